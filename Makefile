@@ -1,0 +1,37 @@
+# Everything happens in .venv; PYTHON chooses the interpreter it is made from.
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
+
+.PHONY: demo test test-slow lint bench wheel-check clean
+
+demo: .venv/demo
+	$(BIN)/python examples/diabetes.py
+
+test: .venv/test
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest --doctest-modules src/axil -q
+
+test-slow: .venv/test
+	$(BIN)/python -m pytest -m slow
+
+lint: .venv/lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/test
+	$(BIN)/python benchmarks/run.py
+
+wheel-check:
+	scripts/check_wheel.sh
+
+clean:
+	rm -rf .venv build dist
+
+# Each stamp is one set of extras, installed anew when the build or the core changes; Python sources are live.
+.venv/demo .venv/test .venv/lint: .venv/%: $(SOURCES)
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	touch $@

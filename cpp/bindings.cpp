@@ -1,0 +1,185 @@
+// The Python side of the kernels: checks shapes, releases the GIL, notices Ctrl-C. src/axil/_core.pyi documents them.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kernels.hpp"
+#include "targets.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+template <class T, int N>
+using Array = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+using Vector = Array<const double, 1>;
+using Matrix = Array<const double, 2>;
+using Numbers = Array<const std::int64_t, 1>;
+using Maybe = std::optional<Vector>;
+
+void require(bool condition, const std::string& otherwise) {
+    if (!condition) throw nb::value_error(otherwise.c_str());
+}
+
+void require_length(std::size_t found, std::size_t expected, const char* name) {
+    require(found == expected, std::string(name) + " has length " + std::to_string(found) + " where " +
+                                   std::to_string(expected) + " is expected.");
+}
+
+template <class T>
+void require_shape(const Array<T, 2>& array, std::size_t rows, std::size_t columns, const char* name) {
+    const auto shape = [](std::size_t a, std::size_t b) {
+        return "(" + std::to_string(a) + ", " + std::to_string(b) + ")";
+    };
+    require(array.shape(0) == rows && array.shape(1) == columns,
+            std::string(name) + " has shape " + shape(array.shape(0), array.shape(1)) + " where " +
+                shape(rows, columns) + " is expected.");
+}
+
+const double* pointer(const Maybe& weights, std::size_t rows, const char* name) {
+    if (!weights) return nullptr;
+    require_length(weights->shape(0), rows, name);
+    return weights->data();
+}
+
+template <class Leaf>
+axil::Leaves<Leaf> checked(const Array<const Leaf, 2>& leaves, const Numbers& starts) {
+    const std::size_t trees = leaves.shape(0), rows = leaves.shape(1);
+    require_length(starts.shape(0), trees + 1, "starts");
+    require(starts.data()[0] == 0, "starts must begin with 0.");
+    for (std::size_t t = 0; t < trees; ++t)
+        require(starts.data()[t] + (rows > 0) <= starts.data()[t + 1],
+                "starts must increase: tree " + std::to_string(t) + " has no leaves.");
+    return {leaves.data(), starts.data(), trees, rows};
+}
+
+axil::TreeList checked(const Numbers& list, std::size_t trees, const char* name) {
+    for (std::size_t i = 0; i < list.shape(0); ++i)
+        require(list.data()[i] >= 0 && static_cast<std::size_t>(list.data()[i]) < trees,
+                std::string(name) + " has tree " + std::to_string(list.data()[i]) + ", but there are " +
+                    std::to_string(trees) + " trees.");
+    return {list.data(), list.shape(0)};
+}
+
+// Run a kernel without the GIL; take it back now and then to let Python look for signals.
+template <class Kernel>
+void run(int n_threads, Kernel&& kernel) {
+    require(n_threads >= 1, "n_threads must be at least 1.");
+    const axil::Crew crew{static_cast<std::size_t>(n_threads), [] {
+                              nb::gil_scoped_acquire gil;
+                              return PyErr_CheckSignals() != 0;
+                          }};
+    try {
+        nb::gil_scoped_release no_gil;
+        kernel(crew);
+    } catch (const axil::Interrupted&) {
+        throw nb::python_error();  // what PyErr_CheckSignals left behind
+    }
+}
+
+template <class Leaf>
+void sweep(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Array<double, 2>& state,
+           const Numbers& apply, const Matrix& table, const Maybe& apply_weights, const Numbers& gather,
+           const Array<double, 2>& sums, const Maybe& gather_weights, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t columns = state.shape(1);
+    require_shape(state, all.rows, columns, "state");
+    require_shape(table, all.total(), columns, "table");
+    require_shape(sums, all.total(), columns, "sums");
+    const auto applied = checked(apply, all.trees, "apply"), gathered = checked(gather, all.trees, "gather");
+    const double* a = pointer(apply_weights, all.rows, "apply_weights");
+    const double* g = pointer(gather_weights, all.rows, "gather_weights");
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::sweep(all, state.data(), columns, applied, table.data(), a, gathered, sums.data(), g, crew);
+    });
+}
+
+template <class Leaf>
+void read_out(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Matrix& table, const Vector& constant,
+              const Maybe& weights, std::int64_t first, const Array<double, 2>& out, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t rows = out.shape(0), columns = out.shape(1);
+    require_shape(table, all.total(), columns, "table");
+    require_length(constant.shape(0), columns, "constant");
+    require(first >= 0 && rows <= all.rows && static_cast<std::size_t>(first) <= all.rows - rows,
+            "out has " + std::to_string(rows) + " rows from " + std::to_string(first) + " on, but there are only " +
+                std::to_string(all.rows) + ".");
+    const double* w = pointer(weights, all.rows, "weights");
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::read_out(all, table.data(), columns, constant.data(), w, static_cast<std::size_t>(first), rows,
+                       out.data(), crew);
+    });
+}
+
+template <class Leaf>
+void cooccurrence(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Maybe& weights,
+                  const Array<double, 2>& out, int n_threads) {
+    const auto all = checked(leaves, starts);
+    require_shape(out, all.total(), all.total(), "out");
+    const double* w = pointer(weights, all.rows, "weights");
+    run(n_threads, [&](const axil::Crew& crew) { axil::cooccurrence(all, w, out.data(), crew); });
+}
+
+void top(const Matrix& block, std::int64_t first, const Maybe& scale, const Array<double, 2>& values,
+         const Array<std::int64_t, 2>& rows, int n_threads) {
+    const std::size_t columns = block.shape(1), k = values.shape(1);
+    require_shape(values, columns, k, "values");
+    require_shape(rows, columns, k, "rows");
+    require(first >= 0, "first must not be negative.");
+    if (scale) {
+        const auto n = static_cast<std::int64_t>(scale->shape(0));
+        require(first + static_cast<std::int64_t>(block.shape(0)) <= n, "scale is shorter than the rows of the block.");
+        for (std::size_t i = 0; i < rows.size(); ++i)
+            require(rows.data()[i] < n, "rows has row " + std::to_string(rows.data()[i]) + ", beyond the end of scale.");
+    }
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::top(block.data(), block.shape(0), columns, static_cast<std::size_t>(first),
+                  scale ? scale->data() : nullptr, k, values.data(), rows.data(), crew);
+    });
+}
+
+template <class Leaf>
+void replay(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Vector& values, const Vector& targets,
+            const Maybe& weights, bool single, const Array<double, 1>& score, const Array<double, 1>& sums,
+            int n_threads) {
+    const auto all = checked(leaves, starts);
+    require_length(values.shape(0), all.total(), "values");
+    require_length(targets.shape(0), all.rows, "targets");
+    require_length(score.shape(0), all.rows, "score");
+    require_length(sums.shape(0), all.total(), "sums");
+    const double* w = pointer(weights, all.rows, "weights");
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::replay(all, values.data(), targets.data(), w, single, score.data(), sums.data(), crew);
+    });
+}
+
+// Never convert an array: a kernel would write to a copy, or a large input be copied unseen.
+auto array(const char* name) { return nb::arg(name).noconvert(); }
+auto maybe(const char* name) { return nb::arg(name).noconvert().none(); }
+
+template <class Leaf>
+void bind(nb::module_& m) {
+    m.def("sweep", sweep<Leaf>, array("leaves"), array("starts"), array("state"), array("apply"), array("table"),
+          maybe("apply_weights"), array("gather"), array("sums"), maybe("gather_weights"), "n_threads"_a);
+    m.def("read_out", read_out<Leaf>, array("leaves"), array("starts"), array("table"), array("constant"),
+          maybe("weights"), "first"_a, array("out"), "n_threads"_a);
+    m.def("cooccurrence", cooccurrence<Leaf>, array("leaves"), array("starts"), maybe("weights"), array("out"),
+          "n_threads"_a);
+    m.def("replay", replay<Leaf>, array("leaves"), array("starts"), array("values"), array("targets"),
+          maybe("weights"), "single"_a, array("score"), array("sums"), "n_threads"_a);
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+    bind<std::uint8_t>(m);
+    bind<std::uint16_t>(m);
+    bind<std::uint32_t>(m);
+    m.def("top", top, array("block"), "first"_a, maybe("scale"), array("values"), array("rows"), "n_threads"_a);
+    m.def("instruction_set", axil::instruction_set);
+}

@@ -1,0 +1,50 @@
+// The kernels: what src/axil/_core.pyi describes, on pointers and sizes. No Python here.
+//
+// Leaf numbers are trusted to be below their tree's leaf count; all else is checked in bindings.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "parallel.hpp"
+
+namespace axil {
+
+// The leaf of every training row in every tree, tree by tree.
+template <class Leaf>
+struct Leaves {
+    const Leaf* data;            // (trees, rows)
+    const std::int64_t* starts;  // (trees + 1,)
+    std::size_t trees, rows;
+
+    const Leaf* tree(std::size_t t) const { return data + t * rows; }
+    std::size_t start(std::size_t t) const { return static_cast<std::size_t>(starts[t]); }
+    std::size_t count(std::size_t t) const { return start(t + 1) - start(t); }
+    std::size_t total() const { return start(trees); }
+};
+
+struct TreeList {
+    const std::int64_t* trees;
+    std::size_t size;
+};
+
+// Weights may be null, for ones.
+template <class Leaf>
+void sweep(const Leaves<Leaf>& leaves, double* state, std::size_t columns, TreeList apply, const double* table,
+           const double* apply_weights, TreeList gather, double* sums, const double* gather_weights, const Crew& crew);
+
+template <class Leaf>
+void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t columns, const double* constant,
+              const double* weights, std::size_t first, std::size_t rows, double* out, const Crew& crew);
+
+template <class Leaf>
+void cooccurrence(const Leaves<Leaf>& leaves, const double* weights, double* out, const Crew& crew);
+
+void top(const double* block, std::size_t n_rows, std::size_t columns, std::size_t first, const double* scale,
+         std::size_t k, double* values, std::int64_t* rows, const Crew& crew);
+
+template <class Leaf>
+void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights,
+            bool single, double* score, double* sums, const Crew& crew);
+
+}  // namespace axil

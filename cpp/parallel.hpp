@@ -1,0 +1,45 @@
+// Loops over fixed chunks on a bounded number of threads.
+//
+// Chunks are cut by the sizes of the data alone, never by the number of threads, and whatever is summed per chunk is
+// added up in chunk order: so no result depends on n_threads.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+
+namespace axil {
+
+// The caller's threads, and its question whether to stop (asked on the calling thread only; may be empty).
+struct Crew {
+    std::size_t n_threads = 1;
+    std::function<bool()> interrupted;
+};
+
+// Thrown by `parallel` on the calling thread, after all others have stopped.
+struct Interrupted {};
+
+// Call task(0), ..., task(n - 1), each once, on the calling thread and up to n_threads - 1 others.
+// An exception in a task stops the rest and is thrown again on the calling thread.
+void parallel(const Crew& crew, std::size_t n, const std::function<void(std::size_t)>& task);
+
+// Rows cut into consecutive chunks of nearly equal length.
+class Chunks {
+public:
+    // As many chunks as give each at least `least` rows, but no more than `most`.
+    Chunks(std::size_t rows, std::size_t least, std::size_t most)
+        : rows_(rows), count_(std::clamp<std::size_t>(rows / std::max<std::size_t>(least, 1), 1, most)) {}
+
+    std::size_t count() const { return count_; }
+    std::size_t begin(std::size_t i) const { return i == count_ ? rows_ : rows_ / count_ * i / step * step; }
+    std::size_t end(std::size_t i) const { return begin(i + 1); }
+
+private:
+    static constexpr std::size_t step = 64;  // so that only the last chunk ends in an odd number of rows
+    std::size_t rows_, count_;
+};
+
+// Add the partial sums of `count` chunks, `size` numbers each, in chunk order to those of the first.
+void add_up(double* partials, std::size_t count, std::size_t size, const Crew& crew);
+
+}  // namespace axil

@@ -1,0 +1,120 @@
+// read_out: out[j - first] = w_j * (constant + sum over all trees of the table row of j's leaf).
+//
+// Bound by look-ups: several rows are summed in registers together, over as many trees at a time as keep their part of
+// the table in the first-level cache.
+#include <vector>
+
+#include "kernels.hpp"
+#include "tiles.hpp"
+
+namespace axil {
+namespace reading {
+
+constexpr std::size_t block_rows = 256;
+constexpr std::size_t tree_bytes = 24 << 10;
+constexpr std::size_t most_chunks = 4096, least_work = 300000;
+
+template <class Leaf>
+struct Job {
+    Leaves<Leaf> leaves;
+    std::vector<Tile> tiles;
+    std::size_t columns;
+    const double* table;     // tile by tile: (L, width) each
+    const double* constant;  // padded to whole tiles
+    const double* weights;
+    std::size_t first;
+    double* out;
+};
+
+// Add the trees from .. to - 1 to the sums of R rows of a tile.
+template <std::size_t C, std::size_t W, std::size_t R, class Leaf>
+AXIL_INLINE void add_trees(const Leaves<Leaf>& leaves, const double* table, std::size_t from, std::size_t to,
+                           std::size_t row, double* sums) {
+    using Row = Vectors<C, W>;
+    constexpr std::size_t n = Row::count;
+    typename Row::type total[R * n];
+    AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) load(total[i], sums + i * Row::lanes);
+    for (std::size_t t = from; t < to; ++t) {
+        const Leaf* leaf = leaves.tree(t) + row;
+        const double* entries = table + leaves.start(t) * C;
+        AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) {
+            typename Row::type entry;
+            load(entry, entries + leaf[i / n] * C + i % n * Row::lanes);
+            total[i] += entry;
+        }
+    }
+    AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) store(sums + i * Row::lanes, total[i]);
+}
+
+// One tile of C columns of the rows begin .. end - 1, no more than block_rows.
+template <std::size_t C, std::size_t W, class Leaf>
+AXIL_INLINE void tile(const Job<Leaf>& job, const Tile& tile, std::size_t begin, std::size_t end) {
+    constexpr std::size_t R = Vectors<C, W>::rows;
+    alignas(64) double sums[block_rows * C];
+    const Leaves<Leaf>& leaves = job.leaves;
+    const double* table = job.table + leaves.total() * tile.column;
+    const std::size_t n = end - begin;
+    for (std::size_t r = 0; r < n; ++r) std::copy_n(job.constant + tile.column, C, sums + r * C);
+
+    for (std::size_t from = 0, to; from < leaves.trees; from = to) {
+        const auto most = static_cast<std::int64_t>(leaves.start(from) + tree_bytes / sizeof(double) / C);
+        for (to = from + 1; to < leaves.trees && leaves.starts[to + 1] <= most;) ++to;
+        std::size_t r = 0;
+        for (; r + R <= n; r += R) add_trees<C, W, R>(leaves, table, from, to, begin + r, sums + r * C);
+        for (; r < n; ++r) add_trees<C, W, 1>(leaves, table, from, to, begin + r, sums + r * C);
+    }
+
+    double* out = job.out + (begin - job.first) * job.columns + tile.column;
+    for (std::size_t r = 0; r < n; ++r) {
+        const double weight = job.weights ? job.weights[begin + r] : 1.0;
+        for (std::size_t c = 0; c < tile.used; ++c) out[r * job.columns + c] = weight * sums[r * C + c];
+    }
+}
+
+template <std::size_t W, class Leaf>
+AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end) {
+    for (; begin < end; begin += block_rows) {
+        const std::size_t stop = std::min(begin + block_rows, end);
+        for (const Tile& t : job.tiles) switch (t.width) {
+                case 16: tile<16, W>(job, t, begin, stop); break;
+                case 8: tile<8, W>(job, t, begin, stop); break;
+                case 4: tile<4, W>(job, t, begin, stop); break;
+                case 2: tile<2, W>(job, t, begin, stop); break;
+                default: tile<1, W>(job, t, begin, stop);
+            }
+    }
+}
+
+using Size = std::size_t;
+AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, Size begin, Size end), (job, begin, end))
+AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, Size begin, Size end), (job, begin, end))
+AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size begin, Size end), (job, begin, end))
+
+}  // namespace reading
+
+template <class Leaf>
+void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t columns, const double* constant,
+              const double* weights, std::size_t first, std::size_t rows, double* out, const Crew& crew) {
+    if (columns == 0) return;
+    using namespace reading;
+    const auto tiles = tiles_of(columns, true);
+    const std::size_t padded = padded_columns(tiles), total = leaves.total();
+    const Buffer table_tiles(total * padded), constant_tiles(padded);
+    pack(table, total, columns, tiles, table_tiles.get(), total, 0);
+    pack(constant, 1, columns, tiles, constant_tiles.get(), 1, 0);
+
+    const Job<Leaf> job{leaves, tiles, columns, table_tiles.get(), constant_tiles.get(), weights, first, out};
+    const std::size_t work = std::max<std::size_t>(leaves.trees * columns, 1);  // of a row
+    const Chunks chunks(rows, std::max(block_rows, least_work / work), most_chunks);
+    parallel(crew, chunks.count(),
+             [&](std::size_t i) { chunk(job, first + chunks.begin(i), first + chunks.end(i)); });
+}
+
+template void read_out(const Leaves<std::uint8_t>&, const double*, std::size_t, const double*, const double*,
+                       std::size_t, std::size_t, double*, const Crew&);
+template void read_out(const Leaves<std::uint16_t>&, const double*, std::size_t, const double*, const double*,
+                       std::size_t, std::size_t, double*, const Crew&);
+template void read_out(const Leaves<std::uint32_t>&, const double*, std::size_t, const double*, const double*,
+                       std::size_t, std::size_t, double*, const Crew&);
+
+}  // namespace axil

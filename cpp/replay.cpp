@@ -1,0 +1,84 @@
+// replay: walk through the trees with given leaf values and sum the residuals that each leaf saw.
+//
+// Given the leaf values the rows do not depend on each other: a block of rows goes through all the trees while its
+// scores stay in the first-level cache.
+#include <vector>
+
+#include "kernels.hpp"
+#include "targets.hpp"
+#include "tiles.hpp"
+
+namespace axil {
+namespace replaying {
+
+constexpr std::size_t block_rows = 512;
+constexpr std::size_t most_chunks = 128;
+constexpr std::size_t least_rows = 4096, least_visits = 100000;  // of a chunk: worth handing to a thread
+
+template <class Leaf>
+struct Job {
+    Leaves<Leaf> leaves;
+    const double *values, *targets, *weights;
+    bool single;
+    double* score;
+};
+
+template <class Leaf>
+AXIL_INLINE void block(const Job<Leaf>& job, std::size_t begin, std::size_t n, double* sums) {
+    double residuals[block_rows];
+    double* score = job.score + begin;
+    const double* targets = job.targets + begin;
+    for (std::size_t t = 0; t < job.leaves.trees; ++t) {
+        const Leaf* leaf = job.leaves.tree(t) + begin;
+        const std::size_t start = job.leaves.start(t);
+        for (std::size_t j = 0; j < n; ++j) residuals[j] = targets[j] - score[j];
+        if (job.single)
+            for (std::size_t j = 0; j < n; ++j) residuals[j] = static_cast<float>(residuals[j]);
+        if (job.weights)
+            for (std::size_t j = 0; j < n; ++j) residuals[j] *= job.weights[begin + j];
+        if (job.single && job.weights)
+            for (std::size_t j = 0; j < n; ++j) residuals[j] = static_cast<float>(residuals[j]);
+        for (std::size_t j = 0; j < n; ++j) sums[start + leaf[j]] += residuals[j];
+        for (std::size_t j = 0; j < n; ++j) score[j] += job.values[start + leaf[j]];
+    }
+}
+
+template <std::size_t, class Leaf>
+AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end, double* sums) {
+    for (; begin < end; begin += block_rows) block(job, begin, std::min(block_rows, end - begin), sums);
+}
+
+using Size = std::size_t;
+AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, Size from, Size to, double* sums), (job, from, to, sums))
+AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, Size from, Size to, double* sums), (job, from, to, sums))
+AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size from, Size to, double* sums), (job, from, to, sums))
+
+}  // namespace replaying
+
+template <class Leaf>
+void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights,
+            bool single, double* score, double* sums, const Crew& crew) {
+    using namespace replaying;
+    const Job<Leaf> job{leaves, values, targets, weights, single, score};
+    const std::size_t size = leaves.total();
+    // All partial sums together take no more than 32 bytes a row.
+    const std::size_t least = std::max({least_rows, least_visits / std::max<std::size_t>(leaves.trees, 1), size / 4});
+    const Chunks chunks(leaves.rows, least, most_chunks);
+    const Buffer partials(chunks.count() * size);
+    parallel(crew, chunks.count(), [&](std::size_t i) {
+        double* partial = partials.get() + i * size;
+        std::fill(partial, partial + size, 0.0);
+        chunk(job, chunks.begin(i), chunks.end(i), partial);
+    });
+    add_up(partials.get(), chunks.count(), size, crew);
+    std::copy_n(partials.get(), size, sums);
+}
+
+template void replay(const Leaves<std::uint8_t>&, const double*, const double*, const double*, bool, double*, double*,
+                     const Crew&);
+template void replay(const Leaves<std::uint16_t>&, const double*, const double*, const double*, bool, double*, double*,
+                     const Crew&);
+template void replay(const Leaves<std::uint32_t>&, const double*, const double*, const double*, bool, double*, double*,
+                     const Crew&);
+
+}  // namespace axil

@@ -1,0 +1,40 @@
+// One source, several instruction sets: GCC and Clang pick the best version at load time.
+//
+// AXIL_MULTIVERSION is 1 where CMake found that this works (x86-64 with glibc); elsewhere there is one version.
+#pragma once
+
+#if defined(__GNUC__)
+#define AXIL_INLINE __attribute__((always_inline)) inline
+#define AXIL_UNROLL _Pragma("GCC unroll 16")
+#else
+#define AXIL_INLINE inline
+#define AXIL_UNROLL
+#endif
+
+// AXIL_VERSIONS(f, (int x), (x)) defines f(int x) to call f_lanes<W>(x), W the doubles in a vector register.
+// The templates it calls must be AXIL_INLINE all the way down: only what is inlined takes on the instruction set.
+#if AXIL_MULTIVERSION
+#define AXIL_VERSIONS(NAME, PARAMETERS, ARGUMENTS)                                                    \
+    __attribute__((target("arch=x86-64-v4"))) void NAME PARAMETERS { NAME##_lanes<8> ARGUMENTS; }     \
+    __attribute__((target("arch=x86-64-v3"))) void NAME PARAMETERS { NAME##_lanes<4> ARGUMENTS; }     \
+    __attribute__((target("default"))) void NAME PARAMETERS { NAME##_lanes<2> ARGUMENTS; }
+#elif defined(__GNUC__)
+#define AXIL_VERSIONS(NAME, PARAMETERS, ARGUMENTS) \
+    void NAME PARAMETERS { NAME##_lanes<2> ARGUMENTS; }
+#else
+#define AXIL_VERSIONS(NAME, PARAMETERS, ARGUMENTS) \
+    void NAME PARAMETERS { NAME##_lanes<1> ARGUMENTS; }
+#endif
+
+namespace axil {
+
+// Which version this machine runs.
+inline const char* instruction_set() {
+#if AXIL_MULTIVERSION
+    if (__builtin_cpu_supports("x86-64-v4")) return "x86-64-v4";
+    if (__builtin_cpu_supports("x86-64-v3")) return "x86-64-v3";
+#endif
+    return "baseline";
+}
+
+}  // namespace axil

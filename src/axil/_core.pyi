@@ -1,0 +1,92 @@
+"""The compiled kernels: pointers, sizes and loops over rows. Everything about boosting is decided in Python.
+
+Conventions. ``leaves`` is (T, N), C-contiguous, uint8, uint16 or uint32: the leaf of each training row in each tree.
+``starts`` is (T + 1,) int64: where each tree's leaves begin among all L leaves, so leaf l of tree t is entry
+``starts[t] + l``. Tables are (L, S) float64, C-contiguous, one column a query. Sums are taken in float64 over fixed
+chunks of rows and added in row order, so no result depends on ``n_threads``. The GIL is released; Ctrl-C is noticed.
+Outputs are written in place and never converted: a wrong dtype or layout raises TypeError.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Leaves = NDArray[np.unsignedinteger[Any]]
+_F64 = NDArray[np.float64]
+_I64 = NDArray[np.int64]
+
+def sweep(
+    leaves: _Leaves,
+    starts: _I64,
+    state: _F64,
+    apply: _I64,
+    table: _F64,
+    apply_weights: _F64 | None,
+    gather: _I64,
+    sums: _F64,
+    gather_weights: _F64 | None,
+    n_threads: int,
+) -> None:
+    """One pass over the rows: apply some trees to the state, then gather sums of the new state for others.
+
+    ``state[j] += a_j * sum_{t in apply} table[starts[t] + leaf_t(j)]`` and then
+    ``sums[starts[t] + l] = sum_{j in l} g_j * state[j]`` for t in ``gather`` (other entries of ``sums`` are untouched).
+    ``state`` (N, S) in place; ``apply``, ``gather`` tree numbers, possibly none; a, g (N,) or None for ones.
+    """
+
+def read_out(
+    leaves: _Leaves,
+    starts: _I64,
+    table: _F64,
+    constant: _F64,
+    weights: _F64 | None,
+    first: int,
+    out: _F64,
+    n_threads: int,
+) -> None:
+    """``out[j - first] = w_j * (constant + sum_t table[starts[t] + leaf_t(j)])`` for rows j = first .. first + len(out) - 1.
+
+    ``constant`` (S,), ``out`` (rows, S).
+    """
+
+def cooccurrence(leaves: _Leaves, starts: _I64, weights: _F64 | None, out: _F64, n_threads: int) -> None:
+    """``out[starts[s] + m, starts[t] + l] = sum of w_i over the rows in leaf m of tree s and leaf l of tree t``, s < t.
+
+    ``out`` (L, L) is overwritten: zero wherever s >= t.
+    """
+
+def top(
+    block: _F64,
+    first: int,
+    scale: _F64 | None,
+    values: _F64,
+    rows: _I64,
+    n_threads: int,
+) -> None:
+    """Merge a block of rows into the running k largest |scale_j * block[j - first, s]| of every query.
+
+    ``block`` (rows, S) holds the rows from ``first`` on; ``scale`` (N,) or None. ``values`` (S, k) holds the block's values
+    (not scaled) and ``rows`` (S, k) their row numbers, sorted, largest first, equal ones by row number; free places
+    have row -1 and come last.
+    """
+
+def replay(
+    leaves: _Leaves,
+    starts: _I64,
+    values: _F64,
+    targets: _F64,
+    weights: _F64 | None,
+    single: bool,
+    score: _F64,
+    sums: _F64,
+    n_threads: int,
+) -> None:
+    """Walk through the trees with the model's own leaf values and sum the residuals that each of its leaves saw.
+
+    For t = 0 .. T - 1: ``sums[starts[t] + l] = sum_{j in l} round(w_j * round(targets_j - score_j))``, then
+    ``score_j += values[starts[t] + leaf_t(j)]``; round is to float32 where ``single``. ``score`` (N,) in place, ``sums`` (L,).
+    """
+
+def instruction_set() -> str:
+    """Which clone of the kernels this machine runs: "x86-64-v4", "x86-64-v3" or "baseline"."""

@@ -1,0 +1,288 @@
+"""LightGBM models fitted to squared error: LGBMRegressor and Booster, in memory, pickled or loaded from text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from axil.adapters.base import FittedTrees
+from axil.adapters.lightgbm_refusals import Reading, refuse
+from axil.adapters.lightgbm_text import Settings, TreeText, parse
+from axil.errors import InputError, UnsupportedModelError
+
+Array = NDArray[np.float64]
+
+
+def read(model: Any) -> LightGBMAdapter | None:
+    """The adapter for a LightGBM model, None for any other object."""
+    import lightgbm
+
+    if isinstance(model, lightgbm.Booster):
+        return LightGBMAdapter(model)
+    if not isinstance(model, lightgbm.LGBMModel):
+        return None
+    if not model.__sklearn_is_fitted__():
+        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+    return LightGBMAdapter(model.booster_)
+
+
+class LightGBMAdapter:
+    """A LightGBM booster, up to its best iteration where early stopping set one, as ``predict`` uses it by default.
+
+    LightGBM keeps targets, weights and residuals in float32 and adds in float64, so a replay that rounds likewise meets
+    its leaf values to the last digits. A GPU adds in single precision (gpu_use_dp=False) and is met to that only.
+    """
+
+    library = "LightGBM"
+    precision = np.float32
+    tolerance = 1e-6
+
+    def __init__(self, booster: Any):
+        # best_iteration is 0 or -1 where there was no early stopping: all iterations.
+        self._booster = booster
+        self._n_iterations = max(int(booster.best_iteration), 0) or -1
+        text = parse(booster.model_to_string(num_iteration=self._n_iterations))
+        if not text.trees:
+            raise InputError("This LightGBM model has no trees: train it first.")
+        if text.parameters is None:
+            raise UnsupportedModelError(
+                "parameters",
+                "none",
+                "its text has no parameters block, so how its leaves were regularised cannot be known",
+                "Load the model from the text that LightGBM saved, complete with the lines after 'parameters:'.",
+            )
+        self._settings = Settings(text.parameters, booster.params or {})
+        self._reading = Reading(text, self._settings, _refit_decay_rate(booster))
+        refuse(self._reading)
+        self._trees = text.trees
+        self.n_features = int(booster.num_feature())
+        names = [str(name) for name in booster.feature_name()]
+        unnamed = names == [f"Column_{i}" for i in range(len(names))]
+        self.feature_names: list[str] | None = None if unnamed else names
+        self.fingerprint = text.fingerprint()
+        self._lambda, self._lambda_slack = self._settings.precisely("lambda_l2")
+        self._cat_l2, self._cat_slack = self._settings.precisely("cat_l2")
+        self._smooth, self._smooth_slack = self._settings.precisely("path_smooth")
+        if self._renews_leaves:  # from exact sums, with lambda_l2 alone (src/treelearner/gradient_discretizer.cpp)
+            self._cat_l2 = self._smooth = 0.0
+        self.leaf_tolerance = self._leaf_tolerance()
+
+    @property
+    def _renews_leaves(self) -> bool:
+        return self._settings.flag("use_quantized_grad")
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self._settings.text("device_type") in ("gpu", "cuda")
+
+    def _leaf_tolerance(self) -> float:
+        """1e-10, and what the lost digits of regularisation settings can make out in the smallest leaf."""
+        if self._on_gpu:
+            return 1e-6
+        slack = self._lambda_slack + (self._cat_slack if self._reading.splits_subsets else 0.0) + 2 * self._smooth_slack
+        if slack == 0:
+            return 1e-10
+        smallest = min(float(tree.floats("leaf_weight").min(initial=np.inf)) for tree in self._trees)
+        return 1e-10 + slack / (smallest + self._lambda)
+
+    def trees(self, targets: Array, weights: Array | None, offsets: Array | None) -> FittedTrees:
+        """The trees, their base taken out of the first one, where LightGBM hides it."""
+        if self._smooth > 0 and weights is not None:
+            raise UnsupportedModelError(
+                "path_smooth",
+                f"{self._smooth:g} with sample weights",
+                "LightGBM smooths by row counts that it estimates from the weights while it grows a tree",
+                "Fit with path_smooth=0, or without sample_weight.",
+            )
+        mean = float(np.average(targets, weights=weights))
+        base, base_value, hidden = self._base(targets, mean, offsets)
+        values = [tree.floats("leaf_value") for tree in self._trees]
+        values[0] = _without(values[0], hidden)
+        rates = self._rates()
+        if hidden != 0.0 and self._trees[0].n_leaves > 1:
+            rates[0] = np.nan  # LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h)
+        return FittedTrees(
+            n_leaves=np.array([tree.n_leaves for tree in self._trees], dtype=np.int64),
+            values=np.concatenate(values),
+            counts=np.concatenate([_counts(tree, len(targets)) for tree in self._trees]),
+            weights=self._leaf_weights(targets, weights),
+            l2=np.concatenate([self._l2(tree)[0] for tree in self._trees]),
+            rates=rates,
+            base=base,
+            base_value=base_value,
+            mixing=tuple(self._mixing(tree) for tree in self._trees) if self._smooth > 0 else None,
+        )
+
+    def _base(self, targets: Array, mean: float, offsets: Array | None) -> tuple[float | None, float, float]:
+        """The base (None: the mean), as a number, and how much of it the leaves of the first tree contain."""
+        first = self._trees[0]
+        from_average = self._settings.flag("boost_from_average") and offsets is None
+        if first.n_leaves == 1:  # holds the mean even where boost_from_average is off, and 0 where there are offsets
+            folded = offsets is None and first.floats("leaf_value")[0] != 0.0
+        elif first.shrinkage != "1":
+            folded = False
+        else:  # only for a rate of 1 does boost_from_average decide: continued training may have changed it since
+            others = [tree.shrinkage for tree in self._trees[1:]] or [self._settings.text("learning_rate")]
+            folded = from_average or "1" not in others
+        if folded:
+            return None, mean, mean
+        # A mean of zero is not boosted from (src/boosting/gbdt.cpp), yet it is where the fit would start for other targets.
+        zero = abs(mean) <= 1e-14 * float(np.abs(targets).mean())
+        return (None, mean, 0.0) if from_average and zero else (0.0, 0.0, 0.0)
+
+    def _rates(self) -> Array:
+        """(T,): the learning rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
+        printed = {tree.shrinkage for tree in self._trees[1:] if tree.n_leaves > 1}
+        if self._trees[0].shrinkage != "1":
+            printed.add(self._trees[0].shrinkage)
+        rate = np.nan  # a schedule: rates that print alike may still differ
+        if not printed:
+            printed = {self._settings.text("learning_rate")}
+        if len(printed) == 1:
+            rate, slack = self._settings.precisely("learning_rate", printed.pop())
+            rate = np.nan if slack else rate
+        return np.array([rate if tree.n_leaves > 1 else 0.0 for tree in self._trees])
+
+    def _leaf_weights(self, targets: Array, weights: Array | None) -> Array | None:
+        """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""
+        if self._on_gpu or self._renews_leaves:
+            return None
+        total = float(len(targets) if weights is None else weights.sum())
+        recorded = [tree.floats("leaf_weight") for tree in self._trees]
+        return np.concatenate([own if len(own) else np.array([total]) for own in recorded])
+
+    def _l2(self, tree: TreeText) -> tuple[Array, Array]:
+        """What regularisation adds to the denominators of the tree's leaves and of its splits.
+
+        lambda_l2, and cat_l2 below a split that groups categories (src/treelearner/feature_histogram.cpp).
+        """
+        leaves, splits = np.full(tree.n_leaves, self._lambda), np.full(tree.n_leaves - 1, self._lambda)
+        below = tree.children[tree.splits_on(self._reading.subset_features)].ravel()
+        leaves[~below[below < 0]] += self._cat_l2
+        splits[below[below >= 0]] += self._cat_l2
+        return leaves, splits
+
+    def _mixing(self, tree: TreeText) -> Array:
+        """(L, L): leaf values from leaf sums with path_smooth, each node drawn towards its parent.
+
+        With n rows and q = n / path_smooth: value = (sum / (n + l2)) * q / (q + 1) + parent's value / (q + 1); the root
+        is not smoothed (CalculateSplittedLeafOutput, src/treelearner/feature_histogram.hpp).
+        """
+        if tree.n_leaves == 1:
+            return np.zeros((1, 1))
+        leaf_l2, split_l2 = self._l2(tree)
+        leaf_counts, children = tree.integers("leaf_count"), tree.children
+        inside = np.zeros((tree.n_leaves - 1, tree.n_leaves))  # which leaves lie below each split
+        for split in reversed(range(tree.n_leaves - 1)):
+            for child in children[split]:
+                inside[split] += inside[child] if child >= 0 else np.eye(1, tree.n_leaves, ~child)[0]
+        counts = inside @ leaf_counts
+        of_splits, of_leaves = np.empty_like(inside), np.empty((tree.n_leaves, tree.n_leaves))
+        of_splits[0] = inside[0] / (counts[0] + split_l2[0])
+        for split in range(tree.n_leaves - 1):
+            for child in children[split]:
+                own = ~child if child < 0 else child
+                n, l2 = (leaf_counts[own], leaf_l2[own]) if child < 0 else (counts[own], split_l2[own])
+                raw = (np.eye(1, tree.n_leaves, own)[0] if child < 0 else inside[own]) / (n + l2)
+                q = n / self._smooth
+                (of_leaves if child < 0 else of_splits)[own] = raw * q / (q + 1) + of_splits[split] / (q + 1)
+        return of_leaves
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        """(n, T): which leaf of each tree every row falls into."""
+        if X.shape[0] == 0:
+            return np.zeros((0, len(self._trees)), dtype=np.int32)
+        found = self._booster.predict(self._as_lightgbm(X), num_iteration=self._n_iterations, pred_leaf=True)
+        return np.asarray(found, dtype=np.int32).reshape(X.shape[0], len(self._trees))
+
+    def predictions(self, X: Any) -> Array:
+        """(n,): what ``predict`` gives."""
+        if X.shape[0] == 0:
+            return np.zeros(0)
+        found = self._booster.predict(self._as_lightgbm(X), num_iteration=self._n_iterations)
+        return np.asarray(found, dtype=np.float64)
+
+    def _as_lightgbm(self, X: Any) -> Any:
+        """X as every version of LightGBM takes it without a word: numpy, pandas, or a csr or csc matrix (not array)."""
+        if bool(sparse.issparse(X)):
+            return sparse.csc_matrix(X) if X.format == "csc" else sparse.csr_matrix(X)
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame):
+            return np.asarray(X)
+        return X if frame.implementation.is_pandas() else self._from_frame(frame)
+
+    def _from_frame(self, frame: nw.DataFrame[Any]) -> Array:
+        """A polars or pyarrow table in float64, nulls as nan and categories numbered as at the fit."""
+        kinds = (nw.Categorical, nw.Enum, nw.String)
+        categorical = [name for name, dtype in frame.schema.items() if isinstance(dtype, kinds) or dtype in kinds]
+        categories = self._booster.pandas_categorical or []
+        if len(categorical) != len(categories):
+            raise InputError(
+                f"The model was fitted with {len(categories)} category columns of a pandas frame, this table "
+                f"has {len(categorical)} ({', '.join(categorical[:5])}). Pass a pandas frame with the same categories."
+            )
+        columns = np.empty(frame.shape, dtype=np.float64, order="F")
+        number = dict(zip(categorical, categories))
+        for i, name in enumerate(frame.columns):
+            if name in number:
+                codes = {category: code for code, category in enumerate(number[name])}
+                columns[:, i] = [codes.get(value, np.nan) for value in frame[name].to_list()]
+            else:
+                columns[:, i] = frame[name].cast(nw.Float64).to_numpy()
+        return columns
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
+        if what == "counts":
+            return _COUNTS + (_BUNDLES if self._settings.flag("enable_bundle") else "")
+        if what == "weights":
+            return _WEIGHTS
+        rounded = self._lambda_slack or self._cat_slack or self._smooth_slack
+        return _VALUES + (_DIGITS if rounded else "")
+
+
+_COUNTS = (
+    "Most likely these are not the rows and columns that the model was fitted on: other rows, columns in another "
+    "order, or categories and missing values encoded otherwise. "
+)
+_BUNDLES = (
+    "If they are, LightGBM may have bundled sparse columns that overlap in a few rows: "
+    "fit again with enable_bundle=False."
+)
+_WEIGHTS = (
+    "Most likely sample_weight is not what the fit was given: pass the same weights, in the order of the rows, "
+    "or none if there were none."
+)
+_VALUES = (
+    "Most likely the targets are not those of the fit, or in another order, or the fit was given another init_score. "
+    "Other reasons: the model was changed after its fit (refit, set_leaf_output, shuffle_models), continued from one "
+    "with other data or settings (init_model), given settings that changed while it was trained, or trained on several "
+    "machines."
+)
+_DIGITS = (
+    " The model was loaded from text, which keeps six digits of lambda_l2, cat_l2 and path_smooth: pass the model in "
+    "memory, or pickle it."
+)
+
+
+def _refit_decay_rate(booster: Any) -> str:
+    """The setting that Booster.refit leaves behind; a loaded booster lists it always, with all others."""
+    remembered = booster.params or {}
+    loaded = "saved_feature_importance_type" in remembered and not hasattr(booster, "train_set")
+    return "" if loaded or "refit_decay_rate" not in remembered else str(remembered["refit_decay_rate"])
+
+
+def _without(values: Array, hidden: float) -> Array:
+    """Leaf values less the base; a single leaf that holds nothing else is 0, not a rounding error."""
+    rest = values - hidden
+    return np.zeros(1) if len(rest) == 1 and abs(rest[0]) <= 1e-12 * abs(hidden) else rest
+
+
+def _counts(tree: TreeText, n_rows: int) -> NDArray[np.int64]:
+    """(L,): rows in each leaf; before 4.6 a tree of one leaf did not record them."""
+    counts = tree.integers("leaf_count")
+    return np.array([n_rows]) if tree.n_leaves == 1 and not counts.any() else counts

@@ -1,0 +1,149 @@
+"""LightGBM's model text taken apart: header, trees and parameters, as written and without their meaning.
+
+The text (a model file is the same) begins with a header of ``key=value`` lines; then comes a block for each tree, from
+``Tree=`` on; after ``end of trees`` come the importances and a ``parameters:`` block of ``[key: value]`` lines. Leaf
+values and thresholds have 17 digits, rates and parameters 6 (src/boosting/gbdt_model_text.cpp, src/io/tree.cpp).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CATEGORICAL = 1  # the bit of decision_type that marks a categorical split (include/LightGBM/tree.h)
+
+# What decides leaf membership and predictions. Not among them: leaf_weight, which a loaded one-leaf tree has lost.
+_STRUCTURE = ("num_leaves", "split_feature", "threshold", "decision_type", "left_child", "right_child")
+_DECISIVE = (*_STRUCTURE, "cat_boundaries", "cat_threshold", "leaf_value", "leaf_count", "shrinkage")
+
+_ALIASES = {"learning_rate": ("shrinkage_rate", "eta"), "lambda_l2": ("reg_lambda", "lambda")}
+_PRINTED_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class TreeText:
+    """One tree: L leaves and L - 1 splits, numbered in the order they were made, so a parent comes before its children.
+
+    A child c >= 0 is a split, a child c < 0 is leaf ~c.
+    """
+
+    fields: dict[str, str]
+
+    @property
+    def n_leaves(self) -> int:
+        return int(self.fields["num_leaves"])
+
+    @property
+    def shrinkage(self) -> str:
+        """As printed: six significant digits."""
+        return self.fields.get("shrinkage", "1")
+
+    @property
+    def is_linear(self) -> bool:
+        return self.fields.get("is_linear", "0") != "0"
+
+    def floats(self, key: str) -> NDArray[np.float64]:
+        return np.array(self.fields.get(key, "").split(), dtype=np.float64)
+
+    def integers(self, key: str) -> NDArray[np.int64]:
+        return np.array(self.fields.get(key, "").split(), dtype=np.int64)
+
+    @property
+    def children(self) -> NDArray[np.int64]:
+        """(L - 1, 2): left and right child of each split."""
+        return np.stack([self.integers("left_child"), self.integers("right_child")], axis=1)
+
+    def splits_on(self, features: frozenset[int]) -> NDArray[np.bool_]:
+        """(L - 1,): which splits are categorical and on one of these features."""
+        categorical = (self.integers("decision_type") & CATEGORICAL) != 0
+        found: NDArray[np.bool_] = np.isin(self.integers("split_feature"), sorted(features)) & categorical
+        return found
+
+
+@dataclass(frozen=True)
+class ModelText:
+    """A whole model; ``parameters`` is None where the text has no such block."""
+
+    header: dict[str, str]
+    trees: tuple[TreeText, ...]
+    parameters: dict[str, str] | None
+
+    @property
+    def objective(self) -> str:
+        """Canonical name and modifiers, as in "regression sqrt"; empty for a custom objective."""
+        return self.header.get("objective", "")
+
+    @property
+    def category_counts(self) -> dict[int, int]:
+        """For each categorical feature, how many bins it has, the one for missing values included.
+
+        Numeric features are written ``[min:max]``, unused ones ``none``, categorical ones ``-1:3:0:...``.
+        """
+        infos = self.header.get("feature_infos", "").split()
+        return {i: info.count(":") + 1 for i, info in enumerate(infos) if info != "none" and not info.startswith("[")}
+
+    def fingerprint(self) -> str:
+        """The same for a model and for its copies through a file, a string or a pickle."""
+        digest = hashlib.sha256(self.objective.encode())
+        for tree in self.trees:
+            for key in _DECISIVE:
+                digest.update(f"{key}={tree.fields.get(key, '')}\n".encode())
+        return digest.hexdigest()
+
+
+def parse(text: str) -> ModelText:
+    """Take a model text apart."""
+    forest, _, rest = text.partition("\nend of trees")
+    head, *trees = forest.split("\nTree=")
+    return ModelText(_fields(head), tuple(TreeText(_fields(tree)) for tree in trees), _parameters(rest))
+
+
+def _fields(block: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in block.splitlines())
+    return {key: value for key, _, value in pairs}
+
+
+def _parameters(rest: str) -> dict[str, str] | None:
+    _, found, block = rest.partition("\nparameters:\n")
+    if not found:
+        return None
+    lines = block.partition("\nend of parameters")[0].splitlines()
+    pairs = (line.strip()[1:-1].partition(": ") for line in lines if line.startswith("["))
+    return {key.rstrip(":"): value for key, _, value in pairs}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The ``parameters:`` block, and what the booster in memory remembers of the settings it was trained with."""
+
+    printed: Mapping[str, str]
+    remembered: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        return self.printed.get(name, "")
+
+    def number(self, name: str) -> float:
+        return float(self.text(name) or 0.0)
+
+    def flag(self, name: str) -> bool:
+        return self.text(name) == "1"
+
+    def precisely(self, name: str, printed: str | None = None) -> tuple[float, float]:
+        """A number, by default as the block prints it, and how far off it may be: 0 unless the last digits are lost."""
+        printed = self.text(name) or "0" if printed is None else printed
+        for alias in (name, *_ALIASES.get(name, ())):
+            value = self.remembered.get(alias)
+            # A booster that was loaded remembers the printed number only.
+            if isinstance(value, (int, float)) and f"{value:g}" == printed and float(value) != float(printed):
+                return float(value), 0.0
+        mantissa, _, exponent = printed.partition("e")
+        digits = mantissa.lstrip("-").replace(".", "").lstrip("0")
+        if len(digits) < _PRINTED_DIGITS:
+            return float(printed), 0.0
+        decimals = len(mantissa.partition(".")[2]) - int(exponent or 0)
+        return float(printed), 0.5 * 10.0**-decimals

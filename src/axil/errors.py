@@ -1,0 +1,55 @@
+"""What axil raises. Every message says what was found, what was expected and what to do next."""
+
+
+class AxilError(Exception):
+    """The base of every error that axil raises on purpose."""
+
+
+class InputError(AxilError, ValueError):
+    """Data or arguments that cannot be used as given."""
+
+
+class UnsupportedModelError(AxilError):
+    """A model whose predictions are not linear in the training targets, or a setting axil does not read yet.
+
+    ``setting`` is the name of the setting as its library spells it, ``value`` what the model has there and
+    ``condition`` the part of the linear leaf-update criterion that it breaks: (i) the first prediction is
+    linear in the targets, (ii) residuals are linear in the targets and leaf values linear in the residuals.
+    """
+
+    def __init__(self, setting: str, value: object, reason: str, instead: str, condition: str | None = None):
+        self.setting = setting
+        self.value = value
+        self.reason = reason
+        self.condition = condition
+        broken = f" It breaks condition {condition} of the linear leaf-update criterion." if condition else ""
+        super().__init__(f"This model has {setting}={value!s}: {reason}.{broken} {instead}")
+
+
+class ExactnessError(AxilError):
+    """The fitted model and a replay of its fit on the data given disagree.
+
+    ``what`` names the quantity, ``tree`` and ``leaf`` the first place (None where there is no one place),
+    ``found`` the replayed value, ``expected`` the model's and ``cause`` the likeliest reason.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        found: float,
+        expected: float,
+        cause: str,
+        tree: int | None = None,
+        leaf: int | None = None,
+    ):
+        self.what = what
+        self.found = found
+        self.expected = expected
+        self.cause = cause
+        self.tree = tree
+        self.leaf = leaf
+        place = "" if tree is None else f" of tree {tree}" if leaf is None else f" of leaf {leaf} in tree {tree}"
+        super().__init__(
+            f"The {what}{place} does not agree with the fitted model: the data given lead to {found:.10g}, "
+            f"the model has {expected:.10g} (apart by {abs(found - expected):.3g}). {cause}"
+        )

@@ -1,0 +1,145 @@
+"""What people hand over - frames, arrays, sparse matrices, labels - checked before any work."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError
+
+Array = NDArray[np.float64]
+
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a scipy.sparse matrix or array."""
+    return "scipy.sparse" in sys.modules and bool(sys.modules["scipy.sparse"].issparse(X))
+
+
+def as_frame(X: Any) -> nw.DataFrame[Any] | None:
+    """X as a narwhals frame, or None if it is not a data frame."""
+    if isinstance(X, nw.DataFrame):
+        return X
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def as_features(X: Any, n_features: int, names: list[str] | None, library: str, what: str) -> Any:
+    """X itself, or made row-sliceable, once it is sure to be two-dimensional, numeric and as wide as the model."""
+    if isinstance(X, (list, tuple)):
+        try:
+            X = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"{what} is a list that does not make a numeric table; pass an array or a frame.") from None
+    frame = as_frame(X)
+    if frame is None and not is_sparse(X) and not isinstance(X, np.ndarray):
+        raise InputError(
+            f"{what} is a {type(X).__name__}; expected a numpy array, a pandas, polars or pyarrow table, or a scipy.sparse matrix."
+        )
+    if len(X.shape) != 2:
+        raise InputError(
+            f"{what} has shape {X.shape}; expected two dimensions (rows, {n_features} columns). "
+            "For one row pass X[[0]], X.iloc[[0]] or x.reshape(1, -1)."
+        )
+    if X.shape[1] != n_features:
+        raise InputError(f"{what} has {X.shape[1]} columns; the {library} model was fitted on {n_features}.")
+    if frame is not None:
+        _check_columns(frame, names, library, what)
+    elif X.dtype.kind not in "biuf":
+        raise InputError(f"{what} has dtype {X.dtype}; expected numbers. Encode the columns as they were for the fit.")
+    return X.tocsr() if is_sparse(X) else X
+
+
+def _check_columns(frame: nw.DataFrame[Any], names: list[str] | None, library: str, what: str) -> None:
+    given = [str(name) for name in frame.columns]
+    if names is not None and given != names:
+        missing = [name for name in names if name not in given]
+        extra = [name for name in given if name not in names]
+        if missing or extra:
+            raise InputError(
+                f"{what} has other columns than the {library} model was fitted on: missing {missing[:5]}, unexpected {extra[:5]}."
+            )
+        raise InputError(
+            f"{what} has the columns of the {library} model in another order: {given[:5]}... instead of {names[:5]}.... "
+            "Select them in the order of the fit."
+        )
+    usable = (nw.Boolean, nw.Categorical, nw.Enum)
+    odd = [
+        f"{name} ({dtype})"
+        for name, dtype in frame.schema.items()
+        if not (dtype.is_numeric() or isinstance(dtype, usable) or dtype in usable)
+    ]
+    if odd:
+        raise InputError(f"{what} has columns that are not numeric: {', '.join(odd[:5])}. Encode them as for the fit.")
+
+
+def take_rows(X: Any, rows: slice | NDArray[np.intp]) -> Any:
+    """Some rows of X, by position, in X's own type."""
+    frame = as_frame(X)
+    return X[rows] if frame is None else frame[rows].to_native()
+
+
+def row_labels(X: Any) -> NDArray[Any]:
+    """The user's names for the rows: the index of a pandas frame, else 0, 1, 2, ..."""
+    index = getattr(X, "index", None) if as_frame(X) is not None else None
+    return np.arange(X.shape[0]) if index is None else np.asarray(index.to_numpy())
+
+
+def as_vector(values: Any, n_rows: int, what: str, rows: str = "training") -> Array:
+    """One finite float64 number a row."""
+    try:
+        vector = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{what} is not numeric; expected one number for each of the {n_rows} {rows} rows.") from None
+    if vector.ndim == 2 and vector.shape[1] == 1:
+        vector = vector[:, 0]
+    if vector.shape != (n_rows,):
+        raise InputError(
+            f"{what} has shape {vector.shape}; expected ({n_rows},), one number for each of the {n_rows} {rows} rows."
+        )
+    bad = np.flatnonzero(~np.isfinite(vector))
+    if len(bad):
+        raise InputError(
+            f"{what} holds {vector[bad[0]]} at position {bad[0]} ({len(bad)} of {n_rows} are not finite). "
+            "Drop these rows as the fit did, or fill them in."
+        )
+    return vector
+
+
+def as_weights(values: Any, n_rows: int) -> Array | None:
+    """Sample weights: finite, not negative, not all zero; None if none were given."""
+    if values is None:
+        return None
+    weights = as_vector(values, n_rows, "sample_weight")
+    negative = np.flatnonzero(weights < 0)
+    if len(negative):
+        raise InputError(
+            f"sample_weight holds {weights[negative[0]]} at position {negative[0]}; expected weights that are not negative."
+        )
+    if not weights.any():
+        raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
+    return weights
+
+
+def as_count(value: Any, what: str) -> int:
+    """A whole number from 1 up."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise InputError(f"{what} is {value!r}; expected a whole number from 1 up.")
+    return int(value)
+
+
+def as_bytes(value: Any) -> int:
+    """A number of bytes from an int or from text such as "2GiB" or "500 MB"."""
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and value > 0:
+        return int(value)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", value.upper()) if isinstance(value, str) else None
+    if match is None:
+        raise InputError(f'memory_limit is {value!r}; expected a positive number of bytes or text such as "2GiB".')
+    return int(float(match[1]) * _UNITS[match[2]])

@@ -1,0 +1,221 @@
+"""Real LightGBM models, one for each setting that decides how leaves are built, with the data they were fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+QUIET = {"verbose": -1, "num_threads": 1, "seed": 7}
+N_ROWS, N_NEW, N_TREES = 400, 60, 12
+
+
+@dataclass(frozen=True)
+class Case:
+    model: Any
+    X: Any
+    y: NDArray[np.float64]
+    sample_weight: NDArray[np.float64] | None
+    init_score: NDArray[np.float64] | None
+    X_new: Any
+
+
+@dataclass(frozen=True)
+class Data:
+    X: NDArray[np.float64]
+    y: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    score: NDArray[np.float64]
+    X_new: NDArray[np.float64]
+
+
+def table(n_rows: int = N_ROWS, seed: int = 0) -> Data:
+    """Eight columns: five numeric, two of categories (3 and 12 of them), one with many zeros; targets around 5."""
+    rng = np.random.default_rng(seed)
+    n = n_rows + N_NEW
+    X = rng.normal(size=(n, 8))
+    X[:, 5], X[:, 6] = rng.integers(0, 3, n), rng.integers(0, 12, n)
+    X[:, 7] = np.where(rng.random(n) < 0.7, 0.0, X[:, 7])
+    effect = rng.normal(size=12)[X[:, 6].astype(int)] + np.array([0.0, 1.5, -1.0])[X[:, 5].astype(int)]
+    y = 5.0 + X[:, 0] + np.sin(2 * X[:, 1]) * X[:, 2] + effect + 0.5 * X[:, 7] + rng.normal(size=n) / 2
+    weight, score = rng.gamma(2.0, size=n), rng.normal(size=n) + 4
+    return Data(X[:n_rows], y[:n_rows], weight[:n_rows], score[:n_rows], X[n_rows:])
+
+
+def booster(
+    data: Data | None = None,
+    *,
+    weighted: bool = False,
+    scored: bool = False,
+    n_trees: int = N_TREES,
+    convert: Callable[[Any], Any] = lambda X: X,
+    categorical: Any = "auto",
+    callbacks: Any = None,
+    init_model: Any = None,
+    **params: Any,
+) -> Case:
+    """A Booster with these parameters, on the data as ``convert`` turns it."""
+    data = table() if data is None else data
+    X, weight, score = convert(data.X), data.weight if weighted else None, data.score if scored else None
+    train_set = lgb.Dataset(X, data.y, weight=weight, init_score=score, categorical_feature=categorical)
+    params = {"objective": "l2", "min_data_in_leaf": 5, **QUIET, **params}
+    model = lgb.train(params, train_set, n_trees, callbacks=callbacks, init_model=init_model)
+    return Case(model, X, data.y, weight, score, convert(data.X_new))
+
+
+def regressor(data: Data | None = None, *, weighted: bool = False, scored: bool = False, **params: Any) -> Case:
+    """An LGBMRegressor with these parameters."""
+    data = table() if data is None else data
+    weight, score = data.weight if weighted else None, data.score if scored else None
+    model = lgb.LGBMRegressor(**{"n_estimators": N_TREES, "min_child_samples": 5, "n_jobs": 1, "verbose": -1, **params})
+    model.fit(data.X, data.y, sample_weight=weight, init_score=score)
+    return Case(model, data.X, data.y, weight, score, data.X_new)
+
+
+def with_targets(change: Callable[[NDArray[np.float64]], Any]) -> Data:
+    """The table with other targets."""
+    data = table()
+    return Data(data.X, np.asarray(change(data.y), dtype=np.float64), data.weight, data.score, data.X_new)
+
+
+def with_gaps() -> Data:
+    """The table with a fifth of its entries missing."""
+    data, rng = table(), np.random.default_rng(1)
+    X, X_new = (np.where(rng.random(A.shape) < 0.2, np.nan, A) for A in (data.X, data.X_new))
+    return Data(X, data.y, data.weight, data.score, X_new)
+
+
+def symmetric(y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Targets whose mean in float32 is exactly zero."""
+    half = (y[: len(y) // 2] - 5).astype(np.float32).astype(np.float64)
+    return np.concatenate([half, -half])
+
+
+def categories(X: NDArray[np.float64]) -> pd.DataFrame:
+    """The table as a frame with two category columns, some of their entries missing."""
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
+    frame["f"] = pd.Categorical.from_codes(X[:, 5].astype(int), ["low", "mid", "high"])
+    frame["g"] = pd.Categorical.from_codes(np.where(X[:, 6] > 10, -1, X[:, 6]).astype(int), [f"c{i}" for i in range(12)])
+    return frame
+
+
+def early_stopped(**fit: Any) -> Case:
+    """An LGBMRegressor that trained on beyond its best iteration."""
+    data, valid = table(), table(seed=0)
+    model = lgb.LGBMRegressor(n_estimators=200, learning_rate=0.4, n_jobs=1, verbose=-1, **fit)
+    noisy = valid.y + np.random.default_rng(3).normal(size=N_ROWS) * 3
+    model.fit(data.X, data.y, eval_set=[(valid.X, noisy)], callbacks=[lgb.early_stopping(5, verbose=False)])
+    return Case(model, data.X, data.y, None, None, data.X_new)
+
+
+def continued(first: dict[str, Any], then: dict[str, Any], **how: Any) -> Case:
+    """Training that goes on from another model."""
+    return booster(init_model=booster(**first, **how).model, **then, **how)
+
+
+def loaded(case: Case) -> Case:
+    """The same model through its text."""
+    model = getattr(case.model, "booster_", case.model)
+    return Case(lgb.Booster(model_str=model.model_to_string()), case.X, case.y, case.sample_weight, case.init_score, case.X_new)
+
+
+def decay(i: int) -> float:
+    return 0.3 * 0.9**i
+
+
+CAT = {"categorical": [5, 6], "min_data_per_group": 5, "cat_smooth": 1}
+L2_NAMES = "regression regression_l2 l2 mean_squared_error mse l2_root root_mean_squared_error rmse".split()
+WIDE = {"num_leaves": 300, "min_data_in_leaf": 1, "n_trees": 3}
+
+_MAKERS: dict[str, Callable[[], Case]] = {
+    **{f"objective={name}": lambda name=name: booster(objective=name, n_trees=3) for name in L2_NAMES},  # type: ignore[misc]
+    "regressor": lambda: regressor(),
+    "regressor weighted scored": lambda: regressor(weighted=True, scored=True, reg_lambda=0.7),
+    "boost_from_average=False": lambda: booster(boost_from_average=False),
+    "boost_from_average=False weighted": lambda: booster(boost_from_average=False, weighted=True),
+    "mean zero": lambda: booster(with_targets(symmetric)),
+    "mean near zero": lambda: booster(with_targets(lambda y: symmetric(y) * 1e-9 + 3e-16)),
+    "mean large": lambda: booster(with_targets(lambda y: y + 1e6)),
+    "targets tiny": lambda: booster(with_targets(lambda y: y * 1e-12)),
+    "targets constant": lambda: booster(with_targets(lambda y: 0 * y + 3.3)),
+    "targets constant boost_from_average=False": lambda: booster(
+        with_targets(lambda y: 0 * y + 3.3), boost_from_average=False
+    ),
+    "targets zero": lambda: booster(with_targets(lambda y: 0 * y)),
+    "one leaf": lambda: booster(min_data_in_leaf=300),
+    "one leaf boost_from_average=False": lambda: booster(min_data_in_leaf=300, boost_from_average=False),
+    "one leaf scored": lambda: booster(min_data_in_leaf=300, scored=True),
+    "one leaf weighted": lambda: booster(min_data_in_leaf=300, weighted=True),
+    "one leaf then more": lambda: continued({"min_data_in_leaf": 300}, {}),
+    "one tree": lambda: booster(n_trees=1),
+    "lambda_l2=1": lambda: booster(lambda_l2=1.0),
+    "lambda_l2=0.1234567": lambda: booster(lambda_l2=0.1234567),
+    "lambda_l2=0.1234567 loaded": lambda: loaded(booster(lambda_l2=0.1234567)),
+    "reg_lambda=12.3456789 boost_from_average=False": lambda: regressor(reg_lambda=12.3456789, boost_from_average=False),
+    "weighted": lambda: booster(weighted=True),
+    "weighted lambda_l2=3": lambda: booster(weighted=True, lambda_l2=3.0),
+    "scored": lambda: booster(scored=True),
+    "scored weighted boost_from_average=False": lambda: booster(scored=True, weighted=True, boost_from_average=False),
+    "rate schedule": lambda: booster(callbacks=[lgb.reset_parameter(learning_rate=decay)]),
+    "rate schedule loaded": lambda: loaded(booster(callbacks=[lgb.reset_parameter(learning_rate=decay)])),
+    "rate schedule slow": lambda: booster(callbacks=[lgb.reset_parameter(learning_rate=lambda i: 0.1 - i * i * 3e-9)]),
+    "early stopping": lambda: early_stopped(),
+    "early stopping loaded": lambda: loaded(early_stopped()),
+    "continued": lambda: continued({}, {}),
+    "continued average then not": lambda: continued({}, {"boost_from_average": False, "learning_rate": 0.2}),
+    "continued not then average": lambda: continued({"boost_from_average": False}, {"learning_rate": 0.2}),
+    "continued weighted": lambda: continued({}, {}, weighted=True),
+    "categorical": lambda: booster(**CAT),
+    "categorical cat_l2=0": lambda: booster(**CAT, cat_l2=0),
+    "categorical cat_l2=1.2345678 lambda_l2=0.5": lambda: booster(**CAT, cat_l2=1.2345678, lambda_l2=0.5),
+    "categorical max_cat_to_onehot=3": lambda: booster(**CAT, max_cat_to_onehot=3),
+    "categorical max_cat_to_onehot=20": lambda: booster(**CAT, max_cat_to_onehot=20),
+    "categorical weighted": lambda: booster(**CAT, weighted=True),
+    "categorical nan": lambda: booster(with_gaps(), **CAT),
+    "categorical frame": lambda: booster(convert=categories, min_data_per_group=5, cat_smooth=1),
+    "nan": lambda: booster(with_gaps()),
+    "nan use_missing=False": lambda: booster(with_gaps(), use_missing=False),
+    "zero_as_missing": lambda: booster(with_gaps(), zero_as_missing=True),
+    "zero_as_missing sparse": lambda: booster(convert=sparse.csr_matrix, zero_as_missing=True),
+    "csr": lambda: booster(convert=sparse.csr_matrix),
+    "csc": lambda: booster(convert=sparse.csc_matrix),
+    "float32": lambda: booster(convert=lambda X: X.astype(np.float32)),
+    "float32 frame": lambda: booster(convert=lambda X: pd.DataFrame(X.astype(np.float32))),
+    "path_smooth=2": lambda: booster(path_smooth=2.0),
+    "path_smooth=50 lambda_l2=1": lambda: booster(path_smooth=50.0, lambda_l2=1.0, boost_from_average=False),
+    "path_smooth=5 categorical": lambda: booster(**CAT, path_smooth=5.0, num_leaves=15),
+    "extra_trees": lambda: booster(extra_trees=True),
+    "feature_fraction": lambda: booster(feature_fraction=0.5, feature_fraction_bynode=0.5),
+    "max_bin=7": lambda: booster(max_bin=7),
+    "max_depth=3": lambda: booster(max_depth=3),
+    "learning_rate=1/3": lambda: booster(learning_rate=1 / 3),
+    "learning_rate=1/3 loaded": lambda: loaded(booster(learning_rate=1 / 3)),
+    "learning_rate=1": lambda: booster(learning_rate=1.0),
+    "learning_rate=1 lambda_l2=2": lambda: booster(learning_rate=1.0, lambda_l2=2.0),
+    "learning_rate=1 boost_from_average=False": lambda: booster(
+        learning_rate=1.0, boost_from_average=False, lambda_l2=2.0
+    ),
+    "learning_rate=1 scored": lambda: booster(learning_rate=1.0, scored=True),
+    "many leaves": lambda: booster(table(800), **WIDE),
+    "many leaves weighted": lambda: booster(table(800), weighted=True, min_sum_hessian_in_leaf=1e-9, **WIDE),
+    "many leaves path_smooth=1": lambda: booster(table(800), path_smooth=1.0, **WIDE),
+    "interaction_constraints": lambda: booster(interaction_constraints=[[0, 1, 2], [3, 4, 5, 6, 7]]),
+    "min_gain_to_split": lambda: booster(min_gain_to_split=2.0),
+    "quantized renewed": lambda: booster(use_quantized_grad=True, quant_train_renew_leaf=True, lambda_l2=1.0),
+    "quantized renewed weighted categorical": lambda: booster(
+        **CAT, use_quantized_grad=True, quant_train_renew_leaf=True, weighted=True
+    ),
+    "quantized renewed path_smooth=3": lambda: booster(
+        use_quantized_grad=True, quant_train_renew_leaf=True, path_smooth=3.0
+    ),
+    "threads": lambda: booster(table(800), num_threads=4, weighted=True),
+}
+
+CASES: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _MAKERS.items()}

@@ -1,0 +1,419 @@
+"""Every kernel against its formula in NumPy, one thread against several, and what must be refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from axil import _core
+
+COLUMNS = [0, 1, 2, 3, 7, 10, 16, 17, 33]
+DTYPES = [np.uint8, np.uint16, np.uint32]
+# The kernels add in another order than NumPy: sums of up to 20,000 numbers of size 1 differ by far less than this.
+CLOSE = {"rtol": 1e-11, "atol": 1e-11}
+
+
+class Forest:
+    """Random leaves of ragged trees, without any model behind them."""
+
+    def __init__(self, n_rows: int, n_leaves: list[int], dtype: type, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.n_rows, self.n_leaves = n_rows, n_leaves
+        self.starts = np.concatenate([[0], np.cumsum(n_leaves)]).astype(np.int64)
+        self.leaves = np.empty((len(n_leaves), n_rows), dtype)
+        for t, n in enumerate(n_leaves):
+            self.leaves[t] = np.minimum(self.rng.geometric(2 / (n + 1), n_rows) - 1, n - 1)  # a few large leaves
+        self.leaves.setflags(write=False)
+        self.starts.setflags(write=False)
+
+    @property
+    def total(self) -> int:
+        return int(self.starts[-1])
+
+    def normal(self, *shape: int) -> np.ndarray:
+        return self.rng.normal(size=shape)
+
+    def weights(self, weighted: bool) -> np.ndarray | None:
+        return self.rng.uniform(0.5, 2, self.n_rows) if weighted else None
+
+    def one_hot(self, t: int) -> np.ndarray:
+        return np.eye(self.n_leaves[t])[self.leaves[t]]
+
+    def rows_of(self, table: np.ndarray, t: int) -> np.ndarray:
+        """The rows of ``table`` that the training rows look up in tree t."""
+        return table[self.starts[t] + self.leaves[t].astype(np.int64)]
+
+    def leaf_sums(self, t: int, values: np.ndarray) -> np.ndarray:
+        out = np.zeros((self.n_leaves[t], values.shape[1]))
+        np.add.at(out, self.leaves[t], values)
+        return out
+
+    def part(self, t: int) -> slice:
+        return slice(int(self.starts[t]), int(self.starts[t + 1]))
+
+
+def forest(dtype: type = np.uint8, n_rows: int = 1003, seed: int = 0) -> Forest:
+    most = {np.uint8: 31, np.uint16: 300, np.uint32: 70000}[dtype]
+    return Forest(n_rows, [5, 1, most, 17, 2, 31, 8], dtype, seed)
+
+
+def one(weights: np.ndarray | None) -> Any:
+    return 1.0 if weights is None else weights[:, None]
+
+
+def trees(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+def largest(values: np.ndarray, scale: np.ndarray | None, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """What `top` must find in all the rows: (values, rows), each (S, k)."""
+    sizes = np.abs(values if scale is None else scale[:, None] * values)
+    out, rows = np.zeros((values.shape[1], k)), np.full((values.shape[1], k), -1)
+    for s in range(values.shape[1]):
+        order = np.lexsort([np.arange(len(values)), -sizes[:, s]])[:k]
+        out[s, : len(order)], rows[s, : len(order)] = values[order, s], order
+    return out, rows
+
+
+class TestSweep:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("columns", COLUMNS)
+    def test_formula(self, dtype: type, weighted: bool, columns: int) -> None:
+        f = forest(dtype)
+        a, g = f.weights(weighted), f.weights(weighted)
+        state, table, sums = f.normal(f.n_rows, columns), f.normal(f.total, columns), f.normal(f.total, columns)
+        expected, untouched = state.copy(), sums.copy()
+        apply, gather = [6, 2, 3], [1, 0, 5]
+        expected += one(a) * sum(f.rows_of(table, t) for t in apply)
+        _core.sweep(f.leaves, f.starts, state, trees(*apply), table, a, trees(*gather), sums, g, 1)
+        np.testing.assert_allclose(state, expected, **CLOSE)
+        for t in range(len(f.n_leaves)):
+            right = f.leaf_sums(t, one(g) * expected) if t in gather else untouched[f.part(t)]
+            np.testing.assert_allclose(sums[f.part(t)], right, **CLOSE)
+
+    @pytest.mark.parametrize("apply", [(), (4,)])
+    @pytest.mark.parametrize("gather", [(), (2,)])
+    def test_either_list_may_be_empty(self, apply: tuple[int, ...], gather: tuple[int, ...]) -> None:
+        f = forest()
+        state, table, sums = f.normal(f.n_rows, 3), f.normal(f.total, 3), np.zeros((f.total, 3))
+        expected = state + (f.rows_of(table, 4) if apply else 0)
+        _core.sweep(f.leaves, f.starts, state, trees(*apply), table, None, trees(*gather), sums, None, 2)
+        np.testing.assert_allclose(state, expected, **CLOSE)
+        np.testing.assert_allclose(sums[f.part(2)], f.leaf_sums(2, expected) if gather else 0, **CLOSE)
+
+    def test_weights_of_one_are_no_weights(self) -> None:
+        f = forest()
+        ones, table, results = np.ones(f.n_rows), f.normal(f.total, 5), []
+        start = f.normal(f.n_rows, 5)
+        for w in (None, ones):
+            state, sums = start.copy(), np.zeros((f.total, 5))
+            _core.sweep(f.leaves, f.starts, state, trees(1, 2), table, w, trees(0), sums, w, 1)
+            results.append((state, sums))
+        np.testing.assert_array_equal(results[0][0], results[1][0])
+        np.testing.assert_array_equal(results[0][1], results[1][1])
+
+    @pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
+    @pytest.mark.parametrize("columns", [1, 10, 33])
+    def test_threads_do_not_matter(self, dtype: type, columns: int) -> None:
+        f = forest(dtype, n_rows=200_001 if columns == 1 else 20_001)
+        start, table, results = f.normal(f.n_rows, columns), f.normal(f.total, columns), []
+        for n_threads in (1, 2, 5):
+            state, sums = start.copy(), np.zeros((f.total, columns))
+            _core.sweep(f.leaves, f.starts, state, trees(3), table, None, trees(0, 2, 5), sums, None, n_threads)
+            results.append((state, sums))
+        for state, sums in results[1:]:
+            np.testing.assert_array_equal(state, results[0][0])
+            np.testing.assert_array_equal(sums, results[0][1])
+        np.testing.assert_allclose(sums[f.part(5)], f.leaf_sums(5, state), **CLOSE)
+
+
+class TestReadOut:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("columns", COLUMNS)
+    def test_formula(self, dtype: type, weighted: bool, columns: int) -> None:
+        f = forest(dtype)
+        table, constant, w = f.normal(f.total, columns), f.normal(columns), f.weights(weighted)
+        expected = one(w) * (constant + sum(f.rows_of(table, t) for t in range(len(f.n_leaves))))
+        for first, n in [(0, f.n_rows), (17, 500), (f.n_rows - 1, 1), (f.n_rows, 0)]:
+            out = np.empty((n, columns))
+            _core.read_out(f.leaves, f.starts, table, constant, w, first, out, 1)
+            np.testing.assert_allclose(out, expected[first : first + n], **CLOSE)
+
+    @pytest.mark.parametrize("columns", [1, 10, 33])
+    def test_threads_and_blocks_do_not_matter(self, columns: int) -> None:
+        f = forest(n_rows=50_001)
+        table, constant = f.normal(f.total, columns), f.normal(columns)
+        outs = [np.empty((f.n_rows, columns)) for _ in range(3)]
+        for n_threads, out in zip((1, 2, 5), outs):
+            _core.read_out(f.leaves, f.starts, table, constant, None, 0, out, n_threads)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+        block = np.empty((1000, columns))
+        _core.read_out(f.leaves, f.starts, table, constant, None, 333, block, 2)
+        np.testing.assert_array_equal(block, outs[0][333:1333])
+
+
+class TestCooccurrence:
+    @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("n_rows", [1003, 30_000])
+    def test_formula(self, dtype: type, weighted: bool, n_rows: int) -> None:
+        f = forest(dtype, n_rows)
+        w = f.weights(weighted)
+        outs = [f.normal(f.total, f.total) for _ in range(2)]
+        for n_threads, out in zip((1, 3), outs):
+            _core.cooccurrence(f.leaves, f.starts, w, out, n_threads)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        for t in range(len(f.n_leaves)):
+            for s in range(len(f.n_leaves)):
+                right = f.one_hot(s).T @ (one(w) * f.one_hot(t)) if s < t else 0
+                np.testing.assert_allclose(out[f.part(s), f.part(t)], right, **CLOSE)
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_many_trees_of_many_leaves_in_uint32(self, weighted: bool) -> None:
+        f = Forest(5000, [3, 40, 5] * 7 + [700, 1], np.uint32)
+        w, out = f.weights(weighted), np.empty((f.total, f.total))
+        _core.cooccurrence(f.leaves, f.starts, w, out, 2)
+        hot = np.concatenate([f.one_hot(t) for t in range(len(f.n_leaves))], axis=1)
+        right = hot.T @ (one(w) * hot)
+        for t in range(len(f.n_leaves)):
+            right[f.starts[t] :, f.part(t)] = 0
+        np.testing.assert_allclose(out, right, **CLOSE)
+
+
+class TestTop:
+    @pytest.mark.parametrize("columns", COLUMNS)
+    @pytest.mark.parametrize("scaled", [False, True])
+    @pytest.mark.parametrize("k", [0, 1, 10, 1500])
+    def test_blocks_in_any_order(self, columns: int, scaled: bool, k: int) -> None:
+        rng = np.random.default_rng(columns)
+        weights = rng.integers(-30, 31, (1200, columns)) / 8  # with many ties, also across blocks
+        scale = rng.choice([0.5, 1.0, 2.0], 1200) if scaled else None
+        right = largest(weights, scale, k)
+        for blocks in ([0, 1, 2, 3], [2, 0, 3, 1]):
+            values, rows = np.zeros((columns, k)), np.full((columns, k), -1, np.int64)
+            for b in blocks:
+                _core.top(weights[300 * b : 300 * (b + 1)], 300 * b, scale, values, rows, 2)
+            np.testing.assert_array_equal(rows, right[1])
+            np.testing.assert_array_equal(values, right[0])
+
+    @pytest.mark.parametrize(("n_rows", "columns", "k"), [(300_000, 1, 10), (40_000, 33, 5), (20_000, 3, 6000)])
+    def test_threads_do_not_matter(self, n_rows: int, columns: int, k: int) -> None:
+        weights = np.random.default_rng(0).normal(size=(n_rows, columns))
+        for n_threads in (1, 2, 5):
+            values, rows = np.zeros((columns, k)), np.full((columns, k), -1, np.int64)
+            _core.top(weights, 0, None, values, rows, n_threads)
+            right = largest(weights, None, k)
+            np.testing.assert_array_equal(rows, right[1])
+            np.testing.assert_array_equal(values, right[0])
+
+    def test_all_zero(self) -> None:
+        values, rows = np.zeros((2, 3)), np.full((2, 3), -1, np.int64)
+        for first in (0, 100):
+            _core.top(np.zeros((100, 2)), first, None, values, rows, 1)
+        np.testing.assert_array_equal(rows, [[0, 1, 2]] * 2)
+
+
+class TestReplay:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("single", [False, True])
+    def test_formula(self, dtype: type, weighted: bool, single: bool) -> None:
+        f = forest(dtype, n_rows=20_003)
+        values, targets, w = f.normal(f.total), f.normal(f.n_rows), f.weights(weighted)
+        start, results = f.normal(f.n_rows), []
+        for n_threads in (1, 2, 5):
+            score, sums = start.copy(), f.normal(f.total)
+            _core.replay(f.leaves, f.starts, values, targets, w, single, score, sums, n_threads)
+            results.append((score, sums))
+        for other in results[1:]:
+            np.testing.assert_array_equal(other[0], results[0][0])
+            np.testing.assert_array_equal(other[1], results[0][1])
+        expected = start.copy()
+        for t in range(len(f.n_leaves)):
+            residuals = (targets - expected) * (1 if w is None else w)
+            if single:
+                residuals = residuals.astype(np.float32).astype(np.float64)
+            np.testing.assert_allclose(sums[f.part(t)], f.leaf_sums(t, residuals[:, None])[:, 0], **CLOSE)
+            expected += f.rows_of(values, t)
+        np.testing.assert_array_equal(score, expected)  # the same additions in the same order
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n_rows", "n_leaves"), [(0, [3, 1]), (0, []), (5, []), (5, [1]), (1, [2])])
+def test_nothing_or_next_to_nothing(dtype: type, n_rows: int, n_leaves: list[int]) -> None:
+    f = Forest(n_rows, n_leaves, dtype)
+    state, table, sums = f.normal(n_rows, 2), f.normal(f.total, 2), f.normal(f.total, 2)
+    expected, every = state + sum(f.rows_of(table, t) for t in range(len(n_leaves))), np.arange(len(n_leaves))
+    _core.sweep(f.leaves, f.starts, state, every, table, None, every, sums, None, 2)
+    np.testing.assert_allclose(state, expected, **CLOSE)
+    for t in every:
+        np.testing.assert_allclose(sums[f.part(t)], f.leaf_sums(t, expected), **CLOSE)
+    out = np.empty((n_rows, 2))
+    _core.read_out(f.leaves, f.starts, table, np.zeros(2), None, 0, out, 2)
+    np.testing.assert_allclose(out, sum((f.rows_of(table, t) for t in every), np.zeros((n_rows, 2))), **CLOSE)
+    pairs = f.normal(f.total, f.total)
+    _core.cooccurrence(f.leaves, f.starts, None, pairs, 2)
+    assert pairs.sum() == n_rows * len(n_leaves) * (len(n_leaves) - 1) / 2
+    score, seen = np.zeros(n_rows), f.normal(f.total)
+    _core.replay(f.leaves, f.starts, table[:, 0].copy(), np.ones(n_rows), None, False, score, seen, 2)
+    np.testing.assert_allclose(score, out[:, 0], **CLOSE)
+    assert f.total == 0 or n_rows or not seen.any()
+    values, rows = np.zeros((2, 1)), np.full((2, 1), -1, np.int64)
+    _core.top(out, 0, None, values, rows, 2)
+    assert (rows >= 0).all() == (n_rows > 0)
+
+
+@given(
+    n_rows=st.integers(0, 300),
+    n_leaves=st.lists(st.integers(1, 60), max_size=9),
+    columns=st.integers(0, 40),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_sweeping_every_tree_is_reading_out(
+    n_rows: int, n_leaves: list[int], columns: int, dtype: type, seed: int
+) -> None:
+    f = Forest(n_rows, n_leaves, dtype, seed)
+    table, constant, w = f.normal(f.total, columns), f.normal(columns), f.weights(True)
+    state, sums, out = np.zeros((n_rows, columns)), np.zeros((f.total, columns)), np.empty((n_rows, columns))
+    every = np.arange(len(n_leaves))
+    _core.sweep(f.leaves, f.starts, state, every, table, w, every[:2], sums, w, 2)
+    _core.read_out(f.leaves, f.starts, table, constant, w, 0, out, 2)
+    np.testing.assert_allclose(out, state + one(w) * constant, **CLOSE)
+    for t in every[:2]:
+        np.testing.assert_allclose(sums[f.part(t)], f.leaf_sums(t, one(w) * state), **CLOSE)
+
+
+class TestRefusals:
+    """Wrong dtypes and layouts raise TypeError, wrong shapes ValueError: nothing is converted or read out of bounds."""
+
+    def arguments(self) -> dict[str, Any]:
+        f = forest(n_rows=50)
+        return {
+            "leaves": f.leaves,
+            "starts": f.starts,
+            "state": np.zeros((50, 4)),
+            "apply": trees(0),
+            "table": np.zeros((f.total, 4)),
+            "apply_weights": None,
+            "gather": trees(1),
+            "sums": np.zeros((f.total, 4)),
+            "gather_weights": None,
+            "n_threads": 1,
+        }
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("leaves", np.zeros((7, 50), np.int64)),
+            ("leaves", np.zeros((50, 7), np.uint8).T),
+            ("starts", np.zeros(8, np.int32)),
+            ("state", np.zeros((50, 4), np.float32)),
+            ("state", np.zeros((4, 50)).T),
+            ("state", np.zeros((50, 8))[:, ::2]),
+            ("state", np.broadcast_to(0.0, (50, 4))),
+            ("state", None),
+            ("apply", np.zeros(1, np.int32)),
+            ("table", np.zeros((95, 4), np.float32)),
+            ("apply_weights", np.ones(50, np.float32)),
+            ("gather_weights", np.ones(100)[::2]),
+            ("sums", np.asfortranarray(np.zeros((95, 4)))),
+        ],
+    )
+    def test_type_or_layout(self, name: str, value: Any) -> None:
+        with pytest.raises(TypeError):
+            _core.sweep(**{**self.arguments(), name: value})
+
+    def test_read_only_output(self) -> None:
+        sums = np.zeros((95, 4))
+        sums.setflags(write=False)
+        with pytest.raises(TypeError):
+            _core.sweep(**{**self.arguments(), "sums": sums})
+
+    @pytest.mark.parametrize(
+        ("name", "value", "message"),
+        [
+            ("starts", np.arange(7), "starts has length 7 where 8 is expected"),
+            ("starts", np.arange(1, 9), "begin with 0"),
+            ("starts", trees(0, 5, 6, 37, 30, 31, 32, 95), "tree 3 has no leaves"),
+            ("state", np.zeros((49, 4)), r"state has shape \(49, 4\) where \(50, 4\) is expected"),
+            ("table", np.zeros((94, 4)), "table has shape"),
+            ("sums", np.zeros((95, 3)), "sums has shape"),
+            ("apply", trees(7), "apply has tree 7, but there are 7 trees"),
+            ("gather", trees(-1), "gather has tree -1"),
+            ("apply_weights", np.ones(49), "apply_weights has length 49"),
+            ("gather_weights", np.ones(51), "gather_weights has length 51"),
+            ("n_threads", 0, "n_threads"),
+        ],
+    )
+    def test_shape(self, name: str, value: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            _core.sweep(**{**self.arguments(), name: value})
+
+    @pytest.mark.parametrize(("first", "n"), [(-1, 3), (0, 51), (48, 3), (2**62, 1)])
+    def test_rows_to_read_out(self, first: int, n: int) -> None:
+        f = forest(n_rows=50)
+        with pytest.raises(ValueError, match="rows"):
+            _core.read_out(f.leaves, f.starts, np.zeros((95, 2)), np.zeros(2), None, first, np.zeros((n, 2)), 1)
+
+    def test_other_shapes(self) -> None:
+        f = forest(n_rows=50)
+        with pytest.raises(ValueError, match="constant"):
+            _core.read_out(f.leaves, f.starts, np.zeros((95, 2)), np.zeros(3), None, 0, np.zeros((50, 2)), 1)
+        with pytest.raises(ValueError, match="out"):
+            _core.cooccurrence(f.leaves, f.starts, None, np.zeros((95, 94)), 1)
+        with pytest.raises(ValueError, match="targets"):
+            _core.replay(
+                f.leaves, f.starts, np.zeros(95), np.zeros(49), None, False, np.zeros(50), np.zeros(95), 1
+            )
+        rows = np.full((2, 3), -1, np.int64)
+        with pytest.raises(ValueError, match="values"):
+            _core.top(np.zeros((5, 2)), 0, None, np.zeros((3, 3)), rows, 1)
+        with pytest.raises(ValueError, match="scale"):
+            _core.top(np.zeros((5, 2)), 6, np.ones(10), np.zeros((2, 3)), rows, 1)
+        with pytest.raises(ValueError, match="beyond the end of scale"):
+            _core.top(np.zeros((5, 2)), 0, np.ones(10), np.zeros((2, 3)), rows + 11, 1)
+
+
+def test_instruction_set() -> None:
+    assert _core.instruction_set() in {"x86-64-v4", "x86-64-v3", "baseline"}
+
+
+INTERRUPTED = """
+import signal, time
+import numpy as np
+from axil import _core
+
+leaves = np.zeros((2000, 200_000), np.uint8)
+starts = np.arange(2001)
+out = np.empty((200_000, 16))
+table = np.zeros((2000, 16))
+began = time.perf_counter()
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+try:
+    while True:  # the alarm falls into some call of many chunks
+        _core.read_out(leaves, starts, table, np.zeros(16), None, 0, out, 2)
+except KeyboardInterrupt:
+    print(time.perf_counter() - began)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no alarm on this system")
+def test_an_interrupt_is_noticed() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=True, env=os.environ
+    )
+    assert float(run.stdout) < 10

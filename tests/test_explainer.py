@@ -1,0 +1,271 @@
+"""The whole way, from a fitted model to weights, as a user goes it."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from models import CASES
+from reference import dense_weights
+
+import axil
+from axil import InputError
+
+
+def explain(case, **arguments):
+    return axil.Explainer(case.model, case.X, case.y, case.sample_weight, case.init_score, **arguments)
+
+
+def booster(model):
+    return getattr(model, "booster_", model)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weights_times_targets_are_the_predictions(name):
+    case = CASES[name]()
+    explainer = explain(case)
+    for X, offsets in ((case.X, case.init_score), (case.X_new, None)):
+        explanation = explainer(X, init_score=offsets)
+        model = case.model.predict(X) + (0.0 if offsets is None else offsets)
+        y = np.asarray(case.y, dtype=float).ravel()
+        made = explanation.weights @ y + explanation.intercepts
+        assert np.abs(made - model).max() <= 1e-6 * max(np.abs(model).max(), 1e-300)
+        np.testing.assert_array_equal(explanation.predictions, made)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_engines_agree_with_the_dense_recursion(name):
+    case = CASES[name]()
+    explainer = explain(case)
+    structure = explainer._operators.structure
+    expected, _ = dense_weights(structure, explainer._adapter.leaves(case.X_new))
+    np.testing.assert_allclose(explainer(case.X_new).weights, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(explainer.prepare()(case.X_new).weights, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_perturbed_targets_move_predictions_by_the_weights(name):
+    """Linearity by an independent replay: new targets through the model's own structure, tree by tree in NumPy."""
+    case = CASES[name]()
+    explainer = explain(case)
+    delta = np.random.default_rng(0).normal(size=len(explainer.targets))
+    s = explainer._operators.structure
+    leaves = explainer._adapter.leaves(case.X_new)
+    w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+
+    def replay(y):
+        base = np.average(y, weights=w) if s.base is None else s.base
+        fitted = base + (0.0 if s.offsets is None else s.offsets) + np.zeros(s.n_rows)
+        found = np.full(len(leaves), base)
+        for t in range(s.n_trees):
+            sums = np.bincount(s.leaves[t], w * (y - fitted), s.n_leaves[t])
+            values = s.rates[t] * s.leaf_values(t, sums[:, None])[:, 0]
+            fitted = fitted + values[s.leaves[t]]
+            found = found + values[leaves[:, t]]
+        return found
+
+    moved = replay(explainer.targets + delta) - replay(explainer.targets)
+    np.testing.assert_allclose(explainer(case.X_new).weights @ delta, moved, rtol=0, atol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def case():
+    return CASES["plain"]()
+
+
+@pytest.fixture(scope="module")
+def explainer(case):
+    return explain(case)
+
+
+def test_streamed_top_is_the_top_of_the_weights(case, monkeypatch):
+    explainer = explain(case)
+    expected = explainer(case.X_new).top(7, by="contribution")
+    monkeypatch.setattr("axil.explainer.BATCH_BYTES", 8 * len(explainer.targets) * 3)
+    monkeypatch.setattr("axil.explainer.READ_ROWS", 50)
+    streamed = explainer.top(case.X_new, 7, by="contribution")
+    pd.testing.assert_frame_equal(streamed, expected)
+    pd.testing.assert_frame_equal(explainer.prepare().top(case.X_new, 7, by="contribution"), expected, rtol=1e-10)
+
+
+def test_iter_gives_batches(case, explainer):
+    whole = explainer(case.X_new)
+    batches = list(explainer.iter(case.X_new, batch_size=7))
+    assert [len(batch) for batch in batches[:-1]] == [7] * (len(batches) - 1)
+    np.testing.assert_allclose(np.concatenate([b.weights for b in batches]), whole.weights, rtol=0, atol=1e-13)
+    assert list(np.concatenate([b.query_index for b in batches])) == list(whole.query_index)
+    with pytest.raises(InputError, match="batch_size is 0"):
+        explainer.iter(case.X_new, batch_size=0)
+
+
+def test_matrix_and_operator(case, explainer):
+    K = explainer.matrix()
+    np.testing.assert_allclose(K, explainer(case.X).weights, rtol=0, atol=1e-13)
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(len(K), 3))
+    operator = explainer.operator
+    np.testing.assert_allclose(operator @ v, K @ v, atol=1e-11)
+    np.testing.assert_allclose(operator.T @ v, K.T @ v, atol=1e-11)
+    np.testing.assert_allclose(operator @ v[:, 0], K @ v[:, 0], atol=1e-11)
+    np.testing.assert_allclose(operator.T @ v[:, :1], K.T @ v[:, :1], atol=1e-11)
+    assert operator.shape == K.shape
+
+
+def test_no_queries(case, explainer):
+    empty = explainer(case.X_new[:0])
+    assert empty.weights.shape == (0, len(explainer.targets))
+    assert empty.predictions.shape == (0,)
+    assert len(empty.top()) == 0
+    assert list(explainer.top(case.X_new[:0]).columns) == list(explainer.top(case.X_new[:2]).columns)
+    assert list(explainer.iter(case.X_new[:0])) == []
+
+
+def test_results_do_not_depend_on_the_thread_count(case):
+    one, three = (explain(case, n_threads=n)(case.X_new).weights for n in (1, 3))
+    np.testing.assert_array_equal(one, three)
+
+
+def frames(case):
+    names = booster(case.model).feature_name()
+    values = np.asarray(case.X, dtype=float)
+    yield "numpy", values, np.arange(len(values))
+    yield "pandas", pd.DataFrame(values, columns=names, index=[f"r{i}" for i in range(len(values))]), None
+    yield "polars", pl.DataFrame(values, schema=names), np.arange(len(values))
+    yield "pyarrow", pa.table(dict(zip(names, values.T))), np.arange(len(values))
+    yield "csr", sp.csr_matrix(values), np.arange(len(values))
+    yield "csc array", sp.csc_array(values), np.arange(len(values))
+
+
+def test_every_kind_of_table(case):
+    expected = explain(case)(np.asarray(case.X)[:4]).weights
+    kinds = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table}
+    for kind, X, labels in frames(case):
+        explainer = axil.Explainer(case.model, X, case.y)
+        explanation = explainer(X[:4] if kind != "pandas" else X.head(4))
+        np.testing.assert_array_equal(explanation.weights, expected)
+        assert list(explanation.index) == (list(X.index) if labels is None else list(labels))
+        assert isinstance(explanation.top(), kinds.get(kind, pd.DataFrame))
+
+
+def test_labels_of_queries_and_rows_are_the_users(case):
+    X = pd.DataFrame(np.asarray(case.X), columns=booster(case.model).feature_name())
+    X.index = [f"house {i}" for i in range(len(X))]
+    explanation = axil.Explainer(case.model, X, case.y)(X.loc[["house 5", "house 2"]])
+    table = explanation.top(3)
+    assert list(table["query"]) == ["house 5"] * 3 + ["house 2"] * 3
+    assert set(table["row"]) <= set(X.index)
+
+
+BAD = {
+    "short y": (lambda c: (c.model, c.X, c.y[:-1]), "y_train has shape"),
+    "nan y": (lambda c: (c.model, c.X, np.where(np.arange(len(c.y)) == 3, np.nan, c.y)), "nan at position 3"),
+    "narrow X": (lambda c: (c.model, np.asarray(c.X)[:, 1:], c.y), "columns; the LightGBM model was fitted on"),
+    "no rows": (lambda c: (c.model, np.asarray(c.X)[:0], c.y[:0]), "has no rows"),
+    "two targets": (lambda c: (c.model, c.X, np.stack([c.y, c.y], axis=1)), "y_train has shape"),
+    "text y": (lambda c: (c.model, c.X, ["a"] * len(c.y)), "y_train is not numeric"),
+    "no model": (lambda c: ("model.txt", c.X, c.y), "The model is a builtins.str"),
+    "negative weight": (lambda c: (c.model, c.X, c.y, -np.ones(len(c.y))), "not negative"),
+    "short init_score": (lambda c: (c.model, c.X, c.y, None, [1.0]), "init_score has shape"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_refused_before_any_work(case, what, monkeypatch):
+    arguments, message = BAD[what]
+    monkeypatch.setattr("axil.explainer.build", lambda *_: pytest.fail("work was done"))
+    with pytest.raises(InputError, match=message):
+        axil.Explainer(*arguments(case))
+
+
+def test_an_unfitted_model():
+    from lightgbm import LGBMRegressor
+
+    with pytest.raises(InputError, match="has not been fitted"):
+        axil.Explainer(LGBMRegressor(), np.zeros((3, 2)), np.zeros(3))
+
+
+def test_bad_queries(case, explainer):
+    for ask in (explainer, explainer.top, explainer.iter):
+        with pytest.raises(InputError, match=r"X has shape \(\d+,\)"):
+            ask(np.asarray(case.X)[0])
+        with pytest.raises(InputError, match="X has 1 columns"):
+            ask(np.zeros((2, 1)))
+        with pytest.raises(InputError, match="init_score has shape"):
+            ask(case.X_new, init_score=[1.0])
+
+
+def test_bad_settings(case):
+    with pytest.raises(InputError, match="n_threads is 0"):
+        explain(case, n_threads=0)
+    with pytest.raises(InputError, match="memory_limit is 'plenty'"):
+        explain(case, memory_limit="plenty")
+
+
+def test_a_result_beyond_the_memory_limit_is_refused_by_name(case):
+    explainer = explain(case, memory_limit="64 KiB")
+    for ask in (explainer.matrix, lambda: explainer(case.X)):
+        with pytest.raises(InputError, match=r"memory_limit.*explainer\.top.*explainer\.iter"):
+            ask()
+    with pytest.raises(InputError, match="Leaf space"):
+        explainer.prepare()
+    assert len(explainer.top(case.X, 2)) == 2 * len(case.y)
+    assert sum(len(batch) for batch in explainer.iter(case.X)) == len(case.y)
+    with pytest.raises(InputError, match="leaf numbers"):
+        explain(case, memory_limit=100)
+
+
+def test_nothing_is_printed(case, capfd):
+    explainer = explain(case)
+    explainer.top(case.X_new)
+    explainer(case.X_new).group(np.arange(len(case.y)) % 3)
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
+
+
+def test_reprs(explainer):
+    assert repr(explainer).startswith("<axil.Explainer: LightGBM, ")
+    assert "verified to" in repr(explainer)
+
+
+INTERRUPTED = """
+    import sys, threading, time
+    import numpy as np
+    import lightgbm as lgb
+    import axil
+    rng = np.random.default_rng(0)
+    X = rng.random((300_000, 5))
+    y = X @ np.arange(5) + rng.normal(size=len(X))
+    model = lgb.train({"objective": "regression", "verbose": -1}, lgb.Dataset(X, y), 20)
+    explainer = axil.Explainer(model, X, y)
+    first = explainer(X[:2]).weights
+    print("ready", flush=True)
+    try:
+        for _ in range(100):
+            explainer(X[:100])
+    except KeyboardInterrupt:
+        print("stopped", flush=True)
+    assert np.array_equal(explainer(X[:2]).weights, first) or np.allclose(explainer(X[:2]).weights, first, atol=1e-12)
+    print("usable", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGINT for one process on Windows")
+def test_an_interrupt_stops_soon_and_leaves_the_explainer_usable():
+    program = [sys.executable, "-c", textwrap.dedent(INTERRUPTED)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().strip() == "ready"
+        time.sleep(1.0)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline().strip() == "stopped"
+        waited = time.monotonic() - start
+        assert process.stdout.readline().strip() == "usable"
+    assert waited < 5  # promised within a second on a machine of one's own

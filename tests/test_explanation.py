@@ -1,0 +1,119 @@
+"""The views on a batch of weights."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from axil import Explanation, InputError
+
+
+@pytest.fixture
+def explanation():
+    rng = np.random.default_rng(0)
+    return Explanation(
+        weights=rng.normal(size=(4, 30)),
+        intercepts=rng.normal(size=4),
+        targets=rng.normal(size=30),
+        index=np.array([f"row {i}" for i in range(30)], dtype=object),
+        query_index=np.array([10, 20, 30, 40]),
+    )
+
+
+def test_predictions_and_contributions(explanation):
+    expected = explanation.contributions.sum(axis=1) + explanation.intercepts
+    np.testing.assert_allclose(explanation.predictions, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("by", ["weight", "contribution"])
+def test_top_is_sorted_by_magnitude(explanation, by):
+    table = explanation.top(3, by=by)
+    assert list(table.columns) == ["query", "rank", "row", "weight", "target", "contribution"]
+    values = explanation.weights if by == "weight" else explanation.contributions
+    for i, query in enumerate(explanation.query_index):
+        part = table[table["query"] == query]
+        order = np.argsort(-np.abs(values[i]))[:3]
+        assert list(part["row"]) == list(explanation.index[order])
+        assert list(part["rank"]) == [1, 2, 3]
+        np.testing.assert_array_equal(part["weight"], explanation.weights[i, order])
+        np.testing.assert_array_equal(part["target"], explanation.targets[order])
+        np.testing.assert_array_equal(part["contribution"], (explanation.weights * explanation.targets)[i, order])
+
+
+def test_top_takes_what_there_is(explanation):
+    assert len(explanation.top(1000)) == 4 * 30
+    assert len(explanation[:0].top(5)) == 0
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, "3", True])
+def test_bad_k(explanation, k):
+    with pytest.raises(InputError, match="k is"):
+        explanation.top(k)
+
+
+def test_bad_by(explanation):
+    with pytest.raises(InputError, match='expected "weight" or "contribution"'):
+        explanation.top(by="size")
+
+
+@pytest.mark.parametrize("dtype", ["text", "numbers", "with missing", "mixed"])
+def test_groups_add_up(explanation, dtype):
+    labels = {
+        "text": np.array(["a", "b", "c"] * 10, dtype=object),
+        "numbers": pd.Series([2021, 2020, 2022] * 10),
+        "with missing": pd.Series([1.0, np.nan, 2.0] * 10),
+        "mixed": np.array(["a", 1, None] * 10, dtype=object),
+    }[dtype]
+    table = explanation.group(labels)
+    assert list(table.columns) == ["query", "group", "weight", "contribution"]
+    assert len(table) == 4 * 3
+    sums = table.groupby("query", sort=False)[["weight", "contribution"]].sum()
+    np.testing.assert_allclose(sums["weight"], explanation.weights.sum(axis=1), atol=1e-12)
+    np.testing.assert_allclose(sums["contribution"] + explanation.intercepts, explanation.predictions, atol=1e-12)
+    first = explanation.weights[:, ::3].sum(axis=1)
+    group = table["group"].iloc[1] if dtype == "numbers" else table["group"].iloc[0]
+    np.testing.assert_allclose(table[table["group"] == group]["weight"], first, atol=1e-12)
+
+
+def test_group_wants_one_label_a_row(explanation):
+    with pytest.raises(InputError, match=r"labels has shape \(29,\); expected \(30,\)"):
+        explanation.group(["a"] * 29)
+
+
+def test_slices_and_iteration(explanation):
+    assert len(explanation) == 4
+    assert explanation[1].query_index == [20]
+    assert explanation[-1].weights.shape == (1, 30)
+    assert list(explanation[1:3].query_index) == [20, 30]
+    assert list(explanation[[0, 3]].query_index) == [10, 40]
+    assert [one.query_index[0] for one in explanation] == [10, 20, 30, 40]
+    np.testing.assert_array_equal(explanation[2].top(2)["query"], [30, 30])
+    with pytest.raises(IndexError, match="prediction 4 of 4"):
+        explanation[4]
+
+
+def test_repr_says_what_the_numbers_mean(explanation):
+    assert "exact, structure held fixed" in repr(explanation)
+
+
+def test_frames_of_every_library(explanation):
+    from dataclasses import replace
+
+    pandas_frame = explanation.to_frame()
+    assert list(pandas_frame.columns) == list(explanation.index)
+    assert list(pandas_frame.index) == [10, 20, 30, 40]
+    np.testing.assert_array_equal(pandas_frame.to_numpy(), explanation.weights)
+    polars_frame = replace(explanation, backend="polars").to_frame()
+    assert isinstance(polars_frame, pl.DataFrame)
+    np.testing.assert_array_equal(polars_frame.drop("query").to_numpy(), explanation.weights)
+    assert isinstance(replace(explanation, backend="polars").top(), pl.DataFrame)
+    assert isinstance(replace(explanation, backend="pyarrow").top(), pa.Table)
+    assert isinstance(replace(explanation, backend="pyarrow").group(list("ab") * 15), pa.Table)
+
+
+def test_to_frame_refuses_labels_that_are_no_column_names(explanation):
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match="not unique"):
+        replace(explanation, backend="polars", index=np.zeros(30)).to_frame()
