@@ -63,6 +63,10 @@ def seconds(run, repeats=5):
     return min(times)
 
 
+def time_baseline(leaves, queries):
+    return seconds(lambda: numpy_baseline(leaves, queries, 0.1), 2), numpy_baseline(leaves, queries, 0.1)
+
+
 def measure(n, threads):
     X, y = friedman(n)
     model = fit(X, y)
@@ -72,11 +76,8 @@ def measure(n, threads):
     setup = time.perf_counter() - start
     operators = explainer._operators
     queries = model.predict(X_new, pred_leaf=True)
-    wide = operators.structure.leaves.astype(np.intp)
     pred_leaf = seconds(lambda: model.predict(X, pred_leaf=True), 1)
-    baseline = seconds(lambda: numpy_baseline(wide, queries, 0.1), 2)
-    expected = numpy_baseline(wide, queries, 0.1)
-    del wide
+    baseline, expected = time_baseline(operators.structure.leaves.astype(np.intp), queries)
     results = {"pred_leaf": pred_leaf, "setup": setup, "baseline": baseline}
     results["sweep"] = seconds(lambda: operators.weights(queries))
     error = np.abs(operators.weights(queries)[0] - expected).max()
@@ -128,7 +129,8 @@ def memory(n):
 
 
 def machine():
-    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "")
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
     names = ("axil", "numpy", "scipy", "lightgbm")
     return {
         "date": date.today().isoformat(),

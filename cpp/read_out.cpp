@@ -10,7 +10,7 @@
 namespace axil {
 namespace reading {
 
-constexpr std::size_t block_rows = 256;
+constexpr std::size_t block_rows = 512;
 constexpr std::size_t tree_bytes = 24 << 10;
 constexpr std::size_t most_chunks = 4096, least_work = 300000;
 

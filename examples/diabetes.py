@@ -30,7 +30,9 @@ def main() -> None:
         rows = table[table["query"] == patient].drop(columns="query")
         print(rows.to_string(index=False, formatters={"weight": "{:+.4f}".format, "contribution": "{:+.2f}".format}))
         held = np.sort(np.abs(weights))[::-1]
-        print(f"These 5 of {len(weights)} training patients hold {held[:5].sum() / held.sum():.0%} of the absolute weight.")
+        print(
+            f"These 5 of {len(weights)} training patients hold {held[:5].sum() / held.sum():.0%} of the absolute weight."
+        )
         made = weights @ y_train.to_numpy() + explanation.intercepts[position]
         print(f"Proof: weights x targets = {made:.10f}, model = {predicted[position]:.10f}", end="")
         print(f", apart by {abs(made - predicted[position]):.1e}")

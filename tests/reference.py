@@ -68,7 +68,9 @@ def dense_weights(structure, queries):
     return k, left
 
 
-def random_structure(seed, n_rows=40, n_trees=6, most_leaves=7, weighted=False, l2=0.0, base=None, offsets=False, mixed=False):
+def random_structure(
+    seed, n_rows=40, n_trees=6, most_leaves=7, weighted=False, l2=0.0, base=None, offsets=False, mixed=False
+):
     """A structure no library fitted: ragged leaf counts, leaves of one row, leaves without rows."""
     rng = np.random.default_rng(seed)
     n_leaves = rng.integers(1, most_leaves + 1, n_trees)

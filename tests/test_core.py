@@ -241,9 +241,9 @@ class TestReplay:
             np.testing.assert_array_equal(other[1], results[0][1])
         expected = start.copy()
         for t in range(len(f.n_leaves)):
-            residuals = (targets - expected) * (1 if w is None else w)
-            if single:
-                residuals = residuals.astype(np.float32).astype(np.float64)
+            rounded = np.float32 if single else np.float64
+            residuals = (targets - expected).astype(rounded).astype(np.float64) * (1 if w is None else w)
+            residuals = residuals.astype(rounded).astype(np.float64)
             np.testing.assert_allclose(sums[f.part(t)], f.leaf_sums(t, residuals[:, None])[:, 0], **CLOSE)
             expected += f.rows_of(values, t)
         np.testing.assert_array_equal(score, expected)  # the same additions in the same order
@@ -375,9 +375,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match="out"):
             _core.cooccurrence(f.leaves, f.starts, None, np.zeros((95, 94)), 1)
         with pytest.raises(ValueError, match="targets"):
-            _core.replay(
-                f.leaves, f.starts, np.zeros(95), np.zeros(49), None, False, np.zeros(50), np.zeros(95), 1
-            )
+            _core.replay(f.leaves, f.starts, np.zeros(95), np.zeros(49), None, False, np.zeros(50), np.zeros(95), 1)
         rows = np.full((2, 3), -1, np.int64)
         with pytest.raises(ValueError, match="values"):
             _core.top(np.zeros((5, 2)), 0, None, np.zeros((3, 3)), rows, 1)

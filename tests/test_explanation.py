@@ -71,8 +71,7 @@ def test_groups_add_up(explanation, dtype):
     sums = table.groupby("query", sort=False)[["weight", "contribution"]].sum()
     np.testing.assert_allclose(sums["weight"], explanation.weights.sum(axis=1), atol=1e-12)
     np.testing.assert_allclose(sums["contribution"] + explanation.intercepts, explanation.predictions, atol=1e-12)
-    first = explanation.weights[:, ::3].sum(axis=1)
-    group = table["group"].iloc[1] if dtype == "numbers" else table["group"].iloc[0]
+    first, group = explanation.weights[:, ::3].sum(axis=1), np.asarray(labels)[0]
     np.testing.assert_allclose(table[table["group"] == group]["weight"], first, atol=1e-12)
 
 

@@ -12,7 +12,19 @@ start = time.perf_counter()
 import axil
 print(json.dumps({"seconds": time.perf_counter() - start, "modules": sorted(set(sys.modules) - before)}))
 """
-OPTIONAL = {"lightgbm", "sklearn", "xgboost", "catboost", "torch", "matplotlib", "tqdm", "polars", "pyarrow", "pandas", "dask"}
+OPTIONAL = {
+    "lightgbm",
+    "sklearn",
+    "xgboost",
+    "catboost",
+    "torch",
+    "matplotlib",
+    "tqdm",
+    "polars",
+    "pyarrow",
+    "pandas",
+    "dask",
+}
 
 
 def test_import_is_quick_and_loads_no_optional_library():

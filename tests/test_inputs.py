@@ -56,7 +56,10 @@ REFUSED = {
     "too narrow": (VALUES[:, :2], r"has 2 columns; the LightGBM model was fitted on 3"),
     "text array": (np.array([["a", "b", "c"]]), "expected numbers"),
     "object array": (VALUES.astype(object), "expected numbers"),
-    "other names": (pd.DataFrame(VALUES, columns=["size", "year", "beds"]), r"missing \['rooms'\], unexpected \['beds'\]"),
+    "other names": (
+        pd.DataFrame(VALUES, columns=["size", "year", "beds"]),
+        r"missing \['rooms'\], unexpected \['beds'\]",
+    ),
     "other order": (pd.DataFrame(VALUES[:, ::-1], columns=NAMES[::-1]), "another order"),
     "text column": (pl.DataFrame({"size": ["a"], "year": [1], "rooms": [2]}), r"not numeric: size \(String\)"),
     "dates": (pd.DataFrame({"size": pd.to_datetime(["2020-01-01"]), "year": 1, "rooms": 2}), "not numeric: size"),
@@ -78,7 +81,9 @@ def test_categories_and_booleans_are_left_to_the_library():
     assert check(frame) is frame
 
 
-@pytest.mark.parametrize("values", [[1, 2, 3], pd.Series([1, 2, 3]), pl.Series([1, 2, 3]), pa.array([1, 2, 3]), np.ones((3, 1))])
+@pytest.mark.parametrize(
+    "values", [[1, 2, 3], pd.Series([1, 2, 3]), pl.Series([1, 2, 3]), pa.array([1, 2, 3]), np.ones((3, 1))]
+)
 def test_vectors_of_every_kind(values):
     assert as_vector(values, 3, "y_train").shape == (3,)
 

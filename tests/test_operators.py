@@ -92,7 +92,7 @@ def test_equal_to_the_dense_recursion(make, shape):
     found, adjoints = operators.weights(queries)
     np.testing.assert_allclose(found, weights, **CLOSE)
     np.testing.assert_allclose(adjoints.beta, left, **CLOSE)
-    K, share = dense_weights(structure, structure.leaves.T)
+    K, _ = dense_weights(structure, structure.leaves.T)
     eye = np.eye(structure.n_rows)
     np.testing.assert_allclose(operators.forward(eye)[0], K, **CLOSE)
     np.testing.assert_allclose(operators.backward(eye), K.T, **CLOSE)

@@ -14,7 +14,7 @@ from axil import InputError, storage
 
 @pytest.fixture(scope="module")
 def case():
-    return CASES["plain"]()
+    return CASES["regressor"]()
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def explainer(case):
     return axil.Explainer(case.model, case.X, case.y)
 
 
-@pytest.mark.parametrize("name", ["plain", "weights", "init_score", "path_smooth"])
+@pytest.mark.parametrize("name", ["regressor", "weighted", "scored", "path_smooth=2"])
 def test_a_loaded_explainer_gives_the_same_weights(name, tmp_path):
     case = CASES[name]()
     before = axil.Explainer(case.model, case.X, case.y, case.sample_weight, case.init_score)
@@ -63,7 +63,7 @@ def test_labels_that_need_pickle_are_refused_and_nothing_is_written(tmp_path, ex
 def test_another_model_is_refused(tmp_path, explainer):
     explainer.save(tmp_path / "e")
     with pytest.raises(InputError, match="another model"):
-        axil.load(tmp_path / "e", CASES["weights"]().model)
+        axil.load(tmp_path / "e", CASES["weighted"]().model)
 
 
 def test_no_file(tmp_path, case):

@@ -112,7 +112,9 @@ class Explainer:
         """Explanations of X batch by batch, so that never more than one batch of weights is held."""
         X, offsets = self._queries(X, init_score)
         size = self._batch_size() if batch_size is None else inputs.as_count(batch_size, "batch_size")
-        self._budget.require(8 * size * len(self.targets), f"A batch of {size} explanations", "Take a smaller batch_size.")
+        self._budget.require(
+            8 * size * len(self.targets), f"A batch of {size} explanations", "Take a smaller batch_size."
+        )
         self._prepare_if_it_pays(X.shape[0])
         labels = inputs.row_labels(X)
         parts = (slice(start, start + size) for start in range(0, X.shape[0], size))

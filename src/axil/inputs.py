@@ -37,11 +37,14 @@ def as_features(X: Any, n_features: int, names: list[str] | None, library: str, 
         try:
             X = np.asarray(X, dtype=np.float64)
         except (TypeError, ValueError):
-            raise InputError(f"{what} is a list that does not make a numeric table; pass an array or a frame.") from None
+            raise InputError(
+                f"{what} is a list that does not make a numeric table; pass an array or a frame."
+            ) from None
     frame = as_frame(X)
     if frame is None and not is_sparse(X) and not isinstance(X, np.ndarray):
         raise InputError(
-            f"{what} is a {type(X).__name__}; expected a numpy array, a pandas, polars or pyarrow table, or a scipy.sparse matrix."
+            f"{what} is a {type(X).__name__}; "
+            "expected a numpy array, a pandas, polars or pyarrow table, or a scipy.sparse matrix."
         )
     if len(X.shape) != 2:
         raise InputError(

@@ -60,7 +60,16 @@ def load(path: Any) -> tuple[dict[str, Any], Structure, NDArray[Any], NDArray[An
             raise ValueError("arrays of different lengths")
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
-    except (KeyError, TypeError, ValueError, AttributeError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        EOFError,
+        OSError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(

@@ -23,7 +23,7 @@ def backend_of(X: Any) -> str:
 
 def make(columns: dict[str, Any], backend: str) -> Any:
     """A frame of this library with these columns."""
-    return nw.from_dict(columns, backend=backend).to_native()
+    return nw.from_dict(columns, backend=nw.Implementation.from_string(backend)).to_native()  # type: ignore[arg-type]
 
 
 def check_by(by: str) -> None:

@@ -39,7 +39,9 @@ class Verification:
     leaf_error: float  #: of the leaf values, each replayed from the model's own state before its tree
     tolerance: float  #: what max_error had to stay within
     scale: float  #: the largest |prediction|
-    recovered: dict[str, Any] = field(default_factory=dict)  #: what the model does not state: {"rates": [[tree, rate], ...]}
+    recovered: dict[str, Any] = field(
+        default_factory=dict
+    )  #: what the model does not state: {"rates": [[tree, rate], ...]}
 
     def __repr__(self) -> str:
         extra = "".join(f"\n  recovered      {name} of {len(found)} trees" for name, found in self.recovered.items())
@@ -62,10 +64,15 @@ def build(
     check: bool = True,
 ) -> tuple[Operators, Verification | None]:
     """Read the model, replay its fit and return the operators on its structure; raise where the two disagree."""
-    targets, weights = round_to(adapter.precision, targets), None if weights is None else round_to(adapter.precision, weights)
+    targets, weights = (
+        round_to(adapter.precision, targets),
+        None if weights is None else round_to(adapter.precision, weights),
+    )
     trees = adapter.trees(targets, weights, offsets)
     leaf_bytes = len(targets) * len(trees.n_leaves) * np.dtype(leaf_dtype(int(trees.n_leaves.max()))).itemsize
-    budget.require(leaf_bytes, "The leaf numbers of all training rows", "Raise memory_limit or explain a smaller model.")
+    budget.require(
+        leaf_bytes, "The leaf numbers of all training rows", "Raise memory_limit or explain a smaller model."
+    )
     leaves = assign_leaves(adapter, X, len(targets), trees.n_leaves)
     structure = without_rates(trees, leaves, weights, offsets, n_threads)
     if check:
@@ -87,7 +94,9 @@ def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
     with np.errstate(over="ignore"):
         rounded = values.astype(precision).astype(np.float64)
     if not np.isfinite(rounded).all():
-        raise InputError(f"Targets or weights up to {np.abs(values).max():.3g} overflow the library's {precision.__name__}.")
+        raise InputError(
+            f"Targets or weights up to {np.abs(values).max():.3g} overflow the library's {precision.__name__}."
+        )
     return rounded
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -82,14 +83,14 @@ def regressor(data: Data | None = None, *, weighted: bool = False, scored: bool 
 def with_targets(change: Callable[[NDArray[np.float64]], Any]) -> Data:
     """The table with other targets."""
     data = table()
-    return Data(data.X, np.asarray(change(data.y), dtype=np.float64), data.weight, data.score, data.X_new)
+    return replace(data, y=np.asarray(change(data.y), dtype=np.float64))
 
 
 def with_gaps() -> Data:
     """The table with a fifth of its entries missing."""
     data, rng = table(), np.random.default_rng(1)
     X, X_new = (np.where(rng.random(A.shape) < 0.2, np.nan, A) for A in (data.X, data.X_new))
-    return Data(X, data.y, data.weight, data.score, X_new)
+    return replace(data, X=X, X_new=X_new)
 
 
 def symmetric(y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -102,16 +103,31 @@ def categories(X: NDArray[np.float64]) -> pd.DataFrame:
     """The table as a frame with two category columns, some of their entries missing."""
     frame = pd.DataFrame(X, columns=list("abcdefgh"))
     frame["f"] = pd.Categorical.from_codes(X[:, 5].astype(int), ["low", "mid", "high"])
-    frame["g"] = pd.Categorical.from_codes(np.where(X[:, 6] > 10, -1, X[:, 6]).astype(int), [f"c{i}" for i in range(12)])
+    frame["g"] = pd.Categorical.from_codes(
+        np.where(X[:, 6] > 10, -1, X[:, 6]).astype(int), [f"c{i}" for i in range(12)]
+    )
     return frame
 
 
-def early_stopped(**fit: Any) -> Case:
+def early_stopped() -> Case:
     """An LGBMRegressor that trained on beyond its best iteration."""
-    data, valid = table(), table(seed=0)
-    model = lgb.LGBMRegressor(n_estimators=200, learning_rate=0.4, n_jobs=1, verbose=-1, **fit)
-    noisy = valid.y + np.random.default_rng(3).normal(size=N_ROWS) * 3
-    model.fit(data.X, data.y, eval_set=[(valid.X, noisy)], callbacks=[lgb.early_stopping(5, verbose=False)])
+    data = table()
+    model = lgb.LGBMRegressor(n_estimators=200, learning_rate=0.4, n_jobs=1, verbose=-1)
+    noisy = data.y + np.random.default_rng(3).normal(size=N_ROWS) * 3
+    with warnings.catch_warnings():  # eval_set is deprecated from 4.7 on and the only way before
+        warnings.simplefilter("ignore")
+        model.fit(data.X, data.y, eval_set=[(data.X, noisy)], callbacks=[lgb.early_stopping(5, verbose=False)])
+    return Case(model, data.X, data.y, None, None, data.X_new)
+
+
+def early_stopped_booster() -> Case:
+    """A Booster that keeps the trees beyond its best iteration."""
+    data = table()
+    train_set = lgb.Dataset(data.X, data.y)
+    valid_set = lgb.Dataset(data.X, data.y + np.random.default_rng(3).normal(size=N_ROWS) * 3, reference=train_set)
+    stop = lgb.early_stopping(5, verbose=False)
+    params = {"learning_rate": 0.4, **QUIET}
+    model = lgb.train(params, train_set, 200, [valid_set], callbacks=[stop], keep_training_booster=True)
     return Case(model, data.X, data.y, None, None, data.X_new)
 
 
@@ -122,8 +138,8 @@ def continued(first: dict[str, Any], then: dict[str, Any], **how: Any) -> Case:
 
 def loaded(case: Case) -> Case:
     """The same model through its text."""
-    model = getattr(case.model, "booster_", case.model)
-    return Case(lgb.Booster(model_str=model.model_to_string()), case.X, case.y, case.sample_weight, case.init_score, case.X_new)
+    text = getattr(case.model, "booster_", case.model).model_to_string()
+    return replace(case, model=lgb.Booster(model_str=text))
 
 
 def decay(i: int) -> float:
@@ -131,7 +147,16 @@ def decay(i: int) -> float:
 
 
 CAT = {"categorical": [5, 6], "min_data_per_group": 5, "cat_smooth": 1}
-L2_NAMES = "regression regression_l2 l2 mean_squared_error mse l2_root root_mean_squared_error rmse".split()
+L2_NAMES = (
+    "regression",
+    "regression_l2",
+    "l2",
+    "mean_squared_error",
+    "mse",
+    "l2_root",
+    "root_mean_squared_error",
+    "rmse",
+)
 WIDE = {"num_leaves": 300, "min_data_in_leaf": 1, "n_trees": 3}
 
 _MAKERS: dict[str, Callable[[], Case]] = {
@@ -142,6 +167,8 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "boost_from_average=False weighted": lambda: booster(boost_from_average=False, weighted=True),
     "mean zero": lambda: booster(with_targets(symmetric)),
     "mean near zero": lambda: booster(with_targets(lambda y: symmetric(y) * 1e-9 + 3e-16)),
+    "mean near zero learning_rate=1": lambda: booster(with_targets(symmetric), learning_rate=1.0),
+    "targets minute": lambda: booster(with_targets(lambda y: y * 1e-17)),
     "mean large": lambda: booster(with_targets(lambda y: y + 1e6)),
     "targets tiny": lambda: booster(with_targets(lambda y: y * 1e-12)),
     "targets constant": lambda: booster(with_targets(lambda y: 0 * y + 3.3)),
@@ -158,7 +185,7 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "lambda_l2=1": lambda: booster(lambda_l2=1.0),
     "lambda_l2=0.1234567": lambda: booster(lambda_l2=0.1234567),
     "lambda_l2=0.1234567 loaded": lambda: loaded(booster(lambda_l2=0.1234567)),
-    "reg_lambda=12.3456789 boost_from_average=False": lambda: regressor(reg_lambda=12.3456789, boost_from_average=False),
+    "lambda_l2 keeps first tree whole": lambda: regressor(reg_lambda=12.3456789, boost_from_average=False),
     "weighted": lambda: booster(weighted=True),
     "weighted lambda_l2=3": lambda: booster(weighted=True, lambda_l2=3.0),
     "scored": lambda: booster(scored=True),
@@ -168,6 +195,8 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "rate schedule slow": lambda: booster(callbacks=[lgb.reset_parameter(learning_rate=lambda i: 0.1 - i * i * 3e-9)]),
     "early stopping": lambda: early_stopped(),
     "early stopping loaded": lambda: loaded(early_stopped()),
+    "early stopping, all trees kept": lambda: early_stopped_booster(),
+    "continued after early stopping": lambda: booster(init_model=early_stopped_booster().model, n_trees=3),
     "continued": lambda: continued({}, {}),
     "continued average then not": lambda: continued({}, {"boost_from_average": False, "learning_rate": 0.2}),
     "continued not then average": lambda: continued({"boost_from_average": False}, {"learning_rate": 0.2}),
@@ -206,7 +235,10 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "many leaves": lambda: booster(table(800), **WIDE),
     "many leaves weighted": lambda: booster(table(800), weighted=True, min_sum_hessian_in_leaf=1e-9, **WIDE),
     "many leaves path_smooth=1": lambda: booster(table(800), path_smooth=1.0, **WIDE),
+    "weights one path_smooth=1": lambda: replace(booster(path_smooth=1.0), sample_weight=np.ones(N_ROWS)),
+    "weights some zero": lambda: booster(replace(table(), weight=np.maximum(table().weight - 1.5, 0)), weighted=True),
     "interaction_constraints": lambda: booster(interaction_constraints=[[0, 1, 2], [3, 4, 5, 6, 7]]),
+    "monotone_constraints=0": lambda: booster(monotone_constraints=[0] * 8),
     "min_gain_to_split": lambda: booster(min_gain_to_split=2.0),
     "quantized renewed": lambda: booster(use_quantized_grad=True, quant_train_renew_leaf=True, lambda_l2=1.0),
     "quantized renewed weighted categorical": lambda: booster(

@@ -64,34 +64,31 @@ class LightGBMAdapter:
         unnamed = names == [f"Column_{i}" for i in range(len(names))]
         self.feature_names: list[str] | None = None if unnamed else names
         self.fingerprint = text.fingerprint()
-        self._lambda, self._lambda_slack = self._settings.precisely("lambda_l2")
-        self._cat_l2, self._cat_slack = self._settings.precisely("cat_l2")
-        self._smooth, self._smooth_slack = self._settings.precisely("path_smooth")
-        if self._renews_leaves:  # from exact sums, with lambda_l2 alone (src/treelearner/gradient_discretizer.cpp)
-            self._cat_l2 = self._smooth = 0.0
-        self.leaf_tolerance = self._leaf_tolerance()
+        self._read_regularisation()
 
-    @property
-    def _renews_leaves(self) -> bool:
-        return self._settings.flag("use_quantized_grad")
+    def _read_regularisation(self) -> None:
+        """lambda_l2, cat_l2 and path_smooth, and how closely leaf values can agree where digits of them are lost.
 
-    @property
-    def _on_gpu(self) -> bool:
-        return self._settings.text("device_type") in ("gpu", "cuda")
-
-    def _leaf_tolerance(self) -> float:
-        """1e-10, and what the lost digits of regularisation settings can make out in the smallest leaf."""
-        if self._on_gpu:
-            return 1e-6
-        slack = self._lambda_slack + (self._cat_slack if self._reading.splits_subsets else 0.0) + 2 * self._smooth_slack
-        if slack == 0:
-            return 1e-10
+        A leaf of weight W is off by up to lost / (W + lambda_l2) of the largest leaf value, twice that for path_smooth.
+        """
+        names = ("lambda_l2", "cat_l2", "path_smooth")
+        (self._lambda, lost), (self._cat_l2, cat_lost), (self._smooth, smooth_lost) = map(
+            self._settings.precisely, names
+        )
+        # Renewed leaves have exact sums and lambda_l2 alone (src/treelearner/gradient_discretizer.cpp).
+        self._renewed = self._settings.flag("use_quantized_grad")
+        if self._renewed:
+            self._cat_l2 = self._smooth = smooth_lost = 0.0
+        if not self._renewed and self._reading.splits_subsets:
+            lost += cat_lost
+        self._lost = lost + 2 * smooth_lost
+        self._on_gpu = self._settings.text("device_type") in ("gpu", "cuda")
         smallest = min(float(tree.floats("leaf_weight").min(initial=np.inf)) for tree in self._trees)
-        return 1e-10 + slack / (smallest + self._lambda)
+        self.leaf_tolerance = 1e-6 if self._on_gpu else 1e-10 + (self._lost and self._lost / (smallest + self._lambda))
 
     def trees(self, targets: Array, weights: Array | None, offsets: Array | None) -> FittedTrees:
         """The trees, their base taken out of the first one, where LightGBM hides it."""
-        if self._smooth > 0 and weights is not None:
+        if self._smooth > 0 and weights is not None and np.any(weights != 1):
             raise UnsupportedModelError(
                 "path_smooth",
                 f"{self._smooth:g} with sample weights",
@@ -130,7 +127,7 @@ class LightGBMAdapter:
             folded = from_average or "1" not in others
         if folded:
             return None, mean, mean
-        # A mean of zero is not boosted from (src/boosting/gbdt.cpp), yet it is where the fit would start for other targets.
+        # A mean of zero is not boosted from (src/boosting/gbdt.cpp), but with other targets the fit starts from theirs.
         zero = abs(mean) <= 1e-14 * float(np.abs(targets).mean())
         return (None, mean, 0.0) if from_average and zero else (0.0, 0.0, 0.0)
 
@@ -149,7 +146,7 @@ class LightGBMAdapter:
 
     def _leaf_weights(self, targets: Array, weights: Array | None) -> Array | None:
         """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""
-        if self._on_gpu or self._renews_leaves:
+        if self._on_gpu or self._renewed:
             return None
         total = float(len(targets) if weights is None else weights.sum())
         recorded = [tree.floats("leaf_weight") for tree in self._trees]
@@ -241,8 +238,7 @@ class LightGBMAdapter:
             return _COUNTS + (_BUNDLES if self._settings.flag("enable_bundle") else "")
         if what == "weights":
             return _WEIGHTS
-        rounded = self._lambda_slack or self._cat_slack or self._smooth_slack
-        return _VALUES + (_DIGITS if rounded else "")
+        return _VALUES + (_DIGITS if self._lost else "")
 
 
 _COUNTS = (

@@ -1,0 +1,445 @@
+"""The LightGBM adapter against LightGBM: from what it reads, a replay in plain NumPy must arrive at the model's leaves."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from models import CASES, CAT, Case, booster, regressor, table, with_targets
+from numpy.typing import NDArray
+from scipy import sparse
+
+from axil.adapters import FittedTrees, read
+from axil.adapters.base import Adapter
+from axil.adapters.lightgbm_refusals import REFUSALS
+from axil.errors import InputError, UnsupportedModelError
+
+Array = NDArray[np.float64]
+
+
+def single(values: Array) -> Array:
+    """Rounded to float32, in which LightGBM keeps targets, weights and residuals."""
+    return values.astype(np.float32).astype(np.float64)
+
+
+def read_trees(case: Case, adapter: Adapter) -> FittedTrees:
+    weights = None if case.sample_weight is None else single(case.sample_weight)
+    return adapter.trees(single(case.y), weights, case.init_score)
+
+
+def replay(case: Case, trees: FittedTrees, leaves: NDArray[Any]) -> tuple[Array, Array, Array, Array]:
+    """Leaf counts, weights and values (L,) and scores (N,), each tree fitted to what the model's own trees leave over.
+
+    LightGBM rounds the residual to float32 and its product with the weight once more (GetGradients,
+    src/objective/regression_objective.hpp).
+    """
+    y = single(case.y)
+    w = np.ones_like(y) if case.sample_weight is None else single(case.sample_weight)
+    score = np.full(len(y), trees.base_value) + (0 if case.init_score is None else case.init_score)
+    counts, weights, values = [], [], []
+    start = 0
+    for t, n in enumerate(trees.n_leaves):
+        own, leaf = slice(start, start + n), leaves[:, t]
+        counts.append(np.bincount(leaf, minlength=n))
+        weights.append(np.bincount(leaf, w, n))
+        sums = np.bincount(leaf, single(w * single(y - score)), n)
+        u = sums / (weights[-1] + trees.l2[own]) if trees.mixing is None else trees.mixing[t] @ sums
+        rate = trees.values[own] @ u / (u @ u) if np.isnan(trees.rates[t]) else trees.rates[t]
+        values.append(rate * u)
+        score += trees.values[own][leaf]
+        start += n
+    return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), score
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replay_meets_every_leaf(name: str) -> None:
+    case = CASES[name]()
+    adapter = read(case.model)
+    trees = read_trees(case, adapter)
+    counts, weights, values, score = replay(case, trees, adapter.leaves(case.X))
+    predictions = case.model.predict(case.X)
+    scale = np.abs(predictions).max() or 1.0
+    offsets = 0 if case.init_score is None else case.init_score
+    np.testing.assert_array_equal(counts, trees.counts)
+    if trees.weights is not None:  # sums in float64, in another order
+        np.testing.assert_allclose(weights, trees.weights, rtol=0, atol=1e-14 * weights.sum())
+    np.testing.assert_allclose(values, trees.values, rtol=0, atol=adapter.leaf_tolerance * scale)
+    np.testing.assert_allclose(score - offsets, predictions, rtol=0, atol=1e-14 * scale)
+    np.testing.assert_array_equal(adapter.predictions(case.X), predictions)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
+    case = CASES[name]()
+    adapter = read(case.model)
+    trees = read_trees(case, adapter)
+    starts = np.cumsum(trees.n_leaves) - trees.n_leaves
+    summed = trees.base_value + trees.values[starts + adapter.leaves(case.X_new)].sum(axis=1)
+    predictions = case.model.predict(case.X_new)
+    np.testing.assert_allclose(summed, predictions, rtol=0, atol=1e-14 * (np.abs(predictions).max() or 1.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("regressor", None),
+        ("mean zero", None),
+        ("mean near zero", 0.0),  # not boosted from, and not a rounding error of zero
+        ("one leaf boost_from_average=False", None),  # a lone leaf holds the mean all the same
+        ("lambda_l2 keeps first tree whole", None),
+        ("one leaf scored", 0.0),
+        ("boost_from_average=False", 0.0),
+        ("scored", 0.0),
+        ("continued average then not", None),
+        ("continued not then average", 0.0),
+        ("learning_rate=1", None),
+        ("learning_rate=1 boost_from_average=False", 0.0),
+        ("learning_rate=1 scored", 0.0),
+    ],
+)
+def test_base(name: str, base: float | None) -> None:
+    case = CASES[name]()
+    trees = read_trees(case, read(case.model))
+    assert trees.base == base
+    if base is None:
+        assert trees.base_value == pytest.approx(np.mean(case.y), rel=1e-6, abs=1e-7)
+
+
+def test_rates() -> None:
+    def rates(name: str) -> Array:
+        return read_trees(CASES[name](), read(CASES[name]().model)).rates
+
+    assert np.isnan(rates("learning_rate=1/3")[0])  # hidden by the base
+    assert set(rates("learning_rate=1/3")[1:]) == {1 / 3}  # not 0.333333
+    assert np.isnan(rates("learning_rate=1/3 loaded")).all()
+    assert set(rates("boost_from_average=False")) == {0.1}
+    assert np.isnan(rates("rate schedule")).all()
+    assert np.isnan(rates("rate schedule slow")).all()  # begins 0.1 and 0.099999997, both printed 0.1
+    assert set(rates("one leaf")) == {0.0}
+
+
+def test_l2_keeps_the_digits_that_text_loses() -> None:
+    exact, text = CASES["lambda_l2=0.1234567"](), CASES["lambda_l2=0.1234567 loaded"]()
+    assert set(read_trees(exact, read(exact.model)).l2) == {0.1234567}
+    assert set(read_trees(text, read(text.model)).l2) == {0.123457}
+    assert read(exact.model).leaf_tolerance == 1e-10
+    assert 1e-10 < read(text.model).leaf_tolerance < 1e-6
+    assert "six digits" in read(text.model).causes("values")
+    copy = pickle.loads(pickle.dumps(exact.model))
+    assert set(read_trees(exact, read(copy)).l2) == {0.1234567}
+
+
+def test_cat_l2_only_below_splits_that_group_categories() -> None:
+    for name, expected in {
+        "categorical": {0.0, 10.0},
+        "categorical max_cat_to_onehot=20": {0.0},
+        "categorical cat_l2=1.2345678 lambda_l2=0.5": {0.5, 1.7345678},
+        "quantized renewed weighted categorical": {0.0},
+    }.items():
+        assert set(read_trees(CASES[name](), read(CASES[name]().model)).l2) == expected, name
+
+
+def test_best_iteration() -> None:
+    case = CASES["early stopping, all trees kept"]()
+    adapter, best = read(case.model), case.model.best_iteration
+    assert 0 < best < case.model.num_trees()
+    assert adapter.leaves(case.X).shape == (len(case.y), best)
+    assert len(read_trees(case, adapter).n_leaves) == best
+    truncated = lgb.Booster(model_str=case.model.model_to_string())
+    whole = lgb.Booster(model_str=case.model.model_to_string(num_iteration=-1))  # text does not keep best_iteration
+    assert read(truncated).fingerprint == adapter.fingerprint
+    assert read(whole).leaves(case.X).shape[1] == case.model.num_trees()
+    regressor = CASES["early stopping"]().model
+    assert read(regressor).leaves(case.X).shape[1] == regressor.best_iteration_
+
+
+def test_weights_and_path_smooth() -> None:
+    case = booster(path_smooth=2.0, weighted=True)
+    with pytest.raises(UnsupportedModelError, match="path_smooth=2 with sample weights") as error:
+        read_trees(case, read(case.model))
+    assert error.value.setting == "path_smooth"
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+POSITIVE = with_targets(lambda y: np.abs(y) + 0.1)
+SHARES = with_targets(lambda y: (y > 5).astype(float))
+CLASSES = with_targets(lambda y: np.digitize(y, [4, 6]).astype(float))
+
+
+def custom(predictions: Array, train_set: Any) -> tuple[Array, Array]:
+    return predictions - train_set.get_label(), np.ones_like(predictions)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
+    **{
+        name: ({"objective": name}, "objective", name, "(ii)")
+        for name in ("huber", "fair", "quantile", "mape", "regression_l1")
+    },
+    **{
+        name: ({"objective": name, "data": POSITIVE}, "objective", name, "(ii)")
+        for name in ("poisson", "gamma", "tweedie")
+    },
+    **{
+        name: ({"objective": name, "data": SHARES}, "objective", name, "(ii)")
+        for name in ("binary", "cross_entropy", "cross_entropy_lambda")
+    },
+    **{
+        name: ({"objective": name, "num_class": 3, "data": CLASSES}, "objective", name, "(ii)")
+        for name in ("multiclass", "multiclassova")
+    },
+    "custom": ({"objective": custom}, "objective", "custom", "(ii)"),
+    "reg_sqrt": ({"reg_sqrt": True}, "reg_sqrt", "True", "(i)"),
+    "lambda_l1": ({"lambda_l1": 0.5}, "lambda_l1", "0.5", "(ii)"),
+    "max_delta_step": ({"max_delta_step": 1000.0}, "max_delta_step", "1000", "(ii)"),
+    "linear_tree": ({"linear_tree": True}, "linear_tree", "True", "(ii)"),
+    "monotone": ({"monotone_constraints": [0] * 7 + [1]}, "monotone_constraints", "0,0,0,0,0,0,0,1", "(ii)"),
+    "quantized": ({"use_quantized_grad": True}, "use_quantized_grad", "True", "(ii)"),
+    "bagging": ({"bagging_fraction": 0.5, "bagging_freq": 1}, "bagging_fraction", "0.5 with bagging_freq=1", None),
+    "goss": ({"boosting": "goss"}, "data_sample_strategy", "goss", None),
+    "goss strategy": ({"data_sample_strategy": "goss"}, "data_sample_strategy", "goss", None),
+    "dart": ({"boosting": "dart"}, "boosting", "dart", None),
+    "rf": ({"boosting": "rf", "bagging_fraction": 0.5, "bagging_freq": 1}, "boosting", "rf", None),
+}
+
+
+def check_refusal(model: Any, setting: str, value: str, condition: str | None) -> None:
+    with pytest.raises(UnsupportedModelError) as error:
+        read(model)
+    assert error.value.setting == setting
+    assert str(error.value.value).startswith(value)
+    assert error.value.condition == condition
+    assert str(error.value).startswith(f"This model has {setting}={value}")
+    assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    params, *expected = REFUSED[name]
+    model = booster(**{"n_trees": 3, **params}).model
+    check_refusal(model, *expected)
+    check_refusal(lgb.Booster(model_str=model.model_to_string()), *expected)
+
+
+def test_bagging_that_is_off_is_read() -> None:
+    read(booster(bagging_fraction=0.5, n_trees=2).model)
+    read(booster(bagging_freq=1, n_trees=2).model)
+
+
+def test_refuses_classifier_and_ranker() -> None:
+    data = table()
+    quiet = {"n_estimators": 2, "verbose": -1, "n_jobs": 1}
+    check_refusal(lgb.LGBMClassifier(**quiet).fit(data.X, data.y > 5), "objective", "binary", "(ii)")
+    ranker = lgb.LGBMRanker(**quiet).fit(data.X, np.digitize(data.y, [4, 6]), group=[200, 200])
+    check_refusal(ranker, "objective", "lambdarank", "(ii)")
+
+
+def test_refuses_refit_models() -> None:
+    case = booster(n_trees=3)
+    refit = case.model.refit(case.X, case.y + 1, decay_rate=0.25)
+    again = lgb.Booster(model_str=case.model.model_to_string()).refit(case.X, case.y + 1, decay_rate=0.25)
+    for model in (refit, again, pickle.loads(pickle.dumps(refit))):
+        check_refusal(model, "refit_decay_rate", "0.25", "(ii)")
+
+
+def test_refuses_forced_splits_whose_leaves_differ(tmp_path: Any) -> None:
+    forced = tmp_path / "forced.json"
+    forced.write_text('{"feature": 6, "threshold": 3}')
+    read(booster(forcedsplits_filename=str(forced), n_trees=2).model)
+    for params in (CAT, {"path_smooth": 2.0}):
+        model = booster(forcedsplits_filename=str(forced), n_trees=2, **params).model
+        check_refusal(model, "forcedsplits_filename", str(forced), None)
+
+
+def test_refuses_text_without_parameters() -> None:
+    text = booster(n_trees=2).model.model_to_string()
+    start, end = text.index("\nparameters:"), text.index("end of parameters") + len("end of parameters\n")
+    check_refusal(lgb.Booster(model_str=text[:start] + text[end:]), "parameters", "none", None)
+
+
+def test_every_refusal_says_what_to_do() -> None:
+    for refusal in REFUSALS:
+        assert refusal.reason[-1] != "."
+        assert refusal.instead[-1] == "."
+        assert refusal.condition in ("(i)", "(ii)", None)
+
+
+# -- models as they come ----------------------------------------------------------------------------------------------
+
+
+def test_unfitted_and_foreign_models() -> None:
+    with pytest.raises(InputError, match="LGBMRegressor has not been fitted"):
+        read(lgb.LGBMRegressor())
+    data = table()
+    with pytest.raises(InputError, match="no trees"):
+        read(lgb.Booster({"verbose": -1}, lgb.Dataset(data.X, data.y)))
+    for thing in (None, "model.txt", lgb.Dataset(data.X), pd.DataFrame()):
+        with pytest.raises(InputError, match=r"axil reads lightgbm\.LGBMRegressor"):
+            read(thing)
+
+
+@pytest.mark.parametrize("name", ["regressor", "early stopping", "categorical frame", "one leaf", "weighted"])
+def test_fingerprint_survives_copies(name: str, tmp_path: Any) -> None:
+    case = CASES[name]()
+    adapter = read(case.model)
+    model = getattr(case.model, "booster_", case.model)
+    model.save_model(tmp_path / "model.txt")
+    loaded = lgb.Booster(model_file=tmp_path / "model.txt")
+    for copy in (
+        model,
+        loaded,
+        lgb.Booster(model_str=loaded.model_to_string()),
+        pickle.loads(pickle.dumps(case.model)),
+    ):
+        again = read(copy)
+        assert again.fingerprint == adapter.fingerprint
+        assert again.feature_names == adapter.feature_names
+        assert again.n_features == adapter.n_features
+        np.testing.assert_array_equal(again.leaves(case.X), adapter.leaves(case.X))
+    assert read(booster(n_trees=4, lambda_l2=0.01).model).fingerprint != adapter.fingerprint
+
+
+def test_feature_names() -> None:
+    assert read(CASES["regressor"]().model).feature_names is None
+    assert read(CASES["categorical frame"]().model).feature_names == list("abcdefgh")
+    assert read(CASES["float32 frame"]().model).feature_names == [str(i) for i in range(8)]
+    assert read(CASES["csr"]().model).n_features == 8
+
+
+# -- rows as they come ------------------------------------------------------------------------------------------------
+
+
+def with_holes() -> tuple[Case, Array]:
+    """A model and rows of which a fifth of the entries are missing or zero."""
+    case = CASES["nan"]()
+    X = case.X_new.copy()
+    X[::5, ::2] = 0.0
+    return case, X
+
+
+def test_arrays_and_frames_of_all_kinds_give_the_same_leaves(capfd: Any) -> None:
+    case, X = with_holes()
+    adapter = read(case.model)
+    names = [f"Column_{i}" for i in range(8)]
+    frame = pl.DataFrame({name: pl.Series(np.where(np.isnan(x), 0, x)) for name, x in zip(names, X.T)})
+    frame = frame.with_columns(pl.when(pl.Series(~np.isnan(x))).then(pl.col(n)).alias(n) for n, x in zip(names, X.T))
+    assert frame.null_count().sum_horizontal()[0] == np.isnan(X).sum()
+    kinds: dict[str, Any] = {
+        "C": X,
+        "F": np.asfortranarray(X),
+        "pandas": pd.DataFrame(X, columns=names),
+        "pandas Float64": pd.DataFrame(X, columns=names).convert_dtypes(),
+        "polars": frame,
+        "pyarrow": pa.table(dict(zip(names, X.T))),
+        "pyarrow null": frame.to_arrow(),
+        **{
+            f"{kind} {how}": getattr(sparse, f"{kind}_{how}")(X)
+            for kind in ("csr", "csc", "coo")
+            for how in ("matrix", "array")
+        },
+    }
+    expected = case.model.predict(X, pred_leaf=True)
+    for name, rows in kinds.items():
+        before = pickle.dumps(rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            np.testing.assert_array_equal(adapter.leaves(rows), expected, err_msg=name)
+            np.testing.assert_array_equal(adapter.predictions(rows), case.model.predict(X), err_msg=name)
+        assert pickle.dumps(rows) == before, name
+    assert capfd.readouterr() == ("", "")
+
+
+def test_integers_and_booleans_in_frames() -> None:
+    data, rng = table(), np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {
+            "i": rng.integers(0, 9, 400),
+            "b": rng.random(400) < 0.5,
+            "x": data.X[:, 0],
+            "g": [None if i % 7 == 0 else i % 5 for i in range(400)],
+        }
+    )
+    X = frame.with_columns(pl.all().cast(pl.Float64)).to_numpy()
+    model = lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, data.y), 5)
+    for rows in (frame, frame.to_arrow()):
+        np.testing.assert_array_equal(read(model).leaves(rows), model.predict(X, pred_leaf=True))
+
+
+def test_categories_in_frames_of_all_kinds() -> None:
+    case = CASES["categorical frame"]()
+    adapter, frame = read(case.model), case.X_new
+    expected = case.model.predict(frame, pred_leaf=True)
+    polars = pl.from_pandas(frame)
+    backwards = polars.with_columns(pl.col("g").cast(pl.Enum([f"c{i}" for i in reversed(range(12))])))
+    strings = polars.with_columns(pl.col("f", "g").cast(pl.String))
+    odd = frame.assign(g=frame["g"].cat.reorder_categories([f"c{i}" for i in reversed(range(12))]))
+    for rows in (frame, polars, backwards, strings, polars.to_arrow(), odd):
+        np.testing.assert_array_equal(adapter.leaves(rows), expected)
+    with pytest.raises(InputError, match="2 category columns of a pandas frame, this table has 0"):
+        adapter.leaves(pl.DataFrame(np.zeros((3, 8)), schema=list("abcdefgh")))
+    with pytest.raises(InputError, match=r"0 category columns of a pandas frame, this table has 2 \(f, g\)"):
+        read(CASES["regressor"]().model).leaves(polars)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, pd.DataFrame, pl.DataFrame, sparse.csr_matrix])
+def test_no_rows_and_one_tree(convert: Any) -> None:
+    case = CASES["one tree"]()
+    adapter = read(case.model)
+    assert adapter.leaves(convert(case.X[:0])).shape == (0, 1)
+    assert adapter.predictions(convert(case.X[:0])).shape == (0,)
+    assert adapter.leaves(convert(case.X[:1])).shape == (1, 1)
+    assert np.issubdtype(adapter.leaves(convert(case.X)).dtype, np.integer)
+
+
+def test_causes_name_what_to_look_at() -> None:
+    adapter = read(CASES["regressor"]().model)
+    assert "enable_bundle=False" in adapter.causes("counts")
+    assert "enable_bundle" not in read(booster(enable_bundle=False, n_trees=2).model).causes("counts")
+    assert "sample_weight" in adapter.causes("weights")
+    assert "init_score" in adapter.causes("values")
+    assert "digits" not in adapter.causes("values")
+
+
+def test_a_gpu_model_is_held_to_single_precision() -> None:
+    text = booster(n_trees=2).model.model_to_string().replace("[device_type: cpu]", "[device_type: cuda]")
+    adapter = read(lgb.Booster(model_str=text))
+    data = table()
+    assert adapter.leaf_tolerance == 1e-6
+    assert adapter.trees(single(data.y), None, None).weights is None
+
+
+def test_reading_imports_no_library_that_is_not_loaded() -> None:
+    code = (
+        "import sys, axil.adapters as a\n"
+        "try: a.read(object())\n"
+        "except a.InputError: pass\n"
+        "sys.exit('lightgbm' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_mistakes_show() -> None:
+    """The replay of this file tells right from wrong: one target, one weight, a base or an l2 out of place."""
+    case = regressor(weighted=True, reg_lambda=0.7)
+    adapter = read(case.model)
+    trees = read_trees(case, adapter)
+    y, weights = case.y.copy(), np.asarray(case.sample_weight).copy()
+    y[3] += 1e-4
+    weights[3] *= 1.001
+    slack = adapter.leaf_tolerance * np.abs(case.y).max()
+    for wrong in (
+        Case(case.model, case.X, y, case.sample_weight, None, case.X_new),
+        Case(case.model, case.X, case.y, weights, None, case.X_new),
+        Case(case.model, case.X, case.y, case.sample_weight, np.full(len(y), 1e-3), case.X_new),
+    ):
+        values = replay(wrong, read_trees(wrong, adapter), adapter.leaves(case.X))[2]
+        assert np.abs(values - trees.values).max() > slack
