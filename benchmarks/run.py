@@ -6,10 +6,8 @@ machine and the versions; `--rows` takes other sizes.
 
 import argparse
 import csv
-import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -101,20 +99,22 @@ def measure(n, threads):
     ]
 
 
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def resident(field):
+    """Bytes of memory this process holds (VmRSS) or held at most since the last reset (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(field)).split()[1])
 
 
 def setup_memory(n):
-    """Peak memory of a process that loads data and model, before and after it makes an explainer (a child process)."""
+    """Print by how much the memory of a process that holds data and model peaks while it makes an explainer."""
     X, y = friedman(n)
     model_file = RESULTS / f"model-{n}.txt"
     model = lgb.Booster(model_file=str(model_file))
     model.predict(X[:1000])
-    before = peak()
-    explainer = axil.Explainer(model, X, y)
-    after = peak()
-    print(json.dumps({"bytes": after - before, "of leaves": explainer._operators.structure.leaves.nbytes}))
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = resident("VmRSS")
+    axil.Explainer(model, X, y)
+    print(resident("VmHWM") - before)
 
 
 def memory(n):
@@ -122,10 +122,10 @@ def memory(n):
     model_file = RESULTS / f"model-{n}.txt"
     fit(*friedman(n)).save_model(model_file)
     try:
-        found = json.loads(subprocess.check_output([sys.executable, __file__, "--setup-memory", str(n)]))
+        added = int(subprocess.check_output([sys.executable, __file__, "--setup-memory", str(n)]))
     finally:
         model_file.unlink()
-    return found["bytes"] / (n * TREES)
+    return added / (n * TREES)
 
 
 def machine():

@@ -10,37 +10,45 @@
 namespace axil {
 namespace reading {
 
-constexpr std::size_t block_rows = 512;
-constexpr std::size_t tree_bytes = 24 << 10;
+constexpr std::size_t block_rows = 256;
+constexpr std::size_t tree_bytes = 24 << 10, most_trees = 32;
 constexpr std::size_t most_chunks = 4096, least_work = 300000;
+
+// One tree within one tile: where its leaf numbers and its leaves' entries begin.
+template <class Leaf>
+struct Tree {
+    const Leaf* leaves;
+    const double* entries;
+};
 
 template <class Leaf>
 struct Job {
-    Leaves<Leaf> leaves;
     std::vector<Tile> tiles;
-    std::size_t columns;
-    const double* table;     // tile by tile: (L, width) each
+    std::vector<Tree<Leaf>> trees;  // (tiles, trees)
+    std::size_t n_trees, columns;
+    const std::int64_t* starts;
     const double* constant;  // padded to whole tiles
     const double* weights;
     std::size_t first;
     double* out;
 };
 
-// Add the trees from .. to - 1 to the sums of R rows of a tile.
+// Add some trees to the sums of R rows of a tile.
 template <std::size_t C, std::size_t W, std::size_t R, class Leaf>
-AXIL_INLINE void add_trees(const Leaves<Leaf>& leaves, const double* table, std::size_t from, std::size_t to,
-                           std::size_t row, double* sums) {
+AXIL_INLINE void add_trees(const Tree<Leaf>* tree, const Tree<Leaf>* end, std::size_t row, double* sums) {
     using Row = Vectors<C, W>;
     constexpr std::size_t n = Row::count;
     typename Row::type total[R * n];
     AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) load(total[i], sums + i * Row::lanes);
-    for (std::size_t t = from; t < to; ++t) {
-        const Leaf* leaf = leaves.tree(t) + row;
-        const double* entries = table + leaves.start(t) * C;
-        AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) {
-            typename Row::type entry;
-            load(entry, entries + leaf[i / n] * C + i % n * Row::lanes);
-            total[i] += entry;
+    for (; tree != end; ++tree) {
+        const Leaf* leaf = tree->leaves + row;
+        AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
+            const double* entries = tree->entries + leaf[r] * C;
+            AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) {
+                typename Row::type entry;
+                load(entry, entries + i * Row::lanes);
+                total[r * n + i] += entry;
+            }
         }
     }
     AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) store(sums + i * Row::lanes, total[i]);
@@ -48,20 +56,20 @@ AXIL_INLINE void add_trees(const Leaves<Leaf>& leaves, const double* table, std:
 
 // One tile of C columns of the rows begin .. end - 1, no more than block_rows.
 template <std::size_t C, std::size_t W, class Leaf>
-AXIL_INLINE void tile(const Job<Leaf>& job, const Tile& tile, std::size_t begin, std::size_t end) {
+AXIL_INLINE void tile(const Job<Leaf>& job, std::size_t number, std::size_t begin, std::size_t end) {
     constexpr std::size_t R = Vectors<C, W>::rows;
     alignas(64) double sums[block_rows * C];
-    const Leaves<Leaf>& leaves = job.leaves;
-    const double* table = job.table + leaves.total() * tile.column;
+    const Tile& tile = job.tiles[number];
+    const Tree<Leaf>* trees = job.trees.data() + number * job.n_trees;
     const std::size_t n = end - begin;
     for (std::size_t r = 0; r < n; ++r) std::copy_n(job.constant + tile.column, C, sums + r * C);
 
-    for (std::size_t from = 0, to; from < leaves.trees; from = to) {
-        const auto most = static_cast<std::int64_t>(leaves.start(from) + tree_bytes / sizeof(double) / C);
-        for (to = from + 1; to < leaves.trees && leaves.starts[to + 1] <= most;) ++to;
+    for (std::size_t from = 0, to; from < job.n_trees; from = to) {
+        const auto most = job.starts[from] + static_cast<std::int64_t>(tree_bytes / sizeof(double) / C);
+        for (to = from + 1; to < std::min(job.n_trees, from + most_trees) && job.starts[to + 1] <= most;) ++to;
         std::size_t r = 0;
-        for (; r + R <= n; r += R) add_trees<C, W, R>(leaves, table, from, to, begin + r, sums + r * C);
-        for (; r < n; ++r) add_trees<C, W, 1>(leaves, table, from, to, begin + r, sums + r * C);
+        for (; r + R <= n; r += R) add_trees<C, W, R>(trees + from, trees + to, begin + r, sums + r * C);
+        for (; r < n; ++r) add_trees<C, W, 1>(trees + from, trees + to, begin + r, sums + r * C);
     }
 
     double* out = job.out + (begin - job.first) * job.columns + tile.column;
@@ -75,12 +83,12 @@ template <std::size_t W, class Leaf>
 AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end) {
     for (; begin < end; begin += block_rows) {
         const std::size_t stop = std::min(begin + block_rows, end);
-        for (const Tile& t : job.tiles) switch (t.width) {
-                case 16: tile<16, W>(job, t, begin, stop); break;
-                case 8: tile<8, W>(job, t, begin, stop); break;
-                case 4: tile<4, W>(job, t, begin, stop); break;
-                case 2: tile<2, W>(job, t, begin, stop); break;
-                default: tile<1, W>(job, t, begin, stop);
+        for (std::size_t i = 0; i < job.tiles.size(); ++i) switch (job.tiles[i].width) {
+                case 16: tile<16, W>(job, i, begin, stop); break;
+                case 8: tile<8, W>(job, i, begin, stop); break;
+                case 4: tile<4, W>(job, i, begin, stop); break;
+                case 2: tile<2, W>(job, i, begin, stop); break;
+                default: tile<1, W>(job, i, begin, stop);
             }
     }
 }
@@ -103,7 +111,12 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
     pack(table, total, columns, tiles, table_tiles.get(), total, 0);
     pack(constant, 1, columns, tiles, constant_tiles.get(), 1, 0);
 
-    const Job<Leaf> job{leaves, tiles, columns, table_tiles.get(), constant_tiles.get(), weights, first, out};
+    std::vector<Tree<Leaf>> trees;
+    for (const Tile& tile : tiles)
+        for (std::size_t t = 0; t < leaves.trees; ++t)
+            trees.push_back({leaves.tree(t), place(table_tiles.get(), total, tile, leaves.start(t))});
+
+    const Job<Leaf> job{tiles, trees, leaves.trees, columns, leaves.starts, constant_tiles.get(), weights, first, out};
     const std::size_t work = std::max<std::size_t>(leaves.trees * columns, 1);  // of a row
     const Chunks chunks(rows, std::max(block_rows, least_work / work), most_chunks);
     parallel(crew, chunks.count(),

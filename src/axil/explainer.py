@@ -53,6 +53,7 @@ class Explainer:
         y_train: Any,
         sample_weight: Any = None,
         init_score: Any = None,
+        *,
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
         verify: bool = True,

@@ -14,6 +14,8 @@ from axil.errors import InputError
 
 Array = NDArray[np.float64]
 
+ONE_ROW = "For one row pass X.iloc[[0]], X[[0]] or x.reshape(1, -1)."
+
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 
@@ -43,13 +45,12 @@ def as_features(X: Any, n_features: int, names: list[str] | None, library: str, 
     frame = as_frame(X)
     if frame is None and not is_sparse(X) and not isinstance(X, np.ndarray):
         raise InputError(
-            f"{what} is a {type(X).__name__}; "
-            "expected a numpy array, a pandas, polars or pyarrow table, or a scipy.sparse matrix."
+            f"{what} is a {type(X).__name__}; expected a numpy array, a pandas, polars or pyarrow table, "
+            f"or a scipy.sparse matrix. {ONE_ROW}"
         )
     if len(X.shape) != 2:
         raise InputError(
-            f"{what} has shape {X.shape}; expected two dimensions (rows, {n_features} columns). "
-            "For one row pass X[[0]], X.iloc[[0]] or x.reshape(1, -1)."
+            f"{what} has shape {X.shape}; expected two dimensions (rows, {n_features} columns). {ONE_ROW}"
         )
     if X.shape[1] != n_features:
         raise InputError(f"{what} has {X.shape[1]} columns; the {library} model was fitted on {n_features}.")

@@ -73,7 +73,8 @@ def load(path: Any) -> tuple[dict[str, Any], Structure, NDArray[Any], NDArray[An
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"{path} is not a complete axil explainer ({type(error).__name__}: {error}). Make it anew with Explainer.save."
+            f"{path} is not a complete axil explainer: it is damaged, cut short or of another kind. "
+            "Make it anew with Explainer.save."
         ) from error
     return header, structure, targets, index
 

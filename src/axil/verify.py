@@ -44,7 +44,7 @@ class Verification:
     )  #: what the model does not state: {"rates": [[tree, rate], ...]}
 
     def __repr__(self) -> str:
-        extra = "".join(f"\n  recovered      {name} of {len(found)} trees" for name, found in self.recovered.items())
+        extra = "".join(f"\n  recovered      {name} ({len(found)} of {self.n_trees} trees)" for name, found in self.recovered.items())
         return (
             f"axil.Verification: {self.n_trees} trees replayed on {self.n_rows} training rows\n"
             f"  leaf counts    equal to the model's\n"
@@ -200,7 +200,7 @@ def check_values(adapter: Adapter, trees: FittedTrees, structure: Structure, val
     slack = adapter.leaf_tolerance * float(np.abs(trees.values).max(initial=0.0)) + ROUNDING * scale
     first = slice(0, trees.n_leaves[0])
     totals = [float(structure.leaf_weights[first] @ v[first]) / structure.total_weight for v in (values, trees.values)]
-    if abs(totals[0] - totals[1]) > slack:
+    if abs(totals[0] - totals[1]) > adapter.tolerance * scale:
         cause = "The targets' mean differs from that of the targets the model was fitted on. "
     else:
         cause = "The targets' mean agrees, so the same targets may be in another order, or single ones differ. "

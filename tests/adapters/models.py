@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-QUIET = {"verbose": -1, "num_threads": 1, "seed": 7}
+QUIET: dict[str, Any] = {"verbose": -1, "num_threads": 1, "seed": 7}
 N_ROWS, N_NEW, N_TREES = 400, 60, 12
 
 
@@ -146,7 +146,7 @@ def decay(i: int) -> float:
     return 0.3 * 0.9**i
 
 
-CAT = {"categorical": [5, 6], "min_data_per_group": 5, "cat_smooth": 1}
+CAT: dict[str, Any] = {"categorical": [5, 6], "min_data_per_group": 5, "cat_smooth": 1}
 L2_NAMES = (
     "regression",
     "regression_l2",
@@ -157,7 +157,7 @@ L2_NAMES = (
     "root_mean_squared_error",
     "rmse",
 )
-WIDE = {"num_leaves": 300, "min_data_in_leaf": 1, "n_trees": 3}
+WIDE: dict[str, Any] = {"num_leaves": 300, "min_data_in_leaf": 1, "n_trees": 3}
 
 _MAKERS: dict[str, Callable[[], Case]] = {
     **{f"objective={name}": lambda name=name: booster(objective=name, n_trees=3) for name in L2_NAMES},  # type: ignore[misc]

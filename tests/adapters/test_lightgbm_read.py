@@ -1,4 +1,4 @@
-"""The LightGBM adapter against LightGBM: from what it reads, a replay in plain NumPy must arrive at the model's leaves."""
+"""The LightGBM adapter against LightGBM: from what it reads, a replay in plain NumPy arrives at the model's leaves."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from models import CASES, CAT, Case, booster, regressor, table, with_targets
+from models import CASES, Case, booster, regressor, table
 from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters import FittedTrees, read
 from axil.adapters.base import Adapter
-from axil.adapters.lightgbm_refusals import REFUSALS
 from axil.errors import InputError, UnsupportedModelError
 
 Array = NDArray[np.float64]
@@ -167,110 +166,6 @@ def test_weights_and_path_smooth() -> None:
     with pytest.raises(UnsupportedModelError, match="path_smooth=2 with sample weights") as error:
         read_trees(case, read(case.model))
     assert error.value.setting == "path_smooth"
-
-
-# -- refusals ---------------------------------------------------------------------------------------------------------
-
-POSITIVE = with_targets(lambda y: np.abs(y) + 0.1)
-SHARES = with_targets(lambda y: (y > 5).astype(float))
-CLASSES = with_targets(lambda y: np.digitize(y, [4, 6]).astype(float))
-
-
-def custom(predictions: Array, train_set: Any) -> tuple[Array, Array]:
-    return predictions - train_set.get_label(), np.ones_like(predictions)
-
-
-REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
-    **{
-        name: ({"objective": name}, "objective", name, "(ii)")
-        for name in ("huber", "fair", "quantile", "mape", "regression_l1")
-    },
-    **{
-        name: ({"objective": name, "data": POSITIVE}, "objective", name, "(ii)")
-        for name in ("poisson", "gamma", "tweedie")
-    },
-    **{
-        name: ({"objective": name, "data": SHARES}, "objective", name, "(ii)")
-        for name in ("binary", "cross_entropy", "cross_entropy_lambda")
-    },
-    **{
-        name: ({"objective": name, "num_class": 3, "data": CLASSES}, "objective", name, "(ii)")
-        for name in ("multiclass", "multiclassova")
-    },
-    "custom": ({"objective": custom}, "objective", "custom", "(ii)"),
-    "reg_sqrt": ({"reg_sqrt": True}, "reg_sqrt", "True", "(i)"),
-    "lambda_l1": ({"lambda_l1": 0.5}, "lambda_l1", "0.5", "(ii)"),
-    "max_delta_step": ({"max_delta_step": 1000.0}, "max_delta_step", "1000", "(ii)"),
-    "linear_tree": ({"linear_tree": True}, "linear_tree", "True", "(ii)"),
-    "monotone": ({"monotone_constraints": [0] * 7 + [1]}, "monotone_constraints", "0,0,0,0,0,0,0,1", "(ii)"),
-    "quantized": ({"use_quantized_grad": True}, "use_quantized_grad", "True", "(ii)"),
-    "bagging": ({"bagging_fraction": 0.5, "bagging_freq": 1}, "bagging_fraction", "0.5 with bagging_freq=1", None),
-    "goss": ({"boosting": "goss"}, "data_sample_strategy", "goss", None),
-    "goss strategy": ({"data_sample_strategy": "goss"}, "data_sample_strategy", "goss", None),
-    "dart": ({"boosting": "dart"}, "boosting", "dart", None),
-    "rf": ({"boosting": "rf", "bagging_fraction": 0.5, "bagging_freq": 1}, "boosting", "rf", None),
-}
-
-
-def check_refusal(model: Any, setting: str, value: str, condition: str | None) -> None:
-    with pytest.raises(UnsupportedModelError) as error:
-        read(model)
-    assert error.value.setting == setting
-    assert str(error.value.value).startswith(value)
-    assert error.value.condition == condition
-    assert str(error.value).startswith(f"This model has {setting}={value}")
-    assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refusals(name: str) -> None:
-    params, *expected = REFUSED[name]
-    model = booster(**{"n_trees": 3, **params}).model
-    check_refusal(model, *expected)
-    check_refusal(lgb.Booster(model_str=model.model_to_string()), *expected)
-
-
-def test_bagging_that_is_off_is_read() -> None:
-    read(booster(bagging_fraction=0.5, n_trees=2).model)
-    read(booster(bagging_freq=1, n_trees=2).model)
-
-
-def test_refuses_classifier_and_ranker() -> None:
-    data = table()
-    quiet = {"n_estimators": 2, "verbose": -1, "n_jobs": 1}
-    check_refusal(lgb.LGBMClassifier(**quiet).fit(data.X, data.y > 5), "objective", "binary", "(ii)")
-    ranker = lgb.LGBMRanker(**quiet).fit(data.X, np.digitize(data.y, [4, 6]), group=[200, 200])
-    check_refusal(ranker, "objective", "lambdarank", "(ii)")
-
-
-def test_refuses_refit_models() -> None:
-    case = booster(n_trees=3)
-    refit = case.model.refit(case.X, case.y + 1, decay_rate=0.25)
-    again = lgb.Booster(model_str=case.model.model_to_string()).refit(case.X, case.y + 1, decay_rate=0.25)
-    for model in (refit, again, pickle.loads(pickle.dumps(refit))):
-        check_refusal(model, "refit_decay_rate", "0.25", "(ii)")
-
-
-def test_refuses_forced_splits_whose_leaves_differ(tmp_path: Any) -> None:
-    forced = tmp_path / "forced.json"
-    forced.write_text('{"feature": 6, "threshold": 3}')
-    read(booster(forcedsplits_filename=str(forced), n_trees=2).model)
-    for params in (CAT, {"path_smooth": 2.0}):
-        model = booster(forcedsplits_filename=str(forced), n_trees=2, **params).model
-        check_refusal(model, "forcedsplits_filename", str(forced), None)
-
-
-def test_refuses_text_without_parameters() -> None:
-    text = booster(n_trees=2).model.model_to_string()
-    start, end = text.index("\nparameters:"), text.index("end of parameters") + len("end of parameters\n")
-    check_refusal(lgb.Booster(model_str=text[:start] + text[end:]), "parameters", "none", None)
-
-
-def test_every_refusal_says_what_to_do() -> None:
-    for refusal in REFUSALS:
-        assert refusal.reason[-1] != "."
-        assert refusal.instead[-1] == "."
-        assert refusal.condition in ("(i)", "(ii)", None)
 
 
 # -- models as they come ----------------------------------------------------------------------------------------------

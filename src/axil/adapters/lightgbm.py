@@ -107,7 +107,7 @@ class LightGBMAdapter:
             values=np.concatenate(values),
             counts=np.concatenate([_counts(tree, len(targets)) for tree in self._trees]),
             weights=self._leaf_weights(targets, weights),
-            l2=np.concatenate([self._l2(tree)[0] for tree in self._trees]),
+            l2=np.concatenate([self._l2(tree)[tree.n_leaves - 1 :] for tree in self._trees]),
             rates=rates,
             base=base,
             base_value=base_value,
@@ -152,16 +152,14 @@ class LightGBMAdapter:
         recorded = [tree.floats("leaf_weight") for tree in self._trees]
         return np.concatenate([own if len(own) else np.array([total]) for own in recorded])
 
-    def _l2(self, tree: TreeText) -> tuple[Array, Array]:
-        """What regularisation adds to the denominators of the tree's leaves and of its splits.
+    def _l2(self, tree: TreeText) -> Array:
+        """(2L - 1,): what regularisation adds to the denominators of the tree's splits and then of its leaves.
 
         lambda_l2, and cat_l2 below a split that groups categories (src/treelearner/feature_histogram.cpp).
         """
-        leaves, splits = np.full(tree.n_leaves, self._lambda), np.full(tree.n_leaves - 1, self._lambda)
-        below = tree.children[tree.splits_on(self._reading.subset_features)].ravel()
-        leaves[~below[below < 0]] += self._cat_l2
-        splits[below[below >= 0]] += self._cat_l2
-        return leaves, splits
+        l2 = np.full(2 * tree.n_leaves - 1, self._lambda)
+        l2[tree.children[tree.splits_on(self._reading.subset_features)]] += self._cat_l2
+        return l2
 
     def _mixing(self, tree: TreeText) -> Array:
         """(L, L): leaf values from leaf sums with path_smooth, each node drawn towards its parent.
@@ -169,25 +167,17 @@ class LightGBMAdapter:
         With n rows and q = n / path_smooth: value = (sum / (n + l2)) * q / (q + 1) + parent's value / (q + 1); the root
         is not smoothed (CalculateSplittedLeafOutput, src/treelearner/feature_histogram.hpp).
         """
-        if tree.n_leaves == 1:
-            return np.zeros((1, 1))
-        leaf_l2, split_l2 = self._l2(tree)
-        leaf_counts, children = tree.integers("leaf_count"), tree.children
-        inside = np.zeros((tree.n_leaves - 1, tree.n_leaves))  # which leaves lie below each split
-        for split in reversed(range(tree.n_leaves - 1)):
-            for child in children[split]:
-                inside[split] += inside[child] if child >= 0 else np.eye(1, tree.n_leaves, ~child)[0]
-        counts = inside @ leaf_counts
-        of_splits, of_leaves = np.empty_like(inside), np.empty((tree.n_leaves, tree.n_leaves))
-        of_splits[0] = inside[0] / (counts[0] + split_l2[0])
-        for split in range(tree.n_leaves - 1):
-            for child in children[split]:
-                own = ~child if child < 0 else child
-                n, l2 = (leaf_counts[own], leaf_l2[own]) if child < 0 else (counts[own], split_l2[own])
-                raw = (np.eye(1, tree.n_leaves, own)[0] if child < 0 else inside[own]) / (n + l2)
-                q = n / self._smooth
-                (of_leaves if child < 0 else of_splits)[own] = raw * q / (q + 1) + of_splits[split] / (q + 1)
-        return of_leaves
+        n_splits, children = tree.n_leaves - 1, tree.children
+        inside = np.vstack([np.zeros((n_splits, tree.n_leaves)), np.eye(tree.n_leaves)])  # which leaves each node holds
+        for split in reversed(range(n_splits)):
+            inside[split] = inside[children[split]].sum(axis=0)
+        counts = inside @ tree.integers("leaf_count")
+        values = inside / (counts + self._l2(tree))[:, None]
+        q = (counts / self._smooth)[:, None]
+        for split in range(n_splits):
+            own = children[split]
+            values[own] = (values[own] * q[own] + values[split]) / (q[own] + 1)
+        return values[n_splits:]
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""
@@ -235,7 +225,8 @@ class LightGBMAdapter:
     def causes(self, what: str) -> str:
         """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
         if what == "counts":
-            return _COUNTS + (_BUNDLES if self._settings.flag("enable_bundle") else "")
+            sampled = "" if self._settings.text("data_sample_strategy") else _SAMPLED
+            return _COUNTS + sampled + (_BUNDLES if self._settings.flag("enable_bundle") else "")
         if what == "weights":
             return _WEIGHTS
         return _VALUES + (_DIGITS if self._lost else "")
@@ -245,6 +236,7 @@ _COUNTS = (
     "Most likely these are not the rows and columns that the model was fitted on: other rows, columns in another "
     "order, or categories and missing values encoded otherwise. "
 )
+_SAMPLED = "Or it was trained with GOSS, which LightGBM does not record before 4.2 and axil does not replay yet. "
 _BUNDLES = (
     "If they are, LightGBM may have bundled sparse columns that overlap in a few rows: "
     "fit again with enable_bundle=False."

@@ -108,6 +108,11 @@ def _bagging(model: Reading) -> str:
     return f"{fraction:g} with bagging_freq={freq:g}" if fraction < 1 and freq > 0 else ""
 
 
+def _goss(model: Reading) -> str:
+    settings = model.settings
+    return "goss" if settings.text("data_sample_strategy") == "goss" or "goss" in settings.given("boosting") else ""
+
+
 def _boosting(name: str) -> Callable[[Reading], str]:
     return lambda model: name if model.settings.text("boosting") == name else ""
 
@@ -181,7 +186,7 @@ REFUSALS = (
     Refusal("boosting", _boosting("rf"), _LINEAR.format("rows"), None, 'Fit with boosting="gbdt" without bagging.'),
     Refusal(
         "data_sample_strategy",
-        lambda model: "goss" if model.settings.text("data_sample_strategy") == "goss" else "",
+        _goss,
         _LINEAR.format("rows"),
         None,
         'Fit with data_sample_strategy="bagging" and bagging_freq=0.',

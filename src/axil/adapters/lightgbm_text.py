@@ -21,16 +21,17 @@ CATEGORICAL = 1  # the bit of decision_type that marks a categorical split (incl
 _STRUCTURE = ("num_leaves", "split_feature", "threshold", "decision_type", "left_child", "right_child")
 _DECISIVE = (*_STRUCTURE, "cat_boundaries", "cat_threshold", "leaf_value", "leaf_count", "shrinkage")
 
-_ALIASES = {"learning_rate": ("shrinkage_rate", "eta"), "lambda_l2": ("reg_lambda", "lambda")}
+_ALIASES = {
+    "boosting": ("boosting_type", "boost"),
+    "learning_rate": ("shrinkage_rate", "eta"),
+    "lambda_l2": ("reg_lambda", "lambda", "l2_regularization"),
+}
 _PRINTED_DIGITS = 6
 
 
 @dataclass(frozen=True)
 class TreeText:
-    """One tree: L leaves and L - 1 splits, numbered in the order they were made, so a parent comes before its children.
-
-    A child c >= 0 is a split, a child c < 0 is leaf ~c.
-    """
+    """One tree: L leaves and L - 1 splits, numbered in the order they were made, so a parent comes before its children."""
 
     fields: dict[str, str]
 
@@ -55,8 +56,9 @@ class TreeText:
 
     @property
     def children(self) -> NDArray[np.int64]:
-        """(L - 1, 2): left and right child of each split."""
-        return np.stack([self.integers("left_child"), self.integers("right_child")], axis=1)
+        """(L - 1, 2): left and right child of each split; splits are nodes 0 .. L - 2, leaves nodes L - 1 .. 2L - 2."""
+        written = np.stack([self.integers("left_child"), self.integers("right_child")], axis=1)
+        return np.where(written < 0, self.n_leaves - 1 + ~written, written)  # leaf l is written ~l
 
     def splits_on(self, features: frozenset[int]) -> NDArray[np.bool_]:
         """(L - 1,): which splits are categorical and on one of these features."""
@@ -124,8 +126,16 @@ class Settings:
     printed: Mapping[str, str]
     remembered: Mapping[str, Any] = field(default_factory=dict)
 
+    def given(self, name: str) -> list[Any]:
+        """The values that were passed for a setting, under any of its names."""
+        names = (name, *_ALIASES.get(name, ()))
+        return [self.remembered[alias] for alias in names if self.remembered.get(alias) is not None]
+
     def text(self, name: str) -> str:
-        return self.printed.get(name, "")
+        """As printed. Before 4.2 the block leaves out data_sample_strategy and the settings of quantized training."""
+        if name in self.printed:
+            return self.printed[name]
+        return next((str(int(value)) if isinstance(value, bool) else str(value) for value in self.given(name)), "")
 
     def number(self, name: str) -> float:
         return float(self.text(name) or 0.0)
@@ -136,9 +146,7 @@ class Settings:
     def precisely(self, name: str, printed: str | None = None) -> tuple[float, float]:
         """A number, by default as the block prints it, and how far off it may be: 0 unless the last digits are lost."""
         printed = self.text(name) or "0" if printed is None else printed
-        for alias in (name, *_ALIASES.get(name, ())):
-            value = self.remembered.get(alias)
-            # A booster that was loaded remembers the printed number only.
+        for value in self.given(name):  # a booster that was loaded remembers the printed number only
             if isinstance(value, (int, float)) and f"{value:g}" == printed and float(value) != float(printed):
                 return float(value), 0.0
         mantissa, _, exponent = printed.partition("e")
