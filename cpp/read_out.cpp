@@ -10,8 +10,10 @@
 namespace axil {
 namespace reading {
 
-constexpr std::size_t block_rows = 256;
-constexpr std::size_t tree_bytes = 24 << 10, most_trees = 32;
+// Measured. A block's sums and its part of the output stay in the second-level cache; more trees at a time would need
+// more pages than the first-level TLB holds.
+constexpr std::size_t most_rows = 1024, out_bytes = 512 << 10;
+constexpr std::size_t least_trees = 4, most_trees = 12, tree_bytes = 48 << 10;
 constexpr std::size_t most_chunks = 4096, least_work = 300000;
 
 // One tree within one tile: where its leaf numbers and its leaves' entries begin.
@@ -25,7 +27,7 @@ template <class Leaf>
 struct Job {
     std::vector<Tile> tiles;
     std::vector<Tree<Leaf>> trees;  // (tiles, trees)
-    std::size_t n_trees, columns;
+    std::size_t n_trees, columns, block_rows;
     const std::int64_t* starts;
     const double* constant;  // padded to whole tiles
     const double* weights;
@@ -54,19 +56,26 @@ AXIL_INLINE void add_trees(const Tree<Leaf>* tree, const Tree<Leaf>* end, std::s
     AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) store(sums + i * Row::lanes, total[i]);
 }
 
-// One tile of C columns of the rows begin .. end - 1, no more than block_rows.
+// The end of the trees to add together with tree `from`: those with so many leaves, within limits.
+template <class Leaf>
+AXIL_INLINE std::size_t trees_together(const Job<Leaf>& job, std::size_t from, std::size_t n_leaves) {
+    const auto end = job.starts[from] + static_cast<std::int64_t>(n_leaves);
+    std::size_t to = std::min(from + least_trees, job.n_trees);
+    while (to < std::min(from + most_trees, job.n_trees) && job.starts[to + 1] <= end) ++to;
+    return to;
+}
+
+// One tile of C columns of a block of rows; `sums` has room for it.
 template <std::size_t C, std::size_t W, class Leaf>
-AXIL_INLINE void tile(const Job<Leaf>& job, std::size_t number, std::size_t begin, std::size_t end) {
+AXIL_INLINE void tile(const Job<Leaf>& job, std::size_t number, std::size_t begin, std::size_t end, double* sums) {
     constexpr std::size_t R = Vectors<C, W>::rows;
-    alignas(64) double sums[block_rows * C];
     const Tile& tile = job.tiles[number];
     const Tree<Leaf>* trees = job.trees.data() + number * job.n_trees;
     const std::size_t n = end - begin;
     for (std::size_t r = 0; r < n; ++r) std::copy_n(job.constant + tile.column, C, sums + r * C);
 
     for (std::size_t from = 0, to; from < job.n_trees; from = to) {
-        const auto most = job.starts[from] + static_cast<std::int64_t>(tree_bytes / sizeof(double) / C);
-        for (to = from + 1; to < std::min(job.n_trees, from + most_trees) && job.starts[to + 1] <= most;) ++to;
+        to = trees_together(job, from, tree_bytes / sizeof(double) / C);
         std::size_t r = 0;
         for (; r + R <= n; r += R) add_trees<C, W, R>(trees + from, trees + to, begin + r, sums + r * C);
         for (; r < n; ++r) add_trees<C, W, 1>(trees + from, trees + to, begin + r, sums + r * C);
@@ -81,14 +90,17 @@ AXIL_INLINE void tile(const Job<Leaf>& job, std::size_t number, std::size_t begi
 
 template <std::size_t W, class Leaf>
 AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end) {
-    for (; begin < end; begin += block_rows) {
-        const std::size_t stop = std::min(begin + block_rows, end);
+    const std::size_t rows = end - begin, n_blocks = std::max<std::size_t>(rows / job.block_rows, 1);
+    const std::size_t step = (rows + n_blocks - 1) / n_blocks;
+    const Buffer sums(step * 16);
+    for (; begin < end; begin += step) {
+        const std::size_t stop = std::min(begin + step, end);
         for (std::size_t i = 0; i < job.tiles.size(); ++i) switch (job.tiles[i].width) {
-                case 16: tile<16, W>(job, i, begin, stop); break;
-                case 8: tile<8, W>(job, i, begin, stop); break;
-                case 4: tile<4, W>(job, i, begin, stop); break;
-                case 2: tile<2, W>(job, i, begin, stop); break;
-                default: tile<1, W>(job, i, begin, stop);
+                case 16: tile<16, W>(job, i, begin, stop, sums.get()); break;
+                case 8: tile<8, W>(job, i, begin, stop, sums.get()); break;
+                case 4: tile<4, W>(job, i, begin, stop, sums.get()); break;
+                case 2: tile<2, W>(job, i, begin, stop, sums.get()); break;
+                default: tile<1, W>(job, i, begin, stop, sums.get());
             }
     }
 }
@@ -116,7 +128,9 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
         for (std::size_t t = 0; t < leaves.trees; ++t)
             trees.push_back({leaves.tree(t), place(table_tiles.get(), total, tile, leaves.start(t))});
 
-    const Job<Leaf> job{tiles, trees, leaves.trees, columns, leaves.starts, constant_tiles.get(), weights, first, out};
+    const std::size_t block_rows = std::clamp<std::size_t>(out_bytes / sizeof(double) / columns / 64 * 64, 64, most_rows);
+    const Job<Leaf> job{tiles,         trees,   leaves.trees, columns, block_rows, leaves.starts, constant_tiles.get(),
+                        weights, first, out};
     const std::size_t work = std::max<std::size_t>(leaves.trees * columns, 1);  // of a row
     const Chunks chunks(rows, std::max(block_rows, least_work / work), most_chunks);
     parallel(crew, chunks.count(),

@@ -165,6 +165,14 @@ def test_labels_of_queries_and_rows_are_the_users(case):
     assert set(table["row"]) <= set(X.index)
 
 
+def test_column_names_with_spaces(case):
+    from lightgbm import LGBMRegressor
+
+    X = pd.DataFrame(np.asarray(case.X)).rename(columns=lambda i: f"column number {i}")
+    model = LGBMRegressor(n_estimators=3, verbose=-1).fit(X, case.y)
+    assert len(axil.Explainer(model, X, case.y)(X.head(2))) == 2
+
+
 BAD = {
     "short y": (lambda c: (c.model, c.X, c.y[:-1]), "y_train has shape"),
     "nan y": (lambda c: (c.model, c.X, np.where(np.arange(len(c.y)) == 3, np.nan, c.y)), "nan at position 3"),

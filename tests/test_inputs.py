@@ -1,5 +1,7 @@
 """Data is checked in words that a user understands, before any work."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -25,7 +27,8 @@ TABLES = {
 
 
 def check(X, names=NAMES):
-    return as_features(X, 3, names, "LightGBM", "X_train")
+    model = SimpleNamespace(library="LightGBM", n_features=3, feature_names=names, spelling=str.strip)
+    return as_features(X, model, "X_train")
 
 
 def dense(X):
@@ -40,6 +43,10 @@ def test_every_kind_of_table_passes_and_can_be_sliced(kind):
     assert X.shape == (4, 3)
     np.testing.assert_array_equal(dense(take_rows(X, slice(1, 3))), VALUES[1:3])
     np.testing.assert_array_equal(dense(take_rows(X, np.array([3, 0]))), VALUES[[3, 0]])
+
+
+def test_names_are_compared_as_the_library_spells_them():
+    assert check(pd.DataFrame(VALUES, columns=["size ", " year", "rooms"])).shape == (4, 3)
 
 
 def test_labels_are_the_users_own():

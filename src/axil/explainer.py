@@ -60,7 +60,7 @@ class Explainer:
     ):
         threads, budget = _threads(n_threads), _budget(memory_limit)
         adapter = adapters.read(model)
-        X_train = inputs.as_features(X_train, adapter.n_features, adapter.feature_names, adapter.library, "X_train")
+        X_train = inputs.as_features(X_train, adapter, "X_train")
         n_train = X_train.shape[0]
         if n_train == 0:
             raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
@@ -172,8 +172,7 @@ class Explainer:
 
     def _queries(self, X: Any, init_score: Any) -> tuple[Any, Array]:
         """X and the offsets of its rows, checked."""
-        a = self._adapter
-        X = inputs.as_features(X, a.n_features, a.feature_names, a.library, "X")
+        X = inputs.as_features(X, self._adapter, "X")
         n = X.shape[0]
         return X, np.zeros(n) if init_score is None else inputs.as_vector(init_score, n, "init_score", "explained")
 

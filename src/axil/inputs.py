@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any
+from typing import Any, Protocol
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -33,8 +33,20 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
-def as_features(X: Any, n_features: int, names: list[str] | None, library: str, what: str) -> Any:
+class Columns(Protocol):
+    """What a fitted model says about its columns."""
+
+    library: str
+    n_features: int
+    feature_names: list[str] | None
+
+    def spelling(self, name: str) -> str:
+        """How the library writes a column's name."""
+
+
+def as_features(X: Any, model: Columns, what: str) -> Any:
     """X itself, or made row-sliceable, once it is sure to be two-dimensional, numeric and as wide as the model."""
+    n_features = model.n_features
     if isinstance(X, (list, tuple)):
         try:
             X = np.asarray(X, dtype=np.float64)
@@ -49,20 +61,19 @@ def as_features(X: Any, n_features: int, names: list[str] | None, library: str, 
             f"or a scipy.sparse matrix. {ONE_ROW}"
         )
     if len(X.shape) != 2:
-        raise InputError(
-            f"{what} has shape {X.shape}; expected two dimensions (rows, {n_features} columns). {ONE_ROW}"
-        )
+        raise InputError(f"{what} has shape {X.shape}; expected two dimensions (rows, {n_features} columns). {ONE_ROW}")
     if X.shape[1] != n_features:
-        raise InputError(f"{what} has {X.shape[1]} columns; the {library} model was fitted on {n_features}.")
+        raise InputError(f"{what} has {X.shape[1]} columns; the {model.library} model was fitted on {n_features}.")
     if frame is not None:
-        _check_columns(frame, names, library, what)
+        _check_columns(frame, model, what)
     elif X.dtype.kind not in "biuf":
         raise InputError(f"{what} has dtype {X.dtype}; expected numbers. Encode the columns as they were for the fit.")
     return X.tocsr() if is_sparse(X) else X
 
 
-def _check_columns(frame: nw.DataFrame[Any], names: list[str] | None, library: str, what: str) -> None:
-    given = [str(name) for name in frame.columns]
+def _check_columns(frame: nw.DataFrame[Any], model: Columns, what: str) -> None:
+    given = [model.spelling(str(name)) for name in frame.columns]
+    names, library = model.feature_names, model.library
     if names is not None and given != names:
         missing = [name for name in names if name not in given]
         extra = [name for name in given if name not in names]

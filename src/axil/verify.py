@@ -44,7 +44,10 @@ class Verification:
     )  #: what the model does not state: {"rates": [[tree, rate], ...]}
 
     def __repr__(self) -> str:
-        extra = "".join(f"\n  recovered      {name} ({len(found)} of {self.n_trees} trees)" for name, found in self.recovered.items())
+        extra = "".join(
+            f"\n  recovered      {name} ({len(found)} of {self.n_trees} trees)"
+            for name, found in self.recovered.items()
+        )
         return (
             f"axil.Verification: {self.n_trees} trees replayed on {self.n_rows} training rows\n"
             f"  leaf counts    equal to the model's\n"

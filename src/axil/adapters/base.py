@@ -39,6 +39,9 @@ class Adapter(Protocol):
     leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
     fingerprint: str  #: of the trees; equal models have equal ones
 
+    def spelling(self, name: str) -> str:
+        """How the library writes a column's name."""
+
     def trees(
         self,
         targets: NDArray[np.float64],

@@ -86,6 +86,10 @@ class LightGBMAdapter:
         smallest = min(float(tree.floats("leaf_weight").min(initial=np.inf)) for tree in self._trees)
         self.leaf_tolerance = 1e-6 if self._on_gpu else 1e-10 + (self._lost and self._lost / (smallest + self._lambda))
 
+    def spelling(self, name: str) -> str:
+        """LightGBM keeps no spaces in names (set_feature_names, include/LightGBM/dataset.h)."""
+        return name.replace(" ", "_")
+
     def trees(self, targets: Array, weights: Array | None, offsets: Array | None) -> FittedTrees:
         """The trees, their base taken out of the first one, where LightGBM hides it."""
         if self._smooth > 0 and weights is not None and np.any(weights != 1):
