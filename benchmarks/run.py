@@ -72,10 +72,10 @@ def measure(n, threads):
     start = time.perf_counter()
     explainer = axil.Explainer(model, X, y, n_threads=threads)
     setup = time.perf_counter() - start
-    operators = explainer._operators
+    operators = explainer._engines[0].operators
     queries = model.predict(X_new, pred_leaf=True)
     pred_leaf = seconds(lambda: model.predict(X, pred_leaf=True), 1)
-    baseline, expected = time_baseline(operators.structure.leaves.astype(np.intp), queries)
+    baseline, expected = time_baseline(operators.structure.leaves().astype(np.intp), queries)
     results = {"pred_leaf": pred_leaf, "setup": setup, "baseline": baseline}
     results["sweep"] = seconds(lambda: operators.weights(queries))
     error = np.abs(operators.weights(queries)[0] - expected).max()

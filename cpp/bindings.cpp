@@ -22,23 +22,22 @@ using Matrix = Array<const double, 2>;
 using Numbers = Array<const std::int64_t, 1>;
 using Maybe = std::optional<Vector>;
 
-void require(bool condition, const std::string& otherwise) {
-    if (!condition) throw nb::value_error(otherwise.c_str());
-}
+using std::to_string;
+
+[[noreturn]] void refuse(const std::string& why) { throw nb::value_error(why.c_str()); }
 
 void require_length(std::size_t found, std::size_t expected, const char* name) {
-    require(found == expected, std::string(name) + " has length " + std::to_string(found) + " where " +
-                                   std::to_string(expected) + " is expected.");
+    if (found != expected)
+        refuse(std::string(name) + " has length " + to_string(found) + " where " + to_string(expected) +
+               " is expected.");
 }
 
 template <class T>
 void require_shape(const Array<T, 2>& array, std::size_t rows, std::size_t columns, const char* name) {
-    const auto shape = [](std::size_t a, std::size_t b) {
-        return "(" + std::to_string(a) + ", " + std::to_string(b) + ")";
-    };
-    require(array.shape(0) == rows && array.shape(1) == columns,
-            std::string(name) + " has shape " + shape(array.shape(0), array.shape(1)) + " where " +
-                shape(rows, columns) + " is expected.");
+    const auto shape = [](std::size_t a, std::size_t b) { return "(" + to_string(a) + ", " + to_string(b) + ")"; };
+    if (array.shape(0) != rows || array.shape(1) != columns)
+        refuse(std::string(name) + " has shape " + shape(array.shape(0), array.shape(1)) + " where " +
+               shape(rows, columns) + " is expected.");
 }
 
 const double* pointer(const Maybe& weights, std::size_t rows, const char* name) {
@@ -51,25 +50,25 @@ template <class Leaf>
 axil::Leaves<Leaf> checked(const Array<const Leaf, 2>& leaves, const Numbers& starts) {
     const std::size_t trees = leaves.shape(0), rows = leaves.shape(1);
     require_length(starts.shape(0), trees + 1, "starts");
-    require(starts.data()[0] == 0, "starts must begin with 0.");
+    if (starts.data()[0] != 0) refuse("starts must begin with 0.");
     for (std::size_t t = 0; t < trees; ++t)
-        require(starts.data()[t] + (rows > 0) <= starts.data()[t + 1],
-                "starts must increase: tree " + std::to_string(t) + " has no leaves.");
+        if (starts.data()[t] + (rows > 0) > starts.data()[t + 1])
+            refuse("starts must increase: tree " + to_string(t) + " has no leaves.");
     return {leaves.data(), starts.data(), trees, rows};
 }
 
 axil::TreeList checked(const Numbers& list, std::size_t trees, const char* name) {
     for (std::size_t i = 0; i < list.shape(0); ++i)
-        require(list.data()[i] >= 0 && static_cast<std::size_t>(list.data()[i]) < trees,
-                std::string(name) + " has tree " + std::to_string(list.data()[i]) + ", but there are " +
-                    std::to_string(trees) + " trees.");
+        if (list.data()[i] < 0 || static_cast<std::size_t>(list.data()[i]) >= trees)
+            refuse(std::string(name) + " has tree " + to_string(list.data()[i]) + ", but there are " +
+                   to_string(trees) + " trees.");
     return {list.data(), list.shape(0)};
 }
 
 // Run a kernel without the GIL; take it back now and then to let Python look for signals.
 template <class Kernel>
 void run(int n_threads, Kernel&& kernel) {
-    require(n_threads >= 1, "n_threads must be at least 1.");
+    if (n_threads < 1) refuse("n_threads must be at least 1.");
     const axil::Crew crew{static_cast<std::size_t>(n_threads), [] {
                               nb::gil_scoped_acquire gil;
                               return PyErr_CheckSignals() != 0;
@@ -106,9 +105,9 @@ void read_out(const Array<const Leaf, 2>& leaves, const Numbers& starts, const M
     const std::size_t rows = out.shape(0), columns = out.shape(1);
     require_shape(table, all.total(), columns, "table");
     require_length(constant.shape(0), columns, "constant");
-    require(first >= 0 && rows <= all.rows && static_cast<std::size_t>(first) <= all.rows - rows,
-            "out has " + std::to_string(rows) + " rows from " + std::to_string(first) + " on, but there are only " +
-                std::to_string(all.rows) + ".");
+    if (first < 0 || rows > all.rows || static_cast<std::size_t>(first) > all.rows - rows)
+        refuse("out has " + to_string(rows) + " rows from " + to_string(first) + " on, but there are only " +
+               to_string(all.rows) + ".");
     const double* w = pointer(weights, all.rows, "weights");
     run(n_threads, [&](const axil::Crew& crew) {
         axil::read_out(all, table.data(), columns, constant.data(), w, static_cast<std::size_t>(first), rows,
@@ -130,12 +129,12 @@ void top(const Matrix& block, std::int64_t first, const Maybe& scale, const Arra
     const std::size_t columns = block.shape(1), k = values.shape(1);
     require_shape(values, columns, k, "values");
     require_shape(rows, columns, k, "rows");
-    require(first >= 0, "first must not be negative.");
+    if (first < 0) refuse("first must not be negative.");
     if (scale) {
         const auto n = static_cast<std::int64_t>(scale->shape(0));
-        require(first + static_cast<std::int64_t>(block.shape(0)) <= n, "scale is shorter than the rows of the block.");
+        if (n - static_cast<std::int64_t>(block.shape(0)) < first) refuse("scale ends before the rows of the block.");
         for (std::size_t i = 0; i < rows.size(); ++i)
-            require(rows.data()[i] < n, "rows has row " + std::to_string(rows.data()[i]) + ", beyond the end of scale.");
+            if (rows.data()[i] >= n) refuse("rows has row " + to_string(rows.data()[i]) + ", beyond the end of scale.");
     }
     run(n_threads, [&](const axil::Crew& crew) {
         axil::top(block.data(), block.shape(0), columns, static_cast<std::size_t>(first),

@@ -26,6 +26,8 @@ struct Leaves {
 struct TreeList {
     const std::int64_t* trees;
     std::size_t size;
+
+    std::size_t operator[](std::size_t i) const { return static_cast<std::size_t>(trees[i]); }
 };
 
 // Weights may be null, for ones.

@@ -19,9 +19,12 @@ struct Crew {
 // Thrown by `parallel` on the calling thread, after all others have stopped.
 struct Interrupted {};
 
-// Call task(0), ..., task(n - 1), each once, on the calling thread and up to n_threads - 1 others.
+// task(i, thread): do the i-th piece of work, on that of the threads (for its own scratch memory; never for results).
+using Task = std::function<void(std::size_t, std::size_t)>;
+
+// Do the tasks 0, ..., n - 1, each once, on the calling thread and up to n_threads - 1 others.
 // An exception in a task stops the rest and is thrown again on the calling thread.
-void parallel(const Crew& crew, std::size_t n, const std::function<void(std::size_t)>& task);
+void parallel(const Crew& crew, std::size_t n, const Task& task);
 
 // Rows cut into consecutive chunks of nearly equal length.
 class Chunks {

@@ -1,7 +1,7 @@
 // read_out: out[j - first] = w_j * (constant + sum over all trees of the table row of j's leaf).
 //
-// Bound by look-ups: several rows are summed in registers together, over as many trees at a time as keep their part of
-// the table in the first-level cache.
+// Bound by look-ups: several rows are summed in registers together, over a few trees at a time, whose part of the table
+// stays in the nearest caches.
 #include <vector>
 
 #include "kernels.hpp"
@@ -12,16 +12,9 @@ namespace reading {
 
 // Measured. A block's sums and its part of the output stay in the second-level cache; more trees at a time would need
 // more pages than the first-level TLB holds.
-constexpr std::size_t most_rows = 1024, out_bytes = 512 << 10;
+constexpr std::size_t least_rows = 64, most_rows = 2048, out_bytes = 1 << 20;
 constexpr std::size_t least_trees = 4, most_trees = 12, tree_bytes = 48 << 10;
-constexpr std::size_t most_chunks = 4096, least_work = 300000;
-
-// One tree within one tile: where its leaf numbers and its leaves' entries begin.
-template <class Leaf>
-struct Tree {
-    const Leaf* leaves;
-    const double* entries;
-};
+constexpr std::size_t most_chunks = 4096, least_work = 300000;  // look-ups worth handing to a thread
 
 template <class Leaf>
 struct Job {
@@ -39,18 +32,14 @@ struct Job {
 template <std::size_t C, std::size_t W, std::size_t R, class Leaf>
 AXIL_INLINE void add_trees(const Tree<Leaf>* tree, const Tree<Leaf>* end, std::size_t row, double* sums) {
     using Row = Vectors<C, W>;
+    using V = typename Row::type;
     constexpr std::size_t n = Row::count;
-    typename Row::type total[R * n];
-    AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) load(total[i], sums + i * Row::lanes);
+    V total[R * n];
+    AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) total[i] = load<V>(sums + i * Row::lanes);
     for (; tree != end; ++tree) {
-        const Leaf* leaf = tree->leaves + row;
         AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
-            const double* entries = tree->entries + leaf[r] * C;
-            AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) {
-                typename Row::type entry;
-                load(entry, entries + i * Row::lanes);
-                total[r * n + i] += entry;
-            }
+            const double* entry = tree->entries + tree->leaves[row + r] * C;
+            AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) total[r * n + i] += load<V>(entry + i * Row::lanes);
         }
     }
     AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) store(sums + i * Row::lanes, total[i]);
@@ -89,26 +78,25 @@ AXIL_INLINE void tile(const Job<Leaf>& job, std::size_t number, std::size_t begi
 }
 
 template <std::size_t W, class Leaf>
-AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end) {
+AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end, double* sums) {
     const std::size_t rows = end - begin, n_blocks = std::max<std::size_t>(rows / job.block_rows, 1);
     const std::size_t step = (rows + n_blocks - 1) / n_blocks;
-    const Buffer sums(step * 16);
     for (; begin < end; begin += step) {
         const std::size_t stop = std::min(begin + step, end);
         for (std::size_t i = 0; i < job.tiles.size(); ++i) switch (job.tiles[i].width) {
-                case 16: tile<16, W>(job, i, begin, stop, sums.get()); break;
-                case 8: tile<8, W>(job, i, begin, stop, sums.get()); break;
-                case 4: tile<4, W>(job, i, begin, stop, sums.get()); break;
-                case 2: tile<2, W>(job, i, begin, stop, sums.get()); break;
-                default: tile<1, W>(job, i, begin, stop, sums.get());
+                case 16: tile<16, W>(job, i, begin, stop, sums); break;
+                case 8: tile<8, W>(job, i, begin, stop, sums); break;
+                case 4: tile<4, W>(job, i, begin, stop, sums); break;
+                case 2: tile<2, W>(job, i, begin, stop, sums); break;
+                default: tile<1, W>(job, i, begin, stop, sums);
             }
     }
 }
 
 using Size = std::size_t;
-AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, Size begin, Size end), (job, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, Size begin, Size end), (job, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size begin, Size end), (job, begin, end))
+AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, Size begin, Size end, double* sums), (job, begin, end, sums))
+AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, Size begin, Size end, double* sums), (job, begin, end, sums))
+AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size begin, Size end, double* sums), (job, begin, end, sums))
 
 }  // namespace reading
 
@@ -123,18 +111,18 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
     pack(table, total, columns, tiles, table_tiles.get(), total, 0);
     pack(constant, 1, columns, tiles, constant_tiles.get(), 1, 0);
 
-    std::vector<Tree<Leaf>> trees;
-    for (const Tile& tile : tiles)
-        for (std::size_t t = 0; t < leaves.trees; ++t)
-            trees.push_back({leaves.tree(t), place(table_tiles.get(), total, tile, leaves.start(t))});
-
-    const std::size_t block_rows = std::clamp<std::size_t>(out_bytes / sizeof(double) / columns / 64 * 64, 64, most_rows);
-    const Job<Leaf> job{tiles,         trees,   leaves.trees, columns, block_rows, leaves.starts, constant_tiles.get(),
-                        weights, first, out};
+    Group<Leaf> group;
+    for (std::size_t t = 0; t < leaves.trees; ++t) group.add(leaves, t);
+    const std::size_t block_rows = std::clamp(out_bytes / sizeof(double) / columns / 64 * 64, least_rows, most_rows);
+    const Job<Leaf> job{tiles, trees_by_tile(group, tiles, table_tiles.get()), leaves.trees, columns, block_rows,
+                        leaves.starts, constant_tiles.get(), weights, first, out};
     const std::size_t work = std::max<std::size_t>(leaves.trees * columns, 1);  // of a row
     const Chunks chunks(rows, std::max(block_rows, least_work / work), most_chunks);
-    parallel(crew, chunks.count(),
-             [&](std::size_t i) { chunk(job, first + chunks.begin(i), first + chunks.end(i)); });
+    const std::size_t room = 2 * block_rows * widest;  // a block has fewer than twice block_rows rows
+    const Buffer sums(std::min(crew.n_threads, chunks.count()) * room);
+    parallel(crew, chunks.count(), [&](std::size_t i, std::size_t thread) {
+        chunk(job, first + chunks.begin(i), first + chunks.end(i), sums.get() + thread * room);
+    });
 }
 
 template void read_out(const Leaves<std::uint8_t>&, const double*, std::size_t, const double*, const double*,

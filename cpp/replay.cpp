@@ -65,7 +65,7 @@ void replay(const Leaves<Leaf>& leaves, const double* values, const double* targ
     const std::size_t least = std::max({least_rows, least_visits / std::max<std::size_t>(leaves.trees, 1), size / 4});
     const Chunks chunks(leaves.rows, least, most_chunks);
     const Buffer partials(chunks.count() * size);
-    parallel(crew, chunks.count(), [&](std::size_t i) {
+    parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) {
         double* partial = partials.get() + i * size;
         std::fill(partial, partial + size, 0.0);
         chunk(job, chunks.begin(i), chunks.end(i), partial);

@@ -1,4 +1,4 @@
-// sweep: state[j] += a_j * sum of the applied trees' table rows; then leaf sums of g_j * state[j] for the gathered ones.
+// sweep: state[j] += a_j * sum of the applied trees' table rows; then leaf sums of g_j * state[j] for other trees.
 //
 // The state streams through once, in blocks of rows that stay in the first-level cache while its column tiles are
 // worked on. Table and partial sums are kept tile by tile, so that a leaf's entry is whole cache lines.
@@ -10,139 +10,130 @@
 namespace axil {
 namespace sweeping {
 
-constexpr std::size_t block_bytes = 16 << 10;
-constexpr std::size_t most_chunks = 128;
-constexpr std::size_t least_rows = 4096, least_numbers = 1 << 16;  // of a chunk: worth handing to a thread
-
-// The trees of one list, their leaves numbered consecutively.
-template <class Leaf>
-struct Group {
-    std::vector<const Leaf*> leaves;
-    std::vector<std::size_t> starts;
-    std::size_t total = 0;
-
-    Group(const Leaves<Leaf>& all, TreeList list) {
-        for (std::size_t i = 0; i < list.size; ++i) {
-            const auto t = static_cast<std::size_t>(list.trees[i]);
-            leaves.push_back(all.tree(t));
-            starts.push_back(total);
-            total += all.count(t);
-        }
-    }
-};
+constexpr std::size_t block_bytes = 16 << 10, least_block = 16, most_block = 32;  // measured
+constexpr std::size_t most_chunks = 128, least_rows = 4096, least_numbers = 1 << 16;
 
 template <class Leaf>
 struct Job {
-    Group<Leaf> apply, gather;
     std::vector<Tile> tiles;
+    Group<Leaf> apply, gather;
+    std::vector<Tree<Leaf>> table;  // (tiles, applied trees)
     double* state;
-    std::size_t columns;
+    std::size_t columns, block_rows;
     const double *apply_weights, *gather_weights;
-    const double* table;  // of the applied trees, tile by tile: (apply.total, width) each
+};
+
+// One tile's columns in the trees of the two lists.
+template <class Leaf>
+struct Trees {
+    const Tree<Leaf>*apply, *apply_end, *gather, *gather_end;
 };
 
 // Rows begin .. begin + R - 1 of one tile of C columns.
 template <std::size_t C, std::size_t W, std::size_t R, class Leaf>
-AXIL_INLINE void rows(const Job<Leaf>& job, std::size_t column, std::size_t begin, double* sums) {
+AXIL_INLINE void rows(const Job<Leaf>& job, const Trees<Leaf>& trees, std::size_t column, std::size_t begin) {
     using Row = Vectors<C, W>;
+    using V = typename Row::type;
     constexpr std::size_t n = Row::count;
-    typename Row::type total[R * n] = {};
-    const double* table = job.table + job.apply.total * column;
-    for (std::size_t t = 0; t < job.apply.leaves.size(); ++t) {
-        const Leaf* leaf = job.apply.leaves[t] + begin;
-        const double* entries = table + job.apply.starts[t] * C;
-        AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) {
-            typename Row::type entry;
-            load(entry, entries + leaf[i / n] * C + i % n * Row::lanes);
-            total[i] += entry;
+    V total[R * n] = {};
+    for (auto tree = trees.apply; tree != trees.apply_end; ++tree) {
+        AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
+            const double* entry = tree->entries + tree->leaves[begin + r] * C;
+            AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) total[r * n + i] += load<V>(entry + i * Row::lanes);
         }
     }
-    double* state = job.state + begin * job.columns + column;
-    AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) {
-        const std::size_t r = i / n, at = r * job.columns + i % n * Row::lanes;
-        typename Row::type old;
-        load(old, state + at);
-        total[i] = old + total[i] * (job.apply_weights ? job.apply_weights[begin + r] : 1.0);
-        store(state + at, total[i]);
-        total[i] = total[i] * (job.gather_weights ? job.gather_weights[begin + r] : 1.0);
+    AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
+        const double a = job.apply_weights ? job.apply_weights[begin + r] : 1.0;
+        const double g = job.gather_weights ? job.gather_weights[begin + r] : 1.0;
+        double* state = job.state + (begin + r) * job.columns + column;
+        AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) {
+            double* place = state + i * Row::lanes;
+            const V updated = load<V>(place) + total[r * n + i] * a;
+            store(place, updated);
+            AXIL_PREFETCH(place + job.block_rows * job.columns);  // wide rows defeat the hardware's own prefetching
+            total[r * n + i] = updated * g;
+        }
     }
-    for (std::size_t t = 0; t < job.gather.leaves.size(); ++t) {
-        const Leaf* leaf = job.gather.leaves[t] + begin;
-        double* entries = sums + job.gather.starts[t] * C;
-        AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) {
-            double* place = entries + leaf[i / n] * C + i % n * Row::lanes;
-            typename Row::type sum;
-            load(sum, place);
-            store(place, sum + total[i]);
+    for (auto tree = trees.gather; tree != trees.gather_end; ++tree) {
+        AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
+            double* entry = tree->entries + tree->leaves[begin + r] * C;
+            AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) {
+                double* place = entry + i * Row::lanes;
+                store(place, load<V>(place) + total[r * n + i]);
+            }
         }
     }
 }
 
 template <std::size_t C, std::size_t W, class Leaf>
-AXIL_INLINE void tile(const Job<Leaf>& job, std::size_t column, std::size_t begin, std::size_t end, double* sums) {
+AXIL_INLINE void tile(const Job<Leaf>& job, const Trees<Leaf>& trees, std::size_t column, std::size_t begin,
+                      std::size_t end) {
     constexpr std::size_t R = Vectors<C, W>::rows;
-    for (; begin + R <= end; begin += R) rows<C, W, R>(job, column, begin, sums);
-    for (; begin < end; ++begin) rows<C, W, 1>(job, column, begin, sums);
+    for (; begin + R <= end; begin += R) rows<C, W, R>(job, trees, column, begin);
+    for (; begin < end; ++begin) rows<C, W, 1>(job, trees, column, begin);
 }
 
-// The partial sums of one chunk of rows, tile by tile: (gather.total, width) each.
+// One chunk of rows; `sums` are its own partial sums, (tiles, gathered trees).
 template <std::size_t W, class Leaf>
-AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end, double* partial) {
-    const std::size_t step = std::max<std::size_t>(block_bytes / sizeof(double) / job.columns / 16 * 16, 16);
-    for (; begin < end; begin += step) {
-        const std::size_t stop = std::min(begin + step, end);
-        for (const Tile& t : job.tiles) {
-            double* sums = partial + job.gather.total * t.column;
-            switch (t.width) {
-                case 16: tile<16, W>(job, t.column, begin, stop, sums); break;
-                case 8: tile<8, W>(job, t.column, begin, stop, sums); break;
-                case 4: tile<4, W>(job, t.column, begin, stop, sums); break;
-                case 2: tile<2, W>(job, t.column, begin, stop, sums); break;
-                default: tile<1, W>(job, t.column, begin, stop, sums);
+AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, const Tree<Leaf>* sums, std::size_t begin, std::size_t end) {
+    const std::size_t n_apply = job.apply.size(), n_gather = job.gather.size();
+    for (; begin < end; begin += job.block_rows) {
+        const std::size_t stop = std::min(begin + job.block_rows, end);
+        for (std::size_t i = 0; i < job.tiles.size(); ++i) {
+            const Tree<Leaf>*apply = job.table.data() + i * n_apply, *gather = sums + i * n_gather;
+            const Trees<Leaf> trees{apply, apply + n_apply, gather, gather + n_gather};
+            const std::size_t column = job.tiles[i].column;
+            switch (job.tiles[i].width) {
+                case 16: tile<16, W>(job, trees, column, begin, stop); break;
+                case 8: tile<8, W>(job, trees, column, begin, stop); break;
+                case 4: tile<4, W>(job, trees, column, begin, stop); break;
+                case 2: tile<2, W>(job, trees, column, begin, stop); break;
+                default: tile<1, W>(job, trees, column, begin, stop);
             }
         }
     }
 }
 
 using Size = std::size_t;
-AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, Size from, Size to, double* partial), (job, from, to, partial))
-AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, Size from, Size to, double* partial), (job, from, to, partial))
-AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size from, Size to, double* partial), (job, from, to, partial))
+AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, const Tree<std::uint8_t>* sums, Size begin, Size end),
+              (job, sums, begin, end))
+AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, const Tree<std::uint16_t>* sums, Size begin, Size end),
+              (job, sums, begin, end))
+AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, const Tree<std::uint32_t>* sums, Size begin, Size end),
+              (job, sums, begin, end))
 
 }  // namespace sweeping
 
 template <class Leaf>
 void sweep(const Leaves<Leaf>& leaves, double* state, std::size_t columns, TreeList apply, const double* table,
            const double* apply_weights, TreeList gather, double* sums, const double* gather_weights, const Crew& crew) {
-    if (columns == 0) return;
     using namespace sweeping;
-    Job<Leaf> job{{leaves, apply}, {leaves, gather}, tiles_of(columns, false), state, columns, apply_weights,
-                  gather_weights,  nullptr};
+    if (columns == 0) return;
+    const std::size_t block = std::clamp(block_bytes / sizeof(double) / columns / 16 * 16, least_block, most_block);
+    Job<Leaf> job{tiles_of(columns, false), {}, {}, {}, state, columns, block, apply_weights, gather_weights};
+    for (std::size_t i = 0; i < apply.size; ++i) job.apply.add(leaves, apply[i]);
+    for (std::size_t i = 0; i < gather.size; ++i) job.gather.add(leaves, gather[i]);
 
-    const Buffer table_tiles(job.apply.total * columns);
-    for (std::size_t i = 0; i < apply.size; ++i) {
-        const auto t = static_cast<std::size_t>(apply.trees[i]);
-        pack(table + leaves.start(t) * columns, leaves.count(t), columns, job.tiles, table_tiles.get(),
-             job.apply.total, job.apply.starts[i]);
-    }
-    job.table = table_tiles.get();
+    const Buffer packed(job.apply.total() * columns);
+    for (std::size_t i = 0; i < apply.size; ++i)
+        pack(table + leaves.start(apply[i]) * columns, leaves.count(apply[i]), columns, job.tiles, packed.get(),
+             job.apply.total(), job.apply.starts[i]);
+    job.table = trees_by_tile(job.apply, job.tiles, packed.get());
 
     // Chunks of at least four rows a leaf: all partial sums together take no more than a quarter of the state's memory.
-    const Chunks chunks(leaves.rows, std::max({least_rows, least_numbers / columns, 4 * job.gather.total}), most_chunks);
-    const std::size_t size = job.gather.total * columns;
+    const std::size_t total = job.gather.total(), size = total * columns;
+    const Chunks chunks(leaves.rows, std::max({least_rows, least_numbers / columns, 4 * total}), most_chunks);
     const Buffer partials(chunks.count() * size);
-    parallel(crew, chunks.count(), [&](std::size_t i) {
+    parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) {
         double* partial = partials.get() + i * size;
         std::fill(partial, partial + size, 0.0);
-        chunk(job, chunks.begin(i), chunks.end(i), partial);
+        chunk(job, trees_by_tile(job.gather, job.tiles, partial).data(), chunks.begin(i), chunks.end(i));
     });
 
     add_up(partials.get(), chunks.count(), size, crew);
-    for (std::size_t i = 0; i < gather.size; ++i) {
-        const auto t = static_cast<std::size_t>(gather.trees[i]);
-        unpack(sums + leaves.start(t) * columns, leaves.count(t), columns, job.tiles, partials.get(), job.gather.total,
-               job.gather.starts[i]);
-    }
+    for (std::size_t i = 0; i < gather.size; ++i)
+        unpack(sums + leaves.start(gather[i]) * columns, leaves.count(gather[i]), columns, job.tiles, partials.get(),
+               total, job.gather.starts[i]);
 }
 
 template void sweep(const Leaves<std::uint8_t>&, double*, std::size_t, TreeList, const double*, const double*, TreeList,

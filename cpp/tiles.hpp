@@ -10,9 +10,12 @@
 #include <new>
 #include <vector>
 
+#include "kernels.hpp"
 #include "targets.hpp"
 
 namespace axil {
+
+constexpr std::size_t widest = 16;
 
 struct Tile {
     std::size_t column;  // the first
@@ -20,14 +23,14 @@ struct Tile {
     std::size_t used;    // columns that exist; fewer than width only in a padded last tile
 };
 
-// The tiles of so many columns. With `padded` a last tile may be up to a quarter empty rather than cut in two.
+// The tiles of so many columns. Padded, the last may be up to a quarter empty rather than cut in two.
 inline std::vector<Tile> tiles_of(std::size_t columns, bool padded) {
     std::vector<Tile> tiles;
     for (std::size_t column = 0; column < columns;) {
         const std::size_t left = columns - column;
-        std::size_t width = 16;
+        std::size_t width = widest;
         while (left < (padded ? width - width / 4 : width)) width /= 2;
-        const std::size_t used = left < width ? left : width;
+        const std::size_t used = std::min(left, width);
         tiles.push_back({column, width, used});
         column += used;
     }
@@ -53,12 +56,45 @@ private:
     std::unique_ptr<double, Delete> data_;
 };
 
-// Tile-by-tile copies of (rows, columns) tables: each tile is (total, width), and starts at total * its first column.
-inline double* place(double* packed, std::size_t total, const Tile& tile, std::size_t row) {
-    return packed + total * tile.column + row * tile.width;
+// Some trees, their leaves numbered consecutively.
+template <class Leaf>
+struct Group {
+    std::vector<const Leaf*> leaves;  // of the training rows, tree by tree
+    std::vector<std::size_t> starts;  // where each tree's leaves begin; last their number
+
+    Group() : starts{0} {}
+    std::size_t size() const { return leaves.size(); }
+    std::size_t total() const { return starts.back(); }
+    void add(const Leaves<Leaf>& all, std::size_t t) {
+        leaves.push_back(all.tree(t));
+        starts.push_back(total() + all.count(t));
+    }
+};
+
+// One tree within one tile: the rows' leaves, and the leaves' entries in a tile-by-tile table.
+template <class Leaf>
+struct Tree {
+    const Leaf* leaves;
+    double* entries;
+};
+
+// A tile-by-tile table has the tiles one after the other, each (total, width), so that an entry is whole vectors and
+// no more cache lines than it needs.
+inline double* place(double* packed, std::size_t total, const Tile& tile, std::size_t leaf) {
+    return packed + total * tile.column + leaf * tile.width;
 }
 
-// Copy n rows of a table to the rows from `first` on of a tile-by-tile copy.
+// (tiles, trees): pointers, because an offset would be added to every look-up's address anew.
+template <class Leaf>
+std::vector<Tree<Leaf>> trees_by_tile(const Group<Leaf>& group, const std::vector<Tile>& tiles, double* packed) {
+    std::vector<Tree<Leaf>> trees;
+    for (const Tile& tile : tiles)
+        for (std::size_t t = 0; t < group.size(); ++t)
+            trees.push_back({group.leaves[t], place(packed, group.total(), tile, group.starts[t])});
+    return trees;
+}
+
+// Copy n rows of a (rows, columns) table to the entries from `first` on of a tile-by-tile one; spare columns are zero.
 inline void pack(const double* table, std::size_t n, std::size_t columns, const std::vector<Tile>& tiles,
                  double* packed, std::size_t total, std::size_t first) {
     for (const Tile& tile : tiles) {
@@ -70,8 +106,8 @@ inline void pack(const double* table, std::size_t n, std::size_t columns, const 
     }
 }
 
-inline void unpack(double* table, std::size_t n, std::size_t columns, const std::vector<Tile>& tiles,
-                   double* packed, std::size_t total, std::size_t first) {
+inline void unpack(double* table, std::size_t n, std::size_t columns, const std::vector<Tile>& tiles, double* packed,
+                   std::size_t total, std::size_t first) {
     for (const Tile& tile : tiles) {
         const double* from = place(packed, total, tile, first);
         for (std::size_t l = 0; l < n; ++l, from += tile.width)
@@ -79,29 +115,33 @@ inline void unpack(double* table, std::size_t n, std::size_t columns, const std:
     }
 }
 
-// A row of a tile of C columns, on a machine whose vector registers hold W doubles, is `count` vectors.
-template <std::size_t C, std::size_t W>
-struct Vectors {
-    static constexpr std::size_t lanes = C < W ? C : W;
-    static constexpr std::size_t count = C / lanes;
-    // Rows worked on together: enough additions in flight to hide their latency, and no more than 16 registers.
-    static constexpr std::size_t rows = count >= 2 ? 16 / count : 8;
+template <std::size_t Lanes>
+struct Vector {
 #if defined(__GNUC__)
-    typedef double type __attribute__((vector_size(lanes * sizeof(double))));
-#else
-    using type = double;
+    typedef double type __attribute__((vector_size(Lanes * sizeof(double))));
 #endif
 };
 
-template <std::size_t W>
-struct Vectors<1, W> {
-    static constexpr std::size_t lanes = 1, count = 1, rows = 8;
+template <>
+struct Vector<1> {
     using type = double;
 };
 
+// A row of a tile of C columns, on a machine whose vector registers hold W doubles, is `count` vectors.
+template <std::size_t C, std::size_t W>
+struct Vectors {
+    static constexpr std::size_t lanes = std::min(C, W);
+    static constexpr std::size_t count = C / lanes;
+    // Rows worked on together: their sums stay in (AVX2's 16) registers, and hide the latency of the additions.
+    static constexpr std::size_t rows = std::min<std::size_t>(16 / count, 8);
+    using type = typename Vector<lanes>::type;
+};
+
 template <class V>
-AXIL_INLINE void load(V& to, const double* from) {
+AXIL_INLINE V load(const double* from) {
+    V to;
     std::memcpy(&to, from, sizeof(V));
+    return to;
 }
 
 template <class V>

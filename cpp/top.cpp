@@ -3,6 +3,7 @@
 // Each chunk of rows collects, per query, what beats the k-th largest so far: few rows after the first ones, so nearly
 // all the time goes into one comparison per value. Size and then row number order the rows completely, so neither
 // chunks nor threads can change the outcome.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace axil {
 namespace ranking {
 
 constexpr std::size_t screen_rows = 64;
+constexpr std::size_t least_rows = 1024, least_numbers = 100000;  // of a chunk
 
 struct Candidate {
     double size, value;  // size = |scale * value|
@@ -137,16 +139,18 @@ void top(const double* block, std::size_t n_rows, std::size_t columns, std::size
     for (std::size_t s = 0; s < columns; ++s) least[s] = standing(s).least(first);
 
     // A chunk holds at most 2 k + 16 candidates a query: never much more than the block itself.
-    const Chunks chunks(n_rows, std::max({std::size_t(1024), 4 * k, 100000 / columns}), 64);
+    const Chunks chunks(n_rows, std::max({least_rows, 4 * k, least_numbers / columns}), 64);
     std::vector<Largest> found(chunks.count(), Largest(k, least));
     const Block rows_of{block, n_rows, columns, first, scale};
-    parallel(crew, chunks.count(), [&](std::size_t i) { found[i].add(rows_of, chunks.begin(i), chunks.end(i)); });
+    parallel(crew, chunks.count(),
+             [&](std::size_t i, std::size_t) { found[i].add(rows_of, chunks.begin(i), chunks.end(i)); });
 
-    const Chunks queries(columns, 1 + 20000 / k, 64);
-    parallel(crew, queries.count(), [&](std::size_t q) {
-        for (std::size_t s = queries.begin(q); s < queries.end(q); ++s) {
+    const std::size_t group = 1 + 20000 / k;  // queries, worth handing to a thread
+    parallel(crew, (columns + group - 1) / group, [&](std::size_t i, std::size_t) {
+        for (std::size_t s = i * group; s < std::min((i + 1) * group, columns); ++s) {
             std::vector<Candidate> candidates;
-            for (const Largest& chunk : found) candidates.insert(candidates.end(), chunk.of(s).begin(), chunk.of(s).end());
+            for (const Largest& chunk : found)
+                candidates.insert(candidates.end(), chunk.of(s).begin(), chunk.of(s).end());
             if (!candidates.empty()) standing(s).merge(std::move(candidates));
         }
     });

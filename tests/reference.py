@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from axil.structure import Structure, leaf_dtype
+from axil.structure import Coefficients, Structure, cell_dtype
 
 
 def leaf_average(v, leaf):
@@ -46,51 +46,97 @@ def axil_oos(query, leaves, rate):
 
 
 def dense_weights(structure, queries):
-    """Weights (n, N) and base adjoints (n,) of any structure by the recursion for K itself, in O(T N^2)."""
-    n = structure.n_rows
+    """Weights (n, N) and base adjoints (n,) of any structure by the recursion for K itself, in O(T N^2).
+
+    Every tree's leaf values are kept as a matrix from targets, and as a vector from a constant base, to leaf values.
+    """
+    n, n_trees = structure.n_rows, structure.n_trees
     w = np.ones(n) if structure.row_weights is None else structure.row_weights
-    mean = structure.base is None
-    start = np.tile(w / w.sum(), (n, 1)) if mean else np.zeros((n, n))
-    share = np.ones(n)  # how much of a constant base is left in each training row's prediction
-    K = start
-    k = np.tile(w / w.sum(), (len(queries), 1)) if mean else np.zeros((len(queries), n))
-    left = np.ones(len(queries))
-    for t in range(structure.n_trees):
-        A = np.eye(structure.n_leaves[t])[structure.leaves[t]]
+    leaves = structure.leaves()
+    draw = structure.draws[structure.cells // structure.n_leaves[:, None]]
+    if structure.coefficients is None:
+        omega = np.tril(np.tile(structure.rates, (n_trees + 1, 1)), -1)
+        beta = np.ones(n_trees + 1)
+    else:
+        omega, beta = structure.coefficients.omega, structure.coefficients.beta
+    mean = np.tile(w / w.sum(), (n, 1)) if structure.base is None else np.zeros((n, n))
+    of_targets, of_base = [], []
+    for t in range(n_trees):
+        seen = np.eye(n) - beta[t] * mean
+        left = np.full(n, beta[t])  # how much of the base is in the rows' predictions
+        for s in range(t):
+            seen = seen - omega[t, s] * of_targets[s][leaves[s]]
+            left = left + omega[t, s] * of_base[s][leaves[s]]
+        A = np.eye(structure.n_leaves[t])[leaves[t]]
         own = slice(structure.starts[t], structure.starts[t + 1])
         P = np.diag(structure.leaf_scale[own]) if structure.mixing is None else structure.mixing[t]
-        to_values = structure.rates[t] * P @ (A * w[:, None]).T
-        of_targets, of_base = to_values @ (np.eye(n) - K), to_values @ share
-        k = k + of_targets[queries[:, t]]
-        left = left - of_base[queries[:, t]]
-        K = K + of_targets[structure.leaves[t]]
-        share = share - of_base[structure.leaves[t]]
+        to_values = P @ (A * (w * draw[t])[:, None]).T
+        of_targets.append(to_values @ seen)
+        of_base.append(-(to_values @ left))
+    k = beta[-1] * (np.tile(w / w.sum(), (len(queries), 1)) if structure.base is None else np.zeros((len(queries), n)))
+    left = np.full(len(queries), beta[-1])
+    for t in range(n_trees):
+        k = k + omega[-1, t] * of_targets[t][queries[:, t]]
+        left = left + omega[-1, t] * of_base[t][queries[:, t]]
     return k, left
 
 
+def random_coefficients(rng, kind, n_trees, rates):
+    """Tables of the kinds that occur: DART-like drops, shrinkage of the whole model, parallel trees, a forest."""
+    omega, beta = np.tril(np.tile(rates, (n_trees + 1, 1)), -1), np.ones(n_trees + 1)
+    if kind == "drops":
+        omega *= rng.random(omega.shape) > 0.3
+        beta[1:] *= rng.random(n_trees) > 0.2
+    elif kind == "shrinkage":
+        for t in range(1, n_trees + 1):
+            omega[t:, :t] *= 0.9
+            beta[t:] *= 0.9
+    elif kind == "parallel":
+        for t in range(n_trees):
+            omega[t, t - t % 3 :] = 0.0
+    elif kind == "forest":
+        omega[:-1] = 0.0
+    return Coefficients(omega, beta)
+
+
 def random_structure(
-    seed, n_rows=40, n_trees=6, most_leaves=7, weighted=False, l2=0.0, base=None, offsets=False, mixed=False
+    seed,
+    n_rows=40,
+    n_trees=6,
+    most_leaves=7,
+    weighted=False,
+    l2=0.0,
+    base=None,
+    offsets=False,
+    mixed=False,
+    draws=(1.0,),
+    coefficients=None,
 ):
-    """A structure no library fitted: ragged leaf counts, leaves of one row, leaves without rows."""
+    """A structure no library fitted: ragged leaf counts, leaves of one row, leaves without rows, empty bags."""
     rng = np.random.default_rng(seed)
     n_leaves = rng.integers(1, most_leaves + 1, n_trees)
-    leaves = np.stack([rng.integers(0, n, n_rows) for n in n_leaves]).astype(leaf_dtype(most_leaves))
+    leaves = np.stack([rng.integers(0, n, n_rows) for n in n_leaves])
     weights = rng.uniform(0, 2, n_rows) * (rng.random(n_rows) > 0.1) + 1e-3 if weighted else None
-    totals = [np.bincount(leaf, weights, n) for leaf, n in zip(leaves, n_leaves)]
+    level = rng.integers(0, len(draws), leaves.shape)
+    counted = np.asarray(draws)[level] * (1.0 if weights is None else weights)
+    totals = [np.bincount(leaf, row, n) for leaf, row, n in zip(leaves, counted, n_leaves)]
     leaf_weights = np.concatenate(totals).astype(float)
     denominator = leaf_weights + l2
     scale = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator > 0)
     mixing = None
     if mixed:
         mixing = tuple(np.diag(1.0 / (total + 1.0)) + rng.normal(0, 0.02, (n, n)) for total, n in zip(totals, n_leaves))
+    rates = rng.uniform(0.05, 1.0, n_trees)
     return Structure(
-        leaves=leaves,
+        cells=(level * n_leaves[:, None] + leaves).astype(cell_dtype(most_leaves * len(draws))),
         n_leaves=n_leaves,
         leaf_weights=leaf_weights,
         leaf_scale=scale,
-        rates=rng.uniform(0.05, 1.0, n_trees),
-        base=base,
+        rates=rates,
+        base=None if base is None else np.array([base]),
         row_weights=weights,
-        offsets=rng.normal(size=n_rows) if offsets else None,
+        offsets=rng.normal(size=(n_rows, 1)) if offsets else None,
         mixing=mixing,
+        draws=np.asarray(draws),
+        coefficients=None if coefficients is None else random_coefficients(rng, coefficients, n_trees, rates),
     )

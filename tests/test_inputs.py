@@ -27,7 +27,7 @@ TABLES = {
 
 
 def check(X, names=NAMES):
-    model = SimpleNamespace(library="LightGBM", n_features=3, feature_names=names, spelling=str.strip)
+    model = SimpleNamespace(library="LightGBM", n_features=3, feature_names=names, spelling=str.strip, takes_text=False)
     return as_features(X, model, "X_train")
 
 

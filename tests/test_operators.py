@@ -46,10 +46,10 @@ def test_worked_example_of_the_paper(make):
     y = np.array([1.0, 2, 3, 4])
     K = np.array([[2, 1, 1, 0], [1, 2, 0, 1], [1, 0, 2, 1], [0, 1, 1, 2]]) / 4
     operators = make(structure)
-    np.testing.assert_allclose(operators.weights(structure.leaves.T)[0], K, **CLOSE)
-    np.testing.assert_allclose(operators.forward(np.eye(4))[0], K, **CLOSE)
+    np.testing.assert_allclose(operators.weights(structure.leaves().T)[0], K, **CLOSE)
+    np.testing.assert_allclose(operators.forward(np.eye(4)), K, **CLOSE)
     np.testing.assert_allclose(operators.backward(np.eye(4)), K.T, **CLOSE)
-    np.testing.assert_allclose(operators.forward(y[:, None])[0][:, 0], [7 / 4, 9 / 4, 11 / 4, 13 / 4], **CLOSE)
+    np.testing.assert_allclose(operators.forward(y[:, None])[:, 0], [7 / 4, 9 / 4, 11 / 4, 13 / 4], **CLOSE)
 
 
 def test_equal_to_the_papers_algorithms(make):
@@ -60,7 +60,7 @@ def test_equal_to_the_papers_algorithms(make):
     v = rng.normal(size=(200, 3))
     queries = random_queries(structure, 9)
     expected = np.stack([axil_forward(column, leaves, rate) for column in v.T], axis=1)
-    np.testing.assert_allclose(operators.forward(v)[0], expected, **CLOSE)
+    np.testing.assert_allclose(operators.forward(v), expected, **CLOSE)
     expected = np.stack([axil_backward(column, leaves, rate) for column in v.T], axis=1)
     np.testing.assert_allclose(operators.backward(v), expected, **CLOSE)
     expected = np.stack([axil_oos(query, leaves, rate) for query in queries])
@@ -80,6 +80,15 @@ SHAPES = {
     "single leaves": {"most_leaves": 1},
     "more leaves than rows": {"n_rows": 5, "most_leaves": 30},
     "uint16 leaves": {"n_rows": 900, "most_leaves": 700},
+    "bags": {"draws": (1.0, 0.0)},
+    "bags weighted l2": {"draws": (0.0, 1.0, 2.0, 7.5), "weighted": True, "l2": 1.0},
+    "bags mixed": {"draws": (1.0, 0.0), "mixed": True, "base": 2.0, "offsets": True},
+    "drops": {"coefficients": "drops", "weighted": True},
+    "drops bags": {"coefficients": "drops", "draws": (1.0, 0.0), "l2": 1.0, "base": 1.0},
+    "shrinkage": {"coefficients": "shrinkage", "l2": 1.0},
+    "parallel": {"coefficients": "parallel", "draws": (0.0, 1.0), "n_trees": 9},
+    "forest": {"coefficients": "forest", "draws": (0.0, 1.0, 2.0), "base": 0.0},
+    "forest with a mean": {"coefficients": "forest", "draws": (0.0, 1.0), "l2": 1.0},
 }
 
 
@@ -92,13 +101,13 @@ def test_equal_to_the_dense_recursion(make, shape):
     found, adjoints = operators.weights(queries)
     np.testing.assert_allclose(found, weights, **CLOSE)
     np.testing.assert_allclose(adjoints.beta, left, **CLOSE)
-    K, _ = dense_weights(structure, structure.leaves.T)
+    K, _ = dense_weights(structure, structure.leaves().T)
     eye = np.eye(structure.n_rows)
-    np.testing.assert_allclose(operators.forward(eye)[0], K, **CLOSE)
+    np.testing.assert_allclose(operators.forward(eye), K, **CLOSE)
     np.testing.assert_allclose(operators.backward(eye), K.T, **CLOSE)
-    offsets = 0.0 if structure.offsets is None else structure.offsets
+    offsets = np.zeros((structure.n_rows, 1)) if structure.offsets is None else structure.offsets
     without_base = weights - (0 if structure.base is not None else np.outer(left, base_share(structure)))
-    expected = (structure.base or 0.0) * left - without_base @ (offsets + np.zeros(structure.n_rows))
+    expected = (0.0 if structure.base is None else structure.base) * left[:, None] - without_base @ offsets
     np.testing.assert_allclose(operators.intercepts(adjoints), expected, rtol=0, atol=1e-11)
 
 
@@ -107,14 +116,13 @@ def base_share(structure):
     return w / w.sum()
 
 
-def test_leaf_values_of_forward_predict_queries(make):
-    structure = random_structure(5, weighted=True, l2=1.0)
-    operators = make(structure)
-    v = np.random.default_rng(1).normal(size=(structure.n_rows, 2))
-    queries = random_queries(structure, 7)
-    _, values, base = operators.forward(v)
-    predictions = base + values[queries + structure.starts[:-1]].sum(axis=1)
-    np.testing.assert_allclose(operators.weights(queries)[0] @ v, predictions, **CLOSE)
+def test_forward_from_given_bases():
+    """With a constant base the whole prediction is K v + beta * base, also where the base is dropped on the way."""
+    structure = random_structure(5, base=3.0, coefficients="drops", weighted=True)
+    operators = Operators(structure, 1)
+    v = np.random.default_rng(1).normal(size=(structure.n_rows, 1))
+    K, left = dense_weights(structure, structure.leaves().T)
+    np.testing.assert_allclose(operators.forward(v, np.array([3.0])), K @ v + 3.0 * left[:, None], **CLOSE)
 
 
 @given(
@@ -126,9 +134,11 @@ def test_leaf_values_of_forward_predict_queries(make):
     l2=st.sampled_from([0.0, 0.7, 30.0]),
     base=st.sampled_from([None, 0.0, -2.0]),
     mixed=st.booleans(),
+    draws=st.sampled_from([(1.0,), (1.0, 0.0), (0.0, 1.0, 3.0)]),
+    coefficients=st.sampled_from([None, "drops", "shrinkage", "parallel", "forest"]),
     shared=st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_every_engine_gives_the_dense_weights(shared, **shape):
     structure = random_structure(**shape)
     queries = random_queries(structure, 4, shape["seed"])
@@ -137,7 +147,7 @@ def test_every_engine_gives_the_dense_weights(shared, **shape):
     close = {"rtol": 0, "atol": 1e-12 * max(1.0, np.abs(expected).max())}
     operators = Operators(structure, 2)
     if shared:
-        operators._blocks = lambda n_columns: operators._shared
+        operators._plan = lambda n_columns: operators._shared
     np.testing.assert_allclose(operators.weights(queries)[0], expected, **close)
     operators.prepare()
     np.testing.assert_allclose(operators.weights(queries)[0], expected, **close)
@@ -148,7 +158,7 @@ def test_transpose_dot_test(make):
     operators = make(structure)
     rng = np.random.default_rng(2)
     u, v = rng.normal(size=(2, 300, 1))
-    left, right = u[:, 0] @ operators.forward(v)[0][:, 0], operators.backward(u)[:, 0] @ v[:, 0]
+    left, right = u[:, 0] @ operators.forward(v)[:, 0], operators.backward(u)[:, 0] @ v[:, 0]
     assert left == pytest.approx(right, rel=1e-11)
 
 
@@ -164,7 +174,7 @@ def test_columns_sum_to_one_in_the_plain_case_only(make):
     K, _ = make(plain(leaves)).weights(leaves.T)
     np.testing.assert_allclose(K.sum(axis=0), 1.0, **CLOSE)
     structure = random_structure(4, weighted=True)
-    K, _ = make(structure).weights(structure.leaves.T)
+    K, _ = make(structure).weights(structure.leaves().T)
     assert np.abs(K.sum(axis=0) - 1.0).max() > 1e-3
 
 
@@ -175,7 +185,7 @@ def test_results_do_not_depend_on_the_thread_count(make):
     results = []
     for n_threads in (1, 2, 5):
         operators = make(structure, n_threads)
-        results.append((operators.weights(queries)[0], operators.forward(v)[0], operators.backward(v)))
+        results.append((operators.weights(queries)[0], operators.forward(v), operators.backward(v)))
     for other in results[1:]:
         for a, b in zip(results[0], other):
             np.testing.assert_array_equal(a, b)
@@ -197,8 +207,9 @@ def test_leaf_space_is_for_many_queries_on_many_rows():
 
 
 def test_shared_passes_cover_every_tree_once():
-    n_leaves = np.array([31] * 12 + [250, 199, 2, 1])
-    blocks = operators_module.share_passes(n_leaves)
-    assert [t for block in blocks for t in block] == list(range(16))
-    assert max(len(block) for block in blocks) <= operators_module.BLOCK_TREES
-    assert all(n_leaves[block].sum() <= operators_module.BLOCK_LEAVES for block in blocks if len(block) > 1)
+    structure = random_structure(2, n_rows=300, n_trees=40, most_leaves=150)
+    groups = operators_module.shared_groups(structure)
+    assert [t for group in groups for t in group.trees] == list(range(40))
+    assert 1 < max(len(group.trees) for group in groups) <= operators_module.SHARED_TREES
+    most = operators_module.SHARED_LEAVES
+    assert all(structure.n_leaves[group.trees].sum() <= most for group in groups if len(group.trees) > 1)

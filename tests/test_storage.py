@@ -104,11 +104,11 @@ def test_missing_or_ill_fitting_parts_are_refused(tmp_path, explainer, case):
     explainer.save(tmp_path / "whole")
     with np.load(tmp_path / "whole") as file:
         arrays = dict(file)
-    for name in arrays:
+    for name in arrays.keys() - {"0.draws"}:  # without it every row was drawn once
         np.savez(tmp_path / "part.npz", **{key: value for key, value in arrays.items() if key != name})
         with pytest.raises(InputError, match="not a complete axil explainer"):
             axil.load(tmp_path / "part.npz", case.model)
-    for name in ("leaves", "n_leaves", "leaf_scale", "rates", "targets", "index", "leaf_weights"):
+    for name in ("0.cells", "0.n_leaves", "0.leaf_scale", "0.rates", "targets", "index", "0.leaf_weights"):
         np.savez(tmp_path / "part.npz", **{**arrays, name: arrays[name][:-1]})
         with pytest.raises(InputError, match="not a complete axil explainer"):
             axil.load(tmp_path / "part.npz", case.model)

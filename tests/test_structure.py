@@ -2,19 +2,19 @@ import numpy as np
 import pytest
 from reference import random_structure
 
-from axil.structure import leaf_dtype
+from axil.structure import cell_dtype
 
 
 @pytest.mark.parametrize(
     ("leaves", "dtype"), [(1, np.uint8), (256, np.uint8), (257, np.uint16), (65536, np.uint16), (65537, np.uint32)]
 )
 def test_leaf_numbers_take_the_smallest_type(leaves, dtype):
-    assert leaf_dtype(leaves) is dtype
+    assert cell_dtype(leaves) is dtype
 
 
 def test_a_structure_is_frozen():
     structure = random_structure(0, weighted=True, mixed=True)
-    for array in (structure.leaves, structure.rates, structure.row_weights, structure.starts, structure.mixing[0]):
+    for array in (structure.cells, structure.rates, structure.row_weights, structure.starts, structure.mixing[0]):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
     with pytest.raises(AttributeError):

@@ -3,6 +3,7 @@
 from axil.errors import AxilError, ExactnessError, InputError, UnsupportedModelError
 from axil.explainer import Explainer, load
 from axil.explanation import Explanation
+from axil.support import Support, supports
 from axil.verify import Verification
 
 __version__ = "0.1.0"
@@ -12,7 +13,9 @@ __all__ = [
     "Explainer",
     "Explanation",
     "InputError",
+    "Support",
     "UnsupportedModelError",
     "Verification",
     "load",
+    "supports",
 ]

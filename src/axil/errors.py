@@ -15,15 +15,28 @@ class UnsupportedModelError(AxilError):
     ``setting`` is the name of the setting as its library spells it, ``value`` what the model has there and
     ``condition`` the part of the linear leaf-update criterion that it breaks: (i) the first prediction is
     linear in the targets, (ii) residuals are linear in the targets and leaf values linear in the residuals.
+    ``derivative`` tells whether its predictions are at least smooth in the targets.
     """
 
-    def __init__(self, setting: str, value: object, reason: str, instead: str, condition: str | None = None):
+    def __init__(
+        self,
+        setting: str,
+        value: object,
+        reason: str,
+        instead: str,
+        condition: str | None = None,
+        derivative: bool = False,
+    ):
         self.setting = setting
         self.value = value
         self.reason = reason
         self.condition = condition
+        self.derivative = derivative
         broken = f" It breaks condition {condition} of the linear leaf-update criterion." if condition else ""
-        super().__init__(f"This model has {setting}={value!s}: {reason}.{broken} {instead}")
+        smooth = " No exact weights can exist for it, only a derivative, which this version does not compute."
+        super().__init__(
+            f"This model has {setting}={value!s}: {reason}.{broken}{smooth if derivative else ''} {instead}"
+        )
 
 
 class ExactnessError(AxilError):

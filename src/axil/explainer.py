@@ -8,22 +8,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator
 
 from axil import adapters, inputs, storage, tables
-from axil.adapters.base import Adapter
+from axil.adapters.base import Model
+from axil.engines import Answer, Engine
 from axil.errors import ExactnessError, InputError
 from axil.explanation import Explanation
-from axil.leaf_space import LeafSpace
 from axil.memory import Budget
-from axil.operators import Operators
 from axil.progress import track
-from axil.verify import Verification, build
+from axil.verify import Verification, build, tree_engine
 
 Array = NDArray[np.float64]
 
 BATCH_BYTES = 1 << 28  # of weights held at a time while streaming
-READ_ROWS = 1 << 13  # training rows read out of leaf space at a time while streaming
 STREAM = "Use explainer.top(X) for the largest weights or explainer.iter(X) for batches, or raise memory_limit."
 
 
@@ -53,6 +52,7 @@ class Explainer:
         y_train: Any,
         sample_weight: Any = None,
         init_score: Any = None,
+        bags: Any = None,
         *,
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
@@ -64,155 +64,195 @@ class Explainer:
         n_train = X_train.shape[0]
         if n_train == 0:
             raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-        targets = inputs.as_vector(y_train, n_train, "y_train")
+        targets = inputs.as_targets(y_train, n_train, adapter.n_outputs, adapter.classes)
         weights = inputs.as_weights(sample_weight, n_train)
-        offsets = None if init_score is None else inputs.as_vector(init_score, n_train, "init_score")
-        operators, verification = build(adapter, X_train, targets, weights, offsets, threads, budget, verify)
+        offsets = inputs.as_offsets(init_score, n_train, adapter.n_outputs, "training")
+        bags = inputs.as_bags(bags, n_train)
+        engines, verification = build(adapter, X_train, targets, weights, offsets, bags, threads, budget, verify)
         labels, backend = inputs.row_labels(X_train), tables.backend_of(X_train)
-        self._set(adapter, operators, targets, labels, backend, budget, verification)
+        self._set(adapter, engines, targets, labels, backend, threads, budget, verification)
 
     def _set(
         self,
-        adapter: Adapter,
-        operators: Operators,
+        adapter: Model,
+        engines: list[Engine],
         targets: Array,
         index: NDArray[Any],
         backend: str,
+        n_threads: int,
         budget: Budget,
         verification: Verification | None,
     ) -> None:
         self._adapter = adapter
-        self._operators = operators
-        self.targets = targets
+        self._engines = engines  # one for all outputs that share trees, else one for each
+        self._targets = targets  # (N, K)
+        self.targets = targets[:, 0] if targets.shape[1] == 1 else targets
         self.index = index
         self._backend = backend
+        self._n_threads = n_threads
         self._budget = budget
         self.verification = verification
 
     def __repr__(self) -> str:
-        s = self._operators.structure
         proof = "not verified" if self.verification is None else f"verified to {self.verification.max_error:.1e}"
-        return f"<axil.Explainer: {self._adapter.library}, {s.n_trees} trees, {s.n_rows} training rows, {proof}>"
+        return f"<axil.Explainer: {self._adapter.library}, {len(self.targets)} training rows, {proof}>"
 
-    def __call__(self, X: Any, init_score: Any = None) -> Explanation:
+    @property
+    def outputs(self) -> NDArray[Any] | None:
+        """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
+        if self._targets.shape[1] == 1:
+            return None
+        return np.arange(self._targets.shape[1]) if self._adapter.classes is None else self._adapter.classes
+
+    def __call__(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
         """The same as `explain`."""
-        return self.explain(X, init_score)
+        return self.explain(X, init_score, sparse)
 
-    def explain(self, X: Any, init_score: Any = None) -> Explanation:
+    def explain(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
         """The weight of every training target in the prediction of every row of X; 8 * n * n_train bytes.
 
-        ``init_score`` (n,): offsets of the rows of X, added to what the model itself predicts.
+        ``init_score`` (n,): offsets of the rows of X, added to what the model itself predicts. ``sparse``: weights as a
+        scipy.sparse CSR array, for forests and neighbours at the cost of the leaves met.
         """
         X, offsets = self._queries(X, init_score)
-        n = X.shape[0]
-        self._budget.require(8 * n * len(self.targets), f"The weights of {n} x {len(self.targets)} rows", STREAM)
-        self._prepare_if_it_pays(n)
-        return self._explain(X, offsets, inputs.row_labels(X))
+        if not (sparse and self._engines[0].is_sparse):
+            self._require(X.shape[0], STREAM)
+        return self._explanation(X, self._ask(X, X.shape[0]), offsets, inputs.row_labels(X), sparse)
 
     def iter(self, X: Any, batch_size: int | None = None, init_score: Any = None) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of weights is held."""
         X, offsets = self._queries(X, init_score)
         size = self._batch_size() if batch_size is None else inputs.as_count(batch_size, "batch_size")
-        self._budget.require(
-            8 * size * len(self.targets), f"A batch of {size} explanations", "Take a smaller batch_size."
-        )
-        self._prepare_if_it_pays(X.shape[0])
-        labels = inputs.row_labels(X)
-        parts = (slice(start, start + size) for start in range(0, X.shape[0], size))
-        return (self._explain(inputs.take_rows(X, part), offsets[part], labels[part]) for part in parts)
+        self._require(size, "Take a smaller batch_size or raise memory_limit.")
+        n, labels = X.shape[0], inputs.row_labels(X)
+
+        def explain(part: slice) -> Explanation:
+            batch = inputs.take_rows(X, part)
+            return self._explanation(batch, self._ask(batch, n), offsets[part], labels[part])
+
+        return (explain(slice(start, start + size)) for start in range(0, n, size))
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
         """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array."""
         tables.check_by(by)
         k = inputs.as_count(k, "k")
-        X, offsets = self._queries(X, init_score)
-        n, size = X.shape[0], self._batch_size()
-        self._prepare_if_it_pays(n)
-        labels, parts = inputs.row_labels(X), []
+        X, _ = self._queries(X, init_score)
+        n, labels, size, parts = X.shape[0], inputs.row_labels(X), self._batch_size(), []
         for start in track(range(0, max(n, 1), size), "top"):
             part = slice(start, start + size)
-            largest = tables.Largest(len(labels[part]), k, self.targets, by, self._operators.n_threads)
-            self._stream(inputs.take_rows(X, part), offsets[part], labels[part], largest)
-            parts.append(largest.columns(self.index, labels[part]))
+            batch, own = inputs.take_rows(X, part), labels[part]
+            largest = [tables.Largest(len(own), k, y, by, self._n_threads) for y in self._targets.T]
+            self._stream(batch, self._ask(batch, n), own, largest)
+            parts.append(tables.top_columns(largest, self.index, own, self.outputs))
         return tables.concatenate(parts, self._backend)
 
     def matrix(self) -> Array:
-        """K (n_train, n_train): row i holds the weights of the prediction of training row i."""
-        s = self._operators.structure
-        self._budget.require(8 * s.n_rows**2, f"The matrix of {s.n_rows} x {s.n_rows} weights", STREAM)
-        self._prepare_if_it_pays(s.n_rows)
-        return self._operators.weights(s.leaves.T)[0]
+        """K (n_train, n_train), or (K, n_train, n_train): row i has the weights of the prediction of training row i."""
+        n = len(self.targets)
+        self._require(n, STREAM)
+        for engine in self._engines:
+            engine.prepare_for(n, self._budget.available)
+        weights = [engine.ask_training_rows().dense() for engine in self._engines]
+        return weights[0] if len(weights) == 1 else np.stack(weights)
 
     @property
     def operator(self) -> LinearOperator:
         """K as a linear operator: ``operator @ v`` replays the fit with v for targets, ``operator.T @ u`` is K'u."""
-        n = len(self.targets)
-        forward, backward = self._operators.forward, self._operators.backward
+        if len(self._engines) > 1:
+            raise InputError(
+                f"This model has {len(self._engines)} outputs with trees of their own; use explainer.matrix()."
+            )
+        n, engine = len(self.targets), self._engines[0]
         return LinearOperator(
             (n, n),
-            matvec=lambda v: forward(np.reshape(v, (n, 1)).astype(float))[0][:, 0],
-            rmatvec=lambda u: backward(np.reshape(u, (n, 1)).astype(float))[:, 0],
-            matmat=lambda v: forward(v.astype(float))[0],
-            rmatmat=lambda u: backward(u.astype(float)),
+            matvec=lambda v: engine.forward(np.reshape(v, (n, 1)).astype(float))[:, 0],
+            rmatvec=lambda u: engine.backward(np.reshape(u, (n, 1)).astype(float))[:, 0],
+            matmat=lambda v: engine.forward(v.astype(float)),
+            rmatmat=lambda u: engine.backward(u.astype(float)),
             dtype=np.float64,
         )
 
     def prepare(self) -> Explainer:
         """Build leaf space now, so that every later query is fast; it is otherwise built when that pays."""
-        needed = LeafSpace.size(self._operators.structure.total_leaves)
+        needed = sum(engine.preparation() for engine in self._engines)
         self._budget.require(needed, "Leaf space", "Explanations work without it, by sweeps over the trees.")
-        self._operators.prepare()
+        for engine in self._engines:
+            engine.prepare()
         return self
 
     def save(self, path: Any) -> None:
         """Write all but the model to one .npz file, without pickle; see `axil.load`."""
         found = None if self.verification is None else vars(self.verification)
         header = {"fingerprint": self._adapter.fingerprint, "backend": self._backend, "verification": found}
-        storage.save(path, header, self._operators.structure, self.targets, self.index)
+        storage.save(path, header, [engine.structure for engine in self._engines], self._targets, self.index)
 
     def _queries(self, X: Any, init_score: Any) -> tuple[Any, Array]:
-        """X and the offsets of its rows, checked."""
+        """X and the offsets of its rows, (n, K), checked."""
         X = inputs.as_features(X, self._adapter, "X")
-        n = X.shape[0]
-        return X, np.zeros(n) if init_score is None else inputs.as_vector(init_score, n, "init_score", "explained")
+        shape = X.shape[0], self._targets.shape[1]
+        offsets = inputs.as_offsets(init_score, *shape, "explained")
+        return X, np.zeros(shape) if offsets is None else offsets
+
+    def _require(self, n: int, instead: str) -> None:
+        n_train = len(self.targets)
+        self._budget.require(8 * n * n_train * len(self._engines), f"The weights of {n} x {n_train} rows", instead)
 
     def _batch_size(self) -> int:
         held = min(BATCH_BYTES, self._budget.available // 2)
-        return int(max(1, min(held // (8 * len(self.targets)), 4096)))
+        return int(max(1, min(held // (8 * len(self.targets) * len(self._engines)), 4096)))
 
-    def _prepare_if_it_pays(self, n_queries: int) -> None:
-        fits = 2 * LeafSpace.size(self._operators.structure.total_leaves) <= self._budget.available
-        if self._operators.leaf_space is None and fits and self._operators.prepare_pays(n_queries):
-            self._operators.prepare()
+    def _ask(self, X: Any, n_queries: int) -> list[Answer]:
+        """The engines' answers about the rows of X, which are part of ``n_queries`` to come."""
+        for engine in self._engines:
+            engine.prepare_for(n_queries, self._budget.available)
+        coordinates = self._adapter.coordinates(X)
+        return [engine.ask(coordinates) for engine in self._engines]
 
-    def _explain(self, X: Any, offsets: Array, labels: NDArray[Any]) -> Explanation:
-        weights, adjoints = self._operators.weights(self._leaves(X))
-        intercepts = self._operators.intercepts(adjoints) + offsets
-        threads = self._operators.n_threads
+    def _explanation(
+        self, X: Any, answers: list[Answer], offsets: Array, labels: NDArray[Any], sparse: bool = False
+    ) -> Explanation:
+        if len(answers) > 1:
+            weights: Any = np.stack([answer.dense() for answer in answers])
+        else:
+            known = answers[0].sparse() if sparse else None
+            weights = known if known is not None else answers[0].dense()
+            weights = csr_array(weights) if sparse else weights
+        intercepts = self._intercepts(answers) + offsets
         explanation = Explanation(
-            weights, intercepts, self.targets, self.index, labels, backend=self._backend, n_threads=threads
+            weights=weights,
+            intercepts=intercepts[:, 0] if self.outputs is None else intercepts,
+            targets=self.targets,
+            index=self.index,
+            query_index=labels,
+            outputs=self.outputs,
+            backend=self._backend,
+            n_threads=self._n_threads,
         )
-        self._check(X, explanation.predictions - offsets, labels)
+        self._check(X, explanation.predictions.reshape(offsets.shape) - offsets, labels)
         return explanation
 
-    def _stream(self, X: Any, offsets: Array, labels: NDArray[Any], largest: tables.Largest) -> None:
-        """Hand the weights of X, training rows first, to ``largest``, in blocks where leaf space allows it."""
-        if self._operators.leaf_space is None:
-            explanation = self._explain(X, offsets, labels)
-            largest.add(explanation.weights.T, 0)
-            return
-        adjoints = self._operators.adjoints(self._leaves(X))
-        predictions = self._operators.intercepts(adjoints)
-        for first in range(0, len(self.targets), READ_ROWS):
-            targets = self.targets[first : first + READ_ROWS]
-            block = np.empty((len(targets), len(labels)))
-            self._operators.read_out(adjoints, first, block)
-            predictions += targets @ block
-            largest.add(block, first)
-        self._check(X, predictions, labels)
+    def _stream(self, X: Any, answers: list[Answer], labels: NDArray[Any], largest: list[tables.Largest]) -> None:
+        """Hand the weights to ``largest``, one for each output, block by block where the engine allows it."""
+        made = self._intercepts(answers)
+        n_outputs = len(largest)
+        for i, answer in enumerate(answers):
+            own = range(n_outputs) if len(answers) == 1 else [i]
+            weights = answer.sparse()
+            if weights is not None:
+                made[:, own] += weights @ self._targets[:, own]
+                for k in own:
+                    largest[k].add_sparse(weights)
+                continue
+            for first, block in answer.blocks():
+                made[:, own] += block.T @ self._targets[first : first + len(block), own]
+                for k in own:
+                    largest[k].add(block, first)
+        self._check(X, made, labels)
 
-    def _leaves(self, X: Any) -> NDArray[np.integer[Any]]:
-        return self._adapter.leaves(X)
+    def _intercepts(self, answers: list[Answer]) -> Array:
+        """(n, K)."""
+        parts = np.concatenate([answer.intercepts for answer in answers], axis=1)
+        return np.array(np.broadcast_to(parts, (len(parts), self._targets.shape[1])))
 
     def _check(self, X: Any, predictions: Array, labels: NDArray[Any]) -> None:
         """Compare with what the model predicts, on every use."""
@@ -220,11 +260,11 @@ class Explainer:
             return
         expected = self._adapter.predictions(X)
         error = np.abs(predictions - expected)
-        worst = int(error.argmax())
+        worst = np.unravel_index(int(error.argmax()), error.shape)
         scale = max(self.verification.scale, float(np.abs(expected).max()))
         if not error[worst] <= self._adapter.tolerance * scale:
             raise ExactnessError(
-                f"prediction of row {labels[worst]!r}",
+                f"prediction of row {labels[worst[0]]}",
                 float(predictions[worst]),
                 float(expected[worst]),
                 "The model may have changed since the explainer was made: make a new one.",
@@ -235,13 +275,13 @@ def load(path: Any, model: Any, n_threads: int | None = None, memory_limit: int 
     """An explainer saved with `Explainer.save`, for the same fitted model."""
     threads, budget = _threads(n_threads), _budget(memory_limit)
     adapter = adapters.read(model)
-    header, structure, targets, index = storage.load(path)
+    header, structures, targets, index = storage.load(path)
     if header["fingerprint"] != adapter.fingerprint:
         raise InputError(f"{path} was saved for another model than the {adapter.library} model given. Pass that model.")
     verification = None if header["verification"] is None else Verification(**header["verification"])
     explainer = Explainer.__new__(Explainer)
-    operators = Operators(structure, threads)
-    explainer._set(adapter, operators, targets, index, header["backend"], budget, verification)
+    engines = [tree_engine(structure, threads) for structure in structures]
+    explainer._set(adapter, engines, targets, index, header["backend"], threads, budget, verification)
     return explainer
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, issparse
 
 from axil import tables
 from axil.errors import InputError
@@ -22,77 +22,99 @@ class Explanation:
     """n predictions as weighted sums of the training targets, with the fitted structure held fixed.
 
     ``predictions = weights @ targets + intercepts``. A weight is what the prediction would move by if that one target
-    were one larger and the trees kept their splits; it says nothing of what a refit would do.
+    were one larger and the trees kept their splits; it says nothing of what a refit would do. With several outputs, or
+    classes, that share trees the weights are the same for all; outputs with trees of their own come first: (K, n, n_train).
     """
 
-    weights: Array  #: (n, n_train)
-    intercepts: Array  #: (n,) what no target makes: a constant base, offsets
-    targets: Array  #: (n_train,) as given
+    weights: Any  #: (n, n_train) or (K, n, n_train); scipy.sparse where asked for
+    intercepts: Array  #: (n,) or (n, K) what no target makes: a constant base, offsets
+    targets: Array  #: (n_train,) or (n_train, K), as given; one-hot for classes
     index: NDArray[Any]  #: (n_train,) the user's labels of the training rows
     query_index: NDArray[Any]  #: (n,) the user's labels of the explained rows
     exact: bool = True  #: whether the weights decompose the prediction, not only differentiate it
+    outputs: NDArray[Any] | None = None  #: (K,) numbers of the outputs or names of the classes; None for one output
     backend: str = "pandas"  #: the frame library that tables are made with
     n_threads: int = 1
 
     @property
     def predictions(self) -> Array:
-        """(n,): ``weights @ targets + intercepts``, the model's own predictions."""
-        return np.asarray(self.weights @ self.targets + self.intercepts)
+        """(n,) or (n, K): ``weights @ targets + intercepts``, the model's own predictions."""
+        if self.weights.ndim == 3:
+            made = np.stack([weights @ targets for weights, targets in self._by_output()], axis=1)
+        else:
+            made = self.weights @ self.targets
+        return np.asarray(made + self.intercepts)
 
     @property
-    def contributions(self) -> Array:
-        """(n, n_train): ``weights * targets``; a row of it plus the intercept sums to the prediction."""
-        return self.weights * self.targets
+    def contributions(self) -> Any:
+        """``weights * targets``, by output if there are several; with the intercept they sum to the prediction."""
+        parts = [weights.multiply(y).tocsr() if issparse(weights) else weights * y for weights, y in self._by_output()]
+        return parts[0] if self.outputs is None else parts if issparse(self.weights) else np.stack(parts)
+
+    def _by_output(self) -> list[tuple[Any, Array]]:
+        """Weights (n, n_train) and targets (n_train,) of each output."""
+        targets = self.targets[:, None] if self.targets.ndim == 1 else self.targets
+        weights = self.weights if self.weights.ndim == 3 else [self.weights] * targets.shape[1]
+        return list(zip(weights, targets.T))
 
     def __len__(self) -> int:
-        return len(self.weights)
+        return len(self.query_index)
 
     def __iter__(self) -> Iterator[Explanation]:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, which: Any) -> Explanation:
-        """The explanation of some of the predictions, by position: ``[0]`` (of one prediction), ``[2:5]``, ``[[1, 4]]``."""
+        """The explanation of some of the predictions, by position: ``[0]`` (of one), ``[2:5]``, ``[[1, 4]]``."""
         if isinstance(which, (int, np.integer)) and not isinstance(which, bool):
             if not -len(self) <= which < len(self):
                 raise IndexError(f"prediction {which} of {len(self)}")
             which = [int(which)]
-        return replace(
-            self,
-            weights=self.weights[which],
-            intercepts=self.intercepts[which],
-            query_index=self.query_index[which],
-        )
+        weights = self.weights[:, which] if self.weights.ndim == 3 else self.weights[which]
+        kept = {"intercepts": self.intercepts[which], "query_index": self.query_index[which]}
+        return replace(self, weights=weights, **kept)
 
     def __repr__(self) -> str:
         kind = "exact" if self.exact else "derivative"
-        return f"<axil.Explanation: {len(self)} predictions by {len(self.targets)} training rows, {kind}, structure held fixed>"
+        outputs = "" if self.outputs is None else f" of {len(self.outputs)} outputs"
+        rows = f"{len(self)} predictions{outputs} by {len(self.targets)} training rows"
+        return f"<axil.Explanation: {rows}, {kind}, structure held fixed>"
 
     def top(self, k: int = 10, by: str = "weight") -> Any:
         """The k training rows with the largest |weight| (or |contribution|) in each prediction.
 
-        A frame with the columns query, rank (from 1), row, weight, target, contribution.
+        A frame with the columns query, rank (from 1), row, weight, target, contribution, and output if there are several.
         """
         tables.check_by(by)
-        largest = tables.Largest(len(self), as_count(k, "k"), self.targets, by, self.n_threads)
-        largest.add(self.weights.T, 0)
-        return tables.make(largest.columns(self.index, self.query_index), self.backend)
+        k = as_count(k, "k")
+        largest = []
+        for weights, targets in self._by_output():
+            largest.append(tables.Largest(len(self), k, targets, by, self.n_threads))
+            if issparse(weights):
+                largest[-1].add_sparse(weights)
+            else:
+                largest[-1].add(weights.T, 0)
+        return tables.make(tables.top_columns(largest, self.index, self.query_index, self.outputs), self.backend)
 
     def group(self, labels: Any) -> Any:
         """How much of each prediction comes from each group of training rows: the sums of weights and contributions.
 
-        ``labels`` (n_train,): a year, a region, a source. A frame with the columns query, group, weight, contribution.
+        ``labels`` (n_train,): a year, a region, a source. A frame with the columns query, group, weight, contribution, and
+        output if there are several.
         """
         codes, groups = group_codes(labels, len(self.targets))
-        n_train = len(self.targets)
-        shape = (len(groups), n_train)
-        member = csc_array((np.ones(n_train), codes, np.arange(n_train + 1)), shape=shape)
-        valued = csc_array((self.targets, codes, np.arange(n_train + 1)), shape=shape)
-        columns = {
-            "query": np.repeat(self.query_index, len(groups)),
-            "group": np.tile(groups, len(self)),
-            "weight": (member @ self.weights.T).T.ravel(),
-            "contribution": (valued @ self.weights.T).T.ravel(),
-        }
+        n, n_train, n_outputs = len(self), len(self.targets), 1 if self.outputs is None else len(self.outputs)
+        sums = []
+        for weights, targets in self._by_output():
+            for values in (np.ones(n_train), targets):
+                member = csc_array((values, codes, np.arange(n_train + 1)), shape=(len(groups), n_train))
+                total = member @ weights.T
+                sums.append((total.toarray() if issparse(total) else total).T)
+        columns = {"query": np.repeat(self.query_index, n_outputs * len(groups))}
+        if self.outputs is not None:
+            columns["output"] = np.tile(np.repeat(self.outputs, len(groups)), n)
+        columns["group"] = np.tile(groups, n * n_outputs)
+        columns["weight"] = np.stack(sums[::2], axis=1).ravel()
+        columns["contribution"] = np.stack(sums[1::2], axis=1).ravel()
         return tables.make(columns, self.backend)
 
     def to_frame(self) -> Any:
@@ -100,16 +122,19 @@ class Explanation:
 
         pandas keeps the labels as index and columns; other libraries get a column "query" and the labels as text.
         """
+        if self.weights.ndim == 3:
+            raise InputError("Each output has weights of its own, which make no single table; use .weights[output].")
+        weights = self.weights.toarray() if issparse(self.weights) else self.weights
         if self.backend == "pandas":
             import pandas as pd
 
-            return pd.DataFrame(self.weights, index=self.query_index, columns=self.index)
+            return pd.DataFrame(weights, index=self.query_index, columns=self.index)
         names = [str(label) for label in self.index]
         if len({"query", *names}) != len(names) + 1:
             raise InputError(
                 "The training rows' labels are not unique as column names; use .weights, or give X_train unique labels."
             )
-        columns = dict(zip(names, np.ascontiguousarray(self.weights.T)))
+        columns = dict(zip(names, np.ascontiguousarray(weights.T)))
         return tables.make({"query": self.query_index, **columns}, self.backend)
 
 

@@ -39,6 +39,7 @@ class Columns(Protocol):
     library: str
     n_features: int
     feature_names: list[str] | None
+    takes_text: bool
 
     def spelling(self, name: str) -> str:
         """How the library writes a column's name."""
@@ -66,7 +67,7 @@ def as_features(X: Any, model: Columns, what: str) -> Any:
         raise InputError(f"{what} has {X.shape[1]} columns; the {model.library} model was fitted on {n_features}.")
     if frame is not None:
         _check_columns(frame, model, what)
-    elif X.dtype.kind not in "biuf":
+    elif X.dtype.kind not in "biuf" and not model.takes_text:
         raise InputError(f"{what} has dtype {X.dtype}; expected numbers. Encode the columns as they were for the fit.")
     return X.tocsr() if is_sparse(X) else X
 
@@ -85,6 +86,8 @@ def _check_columns(frame: nw.DataFrame[Any], model: Columns, what: str) -> None:
             f"{what} has the columns of the {library} model in another order: {given[:5]}... instead of {names[:5]}.... "
             "Select them in the order of the fit."
         )
+    if model.takes_text:
+        return
     usable = (nw.Boolean, nw.Categorical, nw.Enum)
     odd = [
         f"{name} ({dtype})"
@@ -126,6 +129,60 @@ def as_vector(values: Any, n_rows: int, what: str, rows: str = "training") -> Ar
             "Drop these rows as the fit did, or fill them in."
         )
     return vector
+
+
+def as_targets(values: Any, n_rows: int, n_outputs: int, classes: NDArray[Any] | None) -> Array:
+    """(N, K) targets: numbers, or one-hot for the labels of a classifier."""
+    if classes is not None:
+        return one_hot(values, n_rows, classes)
+    if n_outputs == 1:
+        return as_vector(values, n_rows, "y_train")[:, None]
+    table = np.asarray(values)
+    if table.shape != (n_rows, n_outputs):
+        raise InputError(f"y_train has shape {table.shape}; expected ({n_rows}, {n_outputs}), one column an output.")
+    return np.stack([as_vector(column, n_rows, "y_train") for column in table.T], axis=1)
+
+
+def one_hot(labels: Any, n_rows: int, classes: NDArray[Any]) -> Array:
+    """(N, classes): a one in the column of each row's class."""
+    given = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
+    given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
+    if given.shape != (n_rows,):
+        raise InputError(f"y_train has shape {given.shape}; expected ({n_rows},), one label for each training row.")
+    same = given[:, None] == classes
+    unknown = np.flatnonzero(~same.any(axis=1))
+    if len(unknown):
+        raise InputError(
+            f"y_train holds {given[unknown[0]]} at position {unknown[0]}; the model knows the classes {', '.join(map(str, classes[:5]))}."
+        )
+    return np.asarray(same, dtype=np.float64)
+
+
+def as_offsets(values: Any, n_rows: int, n_outputs: int, rows: str) -> Array | None:
+    """(N, K) offsets, None if none were given."""
+    if values is None:
+        return None
+    if n_outputs == 1:
+        return as_vector(values, n_rows, "init_score", rows)[:, None]
+    table = np.asarray(values)
+    if table.shape != (n_rows, n_outputs):
+        raise InputError(f"init_score has shape {table.shape}; expected ({n_rows}, {n_outputs}).")
+    return np.stack([as_vector(column, n_rows, "init_score", rows) for column in table.T], axis=1)
+
+
+def as_bags(values: Any, n_rows: int) -> Array | None:
+    """(N, T) draw counts, finite and not negative; None if none were given."""
+    if values is None:
+        return None
+    try:
+        bags = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("bags is not numeric; expected a table of draw counts, one row a training row.") from None
+    if bags.ndim != 2 or len(bags) != n_rows:
+        raise InputError(f"bags has shape {bags.shape}; expected ({n_rows}, number of trees).")
+    if not (np.isfinite(bags).all() and (bags >= 0).all()):
+        raise InputError("bags holds numbers that are negative or not finite; expected how often each row was drawn.")
+    return bags
 
 
 def as_weights(values: Any, n_rows: int) -> Array | None:

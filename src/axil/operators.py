@@ -1,33 +1,36 @@
-"""The weight matrix K as an operator: K v, K'u and single rows of K.
+"""The weight matrix K of an ensemble as an operator: K v, K'u and single rows of K.
 
-With w the row weights, W their sum, A_t the leaf membership of tree t, P_t the map from its leaf sums to its leaf values
-and eta_t its rate, boosting is
+With w the row weights, W their sum, A_t the leaf membership of tree t, B_t its draws, P_t the map from its leaf sums to its
+leaf values and eta_t its rate, boosting is
 
     base = sum_j w_j y_j / W  (or a constant),   r = y - base - offsets
-    t = 1..T:  v_t = P_t A_t' (w r),   r = r - eta_t A_t v_t
+    t = 1..T:  v_t = P_t A_t' (w B_t r),   r = r - eta_t A_t v_t
     F(x) = base + offset(x) + sum_t eta_t v_t[leaf_t(x)]
 
 `forward` runs this with any vector in place of y. The transpose runs the trees backwards; for the prediction at x
 
-    p = 0;   t = T..1:  phi_t = eta_t P_t' (e[leaf_t(x)] - A_t' p),   p_j = p_j + w_j phi_t[leaf_t(j)]
+    p = 0;   t = T..1:  phi_t = P_t' (eta_t e[leaf_t(x)] - eta_t A_t' p),   p_j = p_j + w_j B_tj phi_t[leaf_t(j)]
     beta = 1 - sum_j p_j
     base estimated:  weights k_j = p_j + beta w_j / W,   intercept = -p'offsets
     base constant:   weights k_j = p_j,                  intercept = beta base - p'offsets
 
-phi are the adjoints of the leaf sums, beta is that of the base. A sweep passes over the rows once per block of trees: the
-block's leaf sums are gathered together, then each tree's are corrected for the block's trees that go before it.
+phi are the adjoints of the leaf sums, beta is that of the base. `Coefficients` generalise eta: after some trees the residuals
+change by several trees' values at once (DART), or not at all (forests, parallel trees). Trees fitted between two changes of the
+residuals form a group and share a pass over the rows. In plain boosting a group may hold several trees all the same: each
+tree's sums are then corrected for the group's other trees through their co-occurrence.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import _core
-from axil.leaf_space import LeafSpace
+from axil.leaf_space import LeafSpace, cooccurrence
 from axil.progress import track
 from axil.structure import Structure
 
@@ -42,8 +45,22 @@ SOLVE_COST = 0.3  # per pair of leaves and query
 
 # Trees share a pass where the rows' state outgrows the caches and the trees' joint co-occurrence stays small.
 CACHED_BYTES = 8 << 20
-BLOCK_TREES = 5
-BLOCK_LEAVES = 200
+SHARED_TREES = 5
+SHARED_LEAVES = 200
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive trees that share a pass, and what the residuals lose after them: (tree, coefficient)."""
+
+    first: int
+    last: int
+    changes: list[tuple[int, float]]
+    in_turn: bool = False  #: whether the trees were fitted one after the other all the same
+
+    @property
+    def trees(self) -> range:
+        return range(self.first, self.last + 1)
 
 
 @dataclass(frozen=True)
@@ -58,48 +75,58 @@ class Operators:
     """K and its transpose for one structure, matrix-free."""
 
     def __init__(self, structure: Structure, n_threads: int):
-        self.structure = structure
+        self.structure = s = structure
         self.n_threads = n_threads
         self.leaf_space: LeafSpace | None = None
-        self._shared = share_passes(structure.n_leaves)
-        self._tables: dict[int, Array] = {}  # first tree of a block -> co-occurrence within the block
-        offsets, weights = structure.offsets, structure.row_weights
-        self._offset_sums = None if offsets is None else self.leaf_sums(offsets[:, None], weights)[:, 0]
+        self._groups = groups_of(s)
+        self._shared = shared_groups(s) if s.coefficients is None else self._groups
+        self._tables: dict[int, Array] = {}  # first tree of a group -> co-occurrence within the group
+        self._offset_sums = None if s.offsets is None else self.leaf_sums(s.offsets)
+        self._base_share = s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves)  # of each leaf sum's adjoint
 
-    def leaf_sums(self, v: Array, row_weights: Array | None) -> Array:
-        """``sums[l] = sum over rows j in leaf l of w_j v_j`` for all leaves of all trees: (N, S) -> (L, S)."""
+    def leaf_sums(self, v: Array) -> Array:
+        """``sums[l] = sum over rows j in leaf l of w_j draw_j v_j`` for all leaves of all trees: (N, S) -> (L, S)."""
         s = self.structure
-        sums = np.empty((s.total_leaves, v.shape[1]))
-        self._pass(np.array(v, order="C"), [], sums, None, range(s.n_trees), sums, row_weights)
-        return sums
+        cells = np.empty((s.cell_starts[-1], v.shape[1]))
+        self._pass(np.array(v, order="C"), [], cells, None, list(range(s.n_trees)), cells, s.row_weights)
+        return np.concatenate([s.to_leaves(self._cells_of(cells, t), drawn=True) for t in range(s.n_trees)])
 
-    def forward(self, v: Array) -> tuple[Array, Array, Array]:
-        """K v for (N, S) vectors: fitted values (N, S), what each leaf adds (L, S) and the base (S,).
+    def forward(self, v: Array, base: Array | None = None) -> Array:
+        """K v for (N, S) vectors, in O(T N S); with ``base`` (S,) the fit starts from these numbers instead.
 
-        Only the linear map: a constant base and offsets take no part. Cost O(T N S).
+        Without it this is the linear map alone: a constant base and offsets take no part.
         """
         s = self.structure
-        base = self._mean(v) if s.base is None else np.zeros(v.shape[1])
-        residual = np.array(v - base, order="C")
-        minus = np.zeros((s.total_leaves, v.shape[1]))  # what each leaf takes off the residuals
-        sums = np.empty_like(minus)
+        if base is None:
+            base = self.mean(v) if s.base is None else np.zeros(v.shape[1])
+        residual = np.array(v - s.beta[0] * base, order="C")
+        values = np.zeros((s.total_leaves, v.shape[1]))
+        table = np.zeros((s.cell_starts[-1], v.shape[1]))
+        sums = np.empty_like(table)
         done: list[int] = []
-        for block in track(self._blocks(v.shape[1]), "forward"):
-            self._pass(residual, done, minus, None, block, sums, s.row_weights)
-            for t in block:
-                own = sums[s.starts[t] : s.starts[t + 1]]
-                before, here, _ = self._within(block, t)
-                if t > block[0]:
-                    own += self._table(block)[before, here].T @ minus[s.starts[block[0]] : s.starts[t]]
-                minus[s.starts[t] : s.starts[t + 1]] = -s.rates[t] * s.leaf_values(t, own)
-            done = block
-        self._pass(residual, done, minus, None, [], sums, None)
-        return v - residual, -minus, base
+        for group in track(self._plan(v.shape[1]), "forward"):
+            self._pass(residual, done, table, None, list(group.trees), sums, s.row_weights)
+            for t in group.trees:
+                own = s.to_leaves(self._cells_of(sums, t), drawn=True)
+                if group.in_turn and t > group.first:
+                    before, here, _ = self._within(group, t)
+                    earlier = slice(s.starts[group.first], s.starts[t])
+                    taken = np.repeat(s.rates[group.first : t], s.n_leaves[group.first : t])[:, None] * values[earlier]
+                    own = own - self._table(group)[before, here].T @ taken
+                values[s.starts[t] : s.starts[t + 1]] = s.leaf_values(t, own)
+            for t, coefficient in group.changes:
+                of_leaves = -coefficient * values[s.starts[t] : s.starts[t + 1]]
+                self._cells_of(table, t)[...] = s.to_cells(of_leaves, drawn=False)
+            done = [t for t, _ in group.changes]
+            if s.beta[group.last + 1] != s.beta[group.last]:
+                residual -= (s.beta[group.last + 1] - s.beta[group.last]) * base
+        self._pass(residual, done, table, None, [], sums, None)
+        return np.asarray(v - residual)
 
     def backward(self, u: Array) -> Array:
         """K'u for (N, S) vectors, in O(T N S)."""
         p = np.array(-u, order="C")
-        self._sweep(p, None, u.sum(axis=0))
+        self._sweep(p, np.zeros((self.structure.total_leaves, u.shape[1])), u.sum(axis=0))
         p += u
         return p
 
@@ -107,7 +134,7 @@ class Operators:
         """(n, N) weights of the predictions in these leaves, (n, T), and their adjoints. Cost O(T N) a query."""
         out = np.zeros((self.structure.n_rows, len(queries)))
         if self.leaf_space is None:
-            return out.T, self._sweep(out, queries, np.ones(len(queries)))
+            return out.T, self._sweep(out, self._asked(queries), np.ones(len(queries)))
         adjoints = self.adjoints(queries)
         self.read_out(adjoints, 0, out)
         return out.T, adjoints
@@ -116,19 +143,22 @@ class Operators:
         """The adjoints of these predictions from leaf space alone, without a pass over the rows. Cost O(L^2) a query."""
         self.prepare()
         assert self.leaf_space is not None
-        phi = self.leaf_space.adjoints(queries)
-        return Adjoints(phi, 1.0 - self.structure.leaf_weights @ phi)
+        phi = self.leaf_space.adjoints(self._asked(queries))
+        return Adjoints(phi, self.structure.beta[-1] - self._base_share @ phi)
 
     def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
         """Fill ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) a row and query."""
         s = self.structure
         constant = adjoints.beta * self._mean_weight
-        _core.read_out(s.leaves, s.starts, adjoints.phi, constant, s.row_weights, first, out, self.n_threads)
+        table = self._by_cells(adjoints.phi)
+        _core.read_out(s.cells, s.cell_starts, table, constant, s.row_weights, first, out, self.n_threads)
 
     def intercepts(self, adjoints: Adjoints) -> Array:
-        """(S,): the part of each prediction that no target makes, the query's own offset aside."""
-        constant = (self.structure.base or 0.0) * adjoints.beta
-        return constant if self._offset_sums is None else constant - self._offset_sums @ adjoints.phi
+        """(S, K): the part of each prediction that no target makes, the query's own offset aside."""
+        base = self.structure.base
+        n_outputs = 1 if base is None else len(base)
+        constant = np.zeros((len(adjoints.beta), n_outputs)) if base is None else np.outer(adjoints.beta, base)
+        return constant if self._offset_sums is None else constant - adjoints.phi.T @ self._offset_sums
 
     def prepare(self) -> None:
         """Build leaf space, in O(T^2 N)."""
@@ -138,7 +168,8 @@ class Operators:
     def prepare_pays(self, n_queries: int) -> bool:
         """Whether building leaf space and asking it takes less time than sweeping for this many queries."""
         s = self.structure
-        sweep = SWEEP_COST * n_queries * s.n_trees * s.n_rows
+        visits = s.n_trees + sum(len(group.changes) for group in self._groups)
+        sweep = SWEEP_COST * n_queries * s.n_rows * visits / 2
         build = PAIR_COST * s.n_rows * s.n_trees * (s.n_trees - 1) / 2
         ask = n_queries * (READ_COST * s.n_trees * s.n_rows + SOLVE_COST * s.total_leaves**2)
         return build + ask < sweep
@@ -148,32 +179,55 @@ class Operators:
         """What the base, where it is the mean, gives a target of row weight one."""
         return 1.0 / self.structure.total_weight if self.structure.base is None else 0.0
 
-    def _mean(self, v: Array) -> Array:
+    def mean(self, v: Array) -> Array:
+        """(S,): the weighted means of (N, S) vectors, where the base is estimated."""
         s = self.structure
         return np.asarray(v.mean(axis=0) if s.row_weights is None else s.row_weights @ v / s.total_weight)
 
-    def _sweep(self, p: Array, queries: Leaves | None, beta: Array) -> Adjoints:
-        """Run the trees backwards from the state p (N, S), which ends as the weights; see the module's formulas."""
+    def _asked(self, queries: Leaves) -> Array:
+        """(L, n): the adjoints of the leaf values that the predictions in these leaves, (n, T), themselves ask for."""
         s = self.structure
-        phi = np.zeros((s.total_leaves, p.shape[1]))
-        sums = np.empty_like(phi)
+        alpha = np.zeros((s.total_leaves, len(queries)))
+        for t, coefficient in enumerate(s.final):
+            alpha[s.starts[t] + queries[:, t].astype(np.intp), np.arange(len(queries))] = coefficient
+        return alpha
+
+    def _sweep(self, p: Array, alpha: Array, beta: Array) -> Adjoints:
+        """Run the trees backwards from the state p (N, S), which ends as the weights; alpha is used up."""
+        s = self.structure
+        phi = np.zeros_like(alpha)
+        table = np.zeros((s.cell_starts[-1], p.shape[1]))
+        sums = np.empty_like(table)
         done: list[int] = []
-        for block in track(self._blocks(p.shape[1])[::-1], "weights"):
-            self._pass(p, done, phi, s.row_weights, block, sums, None)
-            for t in reversed(block):
-                adjoint = -sums[s.starts[t] : s.starts[t + 1]]
-                _, here, after = self._within(block, t)
-                if t < block[-1]:
-                    adjoint -= self._table(block)[here, after] @ phi[s.starts[t + 1] : s.starts[block[-1] + 1]]
-                if queries is not None:
-                    adjoint[queries[:, t], np.arange(len(queries))] += 1.0
-                phi[s.starts[t] : s.starts[t + 1]] = s.rates[t] * s.leaf_values_transpose(t, adjoint)
-            done = block
-        beta = beta - s.leaf_weights @ phi
-        last = phi.copy()
-        last[: s.starts[1]] += beta * self._mean_weight  # the base rides on the first tree's pass
-        self._pass(p, done, last, s.row_weights, [], sums, None)
+        for group in track(self._plan(p.shape[1])[::-1], "weights"):
+            self._pass(p, done, table, s.row_weights, [t for t, _ in group.changes], sums, None)
+            for t, coefficient in group.changes:
+                gathered = s.to_leaves(self._cells_of(sums, t), drawn=False)
+                alpha[s.starts[t] : s.starts[t + 1]] -= coefficient * gathered
+            for t in reversed(group.trees):
+                own = slice(s.starts[t], s.starts[t + 1])
+                if group.in_turn and t < group.last:
+                    _, here, after = self._within(group, t)
+                    later = phi[s.starts[t + 1] : s.starts[group.last + 1]]
+                    alpha[own] -= s.rates[t] * (self._table(group)[here, after] @ later)
+                phi[own] = s.leaf_values_transpose(t, alpha[own])
+                self._cells_of(table, t)[...] = s.to_cells(phi[own], drawn=True)
+            done = list(group.trees)
+        beta = s.beta[-1] * beta - self._base_share @ phi
+        self._cells_of(table, done[0])[...] += beta * self._mean_weight  # the base rides on the first tree's pass
+        self._pass(p, done, table, s.row_weights, [], sums, None)
         return Adjoints(phi, beta)
+
+    def _cells_of(self, table: Array, t: int) -> Array:
+        starts = self.structure.cell_starts
+        return table[starts[t] : starts[t + 1]]
+
+    def _by_cells(self, phi: Array) -> Array:
+        s = self.structure
+        if len(s.draws) == 1:
+            return phi
+        trees = (phi[s.starts[t] : s.starts[t + 1]] for t in range(s.n_trees))
+        return np.concatenate([s.to_cells(of_leaves, drawn=True) for of_leaves in trees])
 
     def _pass(
         self,
@@ -181,42 +235,51 @@ class Operators:
         apply: list[int],
         table: Array,
         apply_weights: Array | None,
-        gather: list[int] | range,
+        gather: list[int],
         sums: Array,
         gather_weights: Array | None,
     ) -> None:
+        """One pass over the rows; all tables are by cells."""
         trees, wanted = np.array(apply, dtype=np.int64), np.array(gather, dtype=np.int64)
-        leaves, starts = self.structure.leaves, self.structure.starts
-        _core.sweep(leaves, starts, state, trees, table, apply_weights, wanted, sums, gather_weights, self.n_threads)
+        cells, starts = self.structure.cells, self.structure.cell_starts
+        _core.sweep(cells, starts, state, trees, table, apply_weights, wanted, sums, gather_weights, self.n_threads)
 
-    def _blocks(self, n_columns: int) -> list[list[int]]:
-        shared = self.structure.n_rows * n_columns * 8 > CACHED_BYTES
-        return self._shared if shared else [[t] for t in range(self.structure.n_trees)]
+    def _plan(self, n_columns: int) -> list[Group]:
+        return self._shared if self.structure.n_rows * n_columns * 8 > CACHED_BYTES else self._groups
 
-    def _within(self, block: list[int], t: int) -> tuple[slice, slice, slice]:
-        """Where the leaves of the block's trees before t, of t and after t stand in the block's own table."""
-        first, start, end, last = self.structure.starts[[block[0], t, t + 1, block[-1] + 1]]
+    def _within(self, group: Group, t: int) -> tuple[slice, slice, slice]:
+        """Where the leaves of the group's trees before t, of t and after t stand in the group's own table."""
+        first, start, end, last = self.structure.starts[[group.first, t, t + 1, group.last + 1]]
         return slice(0, start - first), slice(start - first, end - first), slice(end - first, last - first)
 
-    def _table(self, block: list[int]) -> Array:
-        if block[0] not in self._tables:
-            s = self.structure
-            part = slice(block[0], block[-1] + 1)
-            starts = s.starts[block[0] : block[-1] + 2] - s.starts[block[0]]
-            table = np.empty((starts[-1], starts[-1]))
-            _core.cooccurrence(s.leaves[part], starts, s.row_weights, table, self.n_threads)
-            self._tables[block[0]] = table
-        return self._tables[block[0]]
+    def _table(self, group: Group) -> Array:
+        if group.first not in self._tables:
+            self._tables[group.first] = cooccurrence(self.structure, group.first, group.last + 1, self.n_threads)
+        return self._tables[group.first]
 
 
-def share_passes(n_leaves: NDArray[np.int64]) -> list[list[int]]:
-    """Consecutive trees in blocks of at most `BLOCK_TREES` trees and `BLOCK_LEAVES` leaves."""
-    blocks: list[list[int]] = []
-    room = 0
-    for t, n in enumerate(n_leaves):
-        if not blocks or len(blocks[-1]) == BLOCK_TREES or n > room:
-            blocks.append([])
-            room = BLOCK_LEAVES
-        blocks[-1].append(t)
-        room -= int(n)
-    return blocks
+def groups_of(structure: Structure) -> list[Group]:
+    """The trees between two changes of the residuals; in plain boosting every tree by itself."""
+    if structure.coefficients is None:
+        return [Group(t, t, [(t, float(rate))]) for t, rate in enumerate(structure.rates)]
+    omega, beta = structure.coefficients.omega, structure.coefficients.beta
+    groups, first = [], 0
+    for t in range(structure.n_trees):
+        step = omega[t + 1] - omega[t]
+        changed = np.flatnonzero(step)
+        if len(changed) or beta[t + 1] != beta[t] or t == structure.n_trees - 1:
+            groups.append(Group(first, t, [(int(s), float(step[s])) for s in changed]))
+            first = t + 1
+    return groups
+
+
+def shared_groups(structure: Structure) -> list[Group]:
+    """Plain boosting in groups of at most `SHARED_TREES` trees and `SHARED_LEAVES` leaves."""
+    bounds = [0]
+    for t in range(1, structure.n_trees):
+        leaves = structure.starts[t + 1] - structure.starts[bounds[-1]]
+        if t - bounds[-1] == SHARED_TREES or leaves > SHARED_LEAVES:
+            bounds.append(t)
+    bounds.append(structure.n_trees)
+    spans = [range(a, b) for a, b in pairwise(bounds)]
+    return [Group(s[0], s[-1], [(t, float(structure.rates[t])) for t in s], in_turn=True) for s in spans]

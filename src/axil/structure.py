@@ -8,32 +8,52 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[np.float64]
 
-def leaf_dtype(most_leaves: int) -> type[np.unsignedinteger[Any]]:
-    """The smallest unsigned type that numbers this many leaves from 0."""
+
+def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest unsigned type that numbers this many cells from 0."""
     for dtype in (np.uint8, np.uint16):
-        if most_leaves - 1 <= np.iinfo(dtype).max:
+        if most_cells - 1 <= np.iinfo(dtype).max:
             return dtype
     return np.uint32
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """How trees add up where it is not simply one after the other.
+
+    Tree t is fitted to ``y - beta[t] * base - sum_{s < t} omega[t, s] * v_s`` and a prediction is
+    ``beta[T] * base + sum_s omega[T, s] * v_s``, with v_s the value of tree s's leaf before any rate. Plain boosting is
+    ``omega[t, s] = rate_s``, a forest ``omega[t, s] = 0`` for t < T; DART and model shrinkage have varying tables.
+    """
+
+    omega: Array  #: (T + 1, T), zero for s >= t
+    beta: Array  #: (T + 1,)
 
 
 @dataclass(frozen=True)
 class Structure:
     """Leaf membership, contributions, rates and base of T trees over N training rows.
 
-    Row j counts ``row_weights[j] * leaf_scale[l]`` in the value of its leaf l; with ``mixing`` a leaf's value is a
-    combination of the sums of all leaves of its tree instead (``mixing[t] @ sums``). Memory: N * T leaf numbers.
+    Row j counts ``row_weights[j] * draw * leaf_scale[l]`` in the value of its leaf l of tree t, draw being how often it was
+    drawn for the tree. Rows are kept by cells: cell ``d * n_leaves[t] + l`` holds the rows of leaf l that were drawn
+    ``draws[d]`` times, so a sampled model takes no more memory than any other, N * T cell numbers. With ``mixing`` a
+    leaf's value is a combination of the sums of all leaves of its tree (``mixing[t] @ sums``).
     """
 
-    leaves: NDArray[np.unsignedinteger[Any]]  #: (T, N) leaf of each training row, packed
+    cells: NDArray[np.unsignedinteger[Any]]  #: (T, N) cell of each training row, packed
     n_leaves: NDArray[np.int64]  #: (T,)
-    leaf_weights: NDArray[np.float64]  #: (L,) sum of the row weights in each leaf
-    leaf_scale: NDArray[np.float64]  #: (L,) 1 / (leaf weight + l2)
-    rates: NDArray[np.float64]  #: (T,)
-    base: float | None  #: the constant predictions start from; None: the weighted mean of the targets
-    row_weights: NDArray[np.float64] | None = None  #: (N,); None: all one
-    offsets: NDArray[np.float64] | None = None  #: (N,) what each training row's prediction starts from besides
-    mixing: tuple[NDArray[np.float64], ...] | None = None
+    leaf_weights: Array  #: (L,) sum of row weight * draw in each leaf
+    leaf_scale: Array  #: (L,) what a leaf's sum is multiplied by: 1 / (leaf weight + l2)
+    rates: Array  #: (T,)
+    base: Array | None  #: (K,) the constants predictions start from; None: the weighted means of the targets
+    row_weights: Array | None = None  #: (N,); None: all one
+    offsets: Array | None = None  #: (N, K) what each training row's prediction starts from besides
+    mixing: tuple[Array, ...] | None = None
+    draws: Array = field(default_factory=lambda: np.ones(1))  #: (D,)
+    coefficients: Coefficients | None = None  #: None: plain boosting by the rates
+    columns: NDArray[np.int64] | None = None  #: (T,) which of all the model's trees these are; None: all, in order
     starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
 
     def __post_init__(self) -> None:
@@ -47,19 +67,24 @@ class Structure:
 
     def _check(self) -> None:
         """Refuse arrays that do not fit each other: the kernels index one with the other unchecked."""
-        trees, leaves = (self.n_trees,), (self.total_leaves,)
-        rows = (self.n_rows,)
-        shapes = {"leaf_weights": leaves, "leaf_scale": leaves, "rates": trees, "row_weights": rows, "offsets": rows}
+        trees, leaves, rows = (self.n_trees,), (self.total_leaves,), (self.n_rows,)
+        shapes = {"leaf_weights": leaves, "leaf_scale": leaves, "rates": trees, "row_weights": rows}
         for name, shape in shapes.items():
             array = getattr(self, name)
             if array is not None and (array.shape != shape or array.dtype != np.float64):
                 raise ValueError(f"{name} is {array.dtype} {array.shape}, expected float64 {shape}")
-        if self.leaves.shape != trees + rows or self.leaves.dtype.kind != "u" or not self.leaves.flags.c_contiguous:
-            raise ValueError(f"leaves is {self.leaves.dtype} {self.leaves.shape}, expected unsigned {trees + rows}")
-        if self.leaves.size and not (self.leaves.max(axis=1) < self.n_leaves).all():
-            raise ValueError("a leaf number beyond the leaves of its tree")
+        if self.offsets is not None and (self.offsets.ndim != 2 or len(self.offsets) != self.n_rows):
+            raise ValueError(f"offsets is {self.offsets.shape}, expected two dimensions and {self.n_rows} rows")
+        if self.cells.shape != trees + rows or self.cells.dtype.kind != "u" or not self.cells.flags.c_contiguous:
+            raise ValueError(f"cells is {self.cells.dtype} {self.cells.shape}, expected unsigned {trees + rows}")
+        if self.cells.size and not (self.cells.max(axis=1) < len(self.draws) * self.n_leaves).all():
+            raise ValueError("a cell number beyond the cells of its tree")
         if self.mixing is not None and [m.shape for m in self.mixing] != [(n, n) for n in self.n_leaves]:
             raise ValueError("mixing does not fit the leaves of its trees")
+        if self.coefficients is not None:
+            omega, beta = self.coefficients.omega.shape, self.coefficients.beta.shape
+            if (omega, beta) != ((self.n_trees + 1, self.n_trees), (self.n_trees + 1,)):
+                raise ValueError("coefficients do not fit the trees")
 
     @property
     def n_trees(self) -> int:
@@ -67,23 +92,56 @@ class Structure:
 
     @property
     def n_rows(self) -> int:
-        return int(self.leaves.shape[1])
+        return int(self.cells.shape[1])
 
     @property
     def total_leaves(self) -> int:
         return int(self.starts[-1])
 
     @property
+    def cell_starts(self) -> NDArray[np.int64]:
+        """(T + 1,): where each tree's cells begin among all."""
+        return len(self.draws) * self.starts
+
+    @property
     def total_weight(self) -> float:
         return float(self.n_rows if self.row_weights is None else self.row_weights.sum())
 
-    def leaf_values(self, t: int, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    @property
+    def beta(self) -> Array:
+        """(T + 1,): how much of the base each tree's residuals, and in the end the predictions, have in them."""
+        return np.ones(self.n_trees + 1) if self.coefficients is None else self.coefficients.beta
+
+    @property
+    def final(self) -> Array:
+        """(T,): what each tree's values are multiplied by in a prediction."""
+        return self.rates if self.coefficients is None else self.coefficients.omega[-1]
+
+    def leaves(self) -> NDArray[np.unsignedinteger[Any]]:
+        """(T, N): the leaf of each training row in each tree."""
+        return self.cells if len(self.draws) == 1 else self.cells % self.n_leaves[:, None].astype(self.cells.dtype)
+
+    def to_cells(self, of_leaves: Array, drawn: bool) -> Array:
+        """One tree's table by leaves, (L_t, S), as one by cells, times the draws where ``drawn``."""
+        if len(self.draws) == 1:
+            return of_leaves
+        factors = self.draws if drawn else np.ones_like(self.draws)
+        return (factors[:, None, None] * of_leaves).reshape(len(factors) * len(of_leaves), of_leaves.shape[1])
+
+    def to_leaves(self, of_cells: Array, drawn: bool) -> Array:
+        """The transpose of `to_cells`: sums over the cells of each leaf of one tree."""
+        if len(self.draws) == 1:
+            return of_cells
+        by_draw = of_cells.reshape(len(self.draws), len(of_cells) // len(self.draws), of_cells.shape[1])
+        return np.asarray(np.tensordot(self.draws, by_draw, 1) if drawn else by_draw.sum(axis=0))
+
+    def leaf_values(self, t: int, sums: Array) -> Array:
         """From the weighted residual sums of tree t's leaves, (L_t, S), to its leaf values before the rate."""
         if self.mixing is not None:
             return self.mixing[t] @ sums
         return self.leaf_scale[self.starts[t] : self.starts[t + 1], None] * sums
 
-    def leaf_values_transpose(self, t: int, adjoints: NDArray[np.float64]) -> NDArray[np.float64]:
+    def leaf_values_transpose(self, t: int, adjoints: Array) -> Array:
         """The transpose of `leaf_values`: from adjoints of tree t's leaf values to adjoints of its sums."""
         if self.mixing is not None:
             return self.mixing[t].T @ adjoints

@@ -7,6 +7,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from axil import _core
 from axil.errors import InputError
@@ -37,8 +38,8 @@ class Largest:
 
     def __init__(self, n: int, k: int, targets: Array, by: str, n_threads: int):
         k = min(k, len(targets))
-        self.targets = targets
-        self.scale = targets if by == "contribution" else None
+        self.targets = np.ascontiguousarray(targets)
+        self.scale = self.targets if by == "contribution" else None
         self.n_threads = n_threads
         self.values = np.zeros((n, k))
         self.rows = np.full((n, k), -1, dtype=np.int64)
@@ -47,18 +48,38 @@ class Largest:
         """Take in the weights, (rows, n), of the training rows from ``first`` on."""
         _core.top(np.ascontiguousarray(block), first, self.scale, self.values, self.rows, self.n_threads)
 
-    def columns(self, index: NDArray[Any], query_index: NDArray[Any]) -> dict[str, Any]:
-        """query, rank, row, weight, target, contribution: k lines a query, the largest first."""
-        n, k = self.values.shape
-        rows, weights = self.rows.ravel(), self.values.ravel()
-        return {
-            "query": np.repeat(query_index, k),
-            "rank": np.tile(np.arange(1, k + 1), n),
-            "row": index[rows],
-            "weight": weights,
-            "target": self.targets[rows],
-            "contribution": weights * self.targets[rows],
-        }
+    def add_sparse(self, weights: csr_array) -> None:
+        """Take in all weights, (n, N), at once; a prediction with fewer than k of them is filled up with zeros."""
+        k = self.values.shape[1]
+        for i in range(weights.shape[0]):
+            own = slice(weights.indptr[i], weights.indptr[i + 1])
+            values, rows = weights.data[own], weights.indices[own].astype(np.int64)
+            size = np.abs(values if self.scale is None else values * self.scale[rows])
+            order = np.lexsort((rows, -size))[:k]
+            if len(order) < k:
+                others = np.setdiff1d(np.arange(min(k + len(rows), len(self.targets))), rows)[: k - len(order)]
+                values, rows = np.append(values[order], np.zeros(len(others))), np.append(rows[order], others)
+                order = np.arange(k)
+            self.values[i], self.rows[i] = values[order], rows[order]
+
+
+def top_columns(
+    largest: list[Largest], index: NDArray[Any], query_index: NDArray[Any], outputs: NDArray[Any] | None
+) -> dict[str, Any]:
+    """query, (output,) rank, row, weight, target, contribution: k lines a query and output, the largest first."""
+    rows, weights = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values"))
+    n, n_outputs, k = rows.shape
+    targets = np.stack([one.targets[one.rows] for one in largest], axis=1)
+    columns = {"query": np.repeat(query_index, n_outputs * k)}
+    if outputs is not None:
+        columns["output"] = np.tile(np.repeat(outputs, k), n)
+    return columns | {
+        "rank": np.tile(np.arange(1, k + 1), n * n_outputs),
+        "row": index[rows.ravel()],
+        "weight": weights.ravel(),
+        "target": targets.ravel(),
+        "contribution": (weights * targets).ravel(),
+    }
 
 
 def concatenate(parts: list[dict[str, Any]], backend: str) -> Any:

@@ -1,4 +1,4 @@
-"""Real LightGBM models, one for each setting that decides how leaves are built, with the data they were fitted on."""
+"""Real LightGBM models, one for each setting that decides how leaves are built, with their data and a replay in NumPy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
+
+from axil.adapters.base import Adapter, Coefficients, FittedTrees
+
+Array = NDArray[np.float64]
 
 QUIET: dict[str, Any] = {"verbose": -1, "num_threads": 1, "seed": 7}
 N_ROWS, N_NEW, N_TREES = 400, 60, 12
@@ -142,6 +146,11 @@ def loaded(case: Case) -> Case:
     return replace(case, model=lgb.Booster(model_str=text))
 
 
+def first_trees(case: Case, n_trees: int) -> Case:
+    """The model cut short after its fit."""
+    return replace(case, model=lgb.Booster(model_str=case.model.model_to_string(num_iteration=n_trees)))
+
+
 def decay(i: int) -> float:
     return 0.3 * 0.9**i
 
@@ -157,6 +166,10 @@ L2_NAMES = (
     "root_mean_squared_error",
     "rmse",
 )
+BAG: dict[str, Any] = {"bagging_fraction": 0.6, "bagging_freq": 1}
+GOSS: dict[str, Any] = {"data_sample_strategy": "goss", "learning_rate": 0.3, "n_trees": 20}
+DART: dict[str, Any] = {"boosting": "dart", "drop_rate": 0.4, "skip_drop": 0.2, "n_trees": 30}
+FAILING: dict[str, Any] = {"min_data_in_leaf": 18, "n_trees": 30}  # with 60 rows, about every other iteration
 WIDE: dict[str, Any] = {"num_leaves": 300, "min_data_in_leaf": 1, "n_trees": 3}
 
 _MAKERS: dict[str, Callable[[], Case]] = {
@@ -248,6 +261,102 @@ _MAKERS: dict[str, Callable[[], Case]] = {
         use_quantized_grad=True, quant_train_renew_leaf=True, path_smooth=3.0
     ),
     "threads": lambda: booster(table(800), num_threads=4, weighted=True),
+    "bagging": lambda: booster(**BAG),
+    "bagging weighted lambda_l2=1": lambda: booster(table(1500), weighted=True, lambda_l2=1.0, **BAG),
+    "bagging every third tree": lambda: booster(bagging_fraction=0.3, bagging_freq=3),
+    "bagging regressor": lambda: regressor(subsample=2 / 3, subsample_freq=1, random_state=5),
+    "bagging loaded": lambda: loaded(booster(**BAG)),
+    "bagging scored": lambda: booster(scored=True, **BAG),
+    "bagging path_smooth=3": lambda: booster(path_smooth=3.0, **BAG),
+    "bagging categorical": lambda: booster(**CAT, **BAG),
+    "bagging quantized renewed": lambda: booster(use_quantized_grad=True, quant_train_renew_leaf=True, **BAG),
+    "bagging rate schedule": lambda: booster(callbacks=[lgb.reset_parameter(learning_rate=decay)], **BAG),
+    "bagging one leaf": lambda: booster(min_data_in_leaf=200, **BAG),
+    "bagging failing": lambda: booster(table(60), **BAG, **FAILING),
+    "bagging continued": lambda: continued(BAG, BAG),
+    "bagging continued from none": lambda: continued({}, BAG),
+    "goss": lambda: booster(**GOSS),
+    "goss boosting": lambda: booster(boosting="goss", learning_rate=0.3),
+    "goss weighted": lambda: booster(table(1500), weighted=True, **GOSS),
+    "goss threads": lambda: booster(table(3000), **GOSS, num_threads=2),
+    "goss continued": lambda: continued(GOSS, GOSS),
+    "dart": lambda: booster(**DART),
+    "dart xgboost_dart_mode": lambda: booster(xgboost_dart_mode=True, **DART),
+    "dart boost_from_average=False": lambda: booster(boost_from_average=False, lambda_l2=1.0, **DART),
+    "dart learning_rate=1": lambda: booster(learning_rate=1.0, **DART),
+    "dart bagging weighted": lambda: booster(weighted=True, **DART, **BAG),
+    "dart goss": lambda: booster(**{**GOSS, **DART}),
+    "dart scored": lambda: booster(scored=True, **DART),
+    "dart loaded": lambda: loaded(booster(**DART)),
+    "dart continued": lambda: continued(DART, DART),
+    "dart first trees only": lambda: first_trees(booster(**DART), 9),
+    "dart failing": lambda: booster(table(60), **BAG, **{**DART, **FAILING}),
+    "rf": lambda: booster(boosting="rf", **BAG),
+    "rf weighted lambda_l2=2": lambda: booster(boosting="rf", weighted=True, lambda_l2=2.0, **BAG),
+    "rf boost_from_average=False": lambda: booster(boosting="rf", boost_from_average=False, **BAG),
+    "rf path_smooth=2": lambda: booster(boosting="rf", path_smooth=2.0, **BAG),
+    "rf without bagging": lambda: booster(boosting="rf", feature_fraction=0.5),
+    "rf failing": lambda: booster(table(60), boosting="rf", **BAG, **FAILING),
+    "rf targets constant": lambda: booster(with_targets(lambda y: 0 * y + 3.3), boosting="rf", **BAG),
+    "rf loaded": lambda: loaded(booster(boosting="rf", **BAG)),
+    "rf first trees only": lambda: first_trees(booster(boosting="rf", **BAG), 9),
 }
 
 CASES: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _MAKERS.items()}
+
+
+# -- the fit again, in plain NumPy ------------------------------------------------------------------------------------
+
+
+def single(values: Array) -> Array:
+    """Rounded to float32, in which LightGBM keeps targets, weights and residuals."""
+    return values.astype(np.float32).astype(np.float64)
+
+
+def read_trees(case: Case, adapter: Adapter) -> FittedTrees:
+    weights = None if case.sample_weight is None else single(case.sample_weight)
+    (trees,) = adapter.trees(case.X, single(case.y)[:, None], weights, case.init_score)
+    return trees
+
+
+def coefficients(trees: FittedTrees) -> Coefficients:
+    """Those given, or the ones that plain boosting has: rates after the fact, nan where the model does not state them."""
+    if trees.coefficients is not None:
+        return trees.coefficients
+    T = len(trees.n_leaves)
+    return Coefficients(np.tril(np.tile(trees.rates, (T + 1, 1)), -1), np.ones(T + 1))
+
+
+def replay(case: Case, trees: FittedTrees, leaves: NDArray[Any]) -> tuple[Array, Array, Array, Array]:
+    """Leaf counts, weights and values (L,) and scores (N,), each tree fitted to what the model's own trees leave over.
+
+    LightGBM rounds the residual to float32, its product with the weight once more (GetGradients,
+    src/objective/regression_objective.hpp) and, where a row is drawn with a factor, that product again.
+    """
+    y = single(case.y)
+    w = np.ones_like(y) if case.sample_weight is None else single(case.sample_weight)
+    offsets = np.zeros_like(y) if case.init_score is None else case.init_score
+    table, T = coefficients(trees), len(trees.n_leaves)
+    v: list[Array] = []  # per tree, (N,): each row's leaf value before the rate, from the model's own leaf values
+
+    def score(t: int) -> Array:
+        return offsets + table.beta[t] * trees.base_value + sum(table.omega[t, s] * v[s] for s in range(t))
+
+    counts, weights, values = [], [], []
+    start = 0
+    for t, n in enumerate(trees.n_leaves):
+        own, leaf = slice(start, start + n), leaves[:, t]
+        residuals = y - score(t)
+        drawn = np.ones_like(y) if trees.sampler is None else trees.sampler.draw(t, leaf, residuals[:, None])
+        counts.append(np.bincount(leaf, drawn > 0, n))
+        weights.append(np.bincount(leaf, single(w * drawn), n))
+        sums = np.bincount(leaf, single(single(w * single(residuals)) * drawn), n)
+        u = sums / (weights[-1] + trees.l2[own]) if trees.mixing is None else trees.mixing[t] @ sums
+        final = trees.values[own, 0]
+        if np.isnan(table.omega[T, t]):
+            table.omega[t + 1 :, t] = final @ u / (u @ u)
+        rate = table.omega[T, t]
+        values.append(rate * u)
+        v.append((final / rate if rate else np.zeros(n))[leaf])
+        start += n
+    return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), score(T)

@@ -14,49 +14,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from models import CASES, Case, booster, regressor, table
+from models import CASES, Case, booster, read_trees, regressor, replay, single, table
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters import FittedTrees, read
-from axil.adapters.base import Adapter
+from axil.adapters import read
 from axil.errors import InputError, UnsupportedModelError
 
 Array = NDArray[np.float64]
-
-
-def single(values: Array) -> Array:
-    """Rounded to float32, in which LightGBM keeps targets, weights and residuals."""
-    return values.astype(np.float32).astype(np.float64)
-
-
-def read_trees(case: Case, adapter: Adapter) -> FittedTrees:
-    weights = None if case.sample_weight is None else single(case.sample_weight)
-    return adapter.trees(single(case.y), weights, case.init_score)
-
-
-def replay(case: Case, trees: FittedTrees, leaves: NDArray[Any]) -> tuple[Array, Array, Array, Array]:
-    """Leaf counts, weights and values (L,) and scores (N,), each tree fitted to what the model's own trees leave over.
-
-    LightGBM rounds the residual to float32 and its product with the weight once more (GetGradients,
-    src/objective/regression_objective.hpp).
-    """
-    y = single(case.y)
-    w = np.ones_like(y) if case.sample_weight is None else single(case.sample_weight)
-    score = np.full(len(y), trees.base_value) + (0 if case.init_score is None else case.init_score)
-    counts, weights, values = [], [], []
-    start = 0
-    for t, n in enumerate(trees.n_leaves):
-        own, leaf = slice(start, start + n), leaves[:, t]
-        counts.append(np.bincount(leaf, minlength=n))
-        weights.append(np.bincount(leaf, w, n))
-        sums = np.bincount(leaf, single(w * single(y - score)), n)
-        u = sums / (weights[-1] + trees.l2[own]) if trees.mixing is None else trees.mixing[t] @ sums
-        rate = trees.values[own] @ u / (u @ u) if np.isnan(trees.rates[t]) else trees.rates[t]
-        values.append(rate * u)
-        score += trees.values[own][leaf]
-        start += n
-    return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), score
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -71,9 +36,9 @@ def test_replay_meets_every_leaf(name: str) -> None:
     np.testing.assert_array_equal(counts, trees.counts)
     if trees.weights is not None:  # sums in float64, in another order
         np.testing.assert_allclose(weights, trees.weights, rtol=0, atol=1e-14 * weights.sum())
-    np.testing.assert_allclose(values, trees.values, rtol=0, atol=adapter.leaf_tolerance * scale)
+    np.testing.assert_allclose(values, trees.values[:, 0], rtol=0, atol=adapter.leaf_tolerance * scale)
     np.testing.assert_allclose(score - offsets, predictions, rtol=0, atol=1e-14 * scale)
-    np.testing.assert_array_equal(adapter.predictions(case.X), predictions)
+    np.testing.assert_array_equal(adapter.predictions(case.X), predictions[:, None])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -82,7 +47,8 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
     adapter = read(case.model)
     trees = read_trees(case, adapter)
     starts = np.cumsum(trees.n_leaves) - trees.n_leaves
-    summed = trees.base_value + trees.values[starts + adapter.leaves(case.X_new)].sum(axis=1)
+    beta = 1.0 if trees.coefficients is None else trees.coefficients.beta[-1]
+    summed = beta * trees.base_value + trees.values[starts + adapter.leaves(case.X_new), 0].sum(axis=1)
     predictions = case.model.predict(case.X_new)
     np.testing.assert_allclose(summed, predictions, rtol=0, atol=1e-14 * (np.abs(predictions).max() or 1.0))
 
@@ -108,9 +74,9 @@ def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
 def test_base(name: str, base: float | None) -> None:
     case = CASES[name]()
     trees = read_trees(case, read(case.model))
-    assert trees.base == base
+    assert trees.base is None if base is None else trees.base == np.array([base])
     if base is None:
-        assert trees.base_value == pytest.approx(np.mean(case.y), rel=1e-6, abs=1e-7)
+        assert trees.base_value[0] == pytest.approx(np.mean(case.y), rel=1e-6, abs=1e-7)
 
 
 def test_rates() -> None:
@@ -248,7 +214,7 @@ def test_arrays_and_frames_of_all_kinds_give_the_same_leaves(capfd: Any) -> None
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             np.testing.assert_array_equal(adapter.leaves(rows), expected, err_msg=name)
-            np.testing.assert_array_equal(adapter.predictions(rows), case.model.predict(X), err_msg=name)
+            np.testing.assert_array_equal(adapter.predictions(rows)[:, 0], case.model.predict(X), err_msg=name)
         assert pickle.dumps(rows) == before, name
     assert capfd.readouterr() == ("", "")
 
@@ -290,7 +256,7 @@ def test_no_rows_and_one_tree(convert: Any) -> None:
     case = CASES["one tree"]()
     adapter = read(case.model)
     assert adapter.leaves(convert(case.X[:0])).shape == (0, 1)
-    assert adapter.predictions(convert(case.X[:0])).shape == (0,)
+    assert adapter.predictions(convert(case.X[:0])).shape == (0, 1)
     assert adapter.leaves(convert(case.X[:1])).shape == (1, 1)
     assert np.issubdtype(adapter.leaves(convert(case.X)).dtype, np.integer)
 
@@ -309,7 +275,7 @@ def test_a_gpu_model_is_held_to_single_precision() -> None:
     adapter = read(lgb.Booster(model_str=text))
     data = table()
     assert adapter.leaf_tolerance == 1e-6
-    assert adapter.trees(single(data.y), None, None).weights is None
+    assert adapter.trees(data.X, single(data.y)[:, None], None, None)[0].weights is None
 
 
 def test_reading_imports_no_library_that_is_not_loaded() -> None:
@@ -337,4 +303,4 @@ def test_mistakes_show() -> None:
         Case(case.model, case.X, case.y, case.sample_weight, np.full(len(y), 1e-3), case.X_new),
     ):
         values = replay(wrong, read_trees(wrong, adapter), adapter.leaves(case.X))[2]
-        assert np.abs(values - trees.values).max() > slack
+        assert np.abs(values - trees.values[:, 0]).max() > slack

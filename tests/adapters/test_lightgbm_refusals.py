@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import lightgbm as lgb
 import numpy as np
 import pytest
-from models import CAT, booster, table, with_targets
+from models import BAG, CAT, DART, booster, continued, decay, read_trees, table, with_targets
 from numpy.typing import NDArray
 
 from axil.adapters import read
@@ -32,15 +33,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         for name in ("huber", "fair", "quantile", "mape", "regression_l1")
     },
     **{
-        name: ({"objective": name, "data": POSITIVE}, "objective", name, "(ii)")
+        name: ({"objective": name, "data": POSITIVE}, "objective", name, "(i)")
         for name in ("poisson", "gamma", "tweedie")
     },
+    **{name: ({"objective": name, "data": SHARES}, "objective", name, "(i)") for name in ("binary", "cross_entropy")},
+    "cross_entropy_lambda": (
+        {"objective": "cross_entropy_lambda", "data": SHARES},
+        "objective",
+        "cross_entropy",
+        "(ii)",
+    ),
     **{
-        name: ({"objective": name, "data": SHARES}, "objective", name, "(ii)")
-        for name in ("binary", "cross_entropy", "cross_entropy_lambda")
-    },
-    **{
-        name: ({"objective": name, "num_class": 3, "data": CLASSES}, "objective", name, "(ii)")
+        name: ({"objective": name, "num_class": 3, "data": CLASSES}, "objective", name, "(i)")
         for name in ("multiclass", "multiclassova")
     },
     "custom": ({"objective": custom}, "objective", "custom", "(ii)"),
@@ -50,11 +54,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "linear_tree": ({"linear_tree": True}, "linear_tree", "True", "(ii)"),
     "monotone": ({"monotone_constraints": [0] * 7 + [1]}, "monotone_constraints", "0,0,0,0,0,0,0,1", "(ii)"),
     "quantized": ({"use_quantized_grad": True}, "use_quantized_grad", "True", "(ii)"),
-    "bagging": ({"bagging_fraction": 0.5, "bagging_freq": 1}, "bagging_fraction", "0.5 with bagging_freq=1", None),
-    "goss": ({"boosting": "goss"}, "data_sample_strategy", "goss", None),
-    "goss strategy": ({"data_sample_strategy": "goss"}, "data_sample_strategy", "goss", None),
-    "dart": ({"boosting": "dart"}, "boosting", "dart", None),
-    "rf": ({"boosting": "rf", "bagging_fraction": 0.5, "bagging_freq": 1}, "boosting", "rf", None),
+    "rf goss": ({"boosting": "rf", "data_sample_strategy": "goss"}, "boosting", "rf with GOSS", None),
+    "goss path_smooth": ({"boosting": "goss", "path_smooth": 2.0}, "path_smooth", "2 with GOSS", None),
 }
 
 
@@ -78,15 +79,35 @@ def test_refusals(name: str) -> None:
         check_refusal(lgb.Booster(model_str=text), setting, value, condition)
 
 
-def test_bagging_that_is_off_is_read() -> None:
-    read(booster(bagging_fraction=0.5, n_trees=2).model)
-    read(booster(bagging_freq=1, n_trees=2).model)
+def test_refuses_bags_of_groups() -> None:
+    text = booster(**BAG, n_trees=2).model.model_to_string().replace("[bagging_by_query: 0]", "[bagging_by_query: 1]")
+    if "[bagging_by_query: 1]" in text:  # from 4.6 on
+        check_refusal(lgb.Booster(model_str=text), "bagging_by_query", "True", None)
+
+
+def test_bagging_that_is_off_draws_no_rows() -> None:
+    off: tuple[dict[str, Any], ...] = ({"bagging_fraction": 0.5}, {"bagging_freq": 1}, {**BAG, "bagging_fraction": 1.0})
+    for params in (*off, {"pos_bagging_fraction": 0.5, "neg_bagging_fraction": 0.5, "bagging_freq": 1}):
+        case = booster(n_trees=2, **params)
+        assert read_trees(case, read(case.model)).sampler is None
+
+
+def test_refuses_dart_whose_drops_are_not_those_of_its_seed() -> None:
+    changed = [lgb.reset_parameter(learning_rate=decay)]
+    for case in (booster(**DART, callbacks=changed), continued({}, DART), booster(**DART)):
+        text = case.model.model_to_string()
+        if "[drop_rate: 0.4]" in text and case.model.num_trees() == DART["n_trees"]:
+            text = text.replace("[drop_rate: 0.4]", "[drop_rate: 0.3]")
+        case = replace(case, model=lgb.Booster(model_str=text))
+        with pytest.raises(UnsupportedModelError, match="boosting=dart: the drops") as error:
+            read_trees(case, read(case.model))
+        assert error.value.setting == "boosting"
 
 
 def test_refuses_classifier_and_ranker() -> None:
     data = table()
     quiet: dict[str, Any] = {"n_estimators": 2, "verbose": -1, "n_jobs": 1}
-    check_refusal(lgb.LGBMClassifier(**quiet).fit(data.X, data.y > 5), "objective", "binary", "(ii)")
+    check_refusal(lgb.LGBMClassifier(**quiet).fit(data.X, data.y > 5), "objective", "binary", "(i)")
     ranker = lgb.LGBMRanker(**quiet).fit(data.X, np.digitize(data.y, [4, 6]), group=[200, 200])
     check_refusal(ranker, "objective", "lambdarank", "(ii)")
 

@@ -6,26 +6,47 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from axil.adapters.base import Adapter, FittedTrees
+from axil.adapters.base import Model
+from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.errors import InputError
 
-__all__ = ["Adapter", "FittedTrees", "read"]
+__all__ = ["Model", "find", "read", "unknown"]
 
 # Library: what it calls the models that axil reads. Each has a module of the same name here with ``read(model)``.
 _LIBRARIES = {
     "lightgbm": "lightgbm.LGBMRegressor, lightgbm.Booster",
+    "xgboost": "xgboost.XGBRegressor, xgboost.XGBRFRegressor, xgboost.Booster",
+    "catboost": "catboost.CatBoostRegressor, catboost.CatBoost",
+    "sklearn": "scikit-learn's trees, forests, gradient boosting, linear smoothers and pipelines of these",
 }
 
 
-def read(model: Any) -> Adapter:
-    """The adapter for a fitted model; raises for what axil does not read and refuses what is not linear."""
+def read(model: Any) -> Model:
+    """The adapter for a fitted model; raises for what axil does not know and refuses what is not linear."""
+    adapter = find(model)
+    if adapter is None:
+        raise InputError(unknown(model))
+    return adapter
+
+
+def find(model: Any) -> Model | None:
+    """The adapter for a fitted model, None for an object that axil does not know."""
+    last = last_step(model)
+    if last is not None:
+        inner = find(last)
+        return None if inner is None else PipelineAdapter(model, inner)
     for library in _LIBRARIES:
         if library in sys.modules:
-            adapter: Adapter | None = import_module(f"{__name__}.{library}").read(model)
+            adapter: Model | None = import_module(f"{__name__}.{library}").read(model)
             if adapter is not None:
                 return adapter
+    return None
+
+
+def unknown(model: Any) -> str:
+    """What to say of an object that axil does not know."""
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
-    raise InputError(
+    return (
         f"The model is a {kind}; axil reads {', '.join(_LIBRARIES.values())}. If this object wraps such a model "
-        "(a pipeline, a search, a file), pass the fitted model inside, with the features as they reach it."
+        "(a search, a file), pass the fitted model inside, with the features as they reach it."
     )

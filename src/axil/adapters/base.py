@@ -8,53 +8,123 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.errors import UnsupportedModelError
+from axil.structure import Coefficients
+
+__all__ = ["Adapter", "Coefficients", "FittedSmoother", "FittedTrees", "Model", "Sampler", "SmootherModel", "TreeModel"]
+
+Array = NDArray[np.float64]
+
+
+class Sampler(Protocol):
+    """Which rows each tree was fitted on; asked tree after tree, in order."""
+
+    name: str  #: for messages: "LightGBM bagging"
+
+    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> NDArray[Any]:
+        """(N,): how often, or with what factor, each row was drawn for this tree; 0: out of bag.
+
+        ``leaf`` is the tree's leaf of each row and ``residuals`` (N, K) are the targets less the model's prediction
+        before this tree, for samplers that depend on them.
+        """
+
 
 @dataclass(frozen=True)
 class FittedTrees:
-    """What a fitted model says about its trees; leaves are stacked, tree after tree, L in all.
+    """What a fitted model says about T trees that serve K outputs; leaves are stacked, tree after tree, L in all.
 
-    The value of leaf l in tree t before the rate is ``sum over its rows of w*r / (sum over its rows of w + l2[l])``,
-    or, where ``mixing[t]`` is given, ``mixing[t] @ (sums of w*r of the tree's leaves)``.
+    With S the sum over a leaf's rows of weight * draw * residual and W that of weight * draw, the leaf's value before the
+    rate is ``S / (W + l2)``; after ``steps`` Newton steps ``(1 - (l2 / (W + l2)) ** steps) * S / W``; and where ``mixing[t]``
+    is given, ``mixing[t] @ (the tree's S)``. A leaf that the library sets to zero has l2 = inf.
     """
 
     n_leaves: NDArray[np.int64]  #: (T,)
-    values: NDArray[np.float64]  #: (L,) what each leaf adds to a prediction, the rate included and the base not
-    counts: NDArray[np.int64]  #: (L,) training rows in each leaf, by the model's own account
-    weights: NDArray[np.float64] | None  #: (L,) their sample weights, where the model says
-    l2: NDArray[np.float64]  #: (L,) what regularisation adds to the leaf's denominator
-    rates: NDArray[np.float64]  #: (T,) learning rates as far as the model states them; nan: it does not
-    base: float | None  #: the constant every prediction starts from; None: the weighted mean of the targets
-    base_value: float  #: that start as a number
-    mixing: tuple[NDArray[np.float64], ...] | None = None  #: per tree (L_t, L_t), from leaf sums to leaf values
+    values: Array  #: (L, K) what each leaf adds to a prediction: rates and coefficients included, the base not
+    counts: NDArray[np.int64] | None  #: (L,) rows in each leaf that were drawn, by the model's own account
+    weights: Array | None  #: (L,) their total weight * draw, where the model says
+    l2: Array  #: (L,) what regularisation adds to the leaf's denominator
+    rates: Array  #: (T,) learning rates as far as the model states them; nan: it does not
+    base: Array | None  #: (K,) the constants predictions start from; None: the weighted means of the targets
+    base_value: Array  #: (K,) that start as numbers
+    mixing: tuple[Array, ...] | None = None  #: per tree (L_t, L_t), from leaf sums to leaf values
+    steps: int = 1
+    row_weights: Array | None = None  #: (N,) weights as the fit used them; 0 for a row it held out
+    held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)
+    sampler: Sampler | None = None
+    coefficients: Coefficients | None = None  #: None: plain boosting by the rates
+    columns: NDArray[np.int64] | None = None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
 
 
-class Adapter(Protocol):
+@dataclass(frozen=True)
+class FittedSmoother:
+    """What a fitted linear smoother says: predictions are ``features(x) @ solution @ targets``."""
+
+    training: Any  #: (N, p) features of the training rows
+    solution: Array | None  #: (p, N); None: the features of a query are its weights, sparse (n, N)
+
+
+class Model(Protocol):
     """One fitted model, read once. Construction refuses what is not linear, by name."""
 
     library: str  #: for messages
     n_features: int
     feature_names: list[str] | None  #: None where the model was fitted without names
-    precision: type[np.floating[Any]]  #: in which the library keeps targets, weights and residuals
+    takes_text: bool  #: whether columns may hold other things than numbers
+    classes: NDArray[Any] | None  #: of a classifier: its targets are one-hot, its predictions probabilities
+    n_outputs: int
+    precision: type[np.floating[Any]]  #: in which the library keeps targets and weights
     tolerance: float  #: of predictions, relative to the largest |prediction|
-    leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
-    fingerprint: str  #: of the trees; equal models have equal ones
+    fingerprint: str  #: of what was fitted; equal models have equal ones
+    fitted_rows: int | None  #: how many rows it was fitted on, where that must be known beforehand
+    refused_draws: UnsupportedModelError | None  #: raised unless the user gives the draws
 
     def spelling(self, name: str) -> str:
         """How the library writes a column's name."""
 
-    def trees(
-        self,
-        targets: NDArray[np.float64],
-        weights: NDArray[np.float64] | None,
-        offsets: NDArray[np.float64] | None,
-    ) -> FittedTrees:
-        """The model's trees, given the training targets, sample weights and offsets, rounded to ``precision``."""
+    def coordinates(self, X: Any) -> Any:
+        """What the weights of a prediction are computed from: its leaves, or its features."""
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): what the model predicts by default (probabilities of a classifier), without offsets."""
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason, in this library, for a disagreement in "counts", "weights" or "values"."""
+
+
+class SmootherModel(Model, Protocol):
+    """A linear smoother; ``coordinates`` gives (n, p) features."""
+
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+        """The smoother on the training rows X with these sample weights."""
+
+
+class Adapter(Model, Protocol):
+    """An ensemble of trees; ``coordinates`` gives (n, T) leaves."""
+
+    offset_precision: type[np.floating[Any]]  #: in which the library keeps offsets
+    residual_precision: type[np.floating[Any]]  #: in which it keeps residuals
+    score_precision: type[np.floating[Any]]  #: in which it keeps predictions while it fits
+    leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
+
+    def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
+        """The model's trees: one entry for all outputs where they share trees, else one for each output.
+
+        X are the training rows; targets (N, K), weights (N,) and offsets (N, K) are rounded as the library does.
+        """
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree, from 0, every row of X falls into."""
 
-    def predictions(self, X: Any) -> NDArray[np.float64]:
-        """(n,): what the model predicts by default, without offsets."""
 
-    def causes(self, what: str) -> str:
-        """The likeliest reason, in this library, for a disagreement in "counts", "weights" or "values"."""
+class TreeModel:
+    """What most adapters of trees have in common."""
+
+    takes_text = False
+    offset_precision: type[np.floating[Any]] = np.float64
+    refused_draws: UnsupportedModelError | None = None
+    fitted_rows: int | None = None
+
+    def coordinates(self: Any, X: Any) -> NDArray[np.integer[Any]]:
+        """(n, T): the leaves."""
+        found: NDArray[np.integer[Any]] = self.leaves(X)
+        return found

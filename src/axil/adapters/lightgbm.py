@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -9,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.base import FittedTrees
-from axil.adapters.lightgbm_refusals import Reading, refuse
+from axil.adapters.base import Coefficients, FittedTrees, TreeModel
+from axil.adapters.lightgbm_refusals import REFUSALS, Reading, cause
 from axil.adapters.lightgbm_text import Settings, TreeText, parse
+from axil.adapters.refusals import refuse
 from axil.errors import InputError, UnsupportedModelError
+from axil.sampling.lightgbm import Evidence, Replay, histories
 
 Array = NDArray[np.float64]
 
@@ -30,7 +34,7 @@ def read(model: Any) -> LightGBMAdapter | None:
     return LightGBMAdapter(model.booster_)
 
 
-class LightGBMAdapter:
+class LightGBMAdapter(TreeModel):
     """A LightGBM booster, up to its best iteration where early stopping set one, as ``predict`` uses it by default.
 
     LightGBM keeps targets, weights and residuals in float32 and adds in float64, so a replay that rounds likewise meets
@@ -38,7 +42,11 @@ class LightGBMAdapter:
     """
 
     library = "LightGBM"
+    classes = None
+    n_outputs = 1
     precision = np.float32
+    residual_precision = np.float32
+    score_precision = np.float64
     tolerance = 1e-6
 
     def __init__(self, booster: Any):
@@ -57,8 +65,9 @@ class LightGBMAdapter:
             )
         self._settings = Settings(text.parameters, booster.params or {})
         self._reading = Reading(text, self._settings, _refit_decay_rate(booster))
-        refuse(self._reading)
+        refuse(REFUSALS, self._reading)
         self._trees = text.trees
+        self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)
         self.n_features = int(booster.num_feature())
         names = [str(name) for name in booster.feature_name()]
         unnamed = names == [f"Column_{i}" for i in range(len(names))]
@@ -85,12 +94,20 @@ class LightGBMAdapter:
         self._on_gpu = self._settings.text("device_type") in ("gpu", "cuda")
         smallest = min(float(tree.floats("leaf_weight").min(initial=np.inf)) for tree in self._trees)
         self.leaf_tolerance = 1e-6 if self._on_gpu else 1e-10 + (self._lost and self._lost / (smallest + self._lambda))
+        if self._reading.dart:
+            rate, rate_lost = self._settings.precisely("learning_rate")
+            self._lost += rate_lost
+            self.leaf_tolerance += 2 * rate_lost / rate
+        # GOSS rounds weights once more, after the factor of each row, and DART takes its trees from the predictions and
+        # adds them again, which now and then tips a residual over to the next number of single precision.
+        if self._reading.goss or self._reading.dart:
+            self.leaf_tolerance = max(self.leaf_tolerance, 2e-7)
 
     def spelling(self, name: str) -> str:
         """LightGBM keeps no spaces in names (set_feature_names, include/LightGBM/dataset.h)."""
         return name.replace(" ", "_")
 
-    def trees(self, targets: Array, weights: Array | None, offsets: Array | None) -> FittedTrees:
+    def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
         """The trees, their base taken out of the first one, where LightGBM hides it."""
         if self._smooth > 0 and weights is not None and np.any(weights != 1):
             raise UnsupportedModelError(
@@ -99,41 +116,131 @@ class LightGBMAdapter:
                 "LightGBM smooths by row counts that it estimates from the weights while it grows a tree",
                 "Fit with path_smooth=0, or without sample_weight.",
             )
-        mean = float(np.average(targets, weights=weights))
-        base, base_value, hidden = self._base(targets, mean, offsets)
+        mean = float(np.average(targets[:, 0], weights=weights))
+        coefficients = self._coefficients(X, len(targets))
+        base, base_value, hidden = self._base(targets, mean, offsets, coefficients)
         values = [tree.floats("leaf_value") for tree in self._trees]
-        values[0] = _without(values[0], hidden)
-        rates = self._rates()
-        if hidden != 0.0 and self._trees[0].n_leaves > 1:
+        if self._reading.forest:
+            values = [(v - hidden * (len(v) > 1)) / len(values) for v in values]
+        else:
+            values[0] = _without(values[0], hidden)
+        rates = self._rates() if coefficients is None else coefficients.omega[-1].copy()
+        if coefficients is None and hidden != 0.0 and self._trees[0].n_leaves > 1:
             rates[0] = np.nan  # LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h)
-        return FittedTrees(
-            n_leaves=np.array([tree.n_leaves for tree in self._trees], dtype=np.int64),
-            values=np.concatenate(values),
-            counts=np.concatenate([_counts(tree, len(targets)) for tree in self._trees]),
-            weights=self._leaf_weights(targets, weights),
-            l2=np.concatenate([self._l2(tree)[tree.n_leaves - 1 :] for tree in self._trees]),
+        evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values))
+        leaf_weights = self._leaf_weights(targets, weights)
+        if self._reading.forest and self._reading.bags:
+            self._count_lone_leaves(evidence, leaf_weights, len(targets))
+        trees = FittedTrees(
+            n_leaves=self._n_leaves,
+            values=evidence.values[:, None],
+            counts=evidence.counts,
+            weights=leaf_weights,
+            l2=evidence.l2,
             rates=rates,
-            base=base,
-            base_value=base_value,
-            mixing=tuple(self._mixing(tree) for tree in self._trees) if self._smooth > 0 else None,
+            base=None if base is None else np.array([base]),
+            base_value=np.array([base_value]),
+            mixing=evidence.mixing,
+            row_weights=weights,
+            sampler=self._sampler(evidence, len(targets)),
+            coefficients=coefficients,
         )
+        return [trees]
 
-    def _base(self, targets: Array, mean: float, offsets: Array | None) -> tuple[float | None, float, float]:
-        """The base (None: the mean), as a number, and how much of it the leaves of the first tree contain."""
+    def _base(
+        self, targets: Array, mean: float, offsets: Array | None, coefficients: Coefficients | None
+    ) -> tuple[float | None, float, float]:
+        """The base (None: the mean), as a number, and how much of it the leaves of the first tree (all, of a forest) have."""
         first = self._trees[0]
+        scale = 1.0 if coefficients is None or self._reading.forest else float(coefficients.beta[-1])
+        shrinkage = first.shrinkage if scale == 1 else f"{float(first.shrinkage) / scale:.5g}"  # but for DART's factors
         from_average = self._settings.flag("boost_from_average") and offsets is None
-        if first.n_leaves == 1:  # holds the mean even where boost_from_average is off, and 0 where there are offsets
-            folded = offsets is None and first.floats("leaf_value")[0] != 0.0
-        elif first.shrinkage != "1":
-            folded = False
-        else:  # only for a rate of 1 does boost_from_average decide: continued training may have changed it since
-            others = [tree.shrinkage for tree in self._trees[1:]] or [self._settings.text("learning_rate")]
-            folded = from_average or "1" not in others
-        if folded:
-            return None, mean, mean
         # A mean of zero is not boosted from (src/boosting/gbdt.cpp), but with other targets the fit starts from theirs.
         zero = abs(mean) <= 1e-14 * float(np.abs(targets).mean())
+        if self._reading.forest:
+            folded = from_average and not zero and abs(mean) > 1e-15
+        elif first.n_leaves == 1:  # holds the mean even where boost_from_average is off, and 0 where there are offsets
+            folded = offsets is None and (first.floats("leaf_value")[0] != 0.0 or mean == 0.0)
+        elif shrinkage != "1":
+            folded = False
+        else:  # only for a rate of 1 does boost_from_average decide: continued training may have changed it since
+            others = [tree.shrinkage for tree in self._trees[1:] if coefficients is None]
+            folded = from_average or "1" not in (others or [self._settings.text("learning_rate")])
+        if folded:
+            return None, mean, scale * mean
         return (None, mean, 0.0) if from_average and zero else (0.0, 0.0, 0.0)
+
+    def _coefficients(self, X: Any, n_rows: int) -> Coefficients | None:
+        """How the trees add up: None for plain boosting."""
+        T = len(self._trees)
+        if self._reading.forest:  # a tree that found no split lacks the base (src/boosting/rf.hpp)
+            omega = np.vstack([np.zeros((T, T)), np.full(T, 1 / T)])
+            return Coefficients(omega, np.append(np.ones(T), np.mean(self._n_leaves > 1)))
+        if not self._reading.dart:
+            return None
+        printed = np.array([float(tree.shrinkage) for tree in self._trees])
+        dart = self._settings.dart()
+        for stages in self._stages(X, n_rows):
+            omega, beta = dart.run(stages, T)
+            if (
+                np.allclose(printed[1:], omega[T, 1:], rtol=1e-5, atol=0)
+                and np.isclose(printed[0], [omega[T, 0], beta[T]], rtol=1e-5, atol=0).any()
+            ):
+                return Coefficients(omega, beta)
+        raise UnsupportedModelError(
+            "boosting",
+            "dart",
+            "the drops that drop_seed leads to are not those that the trees were scaled for, as where settings changed "
+            "while it was trained, or it went on from another model",
+            'Fit it in one go with constant settings, or with boosting="gbdt".',
+        )
+
+    def _stages(self, X: Any, n_rows: int) -> Iterator[list[list[bool]]]:
+        """What may have come of DART's attempts at trees, likeliest first: the model does not say which found no split."""
+        T, n = len(self._trees), int(self._settings.number("num_iterations"))
+        grown = [bool(self._n_leaves[0] > 1)] + [True] * (T - 1)
+        yield [grown]
+        if n < T:
+            yield [grown[: T - n], [True] * n]  # went on from a model of the same settings
+        elif n > T:
+            yield [grown + [True] * (n - T)]  # and lost the last trees since
+            start = self._settings.bagging(n_rows) if self._reading.bags else None
+            for outcomes in histories(start, self.leaves(X), self._evidence(n_rows, None), n - T):
+                yield [outcomes]
+
+    def _evidence(self, n_rows: int, weights: Array | None) -> Evidence:
+        return Evidence(
+            np.concatenate([[0], np.cumsum(self._n_leaves)]),
+            np.concatenate([_counts(tree, n_rows) for tree in self._trees]),
+            np.zeros(0),
+            np.concatenate([self._l2(tree)[tree.n_leaves - 1 :] for tree in self._trees]),
+            weights,
+            tuple(self._mixing(tree) for tree in self._trees) if self._smooth > 0 else None,
+        )
+
+    def _sampler(self, evidence: Evidence, n_rows: int) -> Replay | None:
+        """Which rows each tree was fitted on; None: all of them."""
+        # Trees that are added one by one leave num_iterations as it was.
+        failures = max(int(self._settings.number("num_iterations")) - len(self._trees), 100)
+        if self._reading.goss:
+            states = self._settings.goss(n_rows, evidence.weights)
+            return Replay("LightGBM GOSS", states, evidence, failures)
+        if not self._reading.bags:
+            return None
+        return Replay("LightGBM bagging", [self._settings.bagging(n_rows)], evidence, failures, self._reading.forest)
+
+    def _count_lone_leaves(self, evidence: Evidence, leaf_weights: Array | None, n_rows: int) -> None:
+        """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record."""
+        lone = np.flatnonzero(self._n_leaves[1:] == 1) + 1
+        state = self._settings.bagging(n_rows)
+        for t in range(lone.max(initial=-1) + 1):
+            bag, state = state.attempt(False, None)
+            state = state.grown()
+            if t in lone:
+                evidence.counts[evidence.starts[t]] = bag.sum()
+                if leaf_weights is not None:
+                    total = bag.sum() if evidence.weights is None else evidence.weights[bag].sum()
+                    leaf_weights[evidence.starts[t]] = total
 
     def _rates(self) -> Array:
         """(T,): the learning rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
@@ -161,6 +268,8 @@ class LightGBMAdapter:
 
         lambda_l2, and cat_l2 below a split that groups categories (src/treelearner/feature_histogram.cpp).
         """
+        if self._reading.forest and tree.n_leaves == 1 and tree.floats("leaf_value")[0] == 0.0:
+            return np.array([np.inf])  # the first of a forest, if it found no split (src/boosting/rf.hpp)
         l2 = np.full(2 * tree.n_leaves - 1, self._lambda)
         l2[tree.children[tree.splits_on(self._reading.subset_features)]] += self._cat_l2
         return l2
@@ -191,11 +300,11 @@ class LightGBMAdapter:
         return np.asarray(found, dtype=np.int32).reshape(X.shape[0], len(self._trees))
 
     def predictions(self, X: Any) -> Array:
-        """(n,): what ``predict`` gives."""
+        """(n, 1): what ``predict`` gives."""
         if X.shape[0] == 0:
-            return np.zeros(0)
+            return np.zeros((0, 1))
         found = self._booster.predict(self._as_lightgbm(X), num_iteration=self._n_iterations)
-        return np.asarray(found, dtype=np.float64)
+        return np.asarray(found, dtype=np.float64)[:, None]
 
     def _as_lightgbm(self, X: Any) -> Any:
         """X as every version of LightGBM takes it without a word: numpy, pandas, or a csr or csc matrix (not array)."""
@@ -228,37 +337,7 @@ class LightGBMAdapter:
 
     def causes(self, what: str) -> str:
         """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
-        if what == "counts":
-            sampled = "" if self._settings.text("data_sample_strategy") else _SAMPLED
-            return _COUNTS + sampled + (_BUNDLES if self._settings.flag("enable_bundle") else "")
-        if what == "weights":
-            return _WEIGHTS
-        return _VALUES + (_DIGITS if self._lost else "")
-
-
-_COUNTS = (
-    "Most likely these are not the rows and columns that the model was fitted on: other rows, columns in another "
-    "order, or categories and missing values encoded otherwise. "
-)
-_SAMPLED = "Or it was trained with GOSS, which LightGBM does not record before 4.2 and axil does not replay yet. "
-_BUNDLES = (
-    "If they are, LightGBM may have bundled sparse columns that overlap in a few rows: "
-    "fit again with enable_bundle=False."
-)
-_WEIGHTS = (
-    "Most likely sample_weight is not what the fit was given: pass the same weights, in the order of the rows, "
-    "or none if there were none."
-)
-_VALUES = (
-    "Most likely the targets are not those of the fit, or in another order, or the fit was given another init_score. "
-    "Other reasons: the model was changed after its fit (refit, set_leaf_output, shuffle_models), continued from one "
-    "with other data or settings (init_model), given settings that changed while it was trained, or trained on several "
-    "machines."
-)
-_DIGITS = (
-    " The model was loaded from text, which keeps six digits of lambda_l2, cat_l2 and path_smooth: pass the model in "
-    "memory, or pickle it."
-)
+        return cause(self._reading, what, self._lost > 0)
 
 
 def _refit_decay_rate(booster: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from axil.adapters.lightgbm_text import ModelText, Settings
-from axil.errors import UnsupportedModelError
+from axil.adapters.refusals import Refusal
 
 
 @dataclass(frozen=True)
@@ -37,37 +37,52 @@ class Reading:
         features = self.subset_features
         return bool(features) and any(tree.splits_on(features).any() for tree in self.text.trees)
 
+    @property
+    def forest(self) -> bool:
+        """boosting="rf": predictions are averages over trees."""
+        return "average_output" in self.text.header
 
-@dataclass(frozen=True)
-class Refusal:
-    """One row of the table: ``found`` returns the offending value, or an empty string."""
+    @property
+    def dart(self) -> bool:
+        return self.settings.text("boosting") == "dart"
 
-    setting: str
-    found: Callable[[Reading], str]
-    reason: str
-    condition: str | None
-    instead: str
+    @property
+    def bags(self) -> bool:
+        """Whether each tree has rows drawn at random; the fractions of positive and negative rows are for classes only."""
+        return self.settings.number("bagging_fraction") < 1 and self.settings.number("bagging_freq") > 0
+
+    @property
+    def goss(self) -> bool:
+        """Whether rows are drawn by their gradients; before 4.2 the text does not say, but trees of fewer rows do."""
+        strategy = self.settings.text("data_sample_strategy")
+        if strategy or "goss" in self.settings.given("boosting"):
+            return strategy in ("goss", "")
+        split = [tree for tree in self.text.trees if tree.n_leaves > 1]
+        return not self.bags and len({int(tree.integers("leaf_count").sum()) for tree in split}) > 1
 
 
 _L2 = 'Fit with objective="regression" (squared error) instead.'
-_LINEAR = "linear in the targets, but axil does not replay yet which {} each tree was fitted on"
 
-_OBJECTIVES = {
-    "regression_l1": ("leaf values are medians of the residuals", "(ii)"),
-    "huber": ("residuals are clipped", "(ii)"),
-    "fair": ("residuals are damped by a non-linear function", "(ii)"),
-    "quantile": ("leaf values are quantiles of the residuals", "(ii)"),
-    "mape": ("leaf values are weighted medians of the residuals", "(ii)"),
-    "poisson": ("predictions pass through an exponential", "(ii)"),
-    "gamma": ("predictions pass through an exponential", "(ii)"),
-    "tweedie": ("predictions pass through an exponential", "(ii)"),
-    "binary": ("residuals pass through a sigmoid", "(ii)"),
-    "multiclass": ("residuals pass through a softmax", "(ii)"),
-    "multiclassova": ("residuals pass through a sigmoid", "(ii)"),
-    "cross_entropy": ("residuals pass through a sigmoid", "(ii)"),
-    "cross_entropy_lambda": ("residuals pass through a logarithm", "(ii)"),
-    "lambdarank": ("residuals depend on how the rows are ranked", "(ii)"),
-    "rank_xendcg": ("residuals depend on how the rows are ranked", "(ii)"),
+_LOGIT = "residuals pass through a sigmoid, and the logit of a mean, where the fit starts, is not linear in the targets"
+_EXPONENTIAL = "predictions pass through an exponential, and the fit starts from the logarithm of a mean"
+_RANKED = "residuals depend on how the rows are ranked"
+
+_OBJECTIVES = {  # name: reason, condition, whether it is smooth in the targets
+    "regression_l1": ("leaf values are medians of the residuals", "(ii)", False),
+    "huber": ("residuals are clipped", "(ii)", False),
+    "fair": ("residuals are damped by a non-linear function", "(ii)", False),
+    "quantile": ("leaf values are quantiles of the residuals", "(ii)", False),
+    "mape": ("leaf values are weighted medians of the residuals", "(ii)", False),
+    "poisson": (_EXPONENTIAL, "(i)", True),
+    "gamma": (_EXPONENTIAL, "(i)", True),
+    "tweedie": (_EXPONENTIAL, "(i)", True),
+    "binary": (_LOGIT, "(i)", True),
+    "multiclass": ("residuals pass through a softmax, and the fit starts from logarithms of means", "(i)", True),
+    "multiclassova": (_LOGIT, "(i)", True),
+    "cross_entropy": (_LOGIT, "(i)", True),
+    "cross_entropy_lambda": ("residuals pass through a logarithm", "(ii)", True),
+    "lambdarank": (_RANKED, "(ii)", False),
+    "rank_xendcg": (_RANKED, "(ii)", False),
 }
 
 
@@ -103,18 +118,8 @@ def _quantized(model: Reading) -> str:
     return "True without quant_train_renew_leaf" if rounded else ""
 
 
-def _bagging(model: Reading) -> str:
-    fraction, freq = model.settings.number("bagging_fraction"), model.settings.number("bagging_freq")
-    return f"{fraction:g} with bagging_freq={freq:g}" if fraction < 1 and freq > 0 else ""
-
-
-def _goss(model: Reading) -> str:
-    settings = model.settings
-    return "goss" if settings.text("data_sample_strategy") == "goss" or "goss" in settings.given("boosting") else ""
-
-
-def _boosting(name: str) -> Callable[[Reading], str]:
-    return lambda model: name if model.settings.text("boosting") == name else ""
+def _smoothed_goss(model: Reading) -> str:
+    return f"{model.settings.text('path_smooth')} with GOSS" if model.goss and _positive("path_smooth")(model) else ""
 
 
 def _forced(model: Reading) -> str:
@@ -123,8 +128,11 @@ def _forced(model: Reading) -> str:
     return model.settings.text("forcedsplits_filename") if odd else ""
 
 
-REFUSALS = (
-    *(Refusal("objective", _objective(name), *why, _L2) for name, why in _OBJECTIVES.items()),
+REFUSALS: tuple[Refusal[Reading], ...] = (
+    *(
+        Refusal("objective", _objective(name), reason, condition, _L2, smooth)
+        for name, (reason, condition, smooth) in _OBJECTIVES.items()
+    ),
     Refusal(
         "reg_sqrt",
         lambda model: "True" if model.text.objective == "regression sqrt" else "",
@@ -146,6 +154,7 @@ REFUSALS = (
         "sums of residuals are shrunk towards zero by a threshold",
         "(ii)",
         "Fit with lambda_l1=0 (reg_alpha=0) and regularise with lambda_l2.",
+        derivative=True,
     ),
     Refusal(
         "max_delta_step",
@@ -153,6 +162,7 @@ REFUSALS = (
         "leaf values are clipped",
         "(ii)",
         "Fit with max_delta_step=0 and a smaller learning_rate.",
+        derivative=True,
     ),
     Refusal(
         "linear_tree",
@@ -182,16 +192,27 @@ REFUSALS = (
         "(ii)",
         "Explain the model as it was before refit, or fit a new one on the new data.",
     ),
-    Refusal("boosting", _boosting("dart"), _LINEAR.format("earlier trees"), None, 'Fit with boosting="gbdt".'),
-    Refusal("boosting", _boosting("rf"), _LINEAR.format("rows"), None, 'Fit with boosting="gbdt" without bagging.'),
     Refusal(
-        "data_sample_strategy",
-        _goss,
-        _LINEAR.format("rows"),
+        "boosting",
+        lambda model: "rf with GOSS" if model.forest and model.goss else "",
+        "LightGBM multiplies the same residuals again for every tree",
         None,
-        'Fit with data_sample_strategy="bagging" and bagging_freq=0.',
+        'Fit with data_sample_strategy="bagging".',
     ),
-    Refusal("bagging_fraction", _bagging, _LINEAR.format("rows"), None, "Fit with bagging_freq=0 (subsample_freq=0)."),
+    Refusal(
+        "bagging_by_query",
+        lambda model: "True" if model.bags and model.settings.flag("bagging_by_query") else "",
+        "rows are drawn by groups, which the model does not tell",
+        None,
+        "Fit with bagging_by_query=False.",
+    ),
+    Refusal(
+        "path_smooth",
+        _smoothed_goss,
+        "LightGBM smooths by row counts that it estimates from the factors of the rows while it grows a tree",
+        None,
+        'Fit with path_smooth=0 or data_sample_strategy="bagging".',
+    ),
     Refusal(
         "forcedsplits_filename",
         _forced,
@@ -202,9 +223,37 @@ REFUSALS = (
 )
 
 
-def refuse(model: Reading) -> None:
-    """Raise for the first row of the table that applies."""
-    for refusal in REFUSALS:
-        value = refusal.found(model)
-        if value:
-            raise UnsupportedModelError(refusal.setting, value, refusal.reason, refusal.instead, refusal.condition)
+_COUNTS = (
+    "Most likely these are not the rows and columns that the model was fitted on: other rows, columns in another "
+    "order, or categories and missing values encoded otherwise. "
+)
+_SAMPLED = (
+    "The model was fitted on rows drawn at random (bagging or GOSS), which axil draws again: their order matters, and so do "
+    "settings that changed while it was trained. "
+)
+_BUNDLES = (
+    "If they are, LightGBM may have bundled sparse columns that overlap in a few rows: "
+    "fit again with enable_bundle=False."
+)
+_WEIGHTS = (
+    "Most likely sample_weight is not what the fit was given: pass the same weights, in the order of the rows, "
+    "or none if there were none."
+)
+_VALUES = (
+    "Most likely the targets are not those of the fit, or in another order, or the fit was given another init_score. "
+    "Other reasons: the model was changed after its fit (refit, set_leaf_output, shuffle_models), continued from one "
+    "with other data or settings (init_model), given settings that changed while it was trained, or trained on several "
+    "machines."
+)
+_DIGITS = (
+    " The model was loaded from text, which keeps six digits of lambda_l2, cat_l2 and path_smooth, and of learning_rate, "
+    "which DART needs: pass the model in memory, or pickle it."
+)
+
+
+def cause(model: Reading, what: str, digits_lost: bool) -> str:
+    """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
+    if what == "counts":
+        bundles = _BUNDLES if model.settings.flag("enable_bundle") else ""
+        return _COUNTS + (_SAMPLED if model.bags or model.goss else "") + bundles
+    return _WEIGHTS if what == "weights" else _VALUES + (_DIGITS if digits_lost else "")

@@ -8,12 +8,14 @@ values and thresholds have 17 digits, rates and parameters 6 (src/boosting/gbdt_
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from axil.sampling.lightgbm import Bagging, Dart, Goss, goss, streams
 
 CATEGORICAL = 1  # the bit of decision_type that marks a categorical split (include/LightGBM/tree.h)
 
@@ -25,6 +27,8 @@ _ALIASES = {
     "boosting": ("boosting_type", "boost"),
     "learning_rate": ("shrinkage_rate", "eta"),
     "lambda_l2": ("reg_lambda", "lambda", "l2_regularization"),
+    "bagging_fraction": ("sub_row", "subsample", "bagging"),
+    "drop_rate": ("rate_drop",),
 }
 _PRINTED_DIGITS = 6
 
@@ -155,3 +159,23 @@ class Settings:
             return float(printed), 0.0
         decimals = len(mantissa.partition(".")[2]) - int(exponent or 0)
         return float(printed), 0.5 * 10.0**-decimals
+
+    def _integers(self, *names: str) -> Iterator[int]:
+        return (int(self.number(name)) for name in names)
+
+    def bagging(self, n_rows: int) -> Bagging:
+        """Bagging of N rows; its seed is printed as it was used, also where it came of the master seed."""
+        seed, frequency = self._integers("bagging_seed", "bagging_freq")
+        return Bagging(self.precisely("bagging_fraction")[0], frequency, streams(seed, n_rows), n_rows)
+
+    def goss(self, n_rows: int, weights: NDArray[np.float64] | None) -> tuple[Goss, ...]:
+        """GOSS of N rows with these sample weights."""
+        seed, n_threads = self._integers("bagging_seed", "num_threads")
+        top_rate, other_rate = self.precisely("top_rate")[0], self.precisely("other_rate")[0]
+        return goss(top_rate, other_rate, seed, n_rows, weights, n_threads)
+
+    def dart(self) -> Dart:
+        rate, drop_rate, skip_drop = (self.precisely(name)[0] for name in ("learning_rate", "drop_rate", "skip_drop"))
+        max_drop, seed = self._integers("max_drop", "drop_seed")
+        uniform, xgboost = self.flag("uniform_drop"), self.flag("xgboost_dart_mode")
+        return Dart(rate, drop_rate, skip_drop, max_drop, seed, uniform, xgboost)

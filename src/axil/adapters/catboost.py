@@ -1,0 +1,182 @@
+"""CatBoost models fitted to RMSE or MultiRMSE: CatBoostRegressor and CatBoost, in memory, pickled or loaded from a file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.base import FittedTrees, TreeModel
+from axil.adapters.catboost_blob import parse
+from axil.adapters.catboost_fits import Stage, base_factor, coefficients, fit, settings_of_each_tree
+from axil.adapters.catboost_refusals import REFUSALS, Reading
+from axil.adapters.catboost_rows import pool
+from axil.adapters.refusals import refuse
+from axil.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+def read(model: Any) -> CatBoostAdapter | None:
+    """The adapter for a CatBoost model, None for any other object."""
+    import catboost
+
+    if not isinstance(model, catboost.CatBoost):
+        return None
+    if not model.is_fitted():
+        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+    return CatBoostAdapter(model)
+
+
+class CatBoostAdapter(TreeModel):
+    """All trees of a CatBoost model: ``use_best_model`` drops those after the best iteration in the fit itself.
+
+    Every row counts in every leaf, whatever the bootstrap: it, random_strength, rsm and Ordered boosting only choose
+    splits (the averaging fold, CalcLeafValues, catboost/private/libs/algo/approx_calcer.cpp). CatBoost keeps targets,
+    weights, offsets and the mean it starts from in float32, residuals and scores in float64: a replay that begins with
+    its mean meets its leaves to the last digits, one that begins with the mean itself is 6e-8 of it off.
+    """
+
+    library = "CatBoost"
+    classes: NDArray[Any] | None = None
+    precision = np.float32
+    residual_precision = np.float64
+    score_precision = np.float64
+    offset_precision = np.float32
+    takes_text = True  # as categories
+
+    def __init__(self, model: Any):
+        self._model = model
+        self._blob = parse(model._serialize_model())
+        names = [str(name) for name in model.feature_names_]
+        self._reading = Reading(self._blob)
+        refuse(REFUSALS, self._reading)
+        self._fits = [fit(settings) for settings in self._blob.settings]
+        self._n_leaves = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
+        if len(self._n_leaves) == 0:
+            raise InputError("This CatBoost model has no trees: fit it with iterations of at least 1.")
+        self._cat_features = [int(i) for i in model.get_cat_feature_indices()]
+        self.n_features = len(names)
+        self.feature_names: list[str] | None = None if names == [str(i) for i in range(len(names))] else names
+        self.n_outputs = self._blob.n_outputs
+        # CatBoost leaves lighter leaves at 0 (CalcLeafDers, catboost/private/libs/algo/approx_calcer.cpp).
+        self._least_weight = 0.0 if "MultiRMSE" in self._reading.losses else float(np.finfo(np.float32).eps)
+        # A continued fit starts from the model before and says boost_from_average=False.
+        self._estimated = self._fits[-1].from_average or bool(np.any(self._blob.bias != 0))
+        self._set_tolerances()
+        self.fingerprint = self._fingerprint()
+
+    def _set_tolerances(self) -> None:
+        """How closely predictions and leaf values can agree.
+
+        Targets and their mean are kept in float32, off by up to 6e-8 of themselves, and predictions can be a fraction of
+        them. Backtracking drops a step that, by rounding, does not lower the loss: the loss has 16 digits and is flat at its
+        minimum, so some 1e-8 of a leaf. A GPU adds in float32.
+        """
+        rough = self._reading.on_gpu or any(fit.backtracks for fit in self._fits)
+        self.tolerance, self.leaf_tolerance = 1e-6, 1e-6 if rough else 1e-12
+
+    def _fingerprint(self) -> str:
+        """Of splits, leaf values, scale and bias; in float32, for JSON loses a last digit."""
+        blob = self._blob
+        digest = hashlib.sha256(blob.splits)
+        for numbers in (self._n_leaves, *(np.float32(part) for part in (blob.leaf_values, blob.bias, blob.scale))):
+            digest.update(numbers.tobytes())
+        return digest.hexdigest()
+
+    def spelling(self, name: str) -> str:
+        """CatBoost keeps names as they are."""
+        return name
+
+    def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
+        """All trees in one entry: they serve every output."""
+        blob, n_trees, last = self._blob, len(self._n_leaves), self._fits[-1]
+        w = np.ones(len(targets)) if weights is None else weights
+        targets = targets.reshape(len(targets), self.n_outputs)
+        means = np.average(targets, axis=0, weights=w)
+        factor = base_factor(last, n_trees, blob.scale, blob.bias, means)
+        base_value = blob.bias / factor
+        rates, l2, steps = self._regularisation(X, targets, w, base_value, offsets)
+        recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
+        if recorded is not None:
+            l2 = np.where(recorded <= self._least_weight, np.inf, l2)
+        whole = recorded is not None and bool(np.all(w == 1)) and bool(np.all(recorded == np.rint(recorded)))
+        return [
+            FittedTrees(
+                n_leaves=self._n_leaves,
+                values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs),
+                counts=np.rint(recorded).astype(np.int64) if recorded is not None and whole else None,
+                weights=recorded,
+                l2=l2,
+                rates=rates,
+                base=None if self._estimated else np.zeros(self.n_outputs),
+                base_value=base_value,
+                steps=steps,
+                coefficients=coefficients(last, rates, blob.scale, factor),
+            )
+        ]
+
+    def _regularisation(
+        self, X: Any, targets: Array, w: Array, base: Array, offsets: Array | None
+    ) -> tuple[Array, Array, int]:
+        """rates (T,), l2 (L,) and steps."""
+        n_trees, last = len(self._n_leaves), self._fits[-1]
+        started_before = bool(np.any(self._blob.bias != 0)) and not last.from_average
+        if len(self._fits) == 1 and n_trees <= last.iterations and not started_before:
+            return np.full(n_trees, last.rate), np.full(self._n_leaves.sum(), last.scaled_l2(w)), last.steps
+        stages = self._stages(self.leaves(X), targets, w, base, offsets)
+        return *settings_of_each_tree(self._fits, stages, w), 1
+
+    def _stages(
+        self, leaves: NDArray[Any], targets: Array, w: Array, base: Array, offsets: Array | None
+    ) -> Iterator[Stage]:
+        """Tree after tree, each fitted to what the model's own trees leave over."""
+        residuals, negligible = targets - base, 1e-9 * float(np.abs(targets).max(initial=0.0)) or 1.0
+        if offsets is not None:
+            residuals = residuals - np.float32(offsets).astype(np.float64).reshape(len(targets), -1)
+        values = np.split(self._blob.leaf_values.reshape(-1, self.n_outputs), np.cumsum(self._n_leaves)[:-1])
+        for leaf, own in zip(leaves.T, values):
+            weights, *sums = (np.bincount(leaf, each, len(own)).astype(np.float64) for each in (w, *(w * residuals.T)))
+            yield Stage(np.stack(sums, axis=1), weights, own, negligible)
+            residuals = residuals - own[leaf]
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        """(n, T): which leaf of each tree every row falls into."""
+        if X.shape[0] == 0:
+            return np.zeros((0, len(self._n_leaves)), dtype=np.int32)
+        return np.asarray(self._model.calc_leaf_indexes(self._pool(X)), dtype=np.int32)
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): what ``predict`` gives."""
+        if X.shape[0] == 0:
+            return np.zeros((0, self.n_outputs))
+        found = self._model.predict(self._pool(X), prediction_type="RawFormulaVal")
+        return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+
+    def _pool(self, X: Any) -> Any:
+        return pool(X, self.feature_names, self._cat_features)
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
+        if what == "counts":
+            return _COUNTS + (_BUNDLES if self._reading.bundles else "")
+        return _WEIGHTS if what == "weights" else _VALUES
+
+
+_COUNTS = (
+    "Most likely these are not the rows and columns that the model was fitted on: other rows, columns in another "
+    "order, or categories and missing values encoded otherwise. Or the fit had sample weights: pass the same. "
+)
+_BUNDLES = "If they are, CatBoost bundled columns that overlap: fit again with sparse_features_conflict_fraction=0."
+_WEIGHTS = (
+    "Most likely sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none "
+    "if there were none; group weights multiply them."
+)
+_VALUES = (
+    "Most likely the targets are not those of the fit, or in another order, or the fit was given another baseline. "
+    "Other reasons: the model was changed after its fit (set_leaf_values, set_scale_and_bias, shrink), continued from one "
+    "with other data (init_model), trained on several machines, or given weights below 1e-7, which CatBoost drops."
+)

@@ -1,0 +1,136 @@
+"""What a CatBoost model says of itself, from the bytes that pickle and save_model keep: "CBM1", a size, a FlatBuffer.
+
+CatBoost's Python functions hide parts of it: whether splits use target statistics, the leaf weights of several outputs
+and the settings of the models that training went on from. Fields and their order: catboost/libs/model/flatbuffers/model.fbs.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+class Table:
+    """A table of a FlatBuffer; fields are numbered from 0 in the order of the schema."""
+
+    def __init__(self, data: bytes, start: int):
+        self._data = data
+        self._start = start
+
+    def _place(self, field: int) -> int:
+        """Where the field is, 0 if the table does not have it."""
+        fields = self._start - int(struct.unpack_from("<i", self._data, self._start)[0])
+        if 4 + 2 * field >= int(struct.unpack_from("<H", self._data, fields)[0]):
+            return 0
+        offset = int(struct.unpack_from("<H", self._data, fields + 4 + 2 * field)[0])
+        return self._start + offset if offset else 0
+
+    def number(self, field: int, kind: str, default: float) -> float:
+        """A scalar of ``struct`` format ``kind``."""
+        place = self._place(field)
+        return float(struct.unpack_from("<" + kind, self._data, place)[0]) if place else default
+
+    def _vector(self, field: int) -> tuple[int, int]:
+        """Where the elements of a vector, a string or a table begin, and how many there are."""
+        place = self._place(field)
+        if not place:
+            return 0, 0
+        start = place + int(struct.unpack_from("<I", self._data, place)[0])
+        return start + 4, int(struct.unpack_from("<I", self._data, start)[0])
+
+    def length(self, field: int) -> int:
+        """Of a vector."""
+        return self._vector(field)[1]
+
+    def numbers(self, field: int, dtype: str) -> NDArray[Any]:
+        """A vector of scalars."""
+        start, n = self._vector(field)
+        return np.frombuffer(self._data, dtype, n, start)
+
+    def text(self, field: int) -> str:
+        """A string."""
+        start, n = self._vector(field)
+        return self._data[start : start + n].decode()
+
+    def table(self, field: int) -> Table:
+        """A table inside this one."""
+        return Table(self._data, self._vector(field)[0] - 4)
+
+    def tables(self, field: int) -> list[Table]:
+        """A vector of tables."""
+        start, n = self._vector(field)
+        offsets = np.frombuffer(self._data, "<u4", n, start)
+        return [Table(self._data, start + 4 * i + int(offset)) for i, offset in enumerate(offsets)]
+
+
+@dataclass(frozen=True)
+class ModelBlob:
+    """The parts of a serialised model that axil uses."""
+
+    trees: Table
+    info: dict[str, str]  #: metadata, settings among them
+
+    @cached_property
+    def n_outputs(self) -> int:
+        """K."""
+        return int(self.trees.number(0, "i", 0))
+
+    @cached_property
+    def splits(self) -> bytes:
+        """The trees' splits, for telling models apart."""
+        return b"".join(
+            self.trees.numbers(field, kind).tobytes() for field, kind in ((1, "<i4"), (2, "<i4"), (10, "<u4"))
+        )
+
+    @cached_property
+    def leaf_values(self) -> Array:
+        """(L * K,): of each leaf its outputs."""
+        return self.trees.numbers(8, "<f8")
+
+    @cached_property
+    def leaf_weights(self) -> Array:
+        """(L,), or empty: total weights, kept by default and lost by some exports."""
+        return self.trees.numbers(9, "<f8")
+
+    @cached_property
+    def scale(self) -> float:
+        """What the sum of leaf values is multiplied by in a prediction."""
+        return self.trees.number(14, "d", 1.0)
+
+    @cached_property
+    def bias(self) -> Array:
+        """(K,): what is added to it."""
+        several = self.trees.numbers(16, "<f8")
+        return several if len(several) else np.full(self.n_outputs, self.trees.number(15, "d", 0.0))
+
+    def features(self, kind: str) -> int:
+        """How many splits use features of this kind: "target statistics" or "texts and embeddings"."""
+        return self.trees.length({"target statistics": 7, "texts and embeddings": 13}[kind])
+
+    @cached_property
+    def settings(self) -> list[dict[str, Any]]:
+        """Of the fits one after the other that made the model, the first one's first (init_model); empty: not kept."""
+        found, key = [], "params"
+        while key in self.info:
+            found.append(json.loads(self.info[key]))
+            key = "initModel:" + key
+        return found[::-1]
+
+
+def parse(blob: bytes) -> ModelBlob:
+    """The model in these bytes."""
+    if blob[:4] != b"CBM1":
+        raise InputError("This CatBoost model does not serialise to the binary format that axil reads (CBM1).")
+    data = blob[8:]
+    core = Table(data, int(struct.unpack_from("<I", data)[0]))
+    return ModelBlob(core.table(1), {pair.text(0): pair.text(1) for pair in core.tables(2)})

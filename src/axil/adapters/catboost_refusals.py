@@ -1,0 +1,224 @@
+"""Which CatBoost models axil does not explain, and why: a table, tried in order, that also makes the documentation.
+
+Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear in the targets and
+leaf values linear in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from axil.adapters.catboost_blob import ModelBlob
+from axil.adapters.refusals import Refusal
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that a refusal may look at."""
+
+    blob: ModelBlob
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The settings of the last fit."""
+        return self.blob.settings[-1] if self.blob.settings else {}
+
+    def values(self, group: str, name: str) -> list[Any]:
+        """A setting in each fit that made the model, None where it is not stated."""
+        return [settings.get(group, {}).get(name) for settings in self.blob.settings]
+
+    @property
+    def losses(self) -> list[str]:
+        """The loss of each fit, "RMSE" say."""
+        return [str(settings["loss_function"]["type"]) for settings in self.blob.settings]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether any fit ran on a GPU."""
+        return any(settings.get("task_type") == "GPU" for settings in self.blob.settings)
+
+    @property
+    def bundles(self) -> bool:
+        """Whether columns that overlap may have been bundled."""
+        return any(self.values("tree_learner_options", "sparse_features_conflict_fraction"))
+
+
+_RMSE = 'Fit with loss_function="RMSE" (or "MultiRMSE") instead.'
+_SIGMOID = "residuals pass through a sigmoid, and a base logit is not linear in the targets"
+_SOFTMAX = "residuals pass through a softmax, and base logits are not linear in the targets"
+_EXPONENTIAL = "predictions pass through an exponential"
+_QUANTILE = "leaf values are quantiles of the residuals"
+_RANKED = "residuals depend on how the rows compare with each other"
+
+_LOSSES = {
+    "MAE": "leaf values are medians of the residuals",
+    "MAPE": "leaf values are weighted medians of the residuals",
+    "Quantile": _QUANTILE,
+    "MultiQuantile": _QUANTILE,
+    "GroupQuantile": _QUANTILE,
+    "LogLinQuantile": _EXPONENTIAL,
+    "Poisson": _EXPONENTIAL,
+    "Tweedie": _EXPONENTIAL,
+    "Cox": _EXPONENTIAL,
+    "SurvivalAft": _EXPONENTIAL,
+    "Lq": "residuals are raised to a power",
+    "Huber": "residuals are clipped",
+    "Expectile": "residuals above and below zero weigh differently",
+    "LogCosh": "residuals pass through a hyperbolic tangent",
+    "RMSPE": "rows are weighted by their own targets",
+    "RMSEWithUncertainty": "residuals are divided by a variance that is fitted to the targets",
+}
+_LOGISTIC = {
+    "Logloss": _SIGMOID,
+    "CrossEntropy": _SIGMOID,
+    "Focal": _SIGMOID,
+    "MultiLogloss": _SIGMOID,
+    "MultiCrossEntropy": _SIGMOID,
+    "MultiClassOneVsAll": _SIGMOID,
+    "MultiClass": _SOFTMAX,
+}
+_RANKING = (
+    *("YetiRank", "YetiRankPairwise", "PairLogit", "PairLogitPairwise", "QuerySoftMax", "QueryCrossEntropy"),
+    *("StochasticFilter", "StochasticRank", "LambdaMart"),
+)
+
+
+def _loss(name: str) -> Callable[[Reading], str]:
+    return lambda model: next((loss for loss in model.losses if loss == name), "")
+
+
+def _custom_loss(model: Reading) -> str:
+    return next(("custom" for loss in model.losses if loss.startswith(("PythonUser", "UserPer", "UserQuery"))), "")
+
+
+def _other_loss(model: Reading) -> str:
+    return next((loss for loss in model.losses if loss not in ("RMSE", "MultiRMSE")), "")
+
+
+def _unknown(model: Reading) -> str:
+    return "" if model.blob.settings or _summed(model) else "none"
+
+
+def _summed(model: Reading) -> str:
+    return f"{sum(key.endswith(':params') for key in model.blob.info)} models" if _is_sum(model) else ""
+
+
+def _is_sum(model: Reading) -> bool:
+    return any(key.startswith("model") and key.endswith(":params") for key in model.blob.info)
+
+
+def _flag(name: str) -> Callable[[Reading], str]:
+    return lambda model: "True" if any(model.values("boosting_options", name)) else ""
+
+
+def _monotone(model: Reading) -> str:
+    for signs in model.values("tree_learner_options", "monotone_constraints"):
+        found = {name: int(sign) for name, sign in dict(signs or {}).items() if int(sign) != 0}
+        if found:
+            return ", ".join(f"{name}: {sign}" for name, sign in found.items())
+    return ""
+
+
+def _features(kind: str) -> Callable[[Reading], str]:
+    def found(model: Reading) -> str:
+        n = model.blob.features(kind)
+        most = model.last.get("cat_feature_params", {}).get("one_hot_max_size", 2)
+        return (f"{most} with splits on {n} {kind}" if kind == "target statistics" else f"{n} of them") if n else ""
+
+    return found
+
+
+def _method(model: Reading) -> str:
+    methods = model.values("tree_learner_options", "leaf_estimation_method")
+    refused = ("Exact", "Simple") if model.on_gpu else ("Exact",)
+    return next((str(method) for method in methods if method in refused), "")
+
+
+def _continued_shrinkage(model: Reading) -> str:
+    rates = [rate for rate in model.values("boosting_options", "model_shrink_rate")[:-1] if rate]
+    return f"{rates[0]:g} with init_model" if rates else ""
+
+
+REFUSALS: tuple[Refusal[Reading], ...] = (
+    Refusal(
+        "sum_models",
+        _summed,
+        "predictions are linear in the targets of each model's own fit, but axil does not read sums of models yet",
+        None,
+        "Explain each model by itself and add the weights.",
+    ),
+    Refusal(
+        "params",
+        _unknown,
+        "the model keeps no settings of its fit, so how its leaves were regularised cannot be known",
+        None,
+        "Pass the model as CatBoost fitted it, or a .cbm or .json file that save_model made from it.",
+    ),
+    *(
+        Refusal("loss_function", _loss(name), why, "(ii)", _RMSE, derivative=why is _EXPONENTIAL)
+        for name, why in _LOSSES.items()
+    ),
+    *(Refusal("loss_function", _loss(name), why, "(i)", _RMSE, derivative=True) for name, why in _LOGISTIC.items()),
+    *(Refusal("loss_function", _loss(name), _RANKED, "(ii)", _RMSE) for name in _RANKING),
+    Refusal(
+        "loss_function",
+        _loss("MultiRMSEWithMissingValues"),
+        "linear in the targets, but axil does not replay yet which targets each output has",
+        None,
+        'Fit with loss_function="MultiRMSE" on rows with all targets, or one model for each output.',
+    ),
+    Refusal("loss_function", _custom_loss, "its gradients are not known to be those of squared error", "(ii)", _RMSE),
+    Refusal("loss_function", _other_loss, "it is not squared error", "(ii)", _RMSE),
+    Refusal(
+        "posterior_sampling",
+        _flag("posterior_sampling"),
+        "noise that does not come from the targets is added to leaf values",
+        "(ii)",
+        "Fit with posterior_sampling=False.",
+    ),
+    Refusal(
+        "langevin",
+        _flag("langevin"),
+        "noise that does not come from the targets is added to leaf values",
+        "(ii)",
+        "Fit with langevin=False.",
+    ),
+    Refusal(
+        "monotone_constraints",
+        _monotone,
+        "leaf values are averaged wherever their order would break a constraint",
+        "(ii)",
+        "Fit without monotone_constraints.",
+    ),
+    Refusal(
+        "leaf_estimation_method",
+        _method,
+        "leaf values are not sums of the residuals of all rows over their weights",
+        "(ii)",
+        'Fit with leaf_estimation_method="Newton" or "Gradient".',
+    ),
+    Refusal(
+        "model_shrink_rate",
+        _continued_shrinkage,
+        "linear in the targets, but the model does not tell how many of its trees were shrunk",
+        None,
+        "Fit with model_shrink_rate=0, or all trees at once.",
+    ),
+    Refusal(
+        "one_hot_max_size",
+        _features("target statistics"),
+        "categories were encoded by the targets of the rows before them, so training rows do not fall into the leaves "
+        "that the model shows, and with other targets they would fall elsewhere",
+        "(ii)",
+        "Fit with one_hot_max_size of at least the number of categories, or encode them without the targets.",
+    ),
+    Refusal(
+        "text_features, embedding_features",
+        _features("texts and embeddings"),
+        "embeddings are encoded by the targets of the rows before them, and axil does not tell texts from them",
+        "(ii)",
+        "Encode them without the targets and pass the numbers as features.",
+    ),
+)

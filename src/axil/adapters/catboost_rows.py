@@ -1,0 +1,47 @@
+"""Rows of any kind as CatBoost takes them without loss: it reads numpy, pandas and scipy's sparse matrices itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from axil.errors import InputError
+
+
+def pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
+    """A catboost.Pool of X. CatBoost finds columns by the model's names where both have names, else by position."""
+    import catboost
+
+    if bool(sparse.issparse(X)):
+        rows: Any = sparse.csc_matrix(X) if X.format == "csc" else sparse.csr_matrix(X)
+        return catboost.Pool(rows, cat_features=cat_features or None)
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return catboost.Pool(np.asarray(X), cat_features=cat_features or None)
+    categorical = [(names or frame.columns)[i] for i in cat_features]
+    rows = frame.to_native() if frame.implementation.is_pandas() else _as_pandas(frame, categorical)
+    if names is None:
+        positions = [str(i) for i in range(rows.shape[1])]
+        return catboost.Pool(rows.set_axis(positions, axis=1), cat_features=cat_features or None)
+    return catboost.Pool(rows, cat_features=categorical or None)
+
+
+def _as_pandas(frame: nw.DataFrame[Any], categorical: list[str]) -> pd.DataFrame:
+    """A polars or pyarrow table: numbers in float64, nulls as nan; categories as they are."""
+    columns: dict[str, Any] = {}
+    for name in frame.columns:
+        if name not in categorical:
+            columns[name] = frame[name].cast(nw.Float64).to_numpy()
+            continue
+        values = frame[name].to_list()
+        if None in values:
+            raise InputError(
+                f"Column {name!r} is categorical in this CatBoost model and has missing values here, which CatBoost "
+                "does not take: give them the name that they had in the fit."
+            )
+        columns[name] = pd.Series(values, dtype=object)
+    return pd.DataFrame(columns)

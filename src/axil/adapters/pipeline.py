@@ -1,0 +1,95 @@
+"""Pipelines: the transformers are applied, the last step is explained."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from axil.errors import UnsupportedModelError
+
+TAKES_ROWS = {"trees", "smoother", "leaves", "coordinates", "predictions"}
+
+
+class PipelineAdapter:
+    """The adapter of a pipeline's last step, with rows transformed on their way to it.
+
+    A transformer is held fixed as the trees' splits are; one that turns features into functions of the targets (a
+    target encoder) is refused, since the features would move with them. Selecting columns by the targets is like a split.
+    """
+
+    def __init__(self, pipeline: Any, last: Any):
+        self._steps = pipeline[:-1]
+        self._last = last
+        for transformer in transformers(self._steps):
+            if uses_targets(transformer):
+                raise UnsupportedModelError(
+                    "transformer",
+                    type(transformer).__name__,
+                    "its output is computed from the targets, so the features would move with them",
+                    "Encode without the targets (OneHotEncoder, OrdinalEncoder), or transform first and explain the last step "
+                    "with the transformed features held fixed.",
+                    "(ii)",
+                )
+        self.n_features = int(pipeline.n_features_in_)
+        names = getattr(pipeline, "feature_names_in_", None)
+        self.feature_names: list[str] | None = None if names is None else [str(name) for name in names]
+        self.takes_text = True
+        self.fingerprint = fingerprint(last, self._steps)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._last, name)
+        return partial(self._through, found) if name in TAKES_ROWS else found
+
+    def _through(self, method: Callable[..., Any], X: Any, *arguments: Any) -> Any:
+        """Call a method of the last step's adapter with transformed rows."""
+        if X.shape[0] == 0:  # transformers want at least one row
+            X = np.zeros((0, self._last.n_features))
+        return method(self._steps.transform(X) if len(self._steps) and X.shape[0] else X, *arguments)
+
+    def spelling(self, name: str) -> str:
+        """scikit-learn keeps names as they are."""
+        return name
+
+
+def last_step(model: Any) -> Any:
+    """The last step of a fitted pipeline, None for any other object."""
+    if "sklearn.pipeline" not in sys.modules or not isinstance(model, sys.modules["sklearn.pipeline"].Pipeline):
+        return None
+    return model.steps[-1][1]
+
+
+def fingerprint(last: Any, steps: Any) -> str:
+    """Of the last step and of what its transformers have learnt."""
+    from joblib import hash as digest
+
+    return hashlib.sha256(f"{last.fingerprint} {digest(steps)}".encode()).hexdigest()
+
+
+def transformers(step: Any) -> Iterator[Any]:
+    """All fitted transformers inside a pipeline, a column transformer or a union, and the step itself."""
+    inner = (
+        getattr(step, "steps", None) or getattr(step, "transformers_", None) or getattr(step, "transformer_list", None)
+    )
+    if inner is None:
+        if step not in (None, "passthrough", "drop"):
+            yield step
+        return
+    for part in inner:
+        yield from transformers(part[1])
+
+
+def uses_targets(transformer: Any) -> bool:
+    """Whether its output is a function of the targets, beyond which columns it keeps."""
+    from sklearn import utils
+    from sklearn.feature_selection import SelectorMixin
+
+    if isinstance(transformer, SelectorMixin):
+        return False
+    if hasattr(utils, "get_tags"):
+        return bool(utils.get_tags(transformer).target_tags.required)
+    return bool(transformer._get_tags()["requires_y"])  # before scikit-learn 1.6

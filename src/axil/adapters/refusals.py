@@ -1,0 +1,43 @@
+"""Refusals: the settings that axil does not explain, as tables that are tried in order and make the documentation.
+
+Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear in the targets and
+leaf values linear in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from axil.errors import UnsupportedModelError
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Refusal(Generic[R]):
+    """One row of a table: ``found`` looks at what was read of a model and returns the offending value, or nothing."""
+
+    setting: str
+    found: Callable[[R], str]
+    reason: str
+    condition: str | None  #: which it breaks; None where it is linear but not replayed
+    instead: str
+    derivative: bool = False  #: whether predictions are at least smooth in the targets, with the structure fixed
+
+
+def refusal(table: Iterable[Refusal[R]], reading: R) -> UnsupportedModelError | None:
+    """The error for the first row of the table that applies, None if none does."""
+    for row in table:
+        value = row.found(reading)
+        if value:
+            return UnsupportedModelError(row.setting, value, row.reason, row.instead, row.condition, row.derivative)
+    return None
+
+
+def refuse(table: Iterable[Refusal[R]], reading: R) -> None:
+    """Raise for the first row of the table that applies."""
+    error = refusal(table, reading)
+    if error is not None:
+        raise error

@@ -1,0 +1,199 @@
+"""Which scikit-learn models axil does not explain, and why: tables, tried in order, that also make the documentation.
+
+Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear in the targets and
+leaf values linear in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from axil.adapters.refusals import Refusal
+from axil.errors import UnsupportedModelError
+
+
+@dataclass(frozen=True)
+class RefusedClass:
+    """A class of models none of which is explained."""
+
+    reason: str
+    condition: str | None = None
+    instead: str = "Explain a model of means instead: trees, forests, boosting with squared error, ridge regression."
+
+    @property
+    def derivative(self) -> bool:
+        """Whether predictions are at least smooth in the targets."""
+        return self.reason in (_LOGIT, _BENT, _LINK)
+
+
+_LOGIT = "its first prediction is the logarithm of the odds of a mean, which is not a linear function of the targets"
+_FOREST = "A RandomForestClassifier has exact weights."
+_BENT = "a neural network's predictions respond to its targets along a curve"
+_MARGIN = "it solves a quadratic program in which a row's part ends at a bound"
+_SPARSE = "its coefficients are shrunk to zero by a threshold"
+_LINK = "its coefficients are found by iteration through a non-linear link"
+_EXPLAIN_EACH = "Explain the fitted models inside it one by one (estimators_)."
+
+CLASSES: dict[str, RefusedClass] = {
+    "GradientBoostingClassifier": RefusedClass(_LOGIT, "(i)", _FOREST),
+    "HistGradientBoostingClassifier": RefusedClass(_LOGIT, "(i)", _FOREST),
+    "AdaBoostRegressor": RefusedClass("its prediction is a weighted median of its trees' predictions", "(ii)"),
+    "AdaBoostClassifier": RefusedClass("its trees vote with weights that depend on their errors", "(ii)", _FOREST),
+    "VotingRegressor": RefusedClass("axil reads one model at a time", None, _EXPLAIN_EACH),
+    "VotingClassifier": RefusedClass("axil reads one model at a time", None, _EXPLAIN_EACH),
+    "StackingRegressor": RefusedClass("its last model is fitted to predictions that change with the targets", "(ii)"),
+    "StackingClassifier": RefusedClass("its last model is fitted to predictions that change with the targets", "(ii)"),
+    "IsotonicRegression": RefusedClass("which targets it pools depends on their order", "(ii)"),
+    "TransformedTargetRegressor": RefusedClass(
+        "its inverse transform is applied after the targets were averaged, which is linear for linear transforms only",
+        "(ii)",
+        "Explain its regressor_, which predicts the transformed targets, on those.",
+    ),
+    "MLPRegressor": RefusedClass(_BENT, "(ii)"),
+    "MLPClassifier": RefusedClass(_BENT, "(ii)"),
+    **dict.fromkeys(("SVR", "NuSVR", "LinearSVR", "SVC", "NuSVC", "LinearSVC"), RefusedClass(_MARGIN, "(ii)")),
+    **dict.fromkeys(
+        ("Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "LassoLars", "LassoLarsCV", "LassoLarsIC"),
+        RefusedClass(_SPARSE, "(ii)"),
+    ),
+    **dict.fromkeys(
+        ("LogisticRegression", "LogisticRegressionCV", "PoissonRegressor", "GammaRegressor", "TweedieRegressor"),
+        RefusedClass(_LINK, "(ii)"),
+    ),
+    "HuberRegressor": RefusedClass("residuals are clipped", "(ii)"),
+    "QuantileRegressor": RefusedClass("its predictions are quantiles", "(ii)"),
+    "TheilSenRegressor": RefusedClass("its coefficients are medians", "(ii)"),
+    "RANSACRegressor": RefusedClass("which rows it keeps depends on their residuals", "(ii)"),
+}
+
+_L2 = 'Fit with loss="squared_error" instead.'
+_MEAN = 'Fit with init=None (the mean) or init="zero".'
+_SEED = "Fit again with an integer random_state."
+
+
+def _other_loss(model: Any) -> str:
+    return "" if isinstance(model.loss, str) and model.loss == "squared_error" else str(model.loss)
+
+
+def _unknown_init(model: Any) -> str:
+    init = model.init_
+    plain = isinstance(init, str) or (type(init).__name__ == "DummyRegressor" and init.strategy in ("mean", "constant"))
+    return "" if plain else str(init)
+
+
+def _unseeded(model: Any) -> bool:
+    return not isinstance(model.random_state, (Integral, np.integer))
+
+
+def _unknown_split(model: Any) -> str:
+    return (
+        f"{model.random_state} with n_iter_no_change" if model.n_iter_no_change is not None and _unseeded(model) else ""
+    )
+
+
+def _unknown_draws(model: Any) -> str:
+    return (
+        f"{model.random_state} with subsample={model.subsample:g}" if model.subsample < 1 and _unseeded(model) else ""
+    )
+
+
+def _monotonic(model: Any) -> str:
+    signs = getattr(model, "monotonic_cst", None)
+    values = list(signs.values()) if isinstance(signs, Mapping) else signs
+    return str(signs) if values is not None and np.any(np.asarray(values) != 0) else ""
+
+
+def _criterion(name: str) -> Callable[[Any], str]:
+    return lambda tree: name if tree.criterion == name else ""
+
+
+_MEANS = ("squared_error", "friedman_mse", "poisson", "gini", "entropy", "log_loss")
+
+
+def _other_criterion(tree: Any) -> str:
+    return "" if isinstance(tree.criterion, str) and tree.criterion in _MEANS else str(tree.criterion)
+
+
+_MONOTONIC = Refusal(
+    "monotonic_cst",
+    _monotonic,
+    "leaf values are clipped to keep predictions monotone",
+    "(ii)",
+    "Fit without monotonic_cst.",
+)
+
+#: Of gradient boosting, with and without histograms.
+LOSSES = (
+    Refusal("loss", _other_loss, "its leaf values are not means of residuals of squared error", "(ii)", _L2),
+    _MONOTONIC,
+)
+
+#: Of GradientBoostingRegressor.
+STAGES: tuple[Refusal[Any], ...] = (
+    *LOSSES,
+    Refusal(
+        "init",
+        _unknown_init,
+        "its first prediction is neither a constant nor the mean of the targets, as far as axil can tell",
+        "(i)",
+        _MEAN,
+    ),
+    Refusal(
+        "random_state",
+        _unknown_split,
+        "linear in the targets, but which rows early stopping held out cannot be drawn again",
+        None,
+        _SEED,
+    ),
+)
+
+#: Of GradientBoostingRegressor, unless the user recorded the draws.
+DRAWS: tuple[Refusal[Any], ...] = (
+    Refusal(
+        "random_state",
+        _unknown_draws,
+        "linear in the targets, but which rows each tree was fitted on cannot be drawn again",
+        None,
+        f"{_SEED[:-1]}, or pass the draws as bags=.",
+    ),
+)
+
+#: Of every kind of tree outside boosting; they look at one tree, all trees of a model being alike.
+TREES: tuple[Refusal[Any], ...] = (
+    Refusal(
+        "criterion",
+        _criterion("absolute_error"),
+        "leaf values are medians of the targets",
+        "(ii)",
+        'Fit with criterion="squared_error".',
+    ),
+    Refusal(
+        "criterion",
+        _other_criterion,
+        "its leaf values are not known to be means",
+        "(ii)",
+        'Fit with criterion="squared_error" or, for classes, "gini".',
+    ),
+    _MONOTONIC,
+    Refusal(
+        "n_outputs_",
+        lambda tree: str(tree.n_outputs_) if hasattr(tree, "classes_") and tree.n_outputs_ > 1 else "",
+        "axil explains the classes of one output at a time",
+        None,
+        "Fit one classifier for each output.",
+    ),
+)
+
+
+def refuse_class(name: str) -> None:
+    """Raise for a class that is never explained."""
+    refused = CLASSES.get(name)
+    if refused is not None:
+        raise UnsupportedModelError(
+            "class", name, refused.reason, refused.instead, refused.condition, refused.derivative
+        )

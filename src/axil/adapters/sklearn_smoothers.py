@@ -1,0 +1,228 @@
+"""scikit-learn's linear smoothers: regression, ridge, kernel ridge, neighbours, Gaussian processes with a fixed kernel."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+from axil.adapters.base import FittedSmoother, SmootherModel
+from axil.adapters.sklearn_forest import SklearnAdapter, numbers
+from axil.errors import InputError, UnsupportedModelError
+from axil.smoothers import kernel_ridge, least_squares, neighbour_weights, with_ones
+
+Array = NDArray[np.float64]
+
+
+class SmootherAdapter(SklearnAdapter):
+    """What the smoothers share: features and a solution, both without the targets.
+
+    Their solvers stop at the rounding of float64 (direct ones) or at a tolerance of their own, which then shows.
+    """
+
+    takes_text = False
+    refused_draws: UnsupportedModelError | None = None
+    fitted_rows: int | None = None
+
+    def __init__(self, model: Any):
+        super().__init__(model)
+        self._refuse(model)
+        self.fitted_rows = self._count_rows(model)
+        self.n_outputs = self._count_outputs(model)
+        self.fingerprint = hashlib.sha256(pickle.dumps([type(model).__name__, self._state()], 4)).hexdigest()
+
+    def _refuse(self, model: Any) -> None:
+        """Raise for settings that are not linear in the targets."""
+
+    def _count_outputs(self, model: Any) -> int:
+        coefficients = np.asarray(model.coef_)
+        return 1 if coefficients.ndim == 1 else len(coefficients)
+
+    def _count_rows(self, model: Any) -> int | None:
+        """How many rows the model keeps of its fit."""
+        return None
+
+    def _state(self) -> Any:
+        """What was fitted, for the fingerprint."""
+        return np.asarray(self._model.coef_), np.asarray(self._model.intercept_)
+
+    def _rows(self, X: Any) -> Any:
+        rows = numbers(X, np.float64)
+        return rows.toarray() if issparse(rows) else rows
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement."""
+        return (
+            "Most likely these are not the rows, targets or weights that the model was fitted on; an iterative solver "
+            "(sag, lsqr, ...) may also have stopped early: fit with a direct one."
+        )
+
+
+class LinearRegressionAdapter(SmootherAdapter):
+    """Least squares."""
+
+    def _refuse(self, model: Any) -> None:
+        if getattr(model, "positive", False):
+            raise UnsupportedModelError(
+                "positive", True, "coefficients are clipped at zero", "Fit with positive=False.", "(ii)"
+            )
+
+    def _l2(self) -> float:
+        return 0.0
+
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+        """Intercept and coefficients from the targets."""
+        rows = self._rows(X)
+        return FittedSmoother(with_ones(rows), least_squares(rows, weights, self._l2(), self._model.fit_intercept))
+
+    def coordinates(self, X: Any) -> Array:
+        """(n, p + 1): one, and the features."""
+        return with_ones(self._rows(X))
+
+
+class RidgeAdapter(LinearRegressionAdapter):
+    """Ridge regression; RidgeCV with the penalty that it chose, held fixed with the rest."""
+
+    def _l2(self) -> float:
+        chosen = self._model.alpha_ if hasattr(self._model, "alpha_") else self._model.alpha
+        return float(np.asarray(chosen).ravel()[0])
+
+    def _refuse(self, model: Any) -> None:
+        super()._refuse(model)
+        chosen = np.asarray(model.alpha_ if hasattr(model, "alpha_") else model.alpha).ravel()
+        if len(np.unique(chosen)) > 1:
+            raise UnsupportedModelError(
+                "alpha",
+                list(chosen),
+                "each output has a penalty, and so weights, of its own",
+                "Fit one output a model.",
+            )
+
+
+class KernelRidgeAdapter(SmootherAdapter):
+    """Kernel ridge regression."""
+
+    def _count_rows(self, model: Any) -> int | None:
+        return int(model.X_fit_.shape[0])
+
+    def _refuse(self, model: Any) -> None:
+        if np.ndim(model.alpha) > 0 and len(np.unique(model.alpha)) > 1:
+            raise UnsupportedModelError(
+                "alpha", list(model.alpha), "each output has weights of its own", "Fit one output a model."
+            )
+
+    def _count_outputs(self, model: Any) -> int:
+        return 1 if np.ndim(model.dual_coef_) == 1 else int(model.dual_coef_.shape[1])
+
+    def _state(self) -> Any:
+        return np.asarray(self._model.dual_coef_)
+
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+        """Dual coefficients from the targets."""
+        gram = self.coordinates(X)
+        return FittedSmoother(gram, kernel_ridge(gram, weights, float(np.ravel(self._model.alpha)[0])))
+
+    def coordinates(self, X: Any) -> Array:
+        """(n, N): the kernel with the training rows."""
+        rows = self._rows(X)
+        if len(rows) == 0:
+            return np.zeros((0, len(self._model.X_fit_)))
+        return np.asarray(self._model._get_kernel(rows, self._model.X_fit_))
+
+
+class GaussianProcessAdapter(SmootherAdapter):
+    """A Gaussian process whose kernel was not fitted to the targets; its mean is predicted."""
+
+    def _count_rows(self, model: Any) -> int | None:
+        return len(model.X_train_)
+
+    def _refuse(self, model: Any) -> None:
+        if model.optimizer is not None and model.kernel_.n_dims > 0:
+            raise UnsupportedModelError(
+                "optimizer",
+                model.optimizer,
+                "the kernel's parameters were fitted to the targets",
+                "Fit with optimizer=None, or with a kernel whose bounds are 'fixed' (kernel_ of this fit, say).",
+                "(ii)",
+            )
+
+    def _count_outputs(self, model: Any) -> int:
+        return 1 if np.ndim(model.y_train_) == 1 else int(model.y_train_.shape[1])
+
+    def _state(self) -> Any:
+        return np.asarray(self._model.alpha_)
+
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+        """Dual coefficients from the targets; normalize_y centres them and scales them there and back."""
+        if weights is not None:
+            raise InputError("A Gaussian process takes no sample_weight: leave it out.")
+        kernel = np.asarray(self._model.kernel_(self._rows(X)))
+        noise = np.asarray(self._model.alpha, dtype=float)
+        kernel[np.diag_indices_from(kernel)] += noise
+        solution = kernel_ridge(kernel, None, 0.0)
+        if self._model.normalize_y:
+            mean = np.full(len(kernel), 1.0 / len(kernel))
+            solution = np.vstack([solution - np.outer(solution.sum(axis=1), mean), mean])
+        return FittedSmoother(self.coordinates(X), solution)
+
+    def coordinates(self, X: Any) -> Array:
+        """(n, N): the kernel with the training rows, and one where the targets' mean is added again."""
+        rows = self._rows(X)
+        fitted = self._model.X_train_
+        kernel = np.asarray(self._model.kernel_(rows, fitted)) if len(rows) else np.zeros((0, len(fitted)))
+        return np.hstack([kernel, np.ones((len(kernel), 1))]) if self._model.normalize_y else kernel
+
+
+class NeighboursAdapter(SmootherAdapter):
+    """Nearest neighbours: means of their targets, by number or within a radius."""
+
+    def _count_rows(self, model: Any) -> int | None:
+        return int(model.n_samples_fit_)
+
+    def _count_outputs(self, model: Any) -> int:
+        return 1 if np.ndim(model._y) == 1 else int(model._y.shape[1])
+
+    def _state(self) -> Any:
+        fitted = self._model._fit_X
+        return fitted.toarray() if issparse(fitted) else np.asarray(fitted), np.asarray(self._model._y)
+
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+        """The neighbours of the training rows, themselves among them."""
+        if weights is not None:
+            raise InputError("Neighbours take no sample_weight: leave it out.")
+        return FittedSmoother(self.coordinates(X), None)
+
+    def coordinates(self, X: Any) -> csr_array:
+        """(n, N): the weights themselves."""
+        n_rows, rows = int(self._model.n_samples_fit_), self._rows(X)
+        if len(rows) == 0:
+            return csr_array((0, n_rows))
+        distances, found = self._neighbours(rows)
+        alone = [i for i, own in enumerate(found) if len(own) == 0]
+        if alone:
+            raise InputError(
+                f"Row {alone[0]} of these ({len(alone)} in all) has no training row within radius={self._model.radius}: "
+                "the model predicts nan for it. Leave such rows out, or fit with a larger radius."
+            )
+        return neighbour_weights(distances, found, self._model.weights, n_rows)
+
+    def _neighbours(self, rows: Array) -> tuple[Any, Any]:
+        if hasattr(self._model, "radius_neighbors"):
+            return self._model.radius_neighbors(rows)  # type: ignore[no-any-return]
+        return self._model.kneighbors(rows)  # type: ignore[no-any-return]
+
+
+SMOOTHERS: dict[str, Callable[[Any], SmootherModel]] = {
+    "LinearRegression": LinearRegressionAdapter,
+    "Ridge": RidgeAdapter,
+    "RidgeCV": RidgeAdapter,
+    "KernelRidge": KernelRidgeAdapter,
+    "GaussianProcessRegressor": GaussianProcessAdapter,
+    "KNeighborsRegressor": NeighboursAdapter,
+    "RadiusNeighborsRegressor": NeighboursAdapter,
+}

@@ -1,0 +1,272 @@
+"""XGBoost models fitted to squared error: XGBRegressor, XGBRFRegressor and Booster, in memory, pickled or loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.base import Coefficients, FittedTrees, TreeModel
+from axil.adapters.refusals import refuse
+from axil.adapters.xgboost_causes import likeliest
+from axil.adapters.xgboost_draws import drop_factors, plan_of
+from axil.adapters.xgboost_input import as_matrix
+from axil.adapters.xgboost_model import Model, Tree, parse, settings
+from axil.adapters.xgboost_rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
+from axil.adapters.xgboost_refusals import REFUSALS, Reading
+from axil.errors import InputError
+from axil.sampling.xgboost import Plan, Subsample
+
+Array = NDArray[np.float64]
+
+CHECKED_ITERATIONS = 4  # compared with the data before the settings are trusted
+BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
+
+
+def read(model: Any) -> XGBoostAdapter | None:
+    """The adapter for an XGBoost model, None for any other object."""
+    import xgboost
+
+    if isinstance(model, xgboost.Booster):
+        return XGBoostAdapter(model)
+    if not isinstance(model, xgboost.XGBModel):
+        return None
+    if not model.__sklearn_is_fitted__():
+        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+    try:
+        n_iterations = int(model.best_iteration) + 1
+    except AttributeError:  # no early stopping
+        n_iterations = 0
+    custom = getattr(model.objective, "__name__", "custom") if callable(model.objective) else ""
+    missing = np.nan if model.missing is None else float(model.missing)
+    return XGBoostAdapter(model.get_booster(), n_iterations, missing, type(model).__name__, custom)
+
+
+class XGBoostAdapter(TreeModel):
+    """An XGBoost booster: all its trees, or those up to the best iteration where a scikit-learn model predicts with them.
+
+    XGBoost keeps targets, weights, predictions and residuals in float32 and adds in float64 (src/objective, src/tree). A
+    replay that rounds likewise has the very sums that XGBoost had; the leaf value is then rounded to float32, multiplied by
+    the rate and rounded again, so it is met to two roundings, 2^-23 of itself. A GPU adds quantised numbers and is met to
+    1e-6 only.
+
+    Predictions are sums in float32 too, so they stray from the sum of the very leaf values that they are made of, and from
+    any exact map, like a random walk of T steps of 2^-24: 1.4 * sqrt(T) of them at most in 20,000 rows, 600 trees: 2e-6.
+    """
+
+    library = "XGBoost"
+    classes = None
+    precision = np.float32
+    offset_precision = np.float32
+    residual_precision = np.float32
+    score_precision = np.float32
+
+    def __init__(
+        self,
+        booster: Any,
+        n_iterations: int = 0,
+        missing: float = np.nan,
+        estimator: str = "Booster",
+        custom: str = "",
+    ):
+        self._booster, self._missing = booster, missing
+        if not _rounds(booster):
+            raise InputError("This XGBoost model has no trees: train it first.")
+        self._settings = settings(booster.save_config())
+        model = parse(booster.save_raw("json"))
+        refuse(REFUSALS, Reading(self._settings, model, estimator, custom))
+        assert model is not None  # it is for gblinear, which is refused
+        self._model: Model = model
+        self._n_iterations = n_iterations or int(model.iterations[-1]) + 1
+        self._n_trees = int(np.searchsorted(model.iterations, self._n_iterations))
+        self._trees = model.trees[: self._n_trees]
+        self._groups, self._iterations = model.groups[: self._n_trees], model.iterations[: self._n_trees]
+        self.n_features = int(booster.num_features())
+        self.feature_names: list[str] | None = booster.feature_names
+        self.n_outputs = model.n_outputs
+        self.fingerprint = model.fingerprint(self._n_trees)
+        self._on_cpu = self._settings.device == "cpu"
+        self.tolerance = max(1e-6, 3 * ROUNDING * float(np.sqrt(self._n_trees)))
+        self.leaf_tolerance = 1.05 * LEAF_ROUNDING if self._on_cpu else 1e-6
+        if model.weight_drop is not None:
+            self.leaf_tolerance *= 2  # the drop weights are rounded likewise
+        self._number_leaves()
+
+    def _number_leaves(self) -> None:
+        """From XGBoost's node numbers, tree after tree, to leaf numbers."""
+        self._node_starts = np.cumsum([0, *(tree.n_nodes for tree in self._trees)])
+        self._leaf_of_node = np.full(self._node_starts[-1], -1, dtype=np.int32)
+        for start, tree in zip(self._node_starts, self._trees):
+            self._leaf_of_node[start + tree.leaves] = np.arange(len(tree.leaves))
+
+    def spelling(self, name: str) -> str:
+        """XGBoost keeps names as they are."""
+        return name
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        """(n, T): which leaf of each tree every row falls into."""
+        if X.shape[0] == 0:
+            return np.zeros((0, self._n_trees), dtype=np.int32)
+        return self._leaves(as_matrix(X, self._booster, self._missing), 0, self._n_iterations)
+
+    def _leaves(self, matrix: Any, begin: int, end: int) -> NDArray[np.int32]:
+        """(n, trees of these iterations)."""
+        nodes = self._booster.predict(matrix, pred_leaf=True, iteration_range=(begin, end), validate_features=False)
+        first, last = np.searchsorted(self._iterations, (begin, end))
+        nodes = np.asarray(nodes).reshape(matrix.num_row(), last - first).astype(np.int64)
+        found: NDArray[np.int32] = self._leaf_of_node[nodes + self._node_starts[first:last]]
+        return found
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): what ``predict`` gives."""
+        if X.shape[0] == 0:
+            return np.zeros((0, self.n_outputs))
+        matrix = as_matrix(X, self._booster, self._missing)
+        found = self._booster.predict(matrix, iteration_range=(0, self._n_iterations), validate_features=False)
+        return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+
+    # -- trees --------------------------------------------------------------------------------------------------------
+
+    def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
+        """The trees, one entry for each output, or for all where they share leaves."""
+        plan = plan_of(self._model, self._settings, len(targets))
+        factors = drop_factors(self._model, plan, self._n_iterations) if plan.dart else None
+        rates, l2 = self._rates(X, targets, weights, offsets, plan)
+        entries = []
+        for group in range(1 if self._model.shared else self.n_outputs):
+            own = np.flatnonzero(self._groups == group)
+            outputs = np.arange(self.n_outputs) if self._model.shared else np.array([group])
+            entry = self._entry(own, outputs, rates[own], [l2[t] for t in own], weights)
+            entry = replace(entry, sampler=Subsample(plan, own) if plan.samples else None)
+            entries.append(self._with_coefficients(entry, own, factors, offsets is not None))
+        return entries
+
+    def _entry(
+        self, own: NDArray[np.intp], outputs: NDArray[np.intp], rates: Array, l2: list[Array], weights: Array | None
+    ) -> FittedTrees:
+        trees = [self._trees[t] for t in own]
+        n_leaves = np.array([len(tree.leaves) for tree in trees], dtype=np.int64)
+        drop = np.ones(len(own)) if self._model.weight_drop is None else self._model.weight_drop[own]
+        hessians = [None if tree.node_hessians is None else tree.node_hessians[tree.leaves] for tree in trees]
+        known = None if any(own is None for own in hessians) else np.concatenate([h for h in hessians if h is not None])
+        whole = known is not None and weights is None and bool(np.all(known == np.rint(known)) and known.max() < 2**24)
+        base = np.broadcast_to(self._model.base_score, (self.n_outputs,))[outputs]
+        return FittedTrees(
+            n_leaves=n_leaves,
+            values=np.concatenate([tree.values * factor for tree, factor in zip(trees, drop)]),
+            counts=np.rint(known).astype(np.int64) if known is not None and whole and self._on_cpu else None,
+            weights=known if self._on_cpu else None,
+            l2=np.concatenate(l2),
+            rates=rates,
+            base=None if self._model.base_estimated else base,
+            base_value=base,
+            columns=None if len(own) == self._n_trees else own.astype(np.int64),
+        )
+
+    def _zero(self, tree: Tree) -> NDArray[np.bool_]:
+        """(L,): leaves that XGBoost set to zero: of no weight, or of less than min_child_weight (src/tree/param.h).
+
+        Only a root, or a leaf for several outputs, can be that light.
+        """
+        if tree.node_hessians is None:
+            return np.zeros(len(tree.leaves), dtype=np.bool_)
+        hessians, lightest = tree.node_hessians[tree.leaves], self._settings.number("min_child_weight")
+        found: NDArray[np.bool_] = (hessians <= 0) | ((hessians < lightest) & ~tree.values.any(axis=1))
+        return found
+
+    def _with_coefficients(
+        self, trees: FittedTrees, own: NDArray[np.intp], factors: Array | None, offset: bool
+    ) -> FittedTrees:
+        """The table of how trees add up, where it is not one after the other.
+
+        Parallel trees see the same residual; DART drops and scales; and a fit with base_margin does not start from the
+        base_score that predictions are given without it (InitOutPredictions, src/predictor/predictor.cc).
+        """
+        beta = np.ones(len(own) + 1)
+        if offset and trees.base_value.any():
+            beta[:-1] = 0
+        if factors is None and self._model.n_parallel == 1 and beta.all():
+            return trees
+        iteration = np.append(self._iterations[own], self._n_iterations)
+        omega = np.where(iteration[:, None] > iteration[:-1], trees.rates, 0.0)
+        if factors is None:
+            return replace(trees, coefficients=Coefficients(omega, beta))
+        omega *= factors[np.ix_(iteration, own)]
+        return replace(trees, rates=omega[-1].copy(), coefficients=Coefficients(omega, beta))
+
+    # -- rates and regularisation ---------------------------------------------------------------------------------------
+
+    def _rates(
+        self, X: Any, targets: Array, weights: Array | None, offsets: Array | None, plan: Plan
+    ) -> tuple[Array, list[Array]]:
+        """(T,) rates, parallel trees accounted for, and for each tree (L_t,) what is added to its leaves' weights.
+
+        Those of the settings where a few trees confirm them on the data, and all others by themselves; else the data decide.
+        """
+        stated = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
+        l2 = self._settings.number("reg_lambda")
+        as_stated = np.full(self._n_trees, stated), [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
+        # Any rate would lead to a single leaf's value.
+        single = all(len(tree.splits) == 0 for tree in self._trees) and any(tree.values.any() for tree in self._trees)
+        if plan.dart or single or not len(targets):
+            return as_stated
+        observed = self._observe(as_matrix(X, self._booster, self._missing), targets, weights, offsets, plan)
+        first = []
+        for leaves in observed:
+            first.append(leaves)
+            if self._iterations[len(first) - 1] >= CHECKED_ITERATIONS:
+                break
+        agree = all(tree.agree(stated, l2) for tree in first if tree.values.any())
+        if agree and all(confirmed(tree, stated, l2) for tree in self._trees[len(first) :]):
+            return as_stated
+        every = [*first, *observed]
+        rates, lambdas = recover(every, stated, l2, self._model.n_parallel)
+        return rates, [np.where(leaves.zero, np.inf, found) for leaves, found in zip(every, lambdas)]
+
+    def _observe(
+        self, matrix: Any, targets: Array, weights: Array | None, offsets: Array | None, plan: Plan
+    ) -> Iterator[Leaves]:
+        """For each tree, the sums that its leaves were made of, the model's own trees standing in for those before."""
+        n_rows = len(targets)
+        y, w = targets.astype(np.float32), (np.ones(n_rows) if weights is None else weights).astype(np.float32)
+        start = np.broadcast_to(self._model.base_score if offsets is None else offsets, targets.shape)
+        score, after = start.astype(np.float32), start.astype(np.float32)
+        sampler, step = Subsample(plan, np.arange(self._n_trees)), max(1, BLOCK_ENTRIES // n_rows)
+        for begin in range(0, self._n_iterations, step):
+            block = self._leaves(matrix, begin, min(begin + step, self._n_iterations))
+            first = int(np.searchsorted(self._iterations, begin))
+            for t in range(first, first + block.shape[1]):
+                if t == 0 or self._iterations[t] != self._iterations[t - 1]:
+                    score = after.copy()
+                tree, leaf = self._trees[t], block[:, t - first]
+                outputs = slice(None) if self._model.shared else slice(self._groups[t], self._groups[t] + 1)
+                drawn = sampler.draw(t, leaf, np.empty(0)) if plan.samples else np.ones(n_rows, dtype=np.bool_)
+                yield self._sums(tree, leaf[drawn], (w[:, None] * (y[:, outputs] - score[:, outputs]))[drawn], w[drawn])
+                after[:, outputs] += tree.values.astype(np.float32)[leaf]
+
+    def _sums(self, tree: Tree, leaf: NDArray[np.int32], gradients: Any, weights: Any) -> Leaves:
+        n, values = len(tree.leaves), tree.values
+        totals = np.bincount(leaf, weights.astype(np.float64), n)[:, None]
+        sums = np.stack([np.bincount(leaf, column, n) for column in gradients.T.astype(np.float64)], axis=1)
+        # A loaded model has lost min_child_weight, but where there are residuals no other leaf is zero.
+        left = np.abs(sums).max(axis=1) > 1e-12 * np.abs(gradients).sum()
+        zero = self._zero(tree) | (left & ~values.any(axis=1)) | (totals[:, 0] <= 0)
+        weights = np.broadcast_to(totals, values.shape)
+        return Leaves(values[~zero].ravel(), weights[~zero].ravel(), sums[~zero].ravel(), zero)
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
+        return likeliest(what, self._settings.number("subsample") < 1)
+
+
+def _rounds(booster: Any) -> int:
+    """How many iterations it was trained for; XGBoost raises where it has not seen any data."""
+    try:
+        return int(booster.num_boosted_rounds())
+    except ValueError:
+        return 0

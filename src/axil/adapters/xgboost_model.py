@@ -1,0 +1,190 @@
+"""XGBoost's model document taken apart: trees, base and settings, as written and without their meaning.
+
+``save_raw("json")`` has the trees: children, ``split_conditions`` (at leaves: the leaf's value, rate included),
+``sum_hessian`` and ``base_weights``; nodes that were pruned away stay in the arrays. ``save_config()`` has the settings,
+as text in which float32 numbers keep all their digits; a model that was loaded from a file has defaults there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# What decides leaf membership, besides the leaf values.
+_STRUCTURE = ("left_children", "right_children", "split_indices", "split_conditions", "default_left", "split_type")
+_DECISIVE = (*_STRUCTURE, "categories", "categories_nodes", "categories_sizes", "sum_hessian", "leaf_weights")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree with K outputs; its L leaves are numbered in the order of their nodes."""
+
+    fields: Mapping[str, Any]
+    n_outputs: int
+
+    def floats(self, key: str) -> Array:
+        return np.array(self.fields.get(key, ()), dtype=np.float32).astype(np.float64)
+
+    def integers(self, key: str) -> NDArray[np.int64]:
+        return np.array(self.fields.get(key, ()), dtype=np.int64)
+
+    @property
+    def n_nodes(self) -> int:
+        """With those that were pruned away."""
+        return len(self.fields["left_children"])
+
+    @cached_property
+    def splits(self) -> NDArray[np.int64]:
+        """The nodes with children that can be reached from the root, level by level."""
+        left, right = self.integers("left_children"), self.integers("right_children")
+        level, found = np.zeros(1, dtype=np.int64), []
+        while len(level := level[left[level] != -1]):
+            found.append(level)
+            level = np.concatenate([left[level], right[level]])
+        return np.concatenate(found) if found else level
+
+    @cached_property
+    def leaves(self) -> NDArray[np.int64]:
+        """(L,): the nodes that are leaves."""
+        children = np.concatenate([self.integers(side)[self.splits] for side in ("left_children", "right_children")])
+        return np.setdiff1d(np.append(children, 0), self.splits)
+
+    @cached_property
+    def node_values(self) -> Array:
+        """(nodes, K): at leaves their values, at splits whatever XGBoost keeps there."""
+        if self.n_outputs == 1:
+            return self.floats("split_conditions")[:, None]
+        values = self.base_weights.copy()
+        if "leaf_weights" in self.fields:  # from 3.2 on, in an order that right_children of leaves gives
+            values[self.leaves] = self.floats("leaf_weights").reshape(-1, self.n_outputs)[
+                self.integers("right_children")[self.leaves]
+            ]
+        return values
+
+    @property
+    def values(self) -> Array:
+        """(L, K)."""
+        return self.node_values[self.leaves]
+
+    @property
+    def base_weights(self) -> Array:
+        """(nodes, K): at splits what the node's value would be as a leaf, before the rate."""
+        return self.floats("base_weights").reshape(-1, self.n_outputs)
+
+    @cached_property
+    def node_hessians(self) -> Array | None:
+        """(nodes,): the weight of each node's rows; None where trees of several outputs do not keep it (before 3.2)."""
+        return self.floats("sum_hessian") / self.n_outputs if "sum_hessian" in self.fields else None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A whole model, its trees in order; ``groups[t]`` is the output that tree t serves, ``iterations[t]`` its iteration."""
+
+    learner: Mapping[str, Any]
+    trees: tuple[Tree, ...]
+    groups: NDArray[np.int64]
+    iterations: NDArray[np.int64]
+    n_parallel: int
+    weight_drop: Array | None  #: (T,) of DART
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        found: Mapping[str, str] = self.learner["learner_model_param"]
+        return found
+
+    @property
+    def n_outputs(self) -> int:
+        return max(int(self.parameters.get("num_target", "1")), 1)
+
+    @property
+    def shared(self) -> bool:
+        """Whether the trees have leaves for all outputs (multi_strategy="multi_output_tree")."""
+        return self.trees[0].n_outputs > 1
+
+    @property
+    def base_score(self) -> Array:
+        """(K,) or (1,): from 3.1 on a list, before one number for all outputs."""
+        return np.array(json.loads(self.parameters["base_score"]), dtype=np.float32).astype(np.float64).reshape(-1)
+
+    @property
+    def base_estimated(self) -> bool:
+        return self.parameters.get("boost_from_average", "0") == "1"
+
+    def fingerprint(self, n_trees: int) -> str:
+        """The same for a model and for its copies through a file or a pickle."""
+        digest = hashlib.sha256(f"{self.n_outputs} {self.n_parallel} {self.base_score.tolist()}".encode())
+        drop = [] if self.weight_drop is None else self.weight_drop[:n_trees].tolist()
+        digest.update(f"{self.groups[:n_trees].tolist()} {drop}".encode())
+        for tree in self.trees[:n_trees]:
+            for key in _DECISIVE:
+                digest.update(key.encode() + tree.floats(key).astype(np.float32).tobytes())
+        return digest.hexdigest()
+
+
+def parse(document: bytes | bytearray) -> Model | None:
+    """Take a model document apart; None where it has no trees, as with gblinear or before training."""
+    learner = json.loads(bytes(document).decode("utf-8", "surrogateescape"))["learner"]
+    booster = learner["gradient_booster"]
+    drop = booster.get("weight_drop")
+    forest = booster.get("gbtree", booster).get("model", {})
+    if not forest.get("trees"):
+        return None
+    trees = tuple(Tree(tree, max(int(tree["tree_param"]["size_leaf_vector"]), 1)) for tree in forest["trees"])
+    n_parallel = max(int(forest["gbtree_model_param"].get("num_parallel_tree", "1")), 1)
+    groups = np.array(forest["tree_info"], dtype=np.int64)
+    if trees[0].n_outputs > 1:
+        groups = np.zeros_like(groups)
+    width = n_parallel * (int(groups.max()) + 1)
+    starts = np.array(forest.get("iteration_indptr", range(0, len(trees) + 1, width)))
+    iterations = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    return Model(learner, trees, groups, iterations, n_parallel, None if drop is None else np.array(drop, dtype=float))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``save_config()`` says."""
+
+    learner: Mapping[str, Any]
+
+    @property
+    def booster(self) -> Mapping[str, Any]:
+        """The settings of the trees; DART wraps them once more."""
+        outer = self.learner["gradient_booster"]
+        found: Mapping[str, Any] = outer.get("gbtree", outer)
+        return found
+
+    def _sections(self) -> list[Mapping[str, Any]]:
+        inner = self.booster
+        sections = [inner.get("tree_train_param"), inner.get("gbtree_train_param"), self.learner.get("generic_param")]
+        dart = self.learner["gradient_booster"].get("dart_train_param")
+        loss = self.learner.get("objective", {}).get("reg_loss_param")
+        return [section for section in (*sections, dart, loss) if section]
+
+    def text(self, name: str) -> str:
+        return next((str(section[name]) for section in self._sections() if name in section), "")
+
+    def number(self, name: str) -> float:
+        return float(self.text(name) or 0.0)
+
+    @property
+    def updaters(self) -> list[str]:
+        found = self.booster.get("updater", [])
+        return list(found) if isinstance(found, dict) else [updater["name"] for updater in found]
+
+    @property
+    def device(self) -> str:
+        return self.text("device") or "cpu"
+
+
+def settings(config: str) -> Settings:
+    return Settings(json.loads(config)["learner"])

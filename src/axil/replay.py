@@ -1,0 +1,247 @@
+"""From a fitted model and its training rows to a structure, by walking through the fit with the model's own leaf values.
+
+At each tree the residuals are then those that the library saw, rounded as it rounds, so every leaf value can be computed anew
+from them and must come out the same; and a sampler that looks at the residuals draws the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import _core
+from axil.adapters.base import Adapter, FittedTrees
+from axil.errors import InputError
+from axil.inputs import take_rows
+from axil.progress import track
+from axil.structure import Structure, cell_dtype
+
+Array = NDArray[np.float64]
+Leaves = NDArray[np.unsignedinteger[Any]]
+
+BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
+MOST_DRAWS = np.iinfo(np.uint16).max  # different numbers of draws that are told apart
+FEW_DRAWS = 8  # up to here it is quicker to look for each
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of the walk."""
+
+    structure: Structure
+    counts: NDArray[np.int64]  #: (L,) rows that each leaf was fitted on
+    values: Array  #: (L, K) leaf values before any rate
+    score: Array  #: (N, K) the model's predictions of the training rows
+    recovered: dict[str, Any]  #: what the model does not state and the walk supplied
+
+
+def assign_leaves(adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.int64]) -> Leaves:
+    """(T, N) packed leaf numbers, asked of the library block by block so that its own wide matrix never exists whole."""
+    leaves = np.empty((len(n_leaves), n_rows), dtype=cell_dtype(int(n_leaves.max())))
+    step = max(1, BLOCK_ENTRIES // len(n_leaves))
+    for start in track(range(0, n_rows, step), "leaves"):
+        leaves[:, start : start + step] = adapter.leaves(take_rows(X, slice(start, start + step))).T
+    return leaves
+
+
+def replay(
+    adapter: Adapter, trees: FittedTrees, leaves: Leaves, targets: Array, offsets: Array | None, n_threads: int
+) -> Replay:
+    """Walk through the fit of these trees, whose leaves (T, N) the training rows fall into."""
+    plain = trees.sampler is None and trees.coefficients is None and adapter.score_precision is np.float64
+    if plain:
+        return _walk_fast(adapter, trees, leaves, targets, offsets, n_threads)
+    return _Walk(adapter, trees, leaves, targets, offsets).run()
+
+
+def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | None, n_threads: int) -> Array:
+    """(L,): the sum of the weights of every leaf's rows, their number where there are no weights."""
+    starts = np.concatenate([[0], np.cumsum(n_leaves)])
+    state = np.ones((leaves.shape[1], 1)) if weights is None else weights[:, None].copy()
+    sums = np.empty((starts[-1], 1))
+    none, every = np.empty(0, dtype=np.int64), np.arange(len(n_leaves))
+    _core.sweep(leaves, starts, state, none, sums, None, every, sums, None, n_threads)
+    return sums[:, 0]
+
+
+def leaf_scale(trees: FittedTrees, leaf_weights: Array) -> Array:
+    """(L,): what a leaf's residual sum is multiplied by to give its value; see `FittedTrees`."""
+    denominator = leaf_weights + trees.l2
+    scale = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator > 0)
+    whole = (leaf_weights > 0) & np.isfinite(trees.l2)
+    if trees.steps > 1:
+        left = (trees.l2[whole] * scale[whole]) ** trees.steps
+        scale[whole] = (1.0 - left) / leaf_weights[whole]
+    return scale
+
+
+def _structure(
+    trees: FittedTrees, cells: Leaves, draws: Array, leaf_weights: Array, offsets: Array | None
+) -> Structure:
+    return Structure(
+        cells=cells,
+        n_leaves=trees.n_leaves,
+        leaf_weights=leaf_weights,
+        leaf_scale=leaf_scale(trees, leaf_weights),
+        rates=trees.rates.copy(),
+        base=None if trees.base is None else np.asarray(trees.base, dtype=np.float64),
+        row_weights=trees.row_weights,
+        offsets=offsets,
+        mixing=trees.mixing,
+        draws=draws,
+        coefficients=trees.coefficients,
+        columns=trees.columns,
+    )
+
+
+def _replayed(trees: FittedTrees, structure: Structure, counts: NDArray[np.int64], sums: Array, score: Array) -> Replay:
+    s = structure
+    values = np.concatenate([s.leaf_values(t, sums[s.starts[t] : s.starts[t + 1]]) for t in range(s.n_trees)])
+    rates, recovered = recover_rates(trees, values)
+    return Replay(replace(structure, rates=rates), counts, values, score, recovered)
+
+
+def recover_rates(trees: FittedTrees, values: Array) -> tuple[Array, dict[str, Any]]:
+    """The rates; one that the model does not state is the least-squares ratio of its leaf values to those before the rate."""
+    rates = trees.rates.copy()
+    unknown = np.flatnonzero(np.isnan(rates))
+    ends = np.cumsum(trees.n_leaves)
+    for t in unknown:
+        own = slice(ends[t] - trees.n_leaves[t], ends[t])
+        rates[t] = np.sum(trees.values[own] * values[own]) / np.sum(values[own] ** 2)
+    return rates, {"rates": [[int(t), float(rates[t])] for t in unknown]} if len(unknown) else {}
+
+
+def _walk_fast(
+    adapter: Adapter, trees: FittedTrees, leaves: Leaves, targets: Array, offsets: Array | None, n_threads: int
+) -> Replay:
+    """Plain boosting on all rows: the residuals of a row depend on no other, so a kernel walks block by block."""
+    weights = trees.row_weights
+    leaf_weights = leaf_totals(leaves, trees.n_leaves, weights, n_threads)
+    counts = leaf_weights
+    if trees.held_out is not None:
+        counts = leaf_totals(leaves, trees.n_leaves, (~trees.held_out).astype(float), n_threads)
+    elif weights is not None:
+        counts = leaf_totals(leaves, trees.n_leaves, None, n_threads)
+    structure = _structure(trees, leaves, np.ones(1), leaf_weights, offsets)
+    score = np.empty_like(targets)
+    sums = np.empty((structure.total_leaves, targets.shape[1]))
+    single = adapter.residual_precision is np.float32
+    for k in range(targets.shape[1]):
+        own, total = np.full(len(targets), trees.base_value[k]), np.empty(structure.total_leaves)
+        if offsets is not None:
+            own += offsets[:, k]
+        values, target = np.ascontiguousarray(trees.values[:, k]), np.ascontiguousarray(targets[:, k])
+        _core.replay(leaves, structure.starts, values, target, weights, single, own, total, n_threads)
+        score[:, k], sums[:, k] = own, total
+    return _replayed(trees, structure, np.rint(counts).astype(np.int64), sums, score)
+
+
+class _Walk:
+    """Any other fit, tree by tree: samplers, coefficients, predictions kept in single precision."""
+
+    def __init__(self, adapter: Adapter, trees: FittedTrees, leaves: Leaves, targets: Array, offsets: Array | None):
+        self.adapter, self.trees, self.leaves, self.targets, self.offsets = adapter, trees, leaves, targets, offsets
+        self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
+        self.score = self._start(1.0 if trees.coefficients is None else trees.coefficients.beta[0])
+        self.added = 0  # trees up to here are in the predictions
+        self.levels: list[float] = []
+        self.codes = None if trees.sampler is None else np.zeros(leaves.shape, dtype=np.uint16)
+
+    def run(self) -> Replay:
+        trees, n_trees = self.trees, len(self.trees.n_leaves)
+        total, n_outputs = int(self.starts[-1]), self.targets.shape[1]
+        sums, leaf_weights, counts = np.zeros((total, n_outputs)), np.zeros(total), np.zeros(total, dtype=np.int64)
+        for t in track(range(n_trees), "replay"):
+            own, n = slice(self.starts[t], self.starts[t + 1]), int(trees.n_leaves[t])
+            residuals = self._rounded(self.targets - self.score, self.adapter.residual_precision)
+            draw = self._draw(t, residuals)
+            sums[own] = self._leaf_sums(t, residuals, draw)
+            drawn = draw if trees.row_weights is None else draw * trees.row_weights
+            leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
+            taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
+            counts[own] = np.bincount(self.leaves[t][taken], minlength=n)
+            self._advance(t)
+        structure = _structure(trees, self._cells(), np.array(self.levels or [1.0]), leaf_weights, self.offsets)
+        return _replayed(trees, structure, counts, sums, self.score)
+
+    @staticmethod
+    def _rounded(values: Array, precision: type[np.floating[Any]]) -> Array:
+        return values.astype(precision).astype(np.float64) if precision is not np.float64 else values
+
+    def _draw(self, t: int, residuals: Array) -> Array:
+        """(N,): how often each row was drawn for tree t; told apart by a code for the structure's cells."""
+        if self.trees.sampler is None or self.codes is None:
+            return np.ones(len(self.targets))
+        draw = np.asarray(self.trees.sampler.draw(t, self.leaves[t], residuals), dtype=np.float64)
+        present, found = np.array(self.levels), None
+        if len(self.levels) <= FEW_DRAWS:
+            found = np.argmax(draw[None] == present[:, None], axis=0) if self.levels else None
+        if found is None or (present[found] != draw).any():
+            present, found = np.unique(draw, return_inverse=True)
+        self.codes[t] = np.array([self._code(float(level)) for level in present])[found]
+        return draw
+
+    def _code(self, level: float) -> int:
+        """The number of a level of draws, a new one if need be."""
+        if level not in self.levels:
+            if len(self.levels) == MOST_DRAWS:
+                name = "" if self.trees.sampler is None else self.trees.sampler.name
+                raise InputError(
+                    f"{name} draws rows in more than {MOST_DRAWS} different numbers; expected few, as 0, 1, 2."
+                )
+            self.levels.append(level)
+        return self.levels.index(level)
+
+    def _leaf_sums(self, t: int, residuals: Array, draw: Array) -> Array:
+        precision, weights = self.adapter.residual_precision, self.trees.row_weights
+        if weights is not None:
+            residuals = self._rounded(residuals * weights[:, None], precision)
+        if self.trees.sampler is not None:
+            residuals = self._rounded(residuals * draw[:, None], precision)
+        n = int(self.trees.n_leaves[t])
+        return np.stack([np.bincount(self.leaves[t], column, n) for column in residuals.T], axis=1)
+
+    def _advance(self, t: int) -> None:
+        """Let the model's predictions follow tree t.
+
+        Where earlier trees are dropped or scaled, a library that keeps predictions in single precision adds up all anew.
+        """
+        c = self.trees.coefficients
+        if c is None:
+            self._add(t, 1.0)
+            return
+        changed = np.flatnonzero(c.omega[t + 1] - c.omega[t])
+        anew = self.adapter.score_precision is not np.float64 and bool((changed < self.added).any())
+        if anew:
+            self.score = self._start(c.beta[t + 1])
+            changed = np.flatnonzero(c.omega[t + 1])
+        elif c.beta[t + 1] != c.beta[t]:
+            self.score = self.score + (c.beta[t + 1] - c.beta[t]) * self.trees.base_value
+        for s in changed:
+            change = c.omega[t + 1, s] - (0.0 if anew else c.omega[t, s])
+            self._add(int(s), change / c.omega[-1, s] if c.omega[-1, s] else 0.0)
+        self.added = max(self.added, t + 1 if len(changed) else 0)
+
+    def _start(self, beta: float) -> Array:
+        """The predictions before any tree."""
+        start = beta * self.trees.base_value + np.zeros_like(self.targets)
+        return self._rounded(start if self.offsets is None else start + self.offsets, self.adapter.score_precision)
+
+    def _add(self, s: int, share: float) -> None:
+        """Add a share of what tree s adds in the end."""
+        precision = self.adapter.score_precision
+        values = self._rounded(share * self.trees.values[self.starts[s] : self.starts[s + 1]], precision)
+        self.score = self._rounded(self.score + values[self.leaves[s]], precision)
+
+    def _cells(self) -> Leaves:
+        """(T, N): leaf and draw of each row as one number."""
+        if self.codes is None or len(self.levels) == 1:
+            return self.leaves
+        cells = self.leaves.astype(cell_dtype(int(self.trees.n_leaves.max()) * len(self.levels)))
+        for t, n in enumerate(self.trees.n_leaves):
+            cells[t] += self.codes[t].astype(cells.dtype) * cells.dtype.type(n)
+        return cells

@@ -1,0 +1,382 @@
+"""LightGBM's row samplers and DART's drops, from parameters to bags and coefficients.
+
+All of them draw from the generator x <- 214013 x + 2531011 mod 2^32, of which a draw is u = ((x >> 16) & 0x7FFF) / 32768
+(include/LightGBM/utils/random.h). Samplers keep one generator for each block of 1024 rows, seeded bagging_seed + block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Words = NDArray[np.uint32]
+
+BLOCK = 1024  # rows to a generator (bagging_rand_block_, include/LightGBM/sample_strategy.h)
+CHUNK = 4096  # rows that GOSS settles at a time
+MOST_THREADS = 256  # thread counts that are tried for GOSS
+MOST_STEPS = 20_000  # trees looked at in search of attempts that found no split
+MANY_ROWS = 100_000  # from here on, leaf counts do not agree by coincidence
+
+_LOW = np.uint32(0x7FFFFFFF)
+_FACTORS: Words = np.cumprod(np.full(BLOCK, 214013, dtype=np.uint32), dtype=np.uint32)
+_TERMS: Words = np.uint32(2531011) * (np.cumsum(np.r_[np.uint32(0), _FACTORS[:-1]], dtype=np.uint32) + np.uint32(1))
+
+
+def streams(seed: int, n_rows: int) -> Words:
+    """(B,): the generators of N rows as they begin; k steps lead from x to ``_FACTORS[k - 1] * x + _TERMS[k - 1]``."""
+    return ((seed + np.arange(-(-n_rows // BLOCK), dtype=np.int64)) & 0xFFFFFFFF).astype(np.uint32)
+
+
+class State(Protocol):
+    """A sampler between two iterations; never changed, only replaced."""
+
+    def attempt(self, full: bool, residuals: Array | None) -> tuple[NDArray[Any], State]:
+        """The rows (N,) that one more attempt at a tree draws, and the state after it.
+
+        ``full``: the tree was fitted on all rows. An attempt that finds no split leaves no tree, but its draws are gone.
+        """
+
+    def grown(self) -> State:
+        """The state once the attempt has led to a tree."""
+
+
+@dataclass(frozen=True)
+class Bagging:
+    """Each row is in the bag iff u < bagging_fraction, drawn anew every bagging_freq trees (src/boosting/bagging.hpp)."""
+
+    fraction: float
+    frequency: int
+    generators: Words
+    n_rows: int
+    bag: NDArray[np.bool_] | None = None
+    iteration: int = 0
+
+    def attempt(self, full: bool, residuals: Array | None) -> tuple[NDArray[np.bool_], Bagging]:
+        # A bag that by chance holds all rows is kept for good.
+        if self.bag is not None and (self.iteration % self.frequency or self.bag.all()):
+            return self.bag, self
+        words = self.generators[:, None] * _FACTORS
+        words += _TERMS
+        last = words[:, -1].copy()
+        last[-1] = words[-1, (self.n_rows - 1) % BLOCK]
+        words &= _LOW
+        bag = (words < np.uint32(ceil(self.fraction * 32768) << 16)).ravel()[: self.n_rows]
+        return bag, replace(self, generators=last, bag=bag)
+
+    def grown(self) -> Bagging:
+        return replace(self, iteration=self.iteration + 1)
+
+
+@dataclass(frozen=True)
+class Goss:
+    """The rows of largest |gradient * hessian|, and some of the others with a factor (src/boosting/goss.hpp).
+
+    Each thread does this for its part of the rows, all in float32. The first int(1 / learning_rate) trees, which have
+    all rows, draw nothing.
+    """
+
+    top_rate: float
+    other_rate: float
+    part: int  # rows to a thread
+    generators: Words
+    weights: Array | None  # (N,) sample weights
+
+    def attempt(self, full: bool, residuals: Array | None) -> tuple[NDArray[Any], Goss]:
+        if full or residuals is None:
+            return np.ones(0 if residuals is None else len(residuals), dtype=np.float32), self
+        size = np.abs(residuals[:, 0].astype(np.float32))
+        if self.weights is not None:
+            w = self.weights.astype(np.float32)
+            size = np.abs((size * w) * w)
+        drawn = np.ones(len(size), dtype=np.float32)
+        parts = [slice(start, start + self.part) for start in range(0, len(size), self.part)]
+        for own in parts:
+            top = max(1, int(len(size[own]) * self.top_rate))
+            drawn[own] = size[own] >= np.partition(size[own], -top)[-top]
+        small = drawn == 0
+        words, generators = self._words(small)
+        for own in parts:
+            drawn[own] = self._settle(drawn[own], words[own])
+        return drawn, replace(self, generators=generators)
+
+    def grown(self) -> Goss:
+        return self
+
+    def _words(self, small: NDArray[np.bool_]) -> tuple[Words, Words]:
+        """(N,) words of the rows that draw one, and the generators after that."""
+        blocks = np.zeros((len(self.generators), BLOCK), dtype=np.bool_)
+        blocks.ravel()[: len(small)] = small
+        steps = np.cumsum(blocks, axis=1)
+        last = steps[:, -1]
+        after = np.where(last > 0, _FACTORS[last - 1] * self.generators + _TERMS[last - 1], self.generators)
+        words = _FACTORS[steps - 1] * self.generators[:, None] + _TERMS[steps - 1]
+        return words.ravel()[: len(small)], after
+
+    def _settle(self, big: NDArray[np.float32], words: Words) -> NDArray[np.float32]:
+        """(n,): 1 for the large rows of one part, a factor for the others that are drawn and else 0.
+
+        A row is drawn with probability needed / left, which depends on those drawn before it: chunks of rows are settled
+        by iteration, each of which is right for at least one row more.
+        """
+        n, top, others = len(big), max(1, int(len(big) * self.top_rate)), int(len(big) * self.other_rate)
+        drawn = big.copy()
+        if others == 0:
+            return drawn
+        small = np.flatnonzero(big == 0)
+        left = (n - small) - (top - (small - np.arange(len(small))))  # as many large rows came before as are not small
+        u = ((words[small] & _LOW) >> np.uint32(16)) / 32768.0
+        factor = np.float32(n - top) / np.float32(others)
+        needed = others
+        for start in range(0, len(small), CHUNK):
+            own = slice(start, start + CHUNK)
+            taken, before = u[own] < needed / left[start], None
+            while before is None or not np.array_equal(taken, before):
+                before = taken
+                taken = u[own] < (needed - (np.cumsum(before) - before)) / left[own]
+            needed -= int(taken.sum())
+            drawn[small[own][taken]] = factor
+        return drawn
+
+
+def goss(
+    top_rate: float, other_rate: float, seed: int, n_rows: int, weights: Array | None, n_threads: int
+) -> tuple[Goss, ...]:
+    """One state for each way that threads may have parted the rows, that of ``n_threads`` (if known) first."""
+    generators = streams(seed, n_rows)
+    most = min(len(generators), MOST_THREADS)
+    likely = [min(n, most) for n in (n_threads, 2, 4, 8, 16, 1) if n > 0]
+    parts = dict.fromkeys(_part(n_rows, n) for n in (*likely, *range(1, most + 1)))
+    return tuple(Goss(top_rate, other_rate, part, generators, weights) for part in parts)
+
+
+def _part(n_rows: int, n_parts: int) -> int:
+    """How many rows each thread has (BlockInfoForceSize, include/LightGBM/utils/threading.h)."""
+    return n_rows if n_parts == 1 else ceil(ceil(n_rows / n_parts) / BLOCK) * BLOCK
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the model recorded of its T trees, L leaves in all, by which draws are told right from wrong."""
+
+    starts: NDArray[np.int64]  #: (T + 1,)
+    counts: NDArray[np.int64]  #: (L,)
+    values: Array  #: (L,) up to a factor for each tree
+    l2: Array  #: (L,)
+    weights: Array | None  #: (N,)
+    mixing: tuple[Array, ...] | None
+
+    def agreement(self, tree: int, leaf: NDArray[Any], drawn: NDArray[Any], residuals: Array | None) -> int:
+        """0: the leaves have other counts, 1: the same counts but other values, 2: both are the same."""
+        own = slice(self.starts[tree], self.starts[tree + 1])
+        counts, n = self.counts[own], int(self.starts[tree + 1] - self.starts[tree])
+        rows = np.flatnonzero(drawn)
+        if len(rows) != counts.sum() or (np.bincount(leaf[rows], minlength=n) != counts).any():
+            return 0
+        if residuals is None or len(drawn) >= MANY_ROWS:
+            return 2
+        c = drawn[rows] * (1.0 if self.weights is None else self.weights[rows])
+        sums, total = np.bincount(leaf[rows], c * residuals[rows, 0], n), np.bincount(leaf[rows], c, n)
+        u, v = sums / (total + self.l2[own]) if self.mixing is None else self.mixing[tree] @ sums, self.values[own]
+        rate = (u @ v) / ((u @ u) or 1.0)
+        return 2 if np.abs(v - rate * u).max() <= 1e-5 * np.abs(v).max() else 1
+
+
+class Replay:
+    """Which rows each tree was fitted on: the draws that a sampler makes, and where they go on from.
+
+    Between two trees the fit may have tried others that found no split, and have begun anew (continued training; GOSS also
+    where the rate changes): what agrees with the model's leaves is taken, and where nothing does, the plain next draw.
+    """
+
+    def __init__(self, name: str, starts: Sequence[State], evidence: Evidence, n_failures: int, forest: bool = False):
+        self.name = name
+        self._starts = tuple(starts)
+        self._evidence = evidence
+        self._n_failures = n_failures  # attempts without a tree that are looked through
+        self._forest = forest
+        self._begin()
+
+    def _begin(self) -> None:
+        self._states = self._starts  # several, as long as the data do not tell which is right
+        self._left = self._n_failures
+
+    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> NDArray[Any]:
+        """(N,): with what factor each row was drawn for this tree, 0 for rows out of bag."""
+        if tree == 0:
+            self._begin()
+        starts, counts = self._evidence.starts, self._evidence.counts
+        full = int(counts[starts[tree] : starts[tree + 1]].sum()) == len(leaf)
+        everyone = np.ones(len(leaf), dtype=np.bool_)
+        if (
+            starts[tree + 1] - starts[tree] == 1
+        ):  # nothing to split: a forest keeps such a tree, boosting only the first
+            if tree > 0 and not self._forest:
+                return everyone
+            drawn, states = zip(*(state.attempt(False, residuals) for state in self._states))
+            self._states = tuple(state.grown() if self._forest else state for state in states)
+            return everyone if tree == 0 else drawn[0]
+        best = -1
+        chosen: tuple[NDArray[Any], tuple[State, ...], int] = everyone, self._states, 0
+        for drawn, states, failures in self._candidates(tree, full, everyone, residuals):
+            agreement = self._evidence.agreement(tree, leaf, drawn, residuals)
+            if agreement > best:
+                best, chosen = agreement, (drawn, states, failures)
+            if agreement == 2:
+                break
+        found, self._states, failures = chosen
+        self._left = self._left - failures if best > 0 else -1  # once lost, the draws go on but are not searched
+        return found
+
+    def _candidates(
+        self, tree: int, full: bool, everyone: NDArray[np.bool_], residuals: Array
+    ) -> Iterator[tuple[NDArray[Any], tuple[State, ...], int]]:
+        """Draws for one tree, the likeliest first, each with the states after it and the failed attempts before it."""
+        search = self._left >= 0
+        lanes = [*self._states, *(self._starts if search and tree > 0 else ())]
+        for failures in range(max(self._left, 0) + 1):
+            attempts = []
+            for state in lanes:
+                drawn, after = state.attempt(full, residuals)
+                attempts.append(after)
+                same = self._states if full and after is state and len(self._states) > 1 else (after.grown(),)
+                yield drawn, same, failures
+            if full and failures == 0 and search:  # an earlier training without a sampler
+                yield everyone, self._states, 0
+            if self._forest or tree == 0 or all(after is state for after, state in zip(attempts, lanes)):
+                return
+            lanes = attempts
+
+
+def histories(
+    start: Bagging | None, leaves: NDArray[np.integer[Any]], evidence: Evidence, n_failures: int
+) -> Iterator[list[bool]]:
+    """What may have come of the attempts at trees, all n_failures that left none included: whether each found a split.
+
+    Bags, if there are any, must agree with the counts of the leaves (N, T); failures late in the training come first.
+    """
+    n_trees = leaves.shape[1]
+    todo: list[tuple[int, Bagging | None, int, list[bool]]] = [(0, start, n_failures, [])]
+    for _ in range(MOST_STEPS):
+        if not todo:
+            return
+        t, state, spare, past = todo.pop()
+        if t == n_trees:
+            yield past + [False] * spare
+            continue
+        lone = evidence.starts[t + 1] - evidence.starts[t] == 1
+        found = []
+        for lost in range(1 if t == 0 else spare + 1):
+            bag, state = (None, None) if state is None else state.attempt(False, None)
+            if bag is None or lone or evidence.agreement(t, leaves[:, t], bag, None):
+                after = state if state is None or lone else state.grown()
+                found.append((t + 1, after, spare - lost, past + [False] * lost + [not lone]))
+        todo.extend(reversed(found))
+
+
+@dataclass(frozen=True)
+class Dart:
+    """DART's settings, and what it makes of them (src/boosting/dart.hpp)."""
+
+    rate: float
+    drop_rate: float
+    skip_drop: float
+    max_drop: int
+    seed: int
+    uniform: bool
+    xgboost: bool
+
+    def run(self, stages: Sequence[Sequence[bool]], n_trees: int) -> tuple[Array, Array]:
+        """Coefficients omega (n_trees + 1, n_trees) and beta (n_trees + 1,) of the first trees.
+
+        A stage is one training, which may go on from another, and says of each attempt at a tree whether it found a split.
+        One that did not leaves the trees it dropped as they are then: gone from the scores, their sign turned in the
+        model. Only the first of all attempts leaves a tree even so, which holds the base alone.
+        """
+        omega, beta = np.zeros((n_trees + 1, n_trees)), np.ones(n_trees + 1)
+        size = 1 + sum(map(len, stages))
+        model, score = np.zeros((2, size))  # scales of the trees in the model and in the scores
+        base = np.ones(2)  # likewise of the base, which is part of the first tree
+        t = 0
+        for outcomes in stages:
+            begin, drops = t, _Drops(self)
+            for found in outcomes:
+                dropped, new = drops.next()
+                dropped = dropped + begin
+                holds_base = 0 in dropped
+                model[dropped] *= -1
+                score[dropped] += model[dropped]
+                base = np.array([-base[0], base[1] - base[0]]) if holds_base else base
+                if (found or t == 0) and t < n_trees:
+                    omega[t, :t], beta[t] = score[:t], base[1]
+                if not found:
+                    t = max(t, 1)
+                    continue
+                model[t] = score[t] = new
+                t += 1
+                factor = drops.grown()
+                model[dropped] *= factor
+                score[dropped] += model[dropped]
+                base = np.array([base[0] * factor, base[1] + base[0] * factor]) if holds_base else base
+        omega[n_trees], beta[n_trees] = model[:n_trees], base[0]
+        return omega, beta
+
+
+class _Drops:
+    """The drops of one training."""
+
+    def __init__(self, dart: Dart):
+        self._dart = dart
+        self._word = np.uint32(dart.seed & 0xFFFFFFFF)
+        self._weights = np.zeros(0)
+        self._total = 0.0
+        self._dropped = np.zeros(0, dtype=np.int64)
+        self._new = 0.0
+
+    def next(self) -> tuple[NDArray[np.int64], float]:
+        """Which trees, from 0, one more attempt drops, and the rate of the tree that comes of it."""
+        d, n = self._dart, len(self._weights)
+        chance = np.full(n, d.drop_rate)
+        if d.uniform and d.max_drop > 0 and n:
+            chance = np.full(n, min(d.drop_rate, d.max_drop / n))
+        elif not d.uniform and n:
+            inverse = n / self._total
+            capped = min(d.drop_rate, d.max_drop * inverse / self._total) if d.max_drop > 0 else d.drop_rate
+            chance = capped * self._weights * inverse
+        self._dropped = np.zeros(0, dtype=np.int64)
+        if not self._draw(1)[0] < d.skip_drop:
+            before = self._word
+            self._dropped = np.flatnonzero(self._draw(n) < chance)
+            if 0 <= d.max_drop <= len(self._dropped) and len(self._dropped):  # looked at after a drop: 0 allows one
+                self._dropped = self._dropped[: max(d.max_drop, 1)]
+                self._word = before
+                self._draw(int(self._dropped[-1]) + 1)
+        k = len(self._dropped)
+        self._new = d.rate / (d.rate + k if d.xgboost and k else 1 if d.xgboost else 1 + k)
+        return self._dropped, self._new
+
+    def grown(self) -> float:
+        """Note that the attempt led to a tree; by what factor the dropped ones, their sign turned, come back."""
+        d, k = self._dart, len(self._dropped)
+        share = 1 / (k + d.rate) if d.xgboost else 1 / (k + 1)  # not d.rate / (k + d.rate), as it should be
+        for i in self._dropped:  # one after the other, since draws are compared with these to the last digit
+            self._total -= self._weights[i] * share
+        self._weights[self._dropped] *= k / (k + d.rate) if d.xgboost else k / (k + 1)
+        self._weights = np.append(self._weights, self._new)
+        self._total += self._new
+        return self._new * (-k / d.rate) if d.xgboost else share * -k
+
+    def _draw(self, n: int) -> Array:
+        """(n,) draws, one after the other."""
+        found = []
+        while n > 0:
+            words = _FACTORS[:n] * self._word + _TERMS[:n]
+            self._word = words[-1]
+            found.append(((words & _LOW) >> np.uint32(16)) / 32768.0)
+            n -= BLOCK
+        return np.concatenate([np.zeros(0), *found])

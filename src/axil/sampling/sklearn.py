@@ -1,0 +1,98 @@
+"""Which rows scikit-learn fitted each tree on: the stages of gradient boosting, forests and bagging, held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.integer[Any]]
+
+_LARGEST = (
+    2**31 - 1
+)  # RAND_R_MAX, the bound of the one number that each tree's splitter draws (sklearn/tree/_utils.pyx)
+
+
+def training_rows(n_rows: int, held_out: float | int, seed: int) -> Indices:
+    """The rows that are left to fit on, in the order of the fit, once early stopping has held some out."""
+    from sklearn.model_selection import train_test_split
+
+    rows: Indices = train_test_split(np.arange(n_rows), test_size=held_out, random_state=seed)[0]
+    return rows
+
+
+class StageSampler:
+    """The subsample of each stage of GradientBoostingRegressor.
+
+    Of n rows int(subsample * n) are drawn, at least one: with u uniform, row i is in iff u_i * (n - i) is less than the
+    number still to be drawn (_random_sample_mask, sklearn/ensemble/_gradient_boosting.pyx). One stream serves all
+    stages, and each tree takes one more number from it. The rows are those that early stopping left, in its order.
+    """
+
+    name = "the subsample of scikit-learn's gradient boosting"
+
+    def __init__(self, n_rows: int, rows: Indices | None, subsample: float, seed: int):
+        self._n_rows = n_rows
+        self._rows = np.arange(n_rows) if rows is None else rows
+        self._n_drawn = max(1, int(subsample * len(self._rows)))
+        self._seed = seed
+        self._next = 0
+        self._stream = np.random.RandomState(seed)
+
+    def draw(self, tree: int, leaf: Indices, residuals: Array) -> NDArray[Any]:
+        """(N,): 1 for the rows of this stage."""
+        if tree < self._next:
+            self._next, self._stream = 0, np.random.RandomState(self._seed)
+        while self._next < tree:
+            self._mask()
+        drawn = np.zeros(self._n_rows, dtype=np.uint8)
+        drawn[self._rows[self._mask()]] = 1
+        return drawn
+
+    def _mask(self) -> NDArray[np.bool_]:
+        """The next stage's rows among those of the fit."""
+        from sklearn.ensemble._gradient_boosting import _random_sample_mask
+
+        mask = np.asarray(_random_sample_mask(len(self._rows), self._n_drawn, self._stream), dtype=bool)
+        self._stream.randint(0, _LARGEST)
+        self._next += 1
+        return mask
+
+
+class BootstrapSampler:
+    """The bags of forests and bagging: how often each row was drawn, times what its class then counts.
+
+    ``bags`` starts the rows drawn tree after tree anew, each time it is called; ``factor`` turns a tree's rows into the
+    weights (N,) of the "balanced_subsample" classes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        n_rows: int,
+        bags: Callable[[], Iterable[Indices]],
+        factor: Callable[[Indices], Array] | None = None,
+    ):
+        self.name = name
+        self._n_rows = n_rows
+        self._bags = bags
+        self._factor = factor
+        self._next = 0
+        self._running: Iterator[Indices] = iter(bags())
+
+    def draw(self, tree: int, leaf: Indices, residuals: Array) -> NDArray[Any]:
+        """(N,): how often each row is in this tree's bag."""
+        if tree < self._next:
+            self._next, self._running = 0, iter(self._bags())
+        while self._next < tree:
+            self._bag()
+        bag = self._bag()
+        times = np.bincount(bag, minlength=self._n_rows)
+        return times if self._factor is None else times * self._factor(bag)
+
+    def _bag(self) -> Indices:
+        self._next += 1
+        return next(self._running)

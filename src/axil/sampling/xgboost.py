@@ -1,0 +1,217 @@
+"""Which rows each tree of an XGBoost model was fitted on, and which trees DART dropped, from the settings alone.
+
+XGBoost draws from one std::mt19937 (src/common/random.h), seeded with ``seed`` when training starts and, with
+``seed_per_iteration``, with ``127 * seed + iteration`` before each iteration (src/learner.cc). An iteration draws, in order:
+
+- DART: which trees to drop (src/gbm/gbtree.cc);
+- hist, approx: one word for the column sampler, at the first iteration only; then one word s for each tree (approx: for all
+  parallel trees together), from which row i has x = 16807^(i + 1) * s mod 2^63 (src/tree/hist/sampler.cc);
+- exact: two words for each row, then one for the column sampler, for every tree (src/tree/updater_colmaker.cc).
+
+A row is drawn iff u < subsample, where u is std::generate_canonical of x or of the two words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Bag = NDArray[np.bool_]
+
+_MULTIPLIER = 16807
+_BITS = 63
+_EXACT, _APPROX = "grow_colmaker", "grow_histmaker"
+
+
+class Stream:
+    """std::mt19937, word by word: NumPy's RandomState is the same generator, seeded alike."""
+
+    def __init__(self, seed: int):
+        self._state = np.random.RandomState(seed % (1 << 32))
+
+    def words(self, n: int) -> NDArray[np.uint32]:
+        """The next n words of 32 bits."""
+        return np.frombuffer(self._state.bytes(4 * n) if n else b"", dtype="<u4")  # bytes(0) would take one
+
+    def uniforms(self, n: int) -> Array:
+        """The next n of std::generate_canonical<double, 53>: two words each, the lower one first."""
+        words = self.words(2 * n).astype(np.float64)
+        found: Array = (words[0::2] + words[1::2] * 2.0**32) / 2.0**64
+        return found
+
+
+@dataclass(frozen=True)
+class Dart:
+    """The settings of booster="dart"; all arithmetic is in float32, as there."""
+
+    rate_drop: float
+    skip_drop: float
+    one_drop: bool
+    weighted: bool  #: sample_type="weighted"
+    forest: bool  #: normalize_type="forest"
+    rate: float  #: the learning rate, before it is shared among parallel trees
+
+    def drops(self, stream: Stream, weights: Singles) -> NDArray[np.intp]:
+        """Which of the trees so far are dropped (Dart::DropTrees)."""
+        n = len(weights)
+        if self.skip_drop > 0 and stream.uniforms(1)[0] < np.float32(self.skip_drop):
+            return np.zeros(0, dtype=np.intp)
+        chances = np.full(n, self.rate_drop, dtype=np.float32)
+        if self.weighted and n:
+            chances = np.float32(self.rate_drop) * np.float32(n) * weights / np.cumsum(weights)[-1]
+        dropped = np.flatnonzero(stream.uniforms(n) < chances)
+        if self.one_drop and n and not len(dropped):
+            dropped = np.array([_pick(stream, weights) if self.weighted else _below(stream, n)])
+        return dropped
+
+    def normalised(self, weights: Singles, dropped: NDArray[np.intp], n_new: int) -> Singles:
+        """The trees' weights once n_new trees have been added (Dart::NormalizeTrees)."""
+        rate, n_dropped = np.float32(np.float32(self.rate) / n_new), len(dropped)
+        old, new = np.float32(1), np.float32(1)
+        if n_dropped and self.forest:
+            old = new = np.float32(1.0 / (1.0 + float(rate)))
+        elif n_dropped:
+            total = float(np.float32(n_dropped) + rate)
+            old, new = np.float32(n_dropped / total), np.float32(1.0 / total)
+        changed = weights.copy()
+        changed[dropped] *= old
+        return np.append(changed, np.full(n_new, new, dtype=np.float32))
+
+
+def _below(stream: Stream, n: int) -> int:
+    """std::uniform_int_distribution over 0 .. n - 1, as libstdc++ has it since GCC 11."""
+    while True:
+        product = int(stream.words(1)[0]) * n
+        if product % (1 << 32) >= (1 << 32) % n:
+            return product >> 32
+
+
+def _pick(stream: Stream, weights: Singles) -> int:
+    """std::discrete_distribution; a single choice draws nothing."""
+    if len(weights) < 2:
+        return 0
+    chances = weights.astype(np.float64)
+    ends = np.cumsum(chances / chances.sum())
+    ends[-1] = 1.0
+    return int(np.searchsorted(ends, stream.uniforms(1)[0]))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a model was trained, as far as it decides what is drawn when."""
+
+    updater: str  #: grow_quantile_histmaker, grow_histmaker or grow_colmaker
+    subsample: float
+    seed: int
+    seed_per_iteration: bool
+    n_rows: int
+    n_parallel: int
+    n_groups: int  #: an iteration has n_parallel trees for each
+    dart: Dart | None = None
+
+    @property
+    def samples(self) -> bool:
+        """Whether rows are left out; hist and approx multiply in float32 and round down (Sampler::Sample)."""
+        share = np.float32(self.subsample)
+        return bool(share < 1) if self.updater == _EXACT else int(np.float32(self.n_rows) * share) < self.n_rows
+
+    @property
+    def n_trees(self) -> int:
+        """Trees of one iteration."""
+        return self.n_parallel * self.n_groups
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What was drawn in one iteration."""
+
+    factors: Singles  #: of each earlier tree, as this iteration's trees see it; 0 where it was dropped
+    bags: list[Any]  #: for each of its trees: None (all rows), a word, or whether each row was drawn
+    after: Singles  #: the factors of all trees once this iteration's have been added
+
+
+def iterations(plan: Plan) -> Iterator[Iteration]:
+    """What was drawn, iteration after iteration, without end."""
+    stream, weights = Stream(plan.seed), np.zeros(0, dtype=np.float32)
+    number = 0
+    while True:
+        if plan.seed_per_iteration:
+            stream = Stream(plan.seed * 127 + number)
+        dropped = plan.dart.drops(stream, weights) if plan.dart else np.zeros(0, dtype=np.intp)
+        factors = weights.copy()
+        factors[dropped] = 0
+        if number == 0 and plan.updater != _EXACT:
+            stream.words(1)
+        bags = [bag for _ in range(plan.n_groups) for bag in _bags(plan, stream)]
+        ones = np.ones(len(weights) + plan.n_trees, dtype=np.float32)
+        weights = plan.dart.normalised(weights, dropped, plan.n_trees) if plan.dart else ones
+        yield Iteration(factors, bags, weights)
+        number += 1
+
+
+def _bags(plan: Plan, stream: Stream) -> list[Any]:
+    """The draws for one group's parallel trees."""
+    bags: list[Any] = []
+    for parallel in range(plan.n_parallel):
+        if plan.updater == _EXACT:
+            bags.append(stream.uniforms(plan.n_rows) < np.float32(plan.subsample) if plan.samples else None)
+            stream.words(1)
+        elif plan.updater == _APPROX and parallel:
+            bags.append(bags[0])
+        else:
+            bags.append(int(stream.words(1)[0]) if plan.samples else None)
+    return bags
+
+
+def powers(n: int) -> NDArray[np.uint64]:
+    """(n,): 16807^1, 16807^2, ... modulo 2^64."""
+    return np.multiply.accumulate(np.full(n, _MULTIPLIER, dtype=np.uint64), dtype=np.uint64)
+
+
+def bag(word: int, subsample: float, powers: NDArray[np.uint64]) -> Bag:
+    """(n,): which rows hist and approx draw from a word: those with (x - 1) / 2^63 < subsample.
+
+    x - 1 is rounded to a double before it is compared; the limit of those integers that round to less than
+    subsample * 2^63 lies half the distance to the next smaller double below it.
+    """
+    limit = float(np.float32(subsample)) * 2.0**_BITS
+    limit_before_rounding = int(limit) - int((limit - np.nextafter(limit, 0.0)) / 2)
+    x = powers * np.uint64(max(word, 1))
+    x &= np.uint64((1 << _BITS) - 1)
+    found: Bag = x <= np.uint64(limit_before_rounding)
+    return found
+
+
+@dataclass
+class Subsample:
+    """A `Sampler`: which rows XGBoost drew for each of some trees of a model."""
+
+    plan: Plan
+    trees: NDArray[np.int64]  #: (T,) the number of each of these trees among all of the model
+    name: str = "XGBoost subsample"
+    _drawn: Iterator[Iteration] | None = field(default=None, repr=False)
+    _bags: list[Any] = field(default_factory=list, repr=False)
+    _current: int = -1
+    _powers: NDArray[np.uint64] | None = field(default=None, repr=False)
+
+    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> Bag:
+        """(N,): whether each row was drawn for the tree. The cost is N, and for "exact" N for each tree passed over."""
+        iteration, place = divmod(int(self.trees[tree]), self.plan.n_trees)
+        if self._drawn is None or iteration < self._current:
+            self._drawn, self._current = iterations(self.plan), -1
+        while self._current < iteration:
+            self._bags, self._current = next(self._drawn).bags, self._current + 1
+        drawn = self._bags[place]
+        if drawn is None:
+            return np.ones(self.plan.n_rows, dtype=np.bool_)
+        if isinstance(drawn, int):
+            if self._powers is None:
+                self._powers = powers(self.plan.n_rows)
+            return bag(drawn, self.plan.subsample, self._powers)
+        return np.asarray(drawn)

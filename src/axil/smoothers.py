@@ -1,0 +1,63 @@
+"""Linear smoothers: learners whose predictions are ``features(x) @ solution @ y`` with both factors free of the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.sparse import csr_array
+
+Array = NDArray[np.float64]
+
+
+def least_squares(X: Array, weights: Array | None, l2: float, intercept: bool) -> Array:
+    """(p + 1, N): from targets to intercept and coefficients of weighted (ridge) regression; minimum norm without l2.
+
+    With an intercept columns and targets are centred at their weighted means, as the intercept is not penalised.
+    """
+    w = np.ones(len(X)) if weights is None else weights
+    root = np.sqrt(w)[:, None]
+    centre = w @ X / w.sum() if intercept else np.zeros(X.shape[1])
+    Z = (X - centre) * root
+    if l2 > 0:
+        U, s, Vt = linalg.svd(Z, full_matrices=False)
+        coefficients = (Vt.T * (s / (s**2 + l2))) @ U.T
+    else:
+        coefficients = linalg.pinv(Z)
+    coefficients = coefficients * root.T
+    if not intercept:
+        return np.vstack([np.zeros(len(X)), coefficients])
+    mean = w / w.sum()
+    coefficients = coefficients - np.outer(coefficients.sum(axis=1), mean)  # centring the targets
+    return np.vstack([mean - centre @ coefficients, coefficients])
+
+
+def with_ones(X: Array) -> Array:
+    """X with a first column of ones, for the intercept."""
+    return np.hstack([np.ones((len(X), 1)), X])
+
+
+def kernel_ridge(gram: Array, weights: Array | None, l2: float) -> Array:
+    """(N, N): from targets to dual coefficients, with the Gram matrix of the training rows."""
+    root = np.ones(len(gram)) if weights is None else np.sqrt(weights)
+    regular = gram * np.outer(root, root) + l2 * np.eye(len(gram))
+    return np.asarray(root[:, None] * linalg.solve(regular, np.diag(root), assume_a="pos"))
+
+
+def neighbour_weights(distances: Any, neighbours: Any, rule: str | Callable[[Any], Any], n_rows: int) -> csr_array:
+    """(n, N): each query's neighbours, weighted equally, by inverse distance or by the user's function, to sum one."""
+    data, columns, ends = [], [], [0]
+    for distance, found in zip(distances, neighbours):
+        weight = np.ones(len(found))
+        if rule == "distance":
+            near = distance == 0
+            weight = near.astype(float) if near.any() else 1.0 / distance
+        elif callable(rule):
+            weight = np.asarray(rule(distance), dtype=float)
+        data.append(weight / weight.sum() if len(weight) else weight)
+        columns.append(found)
+        ends.append(ends[-1] + len(found))
+    return csr_array((np.concatenate(data), np.concatenate(columns), ends), shape=(len(data), n_rows))

@@ -1,0 +1,48 @@
+"""Whether a model can be explained, without its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from axil import adapters
+from axil.errors import UnsupportedModelError
+
+
+@dataclass(frozen=True)
+class Support:
+    """What axil can do for a model."""
+
+    kind: str  #: "exact", "jacobian" (smooth in the targets: a derivative exists, exact weights do not) or "no"
+    setting: str | None  #: what stands in the way, as the library spells it
+    reason: str
+
+    @property
+    def exact(self) -> bool:
+        return self.kind == "exact"
+
+    def __bool__(self) -> bool:
+        return self.exact
+
+
+def supports(model: Any) -> Support:
+    """Whether exact weights exist for this fitted model and axil reads it, and if not, why; no data is needed.
+
+    >>> from sklearn.linear_model import LogisticRegression, Ridge
+    >>> supports(Ridge().fit([[0], [1]], [0, 1])).kind
+    'exact'
+    >>> supports(LogisticRegression().fit([[0], [1]], [0, 1])).exact
+    False
+    """
+    try:
+        adapter = adapters.find(model)
+    except UnsupportedModelError as error:
+        return Support("jacobian" if error.derivative else "no", error.setting, str(error))
+    refused = None if adapter is None else adapter.refused_draws
+    if refused is not None:
+        return Support("no", refused.setting, str(refused))
+    if adapter is None:
+        return Support("no", None, adapters.unknown(model))
+    return Support(
+        "exact", None, f"Predictions of this {adapter.library} model are weighted sums of its training targets."
+    )

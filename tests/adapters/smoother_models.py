@@ -1,0 +1,81 @@
+"""Linear smoothers and pipelines of scikit-learn, with the data they were fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.feature_selection import SelectKBest, f_regression
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
+from sklearn.neighbors import KNeighborsRegressor, RadiusNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn_models import Case, table
+
+DATA = table()
+TWO = np.stack([DATA.y, DATA.y**2], axis=1)
+FIXED = RBF(2.0, "fixed") + WhiteKernel(0.5, "fixed")
+
+
+def fit(model: Any, X: Any = DATA.X, y: Any = DATA.y, weight: Any = None, X_new: Any = DATA.X_new) -> Case:
+    """The model on this data."""
+    return Case(model.fit(X, y) if weight is None else model.fit(X, y, sample_weight=weight), X, y, weight, X_new)
+
+
+def frame(rows: np.ndarray) -> pd.DataFrame:
+    """Five numeric columns and one of text."""
+    made = pd.DataFrame(rows[:, [0, 1, 2, 3, 5]], columns=list("abcde"))
+    return made.assign(kind=[f"kind {int(kind)}" for kind in rows[:, 4]])
+
+
+def piped(*steps: Any) -> Case:
+    """A pipeline on a frame with text."""
+    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["kind"]), remainder=StandardScaler())
+    return fit(make_pipeline(encode, *steps), frame(DATA.X), X_new=frame(DATA.X_new))
+
+
+def collinear() -> Case:
+    doubled = [np.hstack([rows, rows[:, :2]]) for rows in (DATA.X, DATA.X_new)]
+    return fit(LinearRegression(), doubled[0], X_new=doubled[1])
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "linear regression": lambda: fit(LinearRegression()),
+    "linear regression weighted": lambda: fit(LinearRegression(), weight=DATA.weight),
+    "linear regression no intercept": lambda: fit(LinearRegression(fit_intercept=False)),
+    "linear regression collinear": collinear,
+    "linear regression two outputs": lambda: fit(LinearRegression(), y=TWO),
+    "ridge": lambda: fit(Ridge(3.0)),
+    "ridge weighted": lambda: fit(Ridge(3.0), weight=DATA.weight),
+    "ridge no intercept": lambda: fit(Ridge(0.1, fit_intercept=False)),
+    "ridge two outputs": lambda: fit(Ridge(1.0), y=TWO),
+    "ridge cv": lambda: fit(RidgeCV([0.1, 1.0, 10.0])),
+    "kernel ridge": lambda: fit(KernelRidge(alpha=0.5, kernel="rbf", gamma=0.1)),
+    "kernel ridge weighted": lambda: fit(KernelRidge(alpha=0.5, kernel="rbf", gamma=0.1), weight=DATA.weight),
+    "kernel ridge linear": lambda: fit(KernelRidge(alpha=2.0)),
+    "kernel ridge two outputs": lambda: fit(KernelRidge(alpha=1.0, kernel="rbf"), y=TWO),
+    "neighbours": lambda: fit(KNeighborsRegressor(7)),
+    "neighbours by distance": lambda: fit(KNeighborsRegressor(5, weights="distance")),
+    "neighbours by a function": lambda: fit(KNeighborsRegressor(5, weights=lambda d: np.exp(-d))),
+    "neighbours two outputs": lambda: fit(KNeighborsRegressor(3), y=TWO),
+    "neighbours within a radius": lambda: fit(RadiusNeighborsRegressor(30.0)),
+    "neighbours within a radius by distance": lambda: fit(RadiusNeighborsRegressor(30.0, weights="distance")),
+    "gaussian process": lambda: fit(GaussianProcessRegressor(FIXED)),
+    "gaussian process centred": lambda: fit(GaussianProcessRegressor(FIXED, normalize_y=True, alpha=0.1)),
+    "gaussian process not optimised": lambda: fit(GaussianProcessRegressor(RBF(2.0), optimizer=None, alpha=0.1)),
+    "pipeline lightgbm": lambda: piped(lgb.LGBMRegressor(n_estimators=8, verbose=-1)),
+    "pipeline forest": lambda: piped(RandomForestRegressor(5, random_state=0)),
+    "pipeline ridge": lambda: piped(Ridge()),
+    "pipeline selection": lambda: piped(SelectKBest(f_regression, k=4), RandomForestRegressor(5, random_state=0)),
+    "pipeline of one step": lambda: fit(make_pipeline(Ridge())),
+}
+CASES = {name: cache(make) for name, make in CASES.items()}

@@ -1,0 +1,405 @@
+"""The CatBoost adapter against CatBoost: from what it reads, a replay in plain NumPy arrives at the model's leaves."""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import catboost as cb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from catboost_models import CASES, QUIET, Case, loaded, pickled, regressor, table
+from numpy.typing import NDArray
+from scipy import sparse
+
+from axil.adapters.base import FittedTrees
+from axil.adapters.catboost import CatBoostAdapter, read
+from axil.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+def single(values: Array) -> Array:
+    """Rounded to float32, in which CatBoost keeps targets, weights and offsets."""
+    return values.astype(np.float32).astype(np.float64)
+
+
+def adapter_of(model: Any) -> CatBoostAdapter:
+    adapter = read(model)
+    assert adapter is not None
+    return adapter
+
+
+def parts(case: Case) -> tuple[Array, Array | None, Array | None]:
+    """Targets (N, K), weights and offsets as the explainer passes them."""
+    y = single(case.y).reshape(len(case.y), -1)
+    rounded = (None if values is None else single(values) for values in (case.sample_weight, case.baseline))
+    weights, offsets = rounded
+    return y, weights, offsets
+
+
+def read_trees(case: Case, adapter: CatBoostAdapter) -> FittedTrees:
+    (trees,) = adapter.trees(case.X, *parts(case))
+    return trees
+
+
+def settle(case: Case, trees: FittedTrees, leaves: NDArray[Any]) -> FittedTrees:
+    """With the rates that the model leaves open fitted to its leaf values."""
+    if not np.isnan(trees.rates).any():
+        return trees
+    once = replace(trees, rates=np.where(np.isnan(trees.rates), 1.0, trees.rates))
+    pairs = zip(
+        *(np.split(v, np.cumsum(trees.n_leaves)[:-1]) for v in (replay(case, once, leaves, True)[2], trees.values))
+    )
+    fitted = np.array([np.sum(u * v) / (np.sum(u * u) or 1.0) for u, v in pairs])
+    return replace(trees, rates=np.where(np.isnan(trees.rates), fitted, trees.rates))
+
+
+def leaf_values(trees: FittedTrees, own: slice, S: Array, W: Array) -> Array:
+    """(L, K): as FittedTrees defines them, before the rate."""
+    l2 = trees.l2[own]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        after = np.where(np.isinf(l2), 0, (1 - (l2 / (W + l2)) ** trees.steps) / W)
+        return (1 / (W + l2) if trees.steps == 1 else after)[:, None] * S
+
+
+def tables(trees: FittedTrees) -> tuple[Array, Array]:
+    """omega and beta, of plain boosting too."""
+    if trees.coefficients is not None:
+        return trees.coefficients.omega, trees.coefficients.beta
+    n_trees = len(trees.rates)
+    return np.tril(np.tile(trees.rates, (n_trees + 1, 1)), -1), np.ones(n_trees + 1)
+
+
+def replay(case: Case, trees: FittedTrees, leaves: NDArray[Any], forced: bool) -> tuple[Array, Array, Array, Array]:
+    """Leaf counts, weights and values (L, K), and predictions (N, K) without offsets.
+
+    ``forced``: each tree is fitted to what the model's own trees leave over, from the model's own base; otherwise to what
+    the replayed ones leave over, from the mean of the targets where the base is that.
+    """
+    y, weights, offsets = parts(case)
+    w = np.ones(len(y)) if weights is None else weights
+    omega, beta = tables(trees)
+    shift = np.zeros((len(y), 1)) if offsets is None else offsets[:, None]
+    mean = np.average(y, axis=0, weights=w)
+    base = trees.base_value if forced else mean if trees.base is None else trees.base
+    found: list[Array] = []  # values before the rate of each tree, leaf by leaf
+    counts, sums = [], []
+    start = 0
+    for t, n in enumerate(trees.n_leaves):
+        own, leaf = slice(start, start + n), leaves[:, t]
+        residual = y - shift - beta[t] * base - sum(omega[t, s] * v[leaves[:, s]] for s, v in enumerate(found))
+        counts.append(np.bincount(leaf, minlength=n))
+        W = np.bincount(leaf, w, n)
+        S = np.stack([np.bincount(leaf, w * r, n) for r in residual.T], axis=1)
+        u = leaf_values(trees, own, S, W)
+        sums.append((W, u))
+        found.append(trees.values[own] / omega[-1, t] if forced else u)
+        start += n
+    values = np.concatenate([omega[-1, t] * u for t, (_, u) in enumerate(sums)])
+    predictions = beta[-1] * base + sum(omega[-1, s] * v[leaves[:, s]] for s, v in enumerate(found))
+    return np.concatenate(counts), np.concatenate([W for W, _ in sums]), values, predictions
+
+
+def predict(case: Case, X: Any) -> Array:
+    return np.asarray(case.model.predict(X), dtype=np.float64).reshape(X.shape[0], -1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replay_meets_every_leaf(name: str) -> None:
+    case = CASES[name]()
+    adapter = adapter_of(case.model)
+    leaves = adapter.leaves(case.X)
+    trees = settle(case, read_trees(case, adapter), leaves)
+    counts, weights, values, forced = replay(case, trees, leaves, forced=True)
+    predictions = predict(case, case.X)
+    scale = np.abs(predictions).max() or 1.0
+    assert trees.values.shape == (trees.n_leaves.sum(), adapter.n_outputs)
+    assert (trees.counts is None) == (case.sample_weight is not None)
+    if trees.counts is not None:
+        np.testing.assert_array_equal(counts, trees.counts)
+    np.testing.assert_allclose(weights, trees.weights, rtol=0, atol=1e-14 * weights.sum())
+    np.testing.assert_allclose(values, trees.values, rtol=0, atol=adapter.leaf_tolerance * scale)
+    np.testing.assert_allclose(forced, predictions, rtol=0, atol=1e-14 * scale)
+    np.testing.assert_array_equal(adapter.predictions(case.X), predictions)
+    free = replay(case, trees, leaves, forced=False)[3]
+    np.testing.assert_allclose(free, predictions, rtol=0, atol=adapter.tolerance * scale)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
+    case = CASES[name]()
+    adapter = adapter_of(case.model)
+    trees = read_trees(case, adapter)
+    starts = np.cumsum(trees.n_leaves) - trees.n_leaves
+    summed = tables(trees)[1][-1] * trees.base_value + trees.values[starts + adapter.leaves(case.X_new)].sum(axis=1)
+    predictions = predict(case, case.X_new)
+    np.testing.assert_allclose(summed, predictions, rtol=0, atol=1e-14 * (np.abs(predictions).max() or 1.0))
+
+
+# -- what is read -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "estimated"),
+    [
+        ("defaults", True),
+        ("weighted", True),
+        ("boost_from_average=False", False),
+        ("baseline", False),
+        ("continued", True),
+        ("continued loaded", True),
+        ("continued loaded without average", False),
+        ("shrink stopped", True),
+        ("multi", True),
+        ("multi boost_from_average=False", False),
+    ],
+)
+def test_base(name: str, estimated: bool) -> None:
+    case = CASES[name]()
+    trees = read_trees(case, adapter_of(case.model))
+    if estimated:
+        assert trees.base is None
+        y, weights, _ = parts(case)
+        np.testing.assert_allclose(trees.base_value, np.average(y, axis=0, weights=weights), rtol=6e-8)
+    else:
+        np.testing.assert_array_equal(trees.base, np.zeros_like(trees.base_value))
+        np.testing.assert_array_equal(trees.base_value, np.zeros_like(trees.base_value))
+
+
+def test_rates_and_l2() -> None:
+    def read_case(name: str) -> FittedTrees:
+        return read_trees(CASES[name](), adapter_of(CASES[name]().model))
+
+    rates = read_case("defaults").rates  # CatBoost chose it
+    assert len(set(rates)) == 1
+    assert 0 < rates[0] <= 0.5
+    assert set(read_case("loaded").rates) == {float(np.float32(1 / 3))}
+    np.testing.assert_array_equal(read_case("loaded").l2, read_case("pickled").l2)
+    filled = read_case("l2_leaf_reg=0.123").l2
+    mean_weight = single(table().weight).mean()
+    np.testing.assert_allclose(filled[np.isfinite(filled)], np.float32(0.123) * mean_weight, rtol=1e-14)
+    assert np.isinf(read_case("defaults").l2).any()  # empty leaves of symmetric trees
+
+
+def test_a_continued_model_tells_the_settings_of_each_fit() -> None:
+    case = CASES["continued other settings"]()  # CatBoost keeps those of the last fit only
+    trees = read_trees(case, adapter_of(case.model))
+    np.testing.assert_array_equal(trees.rates, np.float32([0.11] * 8 + [0.3] * 3).astype(float))
+    first = slice(0, int(trees.n_leaves[:8].sum()))
+    assert set(trees.l2[first]) - {np.inf} == {7.0}
+    case = CASES["continued twice"]()
+    trees = read_trees(case, adapter_of(case.model))
+    np.testing.assert_array_equal(trees.rates, np.float32([0.3] * 16 + [0.17] * 8).astype(float))
+
+
+def test_a_continued_model_on_other_data_keeps_its_rate_open() -> None:
+    other = replace(table(), y=table(seed=1).y)
+    model = regressor(fit={"init_model": regressor(other).model}).model
+    data = table()
+    trees = adapter_of(model).trees(data.X, single(data.y)[:, None], None, None)[0]
+    assert np.isnan(trees.rates[:8]).all()
+
+
+def test_best_iteration() -> None:
+    stopped, kept = CASES["stopped"](), CASES["stopped, all trees kept"]()
+    assert adapter_of(stopped.model).leaves(stopped.X).shape[1] == stopped.model.best_iteration_ + 1
+    assert adapter_of(kept.model).leaves(kept.X).shape[1] == kept.model.tree_count_ > stopped.model.tree_count_ > 2
+    shrunk = CASES["shrink stopped"]().model
+    assert shrunk.tree_count_ < 60  # and its bias is shrunk by more iterations than that
+
+
+def test_tolerances() -> None:
+    def tolerances(name: str) -> tuple[float, float]:
+        adapter = adapter_of(CASES[name]().model)
+        return adapter.tolerance, adapter.leaf_tolerance
+
+    assert tolerances("defaults") == (1e-6, 1e-12)
+    assert tolerances("baseline") == (1e-6, 1e-12)
+    assert tolerances("30 steps") == (1e-6, 1e-6)
+    assert tolerances("30 steps without backtracking") == (1e-6, 1e-12)
+
+
+# -- models as they come ----------------------------------------------------------------------------------------------
+
+
+def test_unfitted_and_foreign_models() -> None:
+    for unfitted in (cb.CatBoostRegressor(), cb.CatBoost()):
+        with pytest.raises(InputError, match="has not been fitted"):
+            read(unfitted)
+    for thing in (None, "model.cbm", cb.Pool(np.zeros((2, 2))), pd.DataFrame()):
+        assert read(thing) is None
+
+
+@pytest.mark.parametrize("name", ["defaults", "stopped", "one-hot", "Lossguide Plain", "multi", "shrink", "continued"])
+def test_fingerprint_survives_copies(name: str) -> None:
+    case = CASES[name]()
+    adapter = adapter_of(case.model)
+    copies = [pickled(case), loaded(case), loaded(loaded(case)), replace(case, model=case.model.copy())]
+    if name != "Lossguide Plain":  # whose leaves JSON numbers in another order
+        copies.append(loaded(case, "json"))
+    for other in copies:
+        again = adapter_of(other.model)
+        assert again.fingerprint == adapter.fingerprint
+        assert again.feature_names == adapter.feature_names
+        assert again.n_features == adapter.n_features
+        np.testing.assert_array_equal(again.leaves(case.X), adapter.leaves(case.X))
+    assert adapter_of(regressor(l2_leaf_reg=0.01).model).fingerprint != adapter.fingerprint
+
+
+def test_feature_names() -> None:
+    assert adapter_of(CASES["defaults"]().model).feature_names is None
+    assert adapter_of(CASES["one-hot"]().model).feature_names == list("abcdefgh")
+    assert adapter_of(CASES["frame"]().model).feature_names == [f"x {i}" for i in range(8)]
+    assert adapter_of(CASES["csr"]().model).n_features == 8
+    assert adapter_of(CASES["frame"]().model).spelling("x 0") == "x 0"
+
+
+# -- rows as they come ------------------------------------------------------------------------------------------------
+
+
+def same(rows: Any, before: Any) -> bool:
+    """Whether reading left the caller's data alone."""
+    if sparse.issparse(rows):
+        rows, before = rows.toarray(), before.toarray()
+    if isinstance(rows, pa.Table):  # to which nan is not nan
+        rows, before = rows.to_pandas(), before.to_pandas()
+    if isinstance(rows, np.ndarray):
+        return np.array_equal(rows, before, equal_nan=True)
+    return bool(rows.equals(before))
+
+
+def test_arrays_and_frames_of_all_kinds_give_the_same_leaves(capfd: Any, tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = CASES["nan"]()
+    adapter, X = adapter_of(case.model), case.X_new.copy()
+    X[::5, ::2] = 0.0
+    names = [f"x{i}" for i in range(8)]
+    frame = pl.DataFrame({name: pl.Series(np.where(np.isnan(x), 0, x)) for name, x in zip(names, X.T)})
+    frame = frame.with_columns(pl.when(pl.Series(~np.isnan(x))).then(pl.col(n)).alias(n) for n, x in zip(names, X.T))
+    assert frame.null_count().sum_horizontal()[0] == np.isnan(X).sum()
+    kinds: dict[str, Any] = {
+        "C": X,
+        "F": np.asfortranarray(X),
+        "pandas": pd.DataFrame(X, columns=names),
+        "pandas Float64": pd.DataFrame(X, columns=names).convert_dtypes(),
+        "polars": frame,
+        "pyarrow": pl.from_numpy(X, schema=names).to_arrow(),
+        "pyarrow null": frame.to_arrow(),
+        **{
+            f"{kind} {how}": getattr(sparse, f"{kind}_{how}")(X)
+            for kind in ("csr", "csc", "coo")
+            for how in ("matrix", "array")
+        },
+    }
+    expected = case.model.calc_leaf_indexes(X)
+    for name, rows in kinds.items():
+        before = copy.deepcopy(rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            np.testing.assert_array_equal(adapter.leaves(rows), expected, err_msg=name)
+            np.testing.assert_array_equal(adapter.predictions(rows)[:, 0], case.model.predict(X), err_msg=name)
+        assert same(rows, before), name
+    assert capfd.readouterr() == ("", "")
+    assert os.listdir(tmp_path) == []
+
+
+def test_integers_and_booleans_in_frames() -> None:
+    data, rng = table(), np.random.default_rng(0)
+    n = len(data.y)
+    columns = {"i": rng.integers(0, 9, n), "b": rng.random(n) < 0.5, "x": data.X[:, 0]}
+    frame = pl.DataFrame({**columns, "g": [None if i % 7 == 0 else i % 5 for i in range(n)]})
+    X = frame.with_columns(pl.all().cast(pl.Float64)).to_numpy()
+    model = cb.CatBoostRegressor(iterations=5, **QUIET).fit(X, data.y)
+    for rows in (frame, frame.to_arrow(), frame.to_pandas()):
+        np.testing.assert_array_equal(adapter_of(model).leaves(rows), model.calc_leaf_indexes(X))
+
+
+def test_categories_in_frames_of_all_kinds() -> None:
+    case = CASES["one-hot"]()
+    adapter, frame = adapter_of(case.model), case.X_new
+    expected = case.model.calc_leaf_indexes(cb.Pool(frame, cat_features=["f", "g"]))
+    polars = pl.from_pandas(frame)
+    enum = polars.with_columns(pl.col("f").cast(pl.Enum(["high", "low", "mid"])))
+    objects = frame.to_numpy(object)
+    typed = frame.astype({"f": "category", "g": "category"})
+    for rows in (frame, polars, enum, polars.to_arrow(), objects, typed):
+        np.testing.assert_array_equal(adapter.leaves(rows), expected)
+    with pytest.raises(InputError, match="Column 'f' is categorical"):
+        adapter.leaves(polars.with_columns(pl.lit(None, dtype=pl.String).alias("f")))
+
+
+@pytest.mark.parametrize("name", ["frame", "one-hot"])
+def test_columns_in_another_order_are_found_by_name(name: str) -> None:
+    case = CASES[name]()
+    adapter, frame = adapter_of(case.model), case.X_new
+    turned = frame[frame.columns[::-1]]
+    for rows in (turned, pl.from_pandas(turned), pa.Table.from_pandas(turned)):
+        np.testing.assert_array_equal(adapter.leaves(rows), adapter.leaves(frame))
+
+
+@pytest.mark.parametrize("convert", [np.asarray, pd.DataFrame, pl.DataFrame, sparse.csr_matrix])
+@pytest.mark.parametrize("name", ["one tree", "multi"])
+def test_no_rows_and_one_row(name: str, convert: Any, capfd: Any) -> None:
+    case = CASES[name]()
+    adapter = adapter_of(case.model)
+    n_trees, n_outputs = case.model.tree_count_, adapter.n_outputs
+    for n in (0, 1):
+        assert adapter.leaves(convert(case.X[:n])).shape == (n, n_trees)
+        assert adapter.predictions(convert(case.X[:n])).shape == (n, n_outputs)
+    assert np.issubdtype(adapter.leaves(convert(case.X)).dtype, np.integer)
+    assert capfd.readouterr() == ("", "")
+
+
+# -- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def disagreement(case: Case, adapter: CatBoostAdapter) -> tuple[float, float]:
+    """The largest differences of leaf weights and of leaf values, the latter in leaf tolerances."""
+    leaves = adapter.leaves(case.X)
+    trees = settle(case, read_trees(case, adapter), leaves)
+    _, weights, values, _ = replay(case, trees, leaves, forced=True)
+    assert trees.weights is not None
+    tolerance = adapter.leaf_tolerance * np.abs(adapter.predictions(case.X)).max()
+    return float(np.abs(weights - trees.weights).max()), float(np.abs(values - trees.values).max()) / tolerance
+
+
+@pytest.mark.parametrize("name", ["weighted", "steps", "30 steps", "shrink", "continued", "continued loaded", "multi"])
+def test_mistakes_show(name: str) -> None:
+    """The replay of this file tells right from wrong: one target, one weight or one row out of place."""
+    case = CASES[name]()
+    adapter = adapter_of(case.model)
+    assert disagreement(case, adapter)[1] < 1
+    y = case.y.copy()
+    y[17] += 0.1
+    assert disagreement(replace(case, y=y), adapter)[1] > 100
+    assert disagreement(replace(case, baseline=np.full(len(y), 0.01)), adapter)[1] > 100
+    weights = np.ones(len(y)) if case.sample_weight is None else case.sample_weight.copy()
+    weights[5] += 0.5
+    assert disagreement(replace(case, sample_weight=weights), adapter)[0] > 0.1
+    X = np.roll(case.X, 1, axis=0)
+    assert disagreement(replace(case, X=X), adapter)[1] > 100
+
+
+def test_a_changed_model_shows() -> None:
+    case = regressor()
+    case.model.set_scale_and_bias(1.0, [5.5])
+    assert disagreement(case, adapter_of(case.model))[1] > 100
+    case = regressor()
+    case.model.shrink(8, ntree_start=3)
+    assert disagreement(case, adapter_of(case.model))[1] > 100
+
+
+def test_causes_name_what_to_look_at() -> None:
+    adapter = adapter_of(CASES["defaults"]().model)
+    assert "sparse_features_conflict_fraction" not in adapter.causes("counts")
+    bundled = adapter_of(regressor(sparse_features_conflict_fraction=0.1).model)
+    assert "sparse_features_conflict_fraction=0" in bundled.causes("counts")
+    assert "sample_weight" in adapter.causes("weights")
+    assert "baseline" in adapter.causes("values")

@@ -1,0 +1,171 @@
+"""What the scikit-learn adapters refuse: by setting, value and broken condition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import compose, ensemble, isotonic, linear_model, neural_network, svm, tree
+from sklearn.dummy import DummyRegressor
+from sklearn_models import boosted, fit, forest, hist, labels, lone, table, warmed
+
+from axil.adapters.sklearn import ADAPTERS, read
+from axil.adapters.sklearn_refusals import CLASSES, LOSSES, STAGES, TREES
+from axil.errors import InputError, UnsupportedModelError
+
+
+def check_refusal(model: Any, setting: str, value: str, condition: str | None) -> None:
+    with pytest.raises(UnsupportedModelError) as error:
+        read(model)
+    assert error.value.setting == setting
+    assert str(error.value.value).startswith(value)
+    assert error.value.condition == condition
+    assert str(error.value).startswith(f"This model has {setting}={value}")
+    assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
+
+
+ABOVE = {"change": np.abs}
+
+REFUSED: dict[str, tuple[Any, str, str, str | None]] = {
+    **{
+        f"stages {loss}": (lambda loss=loss: boosted(loss=loss), "loss", loss, "(ii)")
+        for loss in ("absolute_error", "huber", "quantile")
+    },
+    **{
+        f"hist {loss}": (lambda loss=loss: hist(loss=loss, fit_with=ABOVE), "loss", loss, "(ii)")
+        for loss in ("absolute_error", "poisson", "gamma")
+    },
+    "hist quantile": (lambda: hist(loss="quantile", quantile=0.3), "loss", "quantile", "(ii)"),
+    "hist monotonic": (lambda: hist(monotonic_cst=[0, 1, 0, 0, 0, 0]), "monotonic_cst", "[0, 1", "(ii)"),
+    "init median": (lambda: boosted(init=DummyRegressor(strategy="median")), "init", "DummyRegressor", "(i)"),
+    "init linear": (lambda: boosted(init=linear_model.LinearRegression()), "init", "LinearRegression", "(i)"),
+    "init tree": (lambda: boosted(init=tree.DecisionTreeRegressor()), "init", "DecisionTreeRegressor", "(i)"),
+    "early stopping unseeded": (
+        lambda: boosted(n_iter_no_change=2, random_state=None),
+        *("random_state", "None with n_iter_no_change", None),
+    ),
+    "tree median": (
+        lambda: lone("DecisionTreeRegressor", criterion="absolute_error"),
+        *("criterion", "absolute_error", "(ii)"),
+    ),
+    "forest median": (
+        lambda: forest("ExtraTreesRegressor", criterion="absolute_error"),
+        *("criterion", "absolute_error", "(ii)"),
+    ),
+    "bagged median": (
+        lambda: forest("BaggingRegressor", estimator=tree.DecisionTreeRegressor(criterion="absolute_error")),
+        *("criterion", "absolute_error", "(ii)"),
+    ),
+    "tree monotonic": (
+        lambda: lone("DecisionTreeRegressor", monotonic_cst=[1, 0, 0, 0, 0, 0]),
+        *("monotonic_cst", "[1, 0", "(ii)"),
+    ),
+    "forest monotonic": (
+        lambda: forest("RandomForestRegressor", monotonic_cst=[1, 0, 0, 0, 0, 0]),
+        *("monotonic_cst", "[1, 0", "(ii)"),
+    ),
+    "classes of two outputs": (
+        lambda: forest("RandomForestClassifier", fit_with={"change": lambda y: np.stack([y > 5, y > 6], axis=1)}),
+        *("n_outputs_", "2", None),
+    ),
+    "bagged lines": (
+        lambda: forest("BaggingRegressor", estimator=linear_model.LinearRegression()),
+        *("estimator", "LinearRegression", None),
+    ),
+    "bagged boosting": (
+        lambda: forest(
+            "BaggingRegressor", n_estimators=2, estimator=ensemble.HistGradientBoostingRegressor(max_iter=2)
+        ),
+        *("estimator", "HistGradientBoostingRegressor", None),
+    ),
+    "bagging warm unseeded": (
+        lambda: warmed(forest("BaggingRegressor", random_state=None), n_estimators=12),
+        *("warm_start", "True", None),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_settings(name: str) -> None:
+    make, setting, value, condition = REFUSED[name]
+    check_refusal(make().model, setting, value, condition)
+
+
+@pytest.mark.parametrize("seed", [None, np.random.RandomState(0)])
+def test_draws_without_a_seed_are_refused_unless_recorded(seed: Any) -> None:
+    refused = read(boosted(subsample=0.5, random_state=seed).model).refused_draws
+    assert refused.setting == "random_state"
+    assert "subsample=0.5" in refused.value
+    assert "bags=" in str(refused)
+
+
+def test_seeds_do_not_matter_where_nothing_is_drawn() -> None:
+    assert read(boosted(random_state=None).model) is not None
+    assert read(hist(monotonic_cst=[0] * 6).model) is not None
+    assert read(boosted(subsample=0.5, random_state=np.int32(4)).model) is not None
+
+
+REFUSED_CLASSES: dict[str, tuple[Any, str | None, str]] = {
+    "GradientBoostingClassifier": (ensemble.GradientBoostingClassifier(n_estimators=2), "(i)", "odds"),
+    "HistGradientBoostingClassifier": (ensemble.HistGradientBoostingClassifier(max_iter=2), "(i)", "odds"),
+    "AdaBoostRegressor": (ensemble.AdaBoostRegressor(n_estimators=2), "(ii)", "median"),
+    "AdaBoostClassifier": (ensemble.AdaBoostClassifier(n_estimators=2), "(ii)", "vote"),
+    "VotingRegressor": (ensemble.VotingRegressor([("a", tree.DecisionTreeRegressor())]), None, "estimators_"),
+    "StackingRegressor": (ensemble.StackingRegressor([("a", tree.DecisionTreeRegressor())]), "(ii)", "predictions"),
+    "TransformedTargetRegressor": (
+        compose.TransformedTargetRegressor(tree.DecisionTreeRegressor(), func=np.log1p, inverse_func=np.expm1),
+        "(ii)",
+        "after the targets were averaged",
+    ),
+    "MLPRegressor": (neural_network.MLPRegressor(hidden_layer_sizes=(3,), max_iter=2), "(ii)", "curve"),
+    "MLPClassifier": (neural_network.MLPClassifier(hidden_layer_sizes=(3,), max_iter=2), "(ii)", "curve"),
+    "SVR": (svm.SVR(), "(ii)", "bound"),
+    "LogisticRegression": (linear_model.LogisticRegression(), "(ii)", "link"),
+    "Lasso": (linear_model.Lasso(), "(ii)", "threshold"),
+    "HuberRegressor": (linear_model.HuberRegressor(), "(ii)", "clipped"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", REFUSED_CLASSES)
+def test_refused_classes(name: str) -> None:
+    model, condition, word = REFUSED_CLASSES[name]
+    data = table(100)
+    model.fit(data.X, np.abs(data.y) if "Class" not in name and "Logistic" not in name else labels(data.y))
+    check_refusal(model, "class", name, condition)
+    with pytest.raises(UnsupportedModelError, match=word):
+        read(model)
+
+
+def test_isotonic_regression() -> None:
+    check_refusal(isotonic.IsotonicRegression().fit([1, 2, 3], [1, 3, 2]), "class", "IsotonicRegression", "(ii)")
+
+
+def test_log_loss_has_no_exact_weights() -> None:
+    model = fit(ensemble.GradientBoostingClassifier(n_estimators=2), change=labels).model
+    with pytest.raises(UnsupportedModelError, match="not a linear function of the targets") as error:
+        read(model)
+    assert "No exact weights can exist for it" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["GradientBoostingRegressor", "HistGradientBoostingRegressor", "RandomForestClassifier", "BaggingRegressor"],
+)
+def test_unfitted(kind: str) -> None:
+    with pytest.raises(InputError, match=f"{kind} has not been fitted"):
+        read(getattr(ensemble, kind)())
+
+
+def test_unfitted_tree() -> None:
+    with pytest.raises(InputError, match="DecisionTreeRegressor has not been fitted"):
+        read(tree.DecisionTreeRegressor())
+
+
+def test_every_refusal_says_what_to_do() -> None:
+    for refusal in (*LOSSES, *STAGES, *TREES, *CLASSES.values()):
+        assert refusal.reason[-1] != "."
+        assert refusal.instead[-1] == "."
+        assert refusal.condition in ("(i)", "(ii)", None)
+    assert not set(CLASSES) & set(ADAPTERS)

@@ -1,0 +1,470 @@
+"""The XGBoost adapter against XGBoost: from what it reads, a replay in plain NumPy arrives at the model's leaves."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import xgboost as xgb
+from numpy.typing import NDArray
+from scipy import sparse
+from xgboost_models import CASES, OLD, Case, booster, loaded, regressor, table
+
+from axil.adapters.base import FittedTrees
+from axil.adapters.xgboost import XGBoostAdapter, read
+from axil.errors import InputError, UnsupportedModelError
+
+Array = NDArray[np.float64]
+
+
+def single(values: Array) -> Array:
+    """Rounded to float32, in which XGBoost keeps targets, weights, residuals and predictions."""
+    return np.asarray(values).astype(np.float32).astype(np.float64)
+
+
+def adapter_of(model: Any) -> XGBoostAdapter:
+    adapter = read(model)
+    assert adapter is not None
+    return adapter
+
+
+def two_columns(y: Array) -> Array:
+    return y.reshape(len(y), -1)
+
+
+def read_trees(case: Case, adapter: XGBoostAdapter) -> list[FittedTrees]:
+    weights = None if case.sample_weight is None else single(case.sample_weight)
+    return adapter.trees(
+        case.X, two_columns(single(case.y)), weights, None if case.base_margin is None else margins(case)
+    )
+
+
+def margins(case: Case) -> Array:
+    """(N, K): base_margin, 0 where there was none."""
+    shape = two_columns(case.y).shape
+    return np.zeros(shape) if case.base_margin is None else single(case.base_margin).reshape(shape)
+
+
+def outputs_of(trees: FittedTrees, which: int) -> slice:
+    """The outputs that an entry serves."""
+    return slice(which, which + trees.values.shape[1])
+
+
+def replay(
+    case: Case, trees: FittedTrees, leaves: NDArray[Any], targets: Array, offsets: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Leaf counts and weights (L,), values (L, K) and predictions (N, K), from the model's own values of earlier trees.
+
+    As the contract defines them: coefficients, draws, l2; rounded as XGBoost rounds.
+    """
+    w = np.ones(len(targets)) if case.sample_weight is None else single(case.sample_weight)
+    T, starts = len(trees.n_leaves), np.cumsum(trees.n_leaves) - trees.n_leaves
+    omega = np.tril(np.ones((T + 1, T)), -1) * trees.rates
+    beta = np.ones(T + 1)
+    if trees.coefficients is not None:
+        omega, beta = trees.coefficients.omega, trees.coefficients.beta
+    added = [trees.values[starts[t] + leaves[:, t]] for t in range(T)]
+
+    def score(t: int) -> Array:
+        total = single(beta[t] * trees.base_value + offsets + np.zeros_like(targets))
+        for s in np.flatnonzero(omega[t]):
+            total = single(total + single(omega[t, s] / omega[T, s] * added[s]))
+        return total
+
+    counts, weights, values = [], [], []
+    running, plain = score(0), trees.coefficients is None
+    for t, n in enumerate(trees.n_leaves):
+        own, leaf = slice(starts[t], starts[t] + n), leaves[:, t]
+        residual = single(targets - (running if plain else score(t)))
+        draw = np.ones(len(targets)) if trees.sampler is None else trees.sampler.draw(t, leaf, residual).astype(float)
+        counts.append(np.bincount(leaf, draw, n))
+        weights.append(np.bincount(leaf, w * draw, n))
+        sums = np.stack([np.bincount(leaf, draw * single(w * r), n) for r in residual.T], axis=1)
+        whole = weights[-1] + trees.l2[own]
+        values.append(omega[T, t] * sums * np.divide(1.0, whole, out=np.zeros(n), where=whole > 0)[:, None])
+        running = single(running + added[t])
+    predictions = (running if plain else score(T)) - offsets
+    return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), predictions
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_replay_meets_every_leaf(name: str) -> None:
+    case = CASES[name]()
+    adapter = adapter_of(case.model)
+    leaves, predictions = adapter.leaves(case.X), case.predict(case.X)
+    scale = np.abs(predictions).max() or 1.0
+    offset = 0.0 if case.base_margin is None else np.abs(case.base_margin).max()
+    served = 0
+    for trees in read_trees(case, adapter):
+        own = outputs_of(trees, served)
+        columns = slice(None) if trees.columns is None else trees.columns
+        targets, offsets = two_columns(single(case.y))[:, own], margins(case)[:, own]
+        counts, weights, values, found = replay(case, trees, leaves[:, columns], targets, offsets)
+        if trees.counts is not None:
+            np.testing.assert_array_equal(counts, trees.counts)
+        if trees.weights is not None:  # kept in float32
+            np.testing.assert_allclose(weights, trees.weights, rtol=1e-5, atol=1e-6 * weights.max())
+        slack = adapter.leaf_tolerance * np.abs(trees.values).max() + 1e-12 * scale
+        np.testing.assert_allclose(values, trees.values, rtol=0, atol=slack)
+        # base_margin is added first and rounds the sum
+        np.testing.assert_allclose(found, predictions[:, own], rtol=0, atol=1e-6 * (scale + offset))
+        served = own.stop
+    assert served == adapter.n_outputs == predictions.shape[1]
+    np.testing.assert_allclose(adapter.predictions(case.X), predictions, rtol=0, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_leaf_values_add_up_to_new_predictions(name: str) -> None:
+    case = CASES[name]()
+    adapter = adapter_of(case.model)
+    leaves, predictions = adapter.leaves(case.X_new), case.predict(case.X_new)
+    parts = []
+    for trees in read_trees(case, adapter):
+        starts = np.cumsum(trees.n_leaves) - trees.n_leaves
+        columns = slice(None) if trees.columns is None else trees.columns
+        parts.append(trees.base_value + trees.values[starts + leaves[:, columns]].sum(axis=1))
+    atol = 1e-6 * (np.abs(predictions).max() or 1.0)
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), predictions, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_linear_map_alone_arrives_at_the_predictions(name: str) -> None:
+    """In float64, from targets to predictions, without the model's leaf values: what the weights are made of."""
+    case = CASES[name]()
+    adapter = adapter_of(case.model)
+    leaves, predictions, targets = adapter.leaves(case.X), case.predict(case.X), two_columns(single(case.y))
+    served = 0
+    for trees in read_trees(case, adapter):
+        own = outputs_of(trees, served)
+        columns = slice(None) if trees.columns is None else trees.columns
+        found = linear_map(case, trees, leaves[:, columns], targets[:, own], margins(case)[:, own])
+        scale = max(
+            np.abs(predictions[:, own]).max(), np.abs(case.base_margin).max() if case.base_margin is not None else 0
+        )
+        np.testing.assert_allclose(found, predictions[:, own], rtol=0, atol=adapter.tolerance * (scale or 1.0))
+        served = own.stop
+
+
+def linear_map(case: Case, trees: FittedTrees, leaves: NDArray[Any], targets: Array, offsets: Array) -> Array:
+    w = np.ones(len(targets)) if case.sample_weight is None else single(case.sample_weight)
+    T, starts = len(trees.n_leaves), np.cumsum(trees.n_leaves) - trees.n_leaves
+    omega, beta = np.tril(np.ones((T + 1, T)), -1) * trees.rates, np.ones(T + 1)
+    if trees.coefficients is not None:
+        omega, beta = trees.coefficients.omega, trees.coefficients.beta
+    base = np.average(targets, axis=0, weights=w) if trees.base is None else trees.base
+    values = np.zeros((T, *targets.shape))  # of each tree at each row, before the rate
+    for t, n in enumerate(trees.n_leaves):
+        leaf = leaves[:, t]
+        residual = targets - offsets - beta[t] * base - np.tensordot(omega[t], values, 1)
+        draw = w if trees.sampler is None else w * trees.sampler.draw(t, leaf, residual)
+        whole = np.bincount(leaf, draw, n) + trees.l2[starts[t] : starts[t] + n]
+        scale = np.divide(1.0, whole, out=np.zeros(n), where=whole > 0)
+        values[t] = np.stack([scale * np.bincount(leaf, draw * r, n) for r in residual.T], axis=1)[leaf]
+    return np.asarray(beta[T] * base + np.tensordot(omega[T], values, 1))
+
+
+# -- what is read -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("regressor", None),
+        ("hist weighted", None),
+        ("loaded", None),
+        ("base_margin", None),
+        ("continued", None),
+        ("base_score=0", 0.0),
+        ("base_score=3.3 weighted", 3.3),
+        ("outputs base_score=2", 2.0),
+    ],
+)
+def test_base(name: str, base: float | None) -> None:
+    case = CASES[name]()
+    for trees in read_trees(case, adapter_of(case.model)):
+        if base is None:
+            assert trees.base is None
+            assert trees.base_value == pytest.approx(np.average(case.y, weights=case.sample_weight), rel=1e-6)
+        else:
+            assert trees.base == pytest.approx(base)
+            assert trees.base_value == pytest.approx(base)
+
+
+def test_a_fit_with_base_margin_does_not_start_from_the_base() -> None:
+    beta = {}
+    for name in ("base_margin", "base_margin base_score=0", "regressor"):
+        case = CASES[name]()
+        coefficients = read_trees(case, adapter_of(case.model))[0].coefficients
+        beta[name] = None if coefficients is None else list(coefficients.beta)
+    assert beta == {"base_margin": [0] * 10 + [1], "base_margin base_score=0": None, "regressor": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "l2"),
+    [
+        ("eta=1/3", 1 / 3, 1.0),
+        ("loaded", 0.17, 2.5),
+        ("loaded json", 1 / 3, 0.1234567),
+        ("loaded reg_lambda=0", 0.05, 0.0),
+        ("loaded reg_lambda=500", 0.05, 500.0),
+        ("loaded exact", 0.4, 0.3),
+        ("loaded stumps", 0.4, 7.0),
+        ("loaded forests", 0.2, 7.0),
+        ("loaded base_margin", 0.4, 7.0),
+        ("multi_output_tree loaded", 0.15, 0.4),
+        ("one_output_per_tree exact loaded", 0.15, 0.4),
+    ],
+)
+def test_rates_and_lambda_are_those_of_the_fit(name: str, rate: float, l2: float) -> None:
+    case = CASES[name]()
+    for trees in read_trees(case, adapter_of(case.model)):
+        assert set(trees.rates) == {float(np.float32(rate))}
+        np.testing.assert_allclose(trees.l2, l2, rtol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["rate schedule", "rate schedule loaded", "rate schedule stumps"])
+def test_rate_schedules(name: str) -> None:
+    """The scheduler acts after each iteration, so the second tree is the first that it decides."""
+    case = CASES[name]()
+    trees = read_trees(case, adapter_of(case.model))[0]
+    expected = [0.3, *(0.3 * 0.9**i for i in range(9))]
+    np.testing.assert_allclose(trees.rates, expected, rtol=2e-7)
+
+
+def test_best_iteration() -> None:
+    case, every = CASES["early stopping"](), CASES["early stopping, all trees"]()
+    best = case.model.best_iteration + 1
+    assert best < every.model.num_boosted_rounds()
+    assert adapter_of(case.model).leaves(case.X).shape == (400, best)
+    assert adapter_of(every.model).leaves(case.X).shape == (400, every.model.num_boosted_rounds())
+    assert adapter_of(case.model).fingerprint == adapter_of(every.model[:best]).fingerprint
+    assert adapter_of(case.model).fingerprint != adapter_of(every.model).fingerprint
+
+
+def test_leaves_set_to_zero_have_infinite_l2() -> None:
+    for name in ("min_child_weight=1000", "min_child_weight=1000 loaded"):
+        case = CASES[name]()
+        assert np.isinf(read_trees(case, adapter_of(case.model))[0].l2).all()
+    case = CASES["targets zero"]()
+    assert not np.isinf(read_trees(case, adapter_of(case.model))[0].l2).any()
+    for name in () if OLD else ("multi_output_tree min_child_weight=4", "multi_output_tree min_child_weight=4 loaded"):
+        case = CASES[name]()
+        trees = read_trees(case, adapter_of(case.model))[0]
+        assert 0 < np.isinf(trees.l2).sum() < len(trees.l2) / 2
+        assert not trees.values[np.isinf(trees.l2)].any()
+
+
+# -- models as they come ----------------------------------------------------------------------------------------------
+
+
+def test_unfitted_and_foreign_models() -> None:
+    with pytest.raises(InputError, match="XGBRegressor has not been fitted"):
+        read(xgb.XGBRegressor())
+    with pytest.raises(InputError, match="no trees"):
+        read(xgb.Booster({"verbosity": 0}))
+    data = table()
+    with pytest.raises(InputError, match="no trees"):
+        read(xgb.Booster({"verbosity": 0}, [xgb.DMatrix(data.X, data.y)]))
+    for thing in (None, "model.json", xgb.DMatrix(data.X), pd.DataFrame()):
+        assert read(thing) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "regressor",
+        "early stopping",
+        "categorical frame",
+        "one leaf",
+        "multi_output_tree",
+        "dart plain",
+        "exact gamma=3",
+    ],
+)
+def test_fingerprint_survives_copies(name: str, tmp_path: Any) -> None:
+    case = CASES[name]()
+    adapter = adapter_of(case.model)
+    copies = [pickle.loads(pickle.dumps(case.model))]
+    for form in ("json", "ubj"):
+        case.model.save_model(tmp_path / f"model.{form}")
+        again = type(case.model)()
+        again.load_model(tmp_path / f"model.{form}")
+        copies.append(again)
+    for model in copies:
+        again = adapter_of(model)
+        assert again.fingerprint == adapter.fingerprint
+        assert again.feature_names == adapter.feature_names
+        assert again.n_features == adapter.n_features == 8
+        np.testing.assert_array_equal(again.leaves(case.X), adapter.leaves(case.X))
+    assert adapter_of(booster(n_trees=4, reg_lambda=1.01).model).fingerprint != adapter.fingerprint
+
+
+def test_feature_names() -> None:
+    assert adapter_of(CASES["regressor"]().model).feature_names is None
+    assert adapter_of(CASES["categorical frame"]().model).feature_names == list("abcdefgh")
+    assert adapter_of(CASES["float32 frame"]().model).feature_names == [str(i) for i in range(8)]
+
+
+def test_a_loaded_regressor(tmp_path: Any) -> None:
+    case = regressor(learning_rate=0.2, reg_lambda=3.0)
+    case.model.save_model(tmp_path / "model.json")
+    again = xgb.XGBRegressor()
+    again.load_model(tmp_path / "model.json")
+    trees = read_trees(case, adapter_of(again))[0]
+    assert set(trees.rates) == {float(np.float32(0.2))}
+    assert set(trees.l2) == {3.0}
+
+
+# -- rows as they come ------------------------------------------------------------------------------------------------
+
+
+def test_arrays_and_frames_of_all_kinds_give_the_same_leaves(capfd: Any) -> None:
+    case = CASES["hist nan"]()
+    adapter, X = adapter_of(case.model), case.X_new.copy()
+    X[::5, ::2] = 0.0
+    names = [f"x{i}" for i in range(8)]
+    frame = pl.DataFrame({name: pl.Series(np.where(np.isnan(x), 0, x)) for name, x in zip(names, X.T)})
+    frame = frame.with_columns(pl.when(pl.Series(~np.isnan(x))).then(pl.col(n)).alias(n) for n, x in zip(names, X.T))
+    assert frame.null_count().sum_horizontal()[0] == np.isnan(X).sum()
+    kinds: dict[str, Any] = {
+        "C": X,
+        "F": np.asfortranarray(X),
+        "pandas": pd.DataFrame(X, columns=names),
+        "pandas Float64": pd.DataFrame(X, columns=names).convert_dtypes(),
+        "polars": frame,
+        "pyarrow": pa.table(dict(zip(names, X.T))),
+        "pyarrow null": frame.to_arrow(),
+    }
+    expected = adapter.leaves(X)
+    for name, rows in kinds.items():
+        before = copy.deepcopy(rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            np.testing.assert_array_equal(adapter.leaves(rows), expected, err_msg=name)
+            np.testing.assert_array_equal(adapter.predictions(rows), case.predict(X), err_msg=name)
+        np.testing.assert_array_equal(adapter.leaves(before), expected, err_msg=name)
+        assert repr(rows) == repr(before), name
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_sparse_matrices_leave_out_is_missing() -> None:
+    case = CASES["csr"]()
+    adapter = adapter_of(case.model)
+    dense = np.where(case.X_new.toarray() == 0, np.nan, case.X_new.toarray())
+    for kind in ("csr", "csc", "coo"):
+        for how in ("matrix", "array"):
+            rows = getattr(sparse, f"{kind}_{how}")(case.X_new)
+            np.testing.assert_array_equal(adapter.leaves(rows), adapter.leaves(dense))
+
+
+def test_integers_and_booleans_in_frames() -> None:
+    data, rng = table(), np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {
+            "i": rng.integers(0, 9, 400),
+            "b": rng.random(400) < 0.5,
+            "x": data.X[:, 0],
+            "g": [None if i % 7 == 0 else i % 5 for i in range(400)],
+        }
+    )
+    X = frame.with_columns(pl.all().cast(pl.Float64)).to_numpy()
+    adapter = adapter_of(xgb.train({"nthread": 1}, xgb.DMatrix(X, data.y), 5))
+    for rows in (frame, frame.to_arrow(), frame.to_pandas()):
+        np.testing.assert_array_equal(adapter.leaves(rows), adapter.leaves(X))
+
+
+@pytest.mark.skipif(OLD, reason="before 3.1 models do not know their categories")
+def test_categories_in_frames_of_all_kinds() -> None:
+    case = CASES["categorical frame"]()
+    adapter, frame = adapter_of(case.model), case.X_new
+    expected = adapter.leaves(frame)
+    polars = pl.from_pandas(frame)
+    backwards = polars.with_columns(pl.col("g").cast(pl.Enum([f"c{i}" for i in reversed(range(12))])))
+    odd = frame.assign(g=frame["g"].cat.reorder_categories([f"c{i}" for i in reversed(range(12))]))
+    for rows in (frame, polars, backwards, polars.to_arrow(), odd, frame[:1], polars[:1]):
+        np.testing.assert_array_equal(adapter.leaves(rows), expected[: len(rows)])
+    with pytest.raises(InputError, match=r"without category columns, this table has 2 \(f, g\)"):
+        adapter_of(CASES["regressor"]().model).leaves(polars)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, pd.DataFrame, pl.DataFrame, sparse.csr_matrix])
+@pytest.mark.parametrize("name", ["one tree", "multi_output_tree"])
+def test_no_rows_and_one_row(convert: Any, name: str) -> None:
+    case = CASES[name]()
+    adapter = adapter_of(case.model)
+    n_trees = adapter.leaves(case.X).shape[1]
+    for n in (0, 1):
+        assert adapter.leaves(convert(case.X[:n])).shape == (n, n_trees)
+        assert adapter.predictions(convert(case.X[:n])).shape == (n, adapter.n_outputs)
+    assert np.issubdtype(adapter.leaves(convert(case.X)).dtype, np.integer)
+
+
+def test_causes_name_what_to_look_at() -> None:
+    adapter = adapter_of(CASES["regressor"]().model)
+    assert "missing" in adapter.causes("counts")
+    assert "sample_weight" in adapter.causes("weights")
+    assert "base_margin" in adapter.causes("values")
+    assert "subsample" not in adapter.causes("counts")
+    assert "subsample" in adapter_of(CASES["hist subsample=0.5 seed=0"]().model).causes("counts")
+
+
+def test_tolerance_grows_with_the_trees_as_their_float32_sum_strays() -> None:
+    assert adapter_of(CASES["regressor"]().model).tolerance == 1e-6
+    case = booster(n_trees=300, max_depth=3)
+    adapter = adapter_of(case.model)
+    trees = read_trees(case, adapter)[0]
+    assert 1e-6 < adapter.tolerance < 4e-6
+    found = linear_map(case, trees, adapter.leaves(case.X), two_columns(single(case.y)), margins(case))
+    error = np.abs(found - case.predict(case.X)).max() / np.abs(found).max()
+    assert error < adapter.tolerance
+
+
+# -- mistakes show ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["regressor weighted", "hist subsample weighted", "loaded json", "dart weighted"])
+def test_mistakes_show(name: str) -> None:
+    """The replay of this file tells right from wrong: one target, one weight or a margin out of place."""
+    case = CASES[name]()
+    adapter = adapter_of(case.model)
+    leaves = adapter.leaves(case.X)
+    expected = read_trees(case, adapter)[0].values
+    y, weights = case.y.copy(), np.ones(len(case.y)) if case.sample_weight is None else case.sample_weight.copy()
+    y[3] += 0.1
+    weights[3] *= 1.1
+    slack = adapter.leaf_tolerance * np.abs(expected).max() + 1e-12 * np.abs(case.y).max()
+    for wrong in (
+        replace(case, y=y),
+        replace(case, sample_weight=weights),
+        replace(case, base_margin=np.full(len(y), 5.1)),
+    ):
+        trees = read_trees(wrong, adapter)[0]
+        _, found_weights, values, _ = replay(wrong, trees, leaves, two_columns(single(wrong.y)), margins(wrong))
+        apart = np.abs(values - expected).max() > 10 * slack
+        assert apart or not np.allclose(found_weights, trees.weights, rtol=1e-5)
+
+
+def test_a_wrong_target_shows_in_the_predictions() -> None:
+    case = CASES["regressor"]()
+    adapter = adapter_of(case.model)
+    y = case.y.copy()
+    y[3] += 0.1
+    wrong = replace(case, y=y)
+    trees = read_trees(wrong, adapter)[0]
+    found = linear_map(wrong, trees, adapter.leaves(case.X), two_columns(single(y)), margins(wrong))
+    assert np.abs(found - case.predict(case.X)).max() > 100 * adapter.tolerance * np.abs(y).max()
+
+
+def test_loaded_dart_models_are_refused() -> None:
+    case = loaded(CASES["dart plain"]())
+    with pytest.raises(UnsupportedModelError, match="weight_drop does not follow from rate_drop=0") as error:
+        read_trees(case, adapter_of(case.model))
+    assert error.value.setting == "booster"

@@ -1,0 +1,169 @@
+"""What the XGBoost adapter refuses: by setting, value and broken condition, in memory and loaded."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import xgboost as xgb
+from numpy.typing import NDArray
+from xgboost_models import CAT, OLD, booster, loaded, regressor, table, three, with_targets
+
+from axil.adapters.xgboost import read
+from axil.adapters.xgboost_refusals import REFUSALS
+from axil.errors import UnsupportedModelError
+
+Array = NDArray[np.float64]
+
+POSITIVE = with_targets(lambda y: np.abs(y) + 0.1)
+SHARES = with_targets(lambda y: (y > 5).astype(float))
+CLASSES = with_targets(lambda y: np.digitize(y, [4, 6]).astype(float))
+VERSION = tuple(int(part) for part in xgb.__version__.split(".")[:2])
+
+OBJECTIVES: dict[str, tuple[dict[str, Any], str]] = {
+    "reg:squaredlogerror": ({"data": POSITIVE}, "(ii)"),
+    "reg:pseudohubererror": ({}, "(ii)"),
+    "reg:absoluteerror": ({}, "(ii)"),
+    "reg:quantileerror": ({"quantile_alpha": 0.5}, "(ii)"),
+    "reg:logistic": ({"data": SHARES}, "(i)"),
+    "binary:logistic": ({"data": SHARES}, "(i)"),
+    "binary:logitraw": ({"data": SHARES}, "(i)"),
+    "binary:hinge": ({"data": SHARES}, "(ii)"),
+    "multi:softmax": ({"data": CLASSES, "num_class": 3}, "(ii)"),
+    "multi:softprob": ({"data": CLASSES, "num_class": 3}, "(ii)"),
+    "count:poisson": ({"data": POSITIVE}, "(i)"),
+    "reg:gamma": ({"data": POSITIVE}, "(i)"),
+    "reg:tweedie": ({"data": POSITIVE}, "(i)"),
+    "rank:ndcg": ({"data": CLASSES, "matrix": {"qid": np.zeros(400, dtype=int)}}, "(ii)"),
+    "rank:pairwise": ({"data": CLASSES, "matrix": {"qid": np.zeros(400, dtype=int)}}, "(ii)"),
+    "rank:map": ({"data": SHARES, "matrix": {"qid": np.zeros(400, dtype=int)}}, "(ii)"),
+    "survival:cox": ({"data": POSITIVE}, "(ii)"),
+    "survival:aft": (
+        {"matrix": {"label_lower_bound": POSITIVE.y, "label_upper_bound": POSITIVE.y}, "data": POSITIVE},
+        "(ii)",
+    ),
+}
+REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
+    **{
+        name: ({"objective": name, **params}, "objective", name, condition)
+        for name, (params, condition) in OBJECTIVES.items()
+    },
+    "gblinear": ({"booster": "gblinear"}, "booster", "gblinear", "(ii)"),
+    "reg_alpha": ({"reg_alpha": 0.5}, "reg_alpha", "0.5", "(ii)"),
+    "alpha": ({"alpha": 0.5}, "reg_alpha", "0.5", "(ii)"),
+    "max_delta_step": ({"max_delta_step": 1000.0}, "max_delta_step", "1000", "(ii)"),
+    "scale_pos_weight": ({"scale_pos_weight": 2.0}, "scale_pos_weight", "2", "(ii)"),
+    "monotone": ({"monotone_constraints": "(0,0,0,0,0,0,0,1)"}, "monotone_constraints", "(0,0,0,0,0,0,0,1)", "(ii)"),
+    "monotone down": ({"monotone_constraints": "(-1,0)"}, "monotone_constraints", "(-1,0", "(ii)"),
+}
+IN_MODEL = {"objective", "booster", "scale_pos_weight"}  # what a file keeps
+
+
+def check_refusal(model: Any, setting: str, value: str, condition: str | None) -> None:
+    with pytest.raises(UnsupportedModelError) as error:
+        read(model)
+    assert error.value.setting == setting
+    assert str(error.value.value).startswith(value)
+    assert error.value.condition == condition
+    assert str(error.value).startswith(f"This model has {setting}={value}")
+    assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    params, setting, value, condition = REFUSED[name]
+    case = booster(**{"n_trees": 3, "verbosity": 0, **params})
+    check_refusal(case.model, setting, value, condition)
+    check_refusal(pickle.loads(pickle.dumps(case.model)), setting, value, condition)
+    if setting in IN_MODEL:
+        check_refusal(loaded(case).model, setting, value, condition)
+
+
+def test_log_loss_says_why_there_is_no_exact_answer() -> None:
+    with pytest.raises(UnsupportedModelError, match="logit of the targets' mean, which is not linear in them"):
+        read(booster(SHARES, objective="binary:logistic", n_trees=2).model)
+
+
+@pytest.mark.skipif(VERSION < (3, 2), reason="before 3.2 only GPUs have it")
+def test_refuses_gradient_based_sampling() -> None:
+    model = booster(sampling_method="gradient_based", subsample=0.5, n_trees=3).model
+    check_refusal(model, "sampling_method", "gradient_based", "(ii)")
+    read(booster(sampling_method="gradient_based", subsample=1.0, n_trees=3).model)
+
+
+def test_refuses_classifier_and_ranker() -> None:
+    data = table()
+    quiet: dict[str, Any] = {"n_estimators": 2, "n_jobs": 1}
+    check_refusal(xgb.XGBClassifier(**quiet).fit(data.X, data.y > 5), "objective", "binary:logistic", "(i)")
+    grades = np.digitize(data.y, [4, 6])
+    check_refusal(xgb.XGBClassifier(**quiet).fit(data.X, grades), "objective", "multi:softprob", "(ii)")
+    ranker = xgb.XGBRanker(**quiet).fit(data.X, grades, qid=np.repeat([0, 1], 200))
+    check_refusal(ranker, "objective", "rank:ndcg", "(ii)")
+    odd = xgb.XGBClassifier(**quiet, objective="reg:squarederror").fit(data.X, data.y > 5)
+    check_refusal(odd, "estimator", "XGBClassifier", None)
+
+
+def test_refuses_custom_objectives() -> None:
+    def doubled(y: Array, predictions: Array) -> tuple[Array, Array]:
+        return predictions - y, np.full_like(y, 2.0)
+
+    check_refusal(regressor(objective=doubled, n_estimators=2).model, "objective", "doubled", "(ii)")
+
+
+def test_refuses_trees_changed_after_the_fit() -> None:
+    """As long as the booster knows of it; what `train` and files forget, the replay of the fit will notice."""
+    case = booster(n_trees=3)
+    rows = xgb.DMatrix(case.X, case.y + 1)
+    case.model.set_param({"process_type": "update", "updater": "refresh", "refresh_leaf": True, "verbosity": 0})
+    for i in range(3):
+        case.model.update(rows, i)
+    check_refusal(case.model, "updater", "refresh", "(ii)")
+
+
+def test_refuses_a_gpus_draws() -> None:
+    """As far as it can be told without one: the settings name the device."""
+    model = booster(subsample=0.5, n_trees=2).model
+    config = model.save_config()
+    assert '"device":"cpu"' in config
+
+    class OnGPU:
+        def save_config(self) -> str:
+            return str(config.replace('"device":"cpu"', '"device":"cuda:0"'))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(model, name)
+
+    from axil.adapters.xgboost import XGBoostAdapter
+
+    with pytest.raises(UnsupportedModelError, match="device=cuda:0"):
+        XGBoostAdapter(OnGPU())
+
+
+def test_refuses_loaded_models_whose_rows_are_lost() -> None:
+    case = loaded(booster(subsample=0.5))
+    check_refusal(case.model, "subsample", "1, but its trees saw different rows", None)
+    case.model.set_param({"subsample": 0.5})
+    read(case.model)
+
+
+@pytest.mark.skipif(not OLD, reason="from 3.1 on each output has its own")
+def test_refuses_one_base_for_all_outputs() -> None:
+    check_refusal(booster(with_targets(three)).model, "base_score", "estimated", None)
+    read(booster(with_targets(three), base_score=0.5).model)
+
+
+def test_settings_that_are_off_are_read() -> None:
+    for params in (
+        {"monotone_constraints": "(0,0)"},
+        {"reg_alpha": 0.0, "max_delta_step": 0.0, "scale_pos_weight": 1.0},
+        {"objective": "reg:squarederror", **CAT},
+    ):
+        read(booster(n_trees=2, **params).model)
+
+
+def test_every_refusal_says_what_to_do() -> None:
+    for refusal in REFUSALS:
+        assert refusal.reason[-1] != "."
+        assert refusal.instead[-1] == "."

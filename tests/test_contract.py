@@ -1,0 +1,193 @@
+"""What holds for every model that axil reads, of whatever library and with whatever settings."""
+
+import contextlib
+import copy
+import pickle
+from functools import cache
+
+import catboost_models
+import models
+import numpy as np
+import pytest
+import sklearn_models
+import smoother_models
+import xgboost_models
+from reference import dense_weights
+from scipy import sparse
+from sklearn.base import clone
+
+import axil
+from axil.structure import Coefficients
+
+LIBRARIES = {
+    "lightgbm": models,
+    "xgboost": xgboost_models,
+    "catboost": catboost_models,
+    "sklearn": sklearn_models,
+    "smoother": smoother_models,
+}
+GRID = [(library, name) for library, module in LIBRARIES.items() for name in module.CASES]
+TREES = [(library, name) for library, name in GRID if library != "smoother"]
+
+
+def case_of(library, name):
+    return LIBRARIES[library].CASES[name]()
+
+
+def offsets_of(case):
+    """The training rows' offsets, by the library's own name for them."""
+    return next(
+        (getattr(case, name) for name in ("init_score", "base_margin", "baseline") if hasattr(case, name)), None
+    )
+
+
+@cache
+def explainer_of(library, name):
+    case = case_of(library, name)
+    return axil.Explainer(case.model, case.X, case.y, case.sample_weight, offsets_of(case))
+
+
+def predict(case, X):
+    """(n, K): what the model says itself."""
+    if hasattr(case, "predict"):
+        found = case.predict(X)
+    elif hasattr(case.model, "predict_proba"):
+        found = case.model.predict_proba(X)
+    else:
+        found = case.model.predict(X)
+    return np.asarray(found, dtype=float).reshape(X.shape[0], -1)
+
+
+@pytest.mark.parametrize(("library", "name"), GRID)
+def test_weights_times_targets_are_the_predictions(library, name):
+    """In and out of sample, to 1e-6 of the largest prediction where residuals are float32 and 1e-9 where they are not."""
+    case = case_of(library, name)
+    explainer = explainer_of(library, name)
+    tolerance = explainer._adapter.tolerance
+    assert tolerance <= 2e-6  # XGBoost's own sum of many trees in float32 strays further than 1e-6
+    for X, offsets in ((case.X, offsets_of(case)), (case.X_new, None)):
+        explanation = explainer(X, init_score=offsets)
+        model = predict(case, X) + (0.0 if offsets is None else np.reshape(offsets, (X.shape[0], -1)))
+        made = explanation.predictions.reshape(model.shape)
+        assert np.abs(made - model).max() <= tolerance * max(np.abs(model).max(), explainer.verification.scale)
+    assert explainer.verification.max_error <= tolerance
+
+
+@pytest.mark.parametrize(("library", "name"), TREES)
+def test_engines_agree_with_the_dense_recursion(library, name):
+    case = case_of(library, name)
+    explainer = explainer_of(library, name)
+    leaves = explainer._adapter.leaves(case.X_new)
+    prepared = copy.copy(explainer)
+    prepared._engines = copy.deepcopy(explainer._engines)
+    for one in (explainer, prepared.prepare()):
+        weights = one(case.X_new).weights
+        for engine, found in zip(explainer._engines, weights if weights.ndim == 3 else [weights]):
+            s = engine.structure
+            expected, _ = dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("library", "name"), TREES)
+def test_perturbed_targets_move_predictions_by_the_weights(library, name):
+    """Linearity by an independent replay: new targets through the model's own structure, tree by tree in NumPy."""
+    case = case_of(library, name)
+    explainer = explainer_of(library, name)
+    leaves = explainer._adapter.leaves(case.X_new)
+    weights = explainer(case.X_new).weights
+    delta = np.random.default_rng(0).normal(size=explainer._targets.shape)
+    for k, found in enumerate(weights if weights.ndim == 3 else [weights] * explainer._targets.shape[1]):
+        s = explainer._engines[k if len(explainer._engines) > 1 else 0].structure
+        own = leaves if s.columns is None else leaves[:, s.columns]
+        y = explainer._targets[:, k]
+        moved = replay(s, y + delta[:, k], own) - replay(s, y, own)
+        slack = 1e-12 * np.abs(y + delta[:, k]).max()  # two predictions of this size are subtracted
+        np.testing.assert_allclose(found @ delta[:, k], moved, rtol=0, atol=slack)
+
+
+def replay(s, y, queries):
+    """The fit with targets y on structure s, and what it predicts in the leaves ``queries`` (n, T), offsets apart."""
+    w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+    draw, rows = s.draws[s.cells // s.n_leaves[:, None]], s.leaves()
+    plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
+    c = plain if s.coefficients is None else s.coefficients
+    base = np.average(y, weights=w) if s.base is None else s.base[0]
+    values = []
+
+    def predicted(t, leaves):
+        return c.beta[t] * base + sum(c.omega[t, u] * values[u][leaves[u]] for u in range(min(t, s.n_trees)))
+
+    for t in range(s.n_trees):
+        fitted = predicted(t, rows) + (0.0 if s.offsets is None else s.offsets[:, 0])
+        sums = np.bincount(rows[t], w * draw[t] * (y - fitted), s.n_leaves[t])
+        values.append(s.leaf_values(t, sums[:, None])[:, 0])
+    return predicted(s.n_trees, queries.T)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in smoother_models.CASES if "pipeline" not in name and "cv" not in name]
+)
+def test_smoothers_refitted_to_other_targets_move_by_the_weights(name):
+    """A smoother chooses nothing by its targets: here even a refit moves exactly by the weights."""
+    case = smoother_models.CASES[name]()
+    delta = np.random.default_rng(0).normal(size=case.y.shape)
+    weights = {} if case.sample_weight is None else {"sample_weight": case.sample_weight}
+    refitted = clone(case.model).fit(case.X, case.y + delta, **weights)
+    moved = refitted.predict(case.X_new) - case.model.predict(case.X_new)
+    found = explainer_of("smoother", name)(case.X_new).weights @ delta
+    np.testing.assert_allclose(found, moved, rtol=0, atol=1e-9 * np.abs(case.y).max())
+
+
+@pytest.mark.parametrize(("library", "name"), GRID)
+def test_a_wrong_target_is_noticed(library, name):
+    case = case_of(library, name)
+    wrong = np.array(case.y)
+    weights = explainer_of(library, name)(case.X[:3]).weights
+    if not weights.any() or len(np.unique(wrong)) == 1:
+        pytest.skip("no target enters the predictions, or all are alike")
+    if hasattr(case.model, "predict_proba"):
+        wrong = np.roll(wrong, 1, axis=0)
+    else:
+        row = int(np.abs(weights).reshape(-1, len(wrong)).max(axis=0).argmax())  # held-out rows may have any target
+        wrong[row] = wrong[row] + 0.1 * np.maximum(np.ptp(wrong, axis=0), 0.1)
+    with pytest.raises(axil.ExactnessError):
+        axil.Explainer(case.model, case.X, wrong, case.sample_weight, offsets_of(case))
+
+
+@pytest.mark.parametrize(("library", "name"), GRID)
+def test_fewer_rows_are_noticed(library, name):
+    case = case_of(library, name)
+    keep = np.arange(len(case.y)) != 5
+    X = case.X[keep] if not hasattr(case.X, "filter") or not hasattr(case.X, "schema") else case.X.filter(keep)
+    offsets = offsets_of(case)
+    parts = [None if a is None else np.asarray(a)[keep] for a in (case.sample_weight, offsets)]
+    with pytest.raises(axil.AxilError):
+        axil.Explainer(case.model, X, np.asarray(case.y)[keep], *parts)
+
+
+@pytest.mark.parametrize(("library", "name"), [case for case in GRID[::5] if "all trees kept" not in case[1]])
+def test_pickled_and_copied_models_give_the_same_weights(library, name):
+    case = case_of(library, name)
+    expected = explainer_of(library, name)(case.X_new).weights
+    copies = [copy.deepcopy(case.model)]
+    with contextlib.suppress(pickle.PicklingError, AttributeError):  # a lambda among the settings
+        copies.append(pickle.loads(pickle.dumps(case.model)))
+    for model in copies:
+        again = axil.Explainer(model, case.X, case.y, case.sample_weight, offsets_of(case))
+        np.testing.assert_allclose(again(case.X_new).weights, expected, rtol=0, atol=1e-7)  # text keeps six digits
+
+
+@pytest.mark.parametrize(("library", "name"), GRID[::3])
+def test_sparse_weights_and_streams_agree_with_dense_ones(library, name):
+    case = case_of(library, name)
+    explainer = explainer_of(library, name)
+    explanation = explainer(case.X_new)
+    if explanation.weights.ndim == 2:
+        again = explainer(case.X_new, sparse=True)
+        assert sparse.issparse(again.weights)
+        np.testing.assert_allclose(again.weights.toarray(), explanation.weights, rtol=0, atol=1e-15)
+        np.testing.assert_allclose(again.predictions, explanation.predictions, atol=1e-12)
+    streamed, whole = explainer.top(case.X_new, 4), explanation.top(4)
+    columns = ["weight", "target", "contribution"]
+    np.testing.assert_allclose(streamed[columns], whole[columns], atol=1e-12)
+    assert len(explainer(case.X_new[:0])) == 0

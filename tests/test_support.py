@@ -1,0 +1,50 @@
+"""Whether a model can be explained, told without data."""
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LinearRegression
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, TargetEncoder
+from smoother_models import CASES as SMOOTHERS
+
+import axil
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(60, 3)), RNG.normal(size=60)
+QUIET = {"verbose": -1, "n_estimators": 2}
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "setting"),
+    [
+        (lgb.LGBMRegressor(**QUIET).fit(X, Y), "exact", None),
+        (lgb.LGBMRegressor(**QUIET, reg_alpha=1.0).fit(X, Y), "jacobian", "lambda_l1"),
+        (lgb.LGBMRegressor(**QUIET, objective="huber").fit(X, Y), "no", "objective"),
+        (lgb.LGBMClassifier(**QUIET).fit(X, Y > 0), "jacobian", "objective"),
+        (RandomForestClassifier(2).fit(X, Y > 0), "exact", None),
+        (GradientBoostingClassifier(n_estimators=2).fit(X, Y > 0), "jacobian", "class"),
+        (MLPRegressor(hidden_layer_sizes=(2,), max_iter=5).fit(X, Y), "jacobian", "class"),
+        (make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y), "exact", None),
+        (make_pipeline(TargetEncoder(), LinearRegression()).fit(X.round(), Y), "no", "transformer"),
+        ("a file name", "no", None),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_kinds(model, kind, setting):
+    found = axil.supports(model)
+    assert (found.kind, found.setting) == (kind, setting)
+    assert found.exact == bool(found) == (kind == "exact")
+    assert found.reason
+
+
+def test_an_unfitted_model_cannot_be_judged():
+    with pytest.raises(axil.InputError, match="not been fitted"):
+        axil.supports(lgb.LGBMRegressor())
+
+
+@pytest.mark.parametrize("name", SMOOTHERS)
+def test_smoothers_and_pipelines(name):
+    assert axil.supports(SMOOTHERS[name]().model).exact
