@@ -81,6 +81,25 @@ def dense_weights(structure, queries):
     return k, left
 
 
+def replay(s, y, queries):
+    """The fit with targets y on structure s, and what it predicts in the leaves ``queries`` (n, T), offsets apart."""
+    w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+    draw, rows = s.draws[s.cells // s.n_leaves[:, None]], s.leaves()
+    plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
+    c = plain if s.coefficients is None else s.coefficients
+    base = np.average(y, weights=w) if s.base is None else s.base[0]
+    values = []
+
+    def predicted(t, leaves):
+        return c.beta[t] * base + sum(c.omega[t, u] * values[u][leaves[u]] for u in range(min(t, s.n_trees)))
+
+    for t in range(s.n_trees):
+        fitted = predicted(t, rows) + (0.0 if s.offsets is None else s.offsets[:, 0])
+        sums = np.bincount(rows[t], w * draw[t] * (y - fitted), s.n_leaves[t])
+        values.append(s.leaf_values(t, sums[:, None])[:, 0])
+    return predicted(s.n_trees, queries.T)
+
+
 def random_coefficients(rng, kind, n_trees, rates):
     """Tables of the kinds that occur: DART-like drops, shrinkage of the whole model, parallel trees, a forest."""
     omega, beta = np.tril(np.tile(rates, (n_trees + 1, 1)), -1), np.ones(n_trees + 1)

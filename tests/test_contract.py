@@ -12,12 +12,11 @@ import pytest
 import sklearn_models
 import smoother_models
 import xgboost_models
-from reference import dense_weights
+from reference import dense_weights, replay
 from scipy import sparse
 from sklearn.base import clone
 
 import axil
-from axil.structure import Coefficients
 
 LIBRARIES = {
     "lightgbm": models,
@@ -103,25 +102,6 @@ def test_perturbed_targets_move_predictions_by_the_weights(library, name):
         moved = replay(s, y + delta[:, k], own) - replay(s, y, own)
         slack = 1e-12 * np.abs(y + delta[:, k]).max()  # two predictions of this size are subtracted
         np.testing.assert_allclose(found @ delta[:, k], moved, rtol=0, atol=slack)
-
-
-def replay(s, y, queries):
-    """The fit with targets y on structure s, and what it predicts in the leaves ``queries`` (n, T), offsets apart."""
-    w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
-    draw, rows = s.draws[s.cells // s.n_leaves[:, None]], s.leaves()
-    plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
-    c = plain if s.coefficients is None else s.coefficients
-    base = np.average(y, weights=w) if s.base is None else s.base[0]
-    values = []
-
-    def predicted(t, leaves):
-        return c.beta[t] * base + sum(c.omega[t, u] * values[u][leaves[u]] for u in range(min(t, s.n_trees)))
-
-    for t in range(s.n_trees):
-        fitted = predicted(t, rows) + (0.0 if s.offsets is None else s.offsets[:, 0])
-        sums = np.bincount(rows[t], w * draw[t] * (y - fitted), s.n_leaves[t])
-        values.append(s.leaf_values(t, sums[:, None])[:, 0])
-    return predicted(s.n_trees, queries.T)
 
 
 @pytest.mark.parametrize(

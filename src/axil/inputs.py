@@ -153,7 +153,8 @@ def one_hot(labels: Any, n_rows: int, classes: NDArray[Any]) -> Array:
     unknown = np.flatnonzero(~same.any(axis=1))
     if len(unknown):
         raise InputError(
-            f"y_train holds {given[unknown[0]]} at position {unknown[0]}; the model knows the classes {', '.join(map(str, classes[:5]))}."
+            f"y_train holds {given[unknown[0]]} at position {unknown[0]}; "
+            f"the model knows the classes {', '.join(map(str, classes[:5]))}."
         )
     return np.asarray(same, dtype=np.float64)
 

@@ -141,6 +141,17 @@ def _continued_shrinkage(model: Reading) -> str:
     return f"{rates[0]:g} with init_model" if rates else ""
 
 
+#: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
+EXACT = (
+    "loss_function: RMSE and MultiRMSE",
+    "boosting_type Plain and Ordered, every bootstrap_type, every grow_policy: all rows count in every leaf",
+    "boost_from_average, baseline, sample_weight, learning_rate (also the one CatBoost picks)",
+    "l2_leaf_reg, leaf_estimation_method Newton and Gradient, leaf_estimation_iterations",
+    "model_shrink_rate, model_shrink_mode",
+    "early stopping (use_best_model), continued training (init_model)",
+    "missing values (nan_mode), categorical features that are one-hot (one_hot_max_size)",
+)
+
 REFUSALS: tuple[Refusal[Reading], ...] = (
     Refusal(
         "sum_models",

@@ -157,10 +157,11 @@ class LightGBMAdapter(TreeModel):
         from_average = self._settings.flag("boost_from_average") and offsets is None
         # A mean of zero is not boosted from (src/boosting/gbdt.cpp), but with other targets the fit starts from theirs.
         zero = abs(mean) <= 1e-14 * float(np.abs(targets).mean())
-        if self._reading.forest:
-            folded = from_average and not zero and abs(mean) > 1e-15
+        if self._reading.forest:  # without a feature to split on it starts from the mean in any case
+            folded = (from_average or self._reading.no_features) and not zero and abs(mean) > 1e-15
         elif first.n_leaves == 1:  # holds the mean even where boost_from_average is off, and 0 where there are offsets
-            folded = offsets is None and (first.floats("leaf_value")[0] != 0.0 or mean == 0.0)
+            minute = 0 < abs(mean) <= 1e-15 and first.floats("leaf_value")[0] == 0.0
+            folded = offsets is None and not minute
         elif shrinkage != "1":
             folded = False
         else:  # only for a rate of 1 does boost_from_average decide: continued training may have changed it since
@@ -260,8 +261,9 @@ class LightGBMAdapter(TreeModel):
         if self._on_gpu or self._renewed:
             return None
         total = float(len(targets) if weights is None else weights.sum())
-        recorded = [tree.floats("leaf_weight") for tree in self._trees]
-        return np.concatenate([own if len(own) else np.array([total]) for own in recorded])
+        # A tree of one leaf records none, or 0 where it is still in memory.
+        recorded = [tree.floats("leaf_weight") if tree.n_leaves > 1 else np.array([total]) for tree in self._trees]
+        return np.concatenate(recorded)
 
     def _l2(self, tree: TreeText) -> Array:
         """(2L - 1,): what regularisation adds to the denominators of the tree's splits and then of its leaves.

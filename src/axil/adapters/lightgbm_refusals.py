@@ -43,6 +43,11 @@ class Reading:
         return "average_output" in self.text.header
 
     @property
+    def no_features(self) -> bool:
+        """Whether no column can be split: all are constant, or parted by fewer rows than a leaf must have."""
+        return set(self.text.header.get("feature_infos", "").split()) <= {"none"}
+
+    @property
     def dart(self) -> bool:
         return self.settings.text("boosting") == "dart"
 
@@ -127,6 +132,19 @@ def _forced(model: Reading) -> str:
     odd = model.splits_subsets or model.settings.number("path_smooth") > 0
     return model.settings.text("forcedsplits_filename") if odd else ""
 
+
+#: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
+EXACT = (
+    "objective: regression under all its names (l2, mse, rmse, ...)",
+    "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued training (init_model)",
+    "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth (without sample weights), use_quantized_grad with renewed leaves",
+    "sample_weight, init_score",
+    "missing values: use_missing, zero_as_missing; categorical features",
+    "bagging_fraction, bagging_freq, bagging_seed: the rows are drawn again",
+    "data_sample_strategy=goss (boosting=goss): likewise",
+    "boosting=dart, with and without bagging: the dropped trees are drawn again",
+    "boosting=rf",
+)
 
 REFUSALS: tuple[Refusal[Reading], ...] = (
     *(

@@ -23,7 +23,7 @@ class PipelineAdapter:
     """
 
     def __init__(self, pipeline: Any, last: Any):
-        self._steps = pipeline[:-1]
+        self._steps = pipeline[:-1] if len(pipeline) > 1 else None
         self._last = last
         for transformer in transformers(self._steps):
             if uses_targets(transformer):
@@ -48,8 +48,8 @@ class PipelineAdapter:
     def _through(self, method: Callable[..., Any], X: Any, *arguments: Any) -> Any:
         """Call a method of the last step's adapter with transformed rows."""
         if X.shape[0] == 0:  # transformers want at least one row
-            X = np.zeros((0, self._last.n_features))
-        return method(self._steps.transform(X) if len(self._steps) and X.shape[0] else X, *arguments)
+            return method(np.zeros((0, self._last.n_features)), *arguments)
+        return method(self._steps.transform(X) if self._steps is not None else X, *arguments)
 
     def spelling(self, name: str) -> str:
         """scikit-learn keeps names as they are."""

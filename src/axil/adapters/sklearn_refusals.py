@@ -71,6 +71,20 @@ CLASSES: dict[str, RefusedClass] = {
     "RANSACRegressor": RefusedClass("which rows it keeps depends on their residuals", "(ii)"),
 }
 
+#: Settings that change how leaves are made, or weights, and are exact; those that only choose splits are not listed.
+EXACT = (
+    "gradient boosting: loss=squared_error, learning_rate, init (mean, constant, zero), subsample with an integer seed, "
+    "n_iter_no_change, sample_weight",
+    "histogram gradient boosting: loss=squared_error, learning_rate, l2_regularization, categorical features, missing "
+    "values, sample_weight, early stopping (rows held out have weight zero)",
+    "trees and forests, regressors and classifiers: bootstrap, max_samples, sample_weight, class_weight, several outputs "
+    "of regressors",
+    "bagging over trees: bootstrap, max_samples, max_features",
+    "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, KNeighborsRegressor, "
+    "RadiusNeighborsRegressor, GaussianProcessRegressor with a fixed kernel",
+    "pipelines that end in a model of any library here, unless a transformer looks at the targets",
+)
+
 _L2 = 'Fit with loss="squared_error" instead.'
 _MEAN = 'Fit with init=None (the mean) or init="zero".'
 _SEED = "Fit again with an integer random_state."

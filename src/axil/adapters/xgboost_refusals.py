@@ -117,6 +117,20 @@ def _shared_base(reading: Reading) -> str:
     return "estimated, one number for all outputs" if shared else ""
 
 
+#: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
+EXACT = (
+    "objective: reg:squarederror",
+    "tree_method hist, approx, exact",
+    "base_score given or estimated, base_margin, sample_weight",
+    "learning_rate, LearningRateScheduler, early stopping (best_iteration), continued training",
+    "reg_lambda, min_child_weight; recovered from the leaves of a model whose settings a file has lost",
+    "num_parallel_tree, XGBRFRegressor",
+    "missing values, categorical features",
+    "subsample on a CPU, seed_per_iteration: the rows are drawn again",
+    "booster=dart: the dropped trees are drawn again",
+    "several outputs: multi_strategy one_output_per_tree and multi_output_tree",
+)
+
 REFUSALS: tuple[Refusal[Reading], ...] = (
     Refusal(
         "booster",

@@ -1,0 +1,59 @@
+"""Write docs/models.md, the page of supported models and settings, from the adapters' own tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from axil.adapters import catboost_refusals, lightgbm_refusals, sklearn_refusals, sklearn_smoothers, xgboost_refusals
+from axil.adapters import sklearn as sklearn_adapters
+
+PAGE = Path(__file__).parent.parent / "docs" / "models.md"
+HEAD = """# Supported models
+
+Made from the adapters by `python scripts/make_models_page.py`; a test compares the two.
+
+A model is explained exactly, or refused by name. *Exact* means that weights times targets plus intercept equal the model's
+predictions to 1e-6 of the largest (libraries that keep targets or residuals in single precision; XGBoost with hundreds of trees
+to a little more, for its own sum strays) or 1e-9 (the others), with the fitted structure held fixed. Conditions are those of
+the linear leaf-update criterion: (i) the first prediction is linear in the targets; (ii) residuals are linear in the targets
+and leaf values linear in the residuals. `axil.supports(model)` tells for a fitted model, without its data.
+"""
+SECTIONS = {
+    "LightGBM": (("LGBMRegressor", "Booster"), lightgbm_refusals.EXACT, lightgbm_refusals.REFUSALS),
+    "XGBoost": (("XGBRegressor", "XGBRFRegressor", "Booster"), xgboost_refusals.EXACT, xgboost_refusals.REFUSALS),
+    "CatBoost": (("CatBoostRegressor", "CatBoost"), catboost_refusals.EXACT, catboost_refusals.REFUSALS),
+    "scikit-learn": (
+        (*sklearn_adapters.ADAPTERS, "Pipeline"),
+        sklearn_refusals.EXACT,
+        (*sklearn_refusals.STAGES, *sklearn_refusals.DRAWS, *sklearn_refusals.TREES),
+    ),
+}
+
+
+def refusals(rows: Iterable[Any]) -> list[str]:
+    """One line for each setting and reason."""
+    merged: dict[tuple[str, str, str], None] = {}
+    for row in rows:
+        merged[row.setting, row.reason, row.condition or "none, but not replayed"] = None
+    return [f"| `{setting}` | {reason} | {condition} |" for setting, reason, condition in merged]
+
+
+def page() -> str:
+    lines = [HEAD]
+    for library, (models, exact, rows) in SECTIONS.items():
+        lines += [f"## {library}", "", "Reads " + ", ".join(f"`{name}`" for name in models) + ".", "", "Exact:", ""]
+        lines += [f"- {line}" for line in exact]
+        lines += ["", "Refused:", "", "| setting | why | condition broken |", "|---|---|---|", *refusals(rows), ""]
+    lines += ["### Refused classes of scikit-learn", "", "| class | why |", "|---|---|"]
+    lines += [f"| `{name}` | {refused.reason} |" for name, refused in sklearn_refusals.CLASSES.items()]
+    assert set(sklearn_smoothers.SMOOTHERS) <= set(sklearn_adapters.ADAPTERS)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE.name} written\n")
