@@ -153,8 +153,13 @@ def test_every_engine_gives_the_dense_weights(shared, **shape):
     np.testing.assert_allclose(operators.weights(queries)[0], expected, **close)
 
 
-def test_transpose_dot_test(make):
-    structure = random_structure(8, n_rows=300, n_trees=20, weighted=True, l2=2.0)
+@pytest.mark.parametrize("draws", [(1.0,), (1.0, 0.0), (0.0, 1.0, 2.5)])
+@pytest.mark.parametrize("coefficients", [None, "drops", "shrinkage", "forest"])
+def test_transpose_dot_test(make, draws, coefficients):
+    """<u, K v> = <K'u, v>, also where sampling makes the leaf operators asymmetric."""
+    structure = random_structure(
+        8, n_rows=300, n_trees=20, weighted=True, l2=2.0, draws=draws, coefficients=coefficients
+    )
     operators = make(structure)
     rng = np.random.default_rng(2)
     u, v = rng.normal(size=(2, 300, 1))

@@ -124,6 +124,9 @@ class Engine(Protocol):
     def backward(self, u: Array) -> Array:
         """K'u for (N, S) vectors."""
 
+    def streamed_bytes(self) -> int:
+        """Bytes that one query takes while its answer is handed on block by block."""
+
     def preparation(self) -> int:
         """Bytes that `prepare` takes."""
 
@@ -172,6 +175,10 @@ class TreeEngine:
     def backward(self, u: Array) -> Array:
         return self.operators.backward(u)
 
+    def streamed_bytes(self) -> int:
+        s = self.structure
+        return 8 * (s.n_rows if self.operators.leaf_space is None else READ_ROWS + 3 * int(s.cell_starts[-1]))
+
     def preparation(self) -> int:
         return LeafSpace.size(self.structure)
 
@@ -214,6 +221,9 @@ class ForestEngine:
 
     def backward(self, u: Array) -> Array:
         return self.forest.backward(u)
+
+    def streamed_bytes(self) -> int:
+        return 24 * self.structure.n_trees * -(-self.structure.n_rows * self.structure.n_trees // self.structure.total_leaves)
 
     def preparation(self) -> int:
         return 0
@@ -260,6 +270,9 @@ class SmootherEngine:
         s = self.smoother
         seen = s.training.T @ u
         return np.asarray(seen if s.solution is None else s.solution.T @ seen)
+
+    def streamed_bytes(self) -> int:
+        return 8 * int(self.smoother.training.shape[0])
 
     def preparation(self) -> int:
         return 0

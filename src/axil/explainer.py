@@ -23,6 +23,7 @@ from axil.verify import Verification, build, tree_engine
 Array = NDArray[np.float64]
 
 BATCH_BYTES = 1 << 28  # of weights held at a time while streaming
+MOST_QUERIES = 1024  # of a batch: more are no faster
 STREAM = "Use explainer.top(X) for the largest weights or explainer.iter(X) for batches, or raise memory_limit."
 
 
@@ -122,7 +123,8 @@ class Explainer:
     def iter(self, X: Any, batch_size: int | None = None, init_score: Any = None) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of weights is held."""
         X, offsets = self._queries(X, init_score)
-        size = self._batch_size() if batch_size is None else inputs.as_count(batch_size, "batch_size")
+        held = 8 * len(self.targets) * len(self._engines)
+        size = self._batch_size(held) if batch_size is None else inputs.as_count(batch_size, "batch_size")
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
         n, labels = X.shape[0], inputs.row_labels(X)
 
@@ -137,7 +139,9 @@ class Explainer:
         tables.check_by(by)
         k = inputs.as_count(k, "k")
         X, _ = self._queries(X, init_score)
-        n, labels, size, parts = X.shape[0], inputs.row_labels(X), self._batch_size(), []
+        n, labels, parts = X.shape[0], inputs.row_labels(X), []
+        self._prepare_for(n)
+        size = self._batch_size(sum(engine.streamed_bytes() for engine in self._engines))
         for start in track(range(0, max(n, 1), size), "top"):
             part = slice(start, start + size)
             batch, own = inputs.take_rows(X, part), labels[part]
@@ -150,8 +154,7 @@ class Explainer:
         """K (n_train, n_train), or (K, n_train, n_train): row i has the weights of the prediction of training row i."""
         n = len(self.targets)
         self._require(n, STREAM)
-        for engine in self._engines:
-            engine.prepare_for(n, self._budget.available)
+        self._prepare_for(n)
         weights = [engine.ask_training_rows().dense() for engine in self._engines]
         return weights[0] if len(weights) == 1 else np.stack(weights)
 
@@ -197,14 +200,17 @@ class Explainer:
         n_train = len(self.targets)
         self._budget.require(8 * n * n_train * len(self._engines), f"The weights of {n} x {n_train} rows", instead)
 
-    def _batch_size(self) -> int:
+    def _batch_size(self, bytes_a_query: int) -> int:
         held = min(BATCH_BYTES, self._budget.available // 2)
-        return int(max(1, min(held // (8 * len(self.targets) * len(self._engines)), 4096)))
+        return int(max(1, min(held // bytes_a_query, MOST_QUERIES)))
+
+    def _prepare_for(self, n_queries: int) -> None:
+        for engine in self._engines:
+            engine.prepare_for(n_queries, self._budget.available)
 
     def _ask(self, X: Any, n_queries: int) -> list[Answer]:
         """The engines' answers about the rows of X, which are part of ``n_queries`` to come."""
-        for engine in self._engines:
-            engine.prepare_for(n_queries, self._budget.available)
+        self._prepare_for(n_queries)
         coordinates = self._adapter.coordinates(X)
         return [engine.ask(coordinates) for engine in self._engines]
 

@@ -103,6 +103,8 @@ class CatBoostAdapter(TreeModel):
         recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
         if recorded is not None:
             l2 = np.where(recorded <= self._least_weight, np.inf, l2)
+        if last.leaves_zero:
+            l2 = np.full_like(l2, np.inf)
         whole = recorded is not None and bool(np.all(w == 1)) and bool(np.all(recorded == np.rint(recorded)))
         return [
             FittedTrees(
@@ -163,7 +165,7 @@ class CatBoostAdapter(TreeModel):
         """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
         if what == "counts":
             return _COUNTS + (_BUNDLES if self._reading.bundles else "")
-        return _WEIGHTS if what == "weights" else _VALUES
+        return _WEIGHTS + (_BUNDLES if self._reading.bundles else "") if what == "weights" else _VALUES
 
 
 _COUNTS = (
@@ -173,10 +175,10 @@ _COUNTS = (
 _BUNDLES = "If they are, CatBoost bundled columns that overlap: fit again with sparse_features_conflict_fraction=0."
 _WEIGHTS = (
     "Most likely sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none "
-    "if there were none; group weights multiply them."
+    "if there were none; group weights multiply them. "
 )
 _VALUES = (
     "Most likely the targets are not those of the fit, or in another order, or the fit was given another baseline. "
     "Other reasons: the model was changed after its fit (set_leaf_values, set_scale_and_bias, shrink), continued from one "
-    "with other data (init_model), trained on several machines, or given weights below 1e-7, which CatBoost drops."
+    "with other data or several other settings (init_model), trained on several machines, or given weights below 1e-7, which CatBoost drops."
 )

@@ -26,6 +26,7 @@ class Fit:
     rounds_l2: bool = (
         False  #: l2 stays in float32 when it is scaled (CalcDeltaNewtonMulti, algo_helpers/online_predictor.cpp)
     )
+    leaves_zero: bool = False  #: as the method "Simple" does for several outputs
     from_average: bool = False
     shrink: float = 0.0
     shrink_constant: bool = True
@@ -59,6 +60,7 @@ def fit(settings: dict[str, Any]) -> Fit:
         steps=steps,
         backtracks=steps > 1 and tree.get("leaf_estimation_backtracking") != "No",
         rounds_l2=several and tree["leaf_estimation_method"] == "Newton",
+        leaves_zero=several and tree["leaf_estimation_method"] == "Simple",
         from_average=bool(boosting.get("boost_from_average", False)),
         shrink=single(boosting.get("model_shrink_rate", 0.0)),
         shrink_constant=boosting.get("model_shrink_mode", "Constant") == "Constant",

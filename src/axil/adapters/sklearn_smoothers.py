@@ -34,6 +34,8 @@ class SmootherAdapter(SklearnAdapter):
         self._refuse(model)
         self.fitted_rows = self._count_rows(model)
         self.n_outputs = self._count_outputs(model)
+        if self._in_single_precision():
+            self.tolerance = 1e-6
         self.fingerprint = hashlib.sha256(pickle.dumps([type(model).__name__, self._state()], 4)).hexdigest()
 
     def _refuse(self, model: Any) -> None:
@@ -51,6 +53,11 @@ class SmootherAdapter(SklearnAdapter):
         """What was fitted, for the fingerprint."""
         return np.asarray(self._model.coef_), np.asarray(self._model.intercept_)
 
+    def _in_single_precision(self) -> bool:
+        """Whether the features came in float32, in which scikit-learn then solves."""
+        state = self._state()
+        return any(part.dtype == np.float32 for part in (state if isinstance(state, tuple) else (state,)))
+
     def _rows(self, X: Any) -> Any:
         rows = numbers(X, np.float64)
         return rows.toarray() if issparse(rows) else rows
@@ -59,7 +66,8 @@ class SmootherAdapter(SklearnAdapter):
         """The likeliest reason for a disagreement."""
         return (
             "Most likely these are not the rows, targets or weights that the model was fitted on; an iterative solver "
-            "(sag, lsqr, ...) may also have stopped early: fit with a direct one."
+            "(sag, lsqr, any for sparse features) may also have stopped early: fit with a direct one on dense features. Or "
+            "columns are of such different sizes that the solver lost digits: scale them, and pass them in float64."
         )
 
 
@@ -78,7 +86,18 @@ class LinearRegressionAdapter(SmootherAdapter):
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Intercept and coefficients from the targets."""
         rows = self._rows(X)
-        return FittedSmoother(with_ones(rows), least_squares(rows, weights, self._l2(), self._model.fit_intercept))
+        solution = least_squares(self._kept(rows, weights), weights, self._l2(), self._model.fit_intercept)
+        return FittedSmoother(with_ones(rows), solution)
+
+    def _kept(self, rows: Array, weights: Array | None) -> Array:
+        """The rows without the directions that scikit-learn left out as too small, by its setting ``tol``."""
+        rank = getattr(self._model, "rank_", None)
+        if rank is None or rank >= rows.shape[1]:
+            return rows
+        w = np.ones(len(rows)) if weights is None else weights
+        centre = w @ rows / w.sum() if self._model.fit_intercept else 0.0
+        directions = np.linalg.svd((rows - centre) * np.sqrt(w)[:, None], full_matrices=False)[2][:rank]
+        return np.asarray(rows @ directions.T @ directions)
 
     def coordinates(self, X: Any) -> Array:
         """(n, p + 1): one, and the features."""
@@ -125,7 +144,7 @@ class KernelRidgeAdapter(SmootherAdapter):
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Dual coefficients from the targets."""
         gram = self.coordinates(X)
-        return FittedSmoother(gram, kernel_ridge(gram, weights, float(np.ravel(self._model.alpha)[0])))
+        return FittedSmoother(gram, _dual(gram, weights, float(np.ravel(self._model.alpha)[0])))
 
     def coordinates(self, X: Any) -> Array:
         """(n, N): the kernel with the training rows."""
@@ -133,6 +152,18 @@ class KernelRidgeAdapter(SmootherAdapter):
         if len(rows) == 0:
             return np.zeros((0, len(self._model.X_fit_)))
         return np.asarray(self._model._get_kernel(rows, self._model.X_fit_))
+
+
+def _dual(gram: Array, weights: Array | None, l2: float) -> Array:
+    try:
+        return kernel_ridge(gram, weights, l2)
+    except np.linalg.LinAlgError:
+        raise UnsupportedModelError(
+            "alpha",
+            f"{l2:g}",
+            "the kernel's matrix is singular in float64, so its solution is not determined",
+            "Fit with a larger alpha, or scale the features.",
+        ) from None
 
 
 class GaussianProcessAdapter(SmootherAdapter):
@@ -164,7 +195,7 @@ class GaussianProcessAdapter(SmootherAdapter):
         kernel = np.asarray(self._model.kernel_(self._rows(X)))
         noise = np.asarray(self._model.alpha, dtype=float)
         kernel[np.diag_indices_from(kernel)] += noise
-        solution = kernel_ridge(kernel, None, 0.0)
+        solution = _dual(kernel, None, 0.0)
         if self._model.normalize_y:
             mean = np.full(len(kernel), 1.0 / len(kernel))
             solution = np.vstack([solution - np.outer(solution.sum(axis=1), mean), mean])
@@ -191,6 +222,13 @@ class NeighboursAdapter(SmootherAdapter):
         fitted = self._model._fit_X
         return fitted.toarray() if issparse(fitted) else np.asarray(fitted), np.asarray(self._model._y)
 
+    def _in_single_precision(self) -> bool:
+        return False
+
+    def _rows(self, X: Any) -> Any:
+        """As they are given: distances between sparse rows, or rows in float32, are rounded otherwise."""
+        return numbers(X, np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64)
+
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """The neighbours of the training rows, themselves among them."""
         if weights is not None:
@@ -200,7 +238,7 @@ class NeighboursAdapter(SmootherAdapter):
     def coordinates(self, X: Any) -> csr_array:
         """(n, N): the weights themselves."""
         n_rows, rows = int(self._model.n_samples_fit_), self._rows(X)
-        if len(rows) == 0:
+        if rows.shape[0] == 0:
             return csr_array((0, n_rows))
         distances, found = self._neighbours(rows)
         alone = [i for i, own in enumerate(found) if len(own) == 0]

@@ -213,7 +213,8 @@ class XGBoostAdapter(TreeModel):
         as_stated = np.full(self._n_trees, stated), [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
         # Any rate would lead to a single leaf's value.
         single = all(len(tree.splits) == 0 for tree in self._trees) and any(tree.values.any() for tree in self._trees)
-        if plan.dart or single or not len(targets):
+        drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
+        if drops or single or not len(targets):
             return as_stated
         observed = self._observe(as_matrix(X, self._booster, self._missing), targets, weights, offsets, plan)
         first = []

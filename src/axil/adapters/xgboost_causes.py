@@ -24,5 +24,6 @@ _VALUES = (
     "Most likely the targets are not those of the fit, or in another order, or the fit was given another base_margin. "
     "Other reasons: a custom objective, training continued with other data (xgb_model), trees that were changed after "
     "the fit (refresh), several machines; or the model was loaded from a file, which does not keep reg_alpha, "
-    "max_delta_step and monotone_constraints, and was trained with one of them. "
+    "max_delta_step and monotone_constraints, and was trained with one of them; nor does it keep learning_rate and "
+    "reg_lambda, which trees of one or two leaves are too few to show: set them on the loaded booster. "
 )

@@ -75,7 +75,11 @@ def confirmed(tree: Tree, rate: float, l2: float) -> bool:
 
 
 def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) -> tuple[Array, Array]:
-    """(T,) rates and (T,) lambdas that lead to the leaves, those that the settings state where they do."""
+    """(T,) rates and (T,) lambdas that lead to the leaves, those that the settings state where they do.
+
+    And where there are not more values than numbers to fit them with, for any data would then be explained.
+    """
+    stated = np.full(len(trees), rate), np.full(len(trees), l2)
     lambdas = np.full(len(trees), l2)
     if not all(_explains(tree, l2) for tree in trees):
         lambdas[:] = _lambda(trees, l2)
@@ -84,13 +88,21 @@ def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) ->
                 lambdas[t] = _lambda([tree], l2)
     rates = np.array([tree.rate(own) for tree, own in zip(trees, lambdas)])
     if all(tree.agree(rate, own) for tree, own in zip(trees, lambdas) if tree.values.any()):
-        return np.full(len(trees), rate), lambdas
+        rates = stated[0]
+        return stated if _overfitted(trees, rates[:0], lambdas[lambdas != l2]) else (rates, lambdas)
     for candidate in (*_candidates(rates, n_parallel), rate):
         fits = [np.isnan(r) or tree.agree(candidate, own) for tree, r, own in zip(trees, rates, lambdas)]
         rates[np.array(fits)] = candidate
         if all(fits):
             break
-    return rates, lambdas
+    fitted = rates[~np.isnan(rates) & (rates != rate)]
+    return stated if _overfitted(trees, fitted, lambdas[lambdas != l2]) else (rates, lambdas)
+
+
+def _overfitted(trees: Sequence[Leaves], rates: Array, lambdas: Array) -> bool:
+    """Whether the rates and lambdas found are as many as the different values that they lead to."""
+    n_fitted = len(np.unique(rates)) + len(np.unique(lambdas))
+    return n_fitted > 0 and len(np.unique(np.concatenate([tree.values for tree in trees]))) <= n_fitted
 
 
 def _candidates(rates: Array, n_parallel: int) -> list[float]:
