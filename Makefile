@@ -3,14 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: demo test test-oldest fuzz lint bench wheel-check clean
+.PHONY: demo test test-slow test-oldest fuzz lint bench wheel-check clean
 
 demo: .venv/demo
 	$(BIN)/python examples/diabetes.py
 
 test: .venv/test
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 	$(BIN)/python -m pytest --doctest-modules src/axil -q
+
+test-slow: .venv/test
+	$(BIN)/python -m pytest -m slow
 
 # The oldest versions that are supported together. LightGBM 4.1 cannot train quantised trees, and before scikit-learn 1.8
 # trees may part training rows with missing values otherwise than they predict them, which is refused.

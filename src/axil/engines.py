@@ -223,7 +223,11 @@ class ForestEngine:
         return self.forest.backward(u)
 
     def streamed_bytes(self) -> int:
-        return 24 * self.structure.n_trees * -(-self.structure.n_rows * self.structure.n_trees // self.structure.total_leaves)
+        return (
+            24
+            * self.structure.n_trees
+            * -(-self.structure.n_rows * self.structure.n_trees // self.structure.total_leaves)
+        )
 
     def preparation(self) -> int:
         return 0

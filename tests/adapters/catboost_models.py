@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import catboost as cb
+import common
 import numpy as np
 import pandas as pd
+from common import Data
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -32,26 +34,9 @@ class Case:
     X_new: Any
 
 
-@dataclass(frozen=True)
-class Data:
-    X: Array
-    y: Array
-    weight: Array
-    baseline: Array
-    X_new: Array
-
-
 def table(n_rows: int = N_ROWS, seed: int = 0) -> Data:
-    """Eight columns: five numeric, two of categories (3 and 12 of them), one with many zeros; targets around 5."""
-    rng = np.random.default_rng(seed)
-    n = n_rows + N_NEW
-    X = rng.normal(size=(n, 8))
-    X[:, 5], X[:, 6] = rng.integers(0, 3, n), rng.integers(0, 12, n)
-    X[:, 7] = np.where(rng.random(n) < 0.7, 0.0, X[:, 7])
-    effect = rng.normal(size=12)[X[:, 6].astype(int)] + np.array([0.0, 1.5, -1.0])[X[:, 5].astype(int)]
-    y = 5.0 + X[:, 0] + np.sin(2 * X[:, 1]) * X[:, 2] + effect + 0.5 * X[:, 7] + rng.normal(size=n) / 2
-    weight, baseline = rng.gamma(2.0, size=n), rng.normal(size=n) + 4
-    return Data(X[:n_rows], y[:n_rows], weight[:n_rows], baseline[:n_rows], X[n_rows:])
+    """The table that all libraries are tried on."""
+    return common.table(n_rows, N_NEW, seed)
 
 
 def regressor(
@@ -67,7 +52,7 @@ def regressor(
 ) -> Case:
     """A CatBoostRegressor with these parameters, on the data as ``convert`` turns it."""
     data = table() if data is None else data
-    X, weight, baseline = convert(data.X), data.weight if weighted else None, data.baseline if offset else None
+    X, weight, baseline = convert(data.X), data.weight if weighted else None, data.offset if offset else None
     params = {"iterations": N_TREES, "depth": 5, "learning_rate": 0.3, **QUIET, **params}
     model = cb.CatBoost(params) if kind is cb.CatBoost else kind(**params)
     model.fit(cb.Pool(X, data.y, weight=weight, baseline=baseline, cat_features=cat_features), **(fit or {}))

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import common
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
+from common import Data
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -32,26 +34,9 @@ class Case:
     X_new: Any
 
 
-@dataclass(frozen=True)
-class Data:
-    X: NDArray[np.float64]
-    y: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    score: NDArray[np.float64]
-    X_new: NDArray[np.float64]
-
-
 def table(n_rows: int = N_ROWS, seed: int = 0) -> Data:
-    """Eight columns: five numeric, two of categories (3 and 12 of them), one with many zeros; targets around 5."""
-    rng = np.random.default_rng(seed)
-    n = n_rows + N_NEW
-    X = rng.normal(size=(n, 8))
-    X[:, 5], X[:, 6] = rng.integers(0, 3, n), rng.integers(0, 12, n)
-    X[:, 7] = np.where(rng.random(n) < 0.7, 0.0, X[:, 7])
-    effect = rng.normal(size=12)[X[:, 6].astype(int)] + np.array([0.0, 1.5, -1.0])[X[:, 5].astype(int)]
-    y = 5.0 + X[:, 0] + np.sin(2 * X[:, 1]) * X[:, 2] + effect + 0.5 * X[:, 7] + rng.normal(size=n) / 2
-    weight, score = rng.gamma(2.0, size=n), rng.normal(size=n) + 4
-    return Data(X[:n_rows], y[:n_rows], weight[:n_rows], score[:n_rows], X[n_rows:])
+    """The table that all libraries are tried on."""
+    return common.table(n_rows, N_NEW, seed)
 
 
 def booster(
@@ -68,7 +53,7 @@ def booster(
 ) -> Case:
     """A Booster with these parameters, on the data as ``convert`` turns it."""
     data = table() if data is None else data
-    X, weight, score = convert(data.X), data.weight if weighted else None, data.score if scored else None
+    X, weight, score = convert(data.X), data.weight if weighted else None, data.offset if scored else None
     train_set = lgb.Dataset(X, data.y, weight=weight, init_score=score, categorical_feature=categorical)
     params = {"objective": "l2", "min_data_in_leaf": 5, **QUIET, **params}
     model = lgb.train(params, train_set, n_trees, callbacks=callbacks, init_model=init_model)
@@ -78,7 +63,7 @@ def booster(
 def regressor(data: Data | None = None, *, weighted: bool = False, scored: bool = False, **params: Any) -> Case:
     """An LGBMRegressor with these parameters."""
     data = table() if data is None else data
-    weight, score = data.weight if weighted else None, data.score if scored else None
+    weight, score = data.weight if weighted else None, data.offset if scored else None
     model = lgb.LGBMRegressor(**{"n_estimators": N_TREES, "min_child_samples": 5, "n_jobs": 1, "verbose": -1, **params})
     model.fit(data.X, data.y, sample_weight=weight, init_score=score)
     return Case(model, data.X, data.y, weight, score, data.X_new)

@@ -12,6 +12,7 @@ import catboost as cb
 import numpy as np
 import pytest
 from catboost_models import CASES, ONE_HOT, QUIET, Case, categories, loaded, regressor, several, table, with_targets
+from common import check_refusal
 from numpy.typing import NDArray
 
 from axil.adapters.catboost import read
@@ -69,16 +70,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         "(ii)",
     ),
 }
-
-
-def check_refusal(model: Any, setting: str, value: str, condition: str | None) -> None:
-    with pytest.raises(UnsupportedModelError) as error:
-        read(model)
-    assert error.value.setting == setting
-    assert str(error.value.value).startswith(value)
-    assert error.value.condition == condition
-    assert str(error.value).startswith(f"This model has {setting}={value}")
-    assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
 
 
 def fitted(name: str) -> Case:

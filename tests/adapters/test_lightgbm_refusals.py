@@ -9,6 +9,7 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 import pytest
+from common import check_refusal
 from models import BAG, CAT, DART, booster, continued, decay, read_trees, table, with_targets
 from numpy.typing import NDArray
 
@@ -57,16 +58,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "rf goss": ({"boosting": "rf", "data_sample_strategy": "goss"}, "boosting", "rf with GOSS", None),
     "goss path_smooth": ({"boosting": "goss", "path_smooth": 2.0}, "path_smooth", "2 with GOSS", None),
 }
-
-
-def check_refusal(model: Any, setting: str, value: str, condition: str | None) -> None:
-    with pytest.raises(UnsupportedModelError) as error:
-        read(model)
-    assert error.value.setting == setting
-    assert str(error.value.value).startswith(value)
-    assert error.value.condition == condition
-    assert str(error.value).startswith(f"This model has {setting}={value}")
-    assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from common import check_refusal
 from sklearn import compose, ensemble, isotonic, linear_model, neural_network, svm, tree
 from sklearn.dummy import DummyRegressor
 from sklearn_models import boosted, fit, forest, hist, labels, lone, table, warmed
@@ -13,17 +14,6 @@ from sklearn_models import boosted, fit, forest, hist, labels, lone, table, warm
 from axil.adapters.sklearn import ADAPTERS, read
 from axil.adapters.sklearn_refusals import CLASSES, LOSSES, STAGES, TREES
 from axil.errors import InputError, UnsupportedModelError
-
-
-def check_refusal(model: Any, setting: str, value: str, condition: str | None) -> None:
-    with pytest.raises(UnsupportedModelError) as error:
-        read(model)
-    assert error.value.setting == setting
-    assert str(error.value.value).startswith(value)
-    assert error.value.condition == condition
-    assert str(error.value).startswith(f"This model has {setting}={value}")
-    assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
-
 
 ABOVE = {"change": np.abs}
 

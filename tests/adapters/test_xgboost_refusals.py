@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xgboost as xgb
+from common import check_refusal
 from numpy.typing import NDArray
 from xgboost_models import CAT, OLD, booster, loaded, regressor, table, three, with_targets
 
@@ -59,16 +60,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "monotone down": ({"monotone_constraints": "(-1,0)"}, "monotone_constraints", "(-1,0", "(ii)"),
 }
 IN_MODEL = {"objective", "booster", "scale_pos_weight"}  # what a file keeps
-
-
-def check_refusal(model: Any, setting: str, value: str, condition: str | None) -> None:
-    with pytest.raises(UnsupportedModelError) as error:
-        read(model)
-    assert error.value.setting == setting
-    assert str(error.value.value).startswith(value)
-    assert error.value.condition == condition
-    assert str(error.value).startswith(f"This model has {setting}={value}")
-    assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import common
 import numpy as np
 import pandas as pd
 import xgboost as xgb
+from common import Data
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -36,26 +38,9 @@ class Case:
         return np.asarray(self.model.predict(rows), dtype=np.float64).reshape(X.shape[0], -1)
 
 
-@dataclass(frozen=True)
-class Data:
-    X: NDArray[np.float64]
-    y: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    margin: NDArray[np.float64]
-    X_new: NDArray[np.float64]
-
-
 def table(n_rows: int = N_ROWS, seed: int = 0) -> Data:
-    """Eight columns: five numeric, two of categories (3 and 12 of them), one with many zeros; targets around 5."""
-    rng = np.random.default_rng(seed)
-    n = n_rows + N_NEW
-    X = rng.normal(size=(n, 8))
-    X[:, 5], X[:, 6] = rng.integers(0, 3, n), rng.integers(0, 12, n)
-    X[:, 7] = np.where(rng.random(n) < 0.7, 0.0, X[:, 7])
-    effect = rng.normal(size=12)[X[:, 6].astype(int)] + np.array([0.0, 1.5, -1.0])[X[:, 5].astype(int)]
-    y = 5.0 + X[:, 0] + np.sin(2 * X[:, 1]) * X[:, 2] + effect + 0.5 * X[:, 7] + rng.normal(size=n) / 2
-    weight, margin = rng.gamma(2.0, size=n), rng.normal(size=n) + 4
-    return Data(X[:n_rows], y[:n_rows], weight[:n_rows], margin[:n_rows], X[n_rows:])
+    """The table that all libraries are tried on."""
+    return common.table(n_rows, N_NEW, seed)
 
 
 def booster(
@@ -72,7 +57,7 @@ def booster(
 ) -> Case:
     """A Booster with these parameters, on the data as ``convert`` turns it."""
     data = table() if data is None else data
-    X, weight, offset = convert(data.X), data.weight if weighted else None, data.margin if margin else None
+    X, weight, offset = convert(data.X), data.weight if weighted else None, data.offset if margin else None
     rows = xgb.DMatrix(X, data.y, weight=weight, base_margin=offset, enable_categorical=True, **(matrix or {}))
     model = xgb.train({**QUIET, "max_depth": 4, **params}, rows, n_trees, callbacks=callbacks, xgb_model=xgb_model)
     return Case(model, X, data.y, weight, offset, convert(data.X_new))
@@ -89,7 +74,7 @@ def regressor(
 ) -> Case:
     """An XGBRegressor, or another estimator, with these parameters."""
     data = table() if data is None else data
-    weight, offset = data.weight if weighted else None, data.margin if margin else None
+    weight, offset = data.weight if weighted else None, data.offset if margin else None
     model = kind(**{"n_estimators": N_TREES, "max_depth": 4, "n_jobs": 1, **params})
     model.fit(convert(data.X), data.y, sample_weight=weight, base_margin=offset)
     return Case(model, convert(data.X), data.y, weight, offset, convert(data.X_new))
@@ -109,7 +94,7 @@ def three(y: NDArray[np.float64]) -> NDArray[np.float64]:
 def with_margins() -> Data:
     """Three targets and a margin for each."""
     data = with_targets(three)
-    return replace(data, margin=data.y + np.random.default_rng(5).normal(size=data.y.shape))
+    return replace(data, offset=data.y + np.random.default_rng(5).normal(size=data.y.shape))
 
 
 def with_gaps(gap: float = np.nan) -> Data:

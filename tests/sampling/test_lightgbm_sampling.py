@@ -14,7 +14,8 @@ from models import BAG, DART, QUIET, Case, booster, read_trees, replay, table
 from numpy.typing import NDArray
 
 from axil.adapters import read
-from axil.sampling.lightgbm import Bagging, Dart, Evidence, Goss, Replay, goss, histories, streams
+from axil.sampling.lightgbm import Bagging, Evidence, Goss, Replay, goss, histories, streams
+from axil.sampling.lightgbm_dart import Dart
 
 Array = NDArray[np.float64]
 

@@ -239,6 +239,8 @@ class LightGBMAdapter(TreeModel):
             state = state.grown()
             if t in lone:
                 evidence.counts[evidence.starts[t]] = bag.sum()
+                if evidence.mixing is not None:
+                    evidence.mixing[t][:] = 1.0 / (bag.sum() + evidence.l2[evidence.starts[t]])
                 if leaf_weights is not None:
                     total = bag.sum() if evidence.weights is None else evidence.weights[bag].sum()
                     leaf_weights[evidence.starts[t]] = total
@@ -286,7 +288,7 @@ class LightGBMAdapter(TreeModel):
         inside = np.vstack([np.zeros((n_splits, tree.n_leaves)), np.eye(tree.n_leaves)])  # which leaves each node holds
         for split in reversed(range(n_splits)):
             inside[split] = inside[children[split]].sum(axis=0)
-        counts = inside @ tree.integers("leaf_count")
+        counts = inside @ np.maximum(tree.integers("leaf_count"), 1)  # a forest does not count those of one leaf
         values = inside / (counts + self._l2(tree))[:, None]
         q = (counts / self._smooth)[:, None]
         for split in range(n_splits):

@@ -255,7 +255,7 @@ _BUNDLES = (
 )
 _WEIGHTS = (
     "Most likely sample_weight is not what the fit was given: pass the same weights, in the order of the rows, "
-    "or none if there were none."
+    "or none if there were none. "
 )
 _VALUES = (
     "Most likely the targets are not those of the fit, or in another order, or the fit was given another init_score. "
@@ -271,7 +271,7 @@ _DIGITS = (
 
 def cause(model: Reading, what: str, digits_lost: bool) -> str:
     """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
+    sampled = _SAMPLED if model.bags or model.goss else ""
     if what == "counts":
-        bundles = _BUNDLES if model.settings.flag("enable_bundle") else ""
-        return _COUNTS + (_SAMPLED if model.bags or model.goss else "") + bundles
-    return _WEIGHTS if what == "weights" else _VALUES + (_DIGITS if digits_lost else "")
+        return _COUNTS + sampled + (_BUNDLES if model.settings.flag("enable_bundle") else "")
+    return _WEIGHTS + sampled if what == "weights" else _VALUES + (_DIGITS if digits_lost else "")

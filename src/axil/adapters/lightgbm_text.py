@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.sampling.lightgbm import Bagging, Dart, Goss, goss, streams
+from axil.sampling.lightgbm import Bagging, Goss, goss, streams
+from axil.sampling.lightgbm_dart import Dart
 
 CATEGORICAL = 1  # the bit of decision_type that marks a categorical split (include/LightGBM/tree.h)
 

@@ -1,4 +1,4 @@
-"""LightGBM's row samplers and DART's drops, from parameters to bags and coefficients.
+"""LightGBM's row samplers, from parameters to bags.
 
 All of them draw from the generator x <- 214013 x + 2531011 mod 2^32, of which a draw is u = ((x >> 16) & 0x7FFF) / 32768
 (include/LightGBM/utils/random.h). Samplers keep one generator for each block of 1024 rows, seeded bagging_seed + block.
@@ -23,13 +23,13 @@ MOST_THREADS = 256  # thread counts that are tried for GOSS
 MOST_STEPS = 20_000  # trees looked at in search of attempts that found no split
 MANY_ROWS = 100_000  # from here on, leaf counts do not agree by coincidence
 
-_LOW = np.uint32(0x7FFFFFFF)
-_FACTORS: Words = np.cumprod(np.full(BLOCK, 214013, dtype=np.uint32), dtype=np.uint32)
-_TERMS: Words = np.uint32(2531011) * (np.cumsum(np.r_[np.uint32(0), _FACTORS[:-1]], dtype=np.uint32) + np.uint32(1))
+LOW = np.uint32(0x7FFFFFFF)
+FACTORS: Words = np.cumprod(np.full(BLOCK, 214013, dtype=np.uint32), dtype=np.uint32)
+TERMS: Words = np.uint32(2531011) * (np.cumsum(np.r_[np.uint32(0), FACTORS[:-1]], dtype=np.uint32) + np.uint32(1))
 
 
 def streams(seed: int, n_rows: int) -> Words:
-    """(B,): the generators of N rows as they begin; k steps lead from x to ``_FACTORS[k - 1] * x + _TERMS[k - 1]``."""
+    """(B,): the generators of N rows as they begin; k steps lead from x to ``FACTORS[k - 1] * x + TERMS[k - 1]``."""
     return ((seed + np.arange(-(-n_rows // BLOCK), dtype=np.int64)) & 0xFFFFFFFF).astype(np.uint32)
 
 
@@ -61,11 +61,11 @@ class Bagging:
         # A bag that by chance holds all rows is kept for good.
         if self.bag is not None and (self.iteration % self.frequency or self.bag.all()):
             return self.bag, self
-        words = self.generators[:, None] * _FACTORS
-        words += _TERMS
+        words = self.generators[:, None] * FACTORS
+        words += TERMS
         last = words[:, -1].copy()
         last[-1] = words[-1, (self.n_rows - 1) % BLOCK]
-        words &= _LOW
+        words &= LOW
         bag = (words < np.uint32(ceil(self.fraction * 32768) << 16)).ravel()[: self.n_rows]
         return bag, replace(self, generators=last, bag=bag)
 
@@ -114,8 +114,8 @@ class Goss:
         blocks.ravel()[: len(small)] = small
         steps = np.cumsum(blocks, axis=1)
         last = steps[:, -1]
-        after = np.where(last > 0, _FACTORS[last - 1] * self.generators + _TERMS[last - 1], self.generators)
-        words = _FACTORS[steps - 1] * self.generators[:, None] + _TERMS[steps - 1]
+        after = np.where(last > 0, FACTORS[last - 1] * self.generators + TERMS[last - 1], self.generators)
+        words = FACTORS[steps - 1] * self.generators[:, None] + TERMS[steps - 1]
         return words.ravel()[: len(small)], after
 
     def _settle(self, big: NDArray[np.float32], words: Words) -> NDArray[np.float32]:
@@ -130,7 +130,7 @@ class Goss:
             return drawn
         small = np.flatnonzero(big == 0)
         left = (n - small) - (top - (small - np.arange(len(small))))  # as many large rows came before as are not small
-        u = ((words[small] & _LOW) >> np.uint32(16)) / 32768.0
+        u = ((words[small] & LOW) >> np.uint32(16)) / 32768.0
         factor = np.float32(n - top) / np.float32(others)
         needed = others
         for start in range(0, len(small), CHUNK):
@@ -277,106 +277,3 @@ def histories(
                 after = state if state is None or lone else state.grown()
                 found.append((t + 1, after, spare - lost, past + [False] * lost + [not lone]))
         todo.extend(reversed(found))
-
-
-@dataclass(frozen=True)
-class Dart:
-    """DART's settings, and what it makes of them (src/boosting/dart.hpp)."""
-
-    rate: float
-    drop_rate: float
-    skip_drop: float
-    max_drop: int
-    seed: int
-    uniform: bool
-    xgboost: bool
-
-    def run(self, stages: Sequence[Sequence[bool]], n_trees: int) -> tuple[Array, Array]:
-        """Coefficients omega (n_trees + 1, n_trees) and beta (n_trees + 1,) of the first trees.
-
-        A stage is one training, which may go on from another, and says of each attempt at a tree whether it found a split.
-        One that did not leaves the trees it dropped as they are then: gone from the scores, their sign turned in the
-        model. Only the first of all attempts leaves a tree even so, which holds the base alone.
-        """
-        omega, beta = np.zeros((n_trees + 1, n_trees)), np.ones(n_trees + 1)
-        size = 1 + sum(map(len, stages))
-        model, score = np.zeros((2, size))  # scales of the trees in the model and in the scores
-        base = np.ones(2)  # likewise of the base, which is part of the first tree
-        t = 0
-        for outcomes in stages:
-            begin, drops = t, _Drops(self)
-            for found in outcomes:
-                dropped, new = drops.next()
-                dropped = dropped + begin
-                holds_base = 0 in dropped
-                model[dropped] *= -1
-                score[dropped] += model[dropped]
-                base = np.array([-base[0], base[1] - base[0]]) if holds_base else base
-                if (found or t == 0) and t < n_trees:
-                    omega[t, :t], beta[t] = score[:t], base[1]
-                if not found:
-                    t = max(t, 1)
-                    continue
-                model[t] = score[t] = new
-                t += 1
-                factor = drops.grown()
-                model[dropped] *= factor
-                score[dropped] += model[dropped]
-                base = np.array([base[0] * factor, base[1] + base[0] * factor]) if holds_base else base
-        omega[n_trees], beta[n_trees] = model[:n_trees], base[0]
-        return omega, beta
-
-
-class _Drops:
-    """The drops of one training."""
-
-    def __init__(self, dart: Dart):
-        self._dart = dart
-        self._word = np.uint32(dart.seed & 0xFFFFFFFF)
-        self._weights = np.zeros(0)
-        self._total = 0.0
-        self._dropped = np.zeros(0, dtype=np.int64)
-        self._new = 0.0
-
-    def next(self) -> tuple[NDArray[np.int64], float]:
-        """Which trees, from 0, one more attempt drops, and the rate of the tree that comes of it."""
-        d, n = self._dart, len(self._weights)
-        chance = np.full(n, d.drop_rate)
-        if d.uniform and d.max_drop > 0 and n:
-            chance = np.full(n, min(d.drop_rate, d.max_drop / n))
-        elif not d.uniform and n:
-            inverse = n / self._total
-            capped = min(d.drop_rate, d.max_drop * inverse / self._total) if d.max_drop > 0 else d.drop_rate
-            chance = capped * self._weights * inverse
-        self._dropped = np.zeros(0, dtype=np.int64)
-        if not self._draw(1)[0] < d.skip_drop:
-            before = self._word
-            self._dropped = np.flatnonzero(self._draw(n) < chance)
-            if 0 <= d.max_drop <= len(self._dropped) and len(self._dropped):  # looked at after a drop: 0 allows one
-                self._dropped = self._dropped[: max(d.max_drop, 1)]
-                self._word = before
-                self._draw(int(self._dropped[-1]) + 1)
-        k = len(self._dropped)
-        self._new = d.rate / (d.rate + k if d.xgboost and k else 1 if d.xgboost else 1 + k)
-        return self._dropped, self._new
-
-    def grown(self) -> float:
-        """Note that the attempt led to a tree; by what factor the dropped ones, their sign turned, come back."""
-        d, k = self._dart, len(self._dropped)
-        share = 1 / (k + d.rate) if d.xgboost else 1 / (k + 1)  # not d.rate / (k + d.rate), as it should be
-        for i in self._dropped:  # one after the other, since draws are compared with these to the last digit
-            self._total -= self._weights[i] * share
-        self._weights[self._dropped] *= k / (k + d.rate) if d.xgboost else k / (k + 1)
-        self._weights = np.append(self._weights, self._new)
-        self._total += self._new
-        return self._new * (-k / d.rate) if d.xgboost else share * -k
-
-    def _draw(self, n: int) -> Array:
-        """(n,) draws, one after the other."""
-        found = []
-        while n > 0:
-            words = _FACTORS[:n] * self._word + _TERMS[:n]
-            self._word = words[-1]
-            found.append(((words & _LOW) >> np.uint32(16)) / 32768.0)
-            n -= BLOCK
-        return np.concatenate([np.zeros(0), *found])

@@ -1,0 +1,48 @@
+"""What the tests of all adapters share: a table of data, and how a refusal is checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from axil.adapters import read
+from axil.errors import UnsupportedModelError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Data:
+    X: Array
+    y: Array
+    weight: Array
+    offset: Array
+    X_new: Array
+
+
+def table(n_rows: int, n_new: int, seed: int = 0) -> Data:
+    """Eight columns: five numeric, two of categories (3 and 12 of them), one with many zeros; targets around 5."""
+    rng = np.random.default_rng(seed)
+    n = n_rows + n_new
+    X = rng.normal(size=(n, 8))
+    X[:, 5], X[:, 6] = rng.integers(0, 3, n), rng.integers(0, 12, n)
+    X[:, 7] = np.where(rng.random(n) < 0.7, 0.0, X[:, 7])
+    effect = rng.normal(size=12)[X[:, 6].astype(int)] + np.array([0.0, 1.5, -1.0])[X[:, 5].astype(int)]
+    y = 5.0 + X[:, 0] + np.sin(2 * X[:, 1]) * X[:, 2] + effect + 0.5 * X[:, 7] + rng.normal(size=n) / 2
+    weight, offset = rng.gamma(2.0, size=n), rng.normal(size=n) + 4
+    return Data(X[:n_rows], y[:n_rows], weight[:n_rows], offset[:n_rows], X[n_rows:])
+
+
+def check_refusal(model: Any, setting: str, value: str, condition: str | None) -> None:
+    """The model is refused by this setting, with a value that begins so, for breaking this condition."""
+    with pytest.raises(UnsupportedModelError) as error:
+        read(model)
+    assert error.value.setting == setting
+    assert str(error.value.value).startswith(value)
+    assert error.value.condition == condition
+    assert str(error.value).startswith(f"This model has {setting}={value}")
+    assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)
