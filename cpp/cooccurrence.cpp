@@ -5,6 +5,7 @@
 // of these trees, and are also a part of the counts of its prefix, the joint cell of all but the last. There are far
 // fewer cells than products of leaf counts; the data decide how many trees are worth joining.
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "cells.hpp"
@@ -16,6 +17,7 @@ namespace joining {
 
 constexpr std::size_t slab_bytes = 128 << 20, slab_rows = 1 << 20;  // sorting takes 16 bytes a row on each thread
 constexpr std::size_t ahead = 12;  // rows to prefetch
+constexpr std::size_t few_trees = 10;
 // Nanoseconds, measured: sorting a row, counting it in one tree (and in one pair of trees, unsorted), and handing on
 // one count of a cell.
 constexpr double sort_cost = 10, count_cost = 1.0, pair_cost = 0.7, hand_on_cost = 0.25;
@@ -148,28 +150,29 @@ private:
     Order order_;
 };
 
-// Where joining does not pay: tree s with each later one, the rows in their own order.
+// Where joining does not pay: every pair of trees by itself, the rows in their own order.
 template <class Leaf>
-void count_pairs(const Leaves<Leaf>& all, const Slab<Leaf>& slab, std::size_t s, double* out) {
+void count_pairs(const Leaves<Leaf>& all, const Slab<Leaf>& slab, double* out, const Crew& crew) {
     const std::size_t total = all.total();
-    const Leaf* earlier = all.tree(s) + slab.first;
-    for (std::size_t t = s + 1; t < all.trees; ++t) {
-        const Leaf* later = all.tree(t) + slab.first;
+    std::vector<std::pair<std::size_t, std::size_t>> pairs;
+    for (std::size_t s = 0; s < all.trees; ++s)
+        for (std::size_t t = s + 1; t < all.trees; ++t) pairs.emplace_back(s, t);
+    parallel(crew, pairs.size(), [&](std::size_t i, std::size_t) {
+        const auto [s, t] = pairs[i];
+        const Leaf *earlier = all.tree(s) + slab.first, *later = all.tree(t) + slab.first;
         double* corner = out + all.start(s) * total + all.start(t);
         for (std::size_t j = 0; j < slab.rows; ++j) corner[earlier[j] * total + later[j]] += slab.weight(j);
-    }
+    });
 }
 
 // Add the rows of one slab to the result.
 template <class Count, class Leaf>
 void add(const Leaves<Leaf>& leaves, Slab<Leaf>& slab, double* out, const Crew& crew) {
-    // The trees in the middle stand for all when it comes to how many are best joined.
+    // The trees in the middle stand for all when it comes to how many are best joined; few are not worth sorting for.
     const std::size_t middle = (leaves.trees - std::min(leaves.trees, most_depth)) / 2;
-    const std::size_t depth = Block<Leaf, Count>(leaves, slab, out).sort(middle, leaves.trees);
-    if (depth == 1) {
-        parallel(crew, leaves.trees, [&](std::size_t s, std::size_t) { count_pairs(leaves, slab, s, out); });
-        return;
-    }
+    const bool few = leaves.trees <= few_trees;
+    const std::size_t depth = few ? 1 : Block<Leaf, Count>(leaves, slab, out).sort(middle, leaves.trees);
+    if (depth == 1) return count_pairs(leaves, slab, out, crew);
     slab.leaves.resize(slab.rows * slab.trees);
     const Chunks chunks(slab.rows, 1024, 64);
     parallel(crew, chunks.count(),

@@ -40,12 +40,12 @@ Leaves = NDArray[np.integer[Any]]
 # Time per row, tree and query of a sweep, and of the other engine's steps on the same scale; see benchmarks/.
 SWEEP_COST = 1.0
 PAIR_COST = 0.7  # per row and pair of trees, to prepare leaf space
-READ_COST = 0.15  # per row, tree and query, once it is prepared
-SOLVE_COST = 0.3  # per pair of leaves and query
+READ_COST = 0.25  # per row, tree and query, once it is prepared
+SOLVE_COST = 0.2  # per pair of leaves and query
 
 # Trees share a pass where the rows' state outgrows the caches and the trees' joint co-occurrence stays small.
 CACHED_BYTES = 8 << 20
-SHARED_TREES = 5
+SHARED_TREES = 4
 SHARED_LEAVES = 200
 
 

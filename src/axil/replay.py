@@ -177,10 +177,11 @@ class _Walk:
         if self.trees.sampler is None or self.codes is None:
             return np.ones(len(self.targets))
         draw = np.asarray(self.trees.sampler.draw(t, self.leaves[t], residuals), dtype=np.float64)
-        present, found = np.array(self.levels), None
+        present, found = np.array(self.levels), np.zeros(len(draw), dtype=np.intp)
         if len(self.levels) <= FEW_DRAWS:
-            found = np.argmax(draw[None] == present[:, None], axis=0) if self.levels else None
-        if found is None or (present[found] != draw).any():
+            for code, level in enumerate(self.levels):
+                found[draw == level] = code
+        if not self.levels or (present[found] != draw).any():
             present, found = np.unique(draw, return_inverse=True)
         self.codes[t] = np.array([self._code(float(level)) for level in present])[found]
         return draw

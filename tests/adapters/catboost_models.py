@@ -277,6 +277,7 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "multi one output": lambda: multi(several(1)),
     "multi weighted": lambda: multi(weighted=True, l2_leaf_reg=0.123),
     "multi Gradient": lambda: multi(weighted=True, l2_leaf_reg=0.123, leaf_estimation_method="Gradient"),
+    "multi Simple": lambda: multi(weighted=True, leaf_estimation_method="Simple"),
     "multi steps": lambda: multi(**STEPS, weighted=True),
     "multi l2_leaf_reg=0": lambda: multi(l2_leaf_reg=0, weighted=True),
     "multi weights minute": lambda: multi(minute(several()), weighted=True, bootstrap_type="No"),

@@ -109,13 +109,13 @@ def early_stopped() -> Case:
     return Case(model, data.X, data.y, None, None, data.X_new)
 
 
-def early_stopped_booster() -> Case:
+def early_stopped_booster(**params: Any) -> Case:
     """A Booster that keeps the trees beyond its best iteration."""
     data = table()
     train_set = lgb.Dataset(data.X, data.y)
     valid_set = lgb.Dataset(data.X, data.y + np.random.default_rng(3).normal(size=N_ROWS) * 3, reference=train_set)
     stop = lgb.early_stopping(5, verbose=False)
-    params = {"learning_rate": 0.4, **QUIET}
+    params = {"learning_rate": 0.4, **QUIET, **params}
     model = lgb.train(params, train_set, 200, [valid_set], callbacks=[stop], keep_training_booster=True)
     return Case(model, data.X, data.y, None, None, data.X_new)
 
@@ -194,6 +194,7 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "early stopping": lambda: early_stopped(),
     "early stopping loaded": lambda: loaded(early_stopped()),
     "early stopping, all trees kept": lambda: early_stopped_booster(),
+    "early stopping one leaf kept": lambda: early_stopped_booster(min_data_in_leaf=300),
     "continued after early stopping": lambda: booster(init_model=early_stopped_booster().model, n_trees=3),
     "continued": lambda: continued({}, {}),
     "continued average then not": lambda: continued({}, {"boost_from_average": False, "learning_rate": 0.2}),
@@ -283,6 +284,10 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "rf without bagging": lambda: booster(boosting="rf", feature_fraction=0.5),
     "rf failing": lambda: booster(table(60), boosting="rf", **BAG, **FAILING),
     "rf targets constant": lambda: booster(with_targets(lambda y: 0 * y + 3.3), boosting="rf", **BAG),
+    "rf nothing to split boost_from_average=False": lambda: booster(
+        table(30), boosting="rf", boost_from_average=False, min_data_in_leaf=20, weighted=True, **BAG
+    ),
+    "rf failing path_smooth=2": lambda: booster(table(60), boosting="rf", path_smooth=2.0, **BAG, **FAILING),
     "rf loaded": lambda: loaded(booster(boosting="rf", **BAG)),
     "rf first trees only": lambda: first_trees(booster(boosting="rf", **BAG), 9),
 }

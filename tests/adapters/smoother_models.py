@@ -9,6 +9,7 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_matrix
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.feature_selection import SelectKBest, f_regression
@@ -48,11 +49,23 @@ def collinear() -> Case:
     return fit(LinearRegression(), doubled[0], X_new=doubled[1])
 
 
+def uneven() -> Case:
+    """Columns of such different sizes that scikit-learn leaves the small ones out."""
+    sizes = np.logspace(9, -3, DATA.X.shape[1])
+    return fit(LinearRegression(), DATA.X * sizes, X_new=DATA.X_new * sizes)
+
+
+def single(model: Any) -> Case:
+    """The model fitted in float32."""
+    return fit(model, DATA.X.astype(np.float32), X_new=DATA.X_new.astype(np.float32))
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "linear regression": lambda: fit(LinearRegression()),
     "linear regression weighted": lambda: fit(LinearRegression(), weight=DATA.weight),
     "linear regression no intercept": lambda: fit(LinearRegression(fit_intercept=False)),
     "linear regression collinear": collinear,
+    "linear regression directions left out": uneven,
     "linear regression two outputs": lambda: fit(LinearRegression(), y=TWO),
     "ridge": lambda: fit(Ridge(3.0)),
     "ridge weighted": lambda: fit(Ridge(3.0), weight=DATA.weight),
@@ -63,6 +76,12 @@ CASES: dict[str, Callable[[], Case]] = {
     "kernel ridge weighted": lambda: fit(KernelRidge(alpha=0.5, kernel="rbf", gamma=0.1), weight=DATA.weight),
     "kernel ridge linear": lambda: fit(KernelRidge(alpha=2.0)),
     "kernel ridge two outputs": lambda: fit(KernelRidge(alpha=1.0, kernel="rbf"), y=TWO),
+    "ridge float32": lambda: single(Ridge(3.0)),
+    "kernel ridge float32": lambda: single(KernelRidge(alpha=2.0, kernel="rbf", gamma=0.1)),
+    "neighbours by distance float32": lambda: single(KNeighborsRegressor(5, weights="distance")),
+    "neighbours by distance sparse": lambda: fit(
+        KNeighborsRegressor(5, weights="distance"), csr_matrix(DATA.X), X_new=csr_matrix(DATA.X_new)
+    ),
     "neighbours": lambda: fit(KNeighborsRegressor(7)),
     "neighbours by distance": lambda: fit(KNeighborsRegressor(5, weights="distance")),
     "neighbours by a function": lambda: fit(KNeighborsRegressor(5, weights=lambda d: np.exp(-d))),

@@ -14,12 +14,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from models import CASES, Case, booster, read_trees, regressor, replay, single, table
+from models import CASES, Case, booster, read_trees, regressor, replay, single, table, with_targets
 from numpy.typing import NDArray
 from scipy import sparse
 
+from axil import Explainer
 from axil.adapters import read
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import ExactnessError, InputError, UnsupportedModelError
 
 Array = NDArray[np.float64]
 
@@ -304,3 +305,10 @@ def test_mistakes_show() -> None:
     ):
         values = replay(wrong, read_trees(wrong, adapter), adapter.leaves(case.X))[2]
         assert np.abs(values - trees.values[:, 0]).max() > slack
+
+
+def test_a_leaf_of_zero_does_not_take_any_targets() -> None:
+    """A single leaf holds the mean; that it holds 0 must not let targets of another mean pass."""
+    zero = booster(with_targets(lambda y: 0 * y))
+    with pytest.raises(ExactnessError):
+        Explainer(zero.model, zero.X, zero.y + 0.01)

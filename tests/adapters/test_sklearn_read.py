@@ -16,13 +16,17 @@ import sklearn
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import ensemble
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn_models import CASES, Case, boosted, fit, forest, frame, hist, lone, named, table
 
+from axil import Explainer
 from axil.adapters.base import Adapter, FittedTrees
 from axil.adapters.sklearn import read as find
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedModelError
 
 Array = NDArray[np.float64]
 
@@ -363,3 +367,15 @@ def test_subclasses_are_read_like_their_parents() -> None:
     case = fit(Own(n_estimators=3, random_state=0))
     trees = read_trees(case, read(case.model))
     np.testing.assert_allclose(replay(case, read(case.model), trees)[2], trees.values, rtol=1e-12)
+
+
+def test_a_singular_kernel_is_refused_and_transformers_do_not_warn_again(recwarn: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)) * 1e9, rng.normal(size=30)
+    with pytest.raises(UnsupportedModelError, match="singular"):
+        Explainer(KernelRidge(alpha=1e-3, kernel="linear").fit(X, y), X, y)
+    X[:, 1] = np.nan
+    piped = make_pipeline(SimpleImputer(), Ridge()).fit(X, y)
+    recwarn.clear()
+    Explainer(piped, X, y)
+    assert not recwarn.list

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from xgboost_models import CASES, OLD, Case, booster, loaded, regressor, table
 
+from axil import Explainer
 from axil.adapters.base import FittedTrees
 from axil.adapters.xgboost import XGBoostAdapter, read
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import ExactnessError, InputError, UnsupportedModelError
 
 Array = NDArray[np.float64]
 
@@ -468,3 +469,13 @@ def test_loaded_dart_models_are_refused() -> None:
     with pytest.raises(UnsupportedModelError, match="weight_drop does not follow from rate_drop=0") as error:
         read_trees(case, adapter_of(case.model))
     assert error.value.setting == "booster"
+
+
+@pytest.mark.parametrize("kind", ["two leaves", "loaded stumps"])
+def test_rates_are_not_fitted_to_wrong_targets(kind: str) -> None:
+    """Where there are as many rates and lambdas to find as leaf values, any targets would be explained."""
+    made = booster(max_depth=1, n_trees=1) if kind == "two leaves" else loaded(booster(max_depth=1, n_trees=1, eta=0.2))
+    y = made.y.copy()
+    y[0] += 5.0
+    with pytest.raises(ExactnessError):
+        Explainer(made.model, made.X, y)

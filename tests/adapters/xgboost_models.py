@@ -213,6 +213,7 @@ _MAKERS: dict[str, Callable[[], Case]] = {
         f"{m} dart subsample": lambda m=m: booster(tree_method=m, subsample=0.8, **DART) for m in METHODS
     },
     **{f"dart {name}": lambda how=how: booster(**{**DART, **how}) for name, how in DARTS.items()},  # type: ignore[misc]
+    "dart no drops rate schedule": lambda: booster(booster="dart", callbacks=schedule()),
     "dart outputs": lambda: outputs("one_output_per_tree", **DART),
     "dart early stopping": lambda: early_stopped(booster="dart", rate_drop=0.2),
     "dart pickled": lambda: pickled(booster(weighted=True, **DART)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -49,7 +50,12 @@ class PipelineAdapter:
         """Call a method of the last step's adapter with transformed rows."""
         if X.shape[0] == 0:  # transformers want at least one row
             return method(np.zeros((0, self._last.n_features)), *arguments)
-        return method(self._steps.transform(X) if self._steps is not None else X, *arguments)
+        if self._steps is None:
+            return method(X, *arguments)
+        with warnings.catch_warnings():  # those of the transformers, which came with the fit already
+            warnings.simplefilter("ignore")
+            transformed = self._steps.transform(X)
+        return method(transformed, *arguments)
 
     def spelling(self, name: str) -> str:
         """scikit-learn keeps names as they are."""

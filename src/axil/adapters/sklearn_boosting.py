@@ -16,6 +16,7 @@ from axil.adapters.base import FittedTrees, TreeModel
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn_forest import SklearnAdapter, TreeStack, no_offsets, numbers
 from axil.adapters.sklearn_refusals import DRAWS, LOSSES, STAGES
+from axil.errors import InputError
 from axil.sampling.sklearn import StageSampler, training_rows
 
 Array = NDArray[np.float64]
@@ -104,6 +105,8 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
     def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
         """The trees; rows that early stopping held out are drawn again from the seed that the model keeps."""
         no_offsets(offsets)
+        if weights is None and getattr(self._model, "_fitted_with_sw", False):
+            raise InputError("This model was fitted with sample weights: pass the same as sample_weight.")
         row_weights, held_out = without(self._training_rows(len(targets)), len(targets), weights)
         n_leaves = np.array([len(inner) for inner in self._inner], dtype=np.int64)
         # Against division by zero (compute_node_value, sklearn/ensemble/_hist_gradient_boosting/splitting.pyx).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -141,6 +142,9 @@ class KernelRidgeAdapter(SmootherAdapter):
     def _state(self) -> Any:
         return np.asarray(self._model.dual_coef_)
 
+    def _in_single_precision(self) -> bool:
+        return bool(self._model.X_fit_.dtype == np.float32)
+
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Dual coefficients from the targets."""
         gram = self.coordinates(X)
@@ -156,7 +160,9 @@ class KernelRidgeAdapter(SmootherAdapter):
 
 def _dual(gram: Array, weights: Array | None, l2: float) -> Array:
     try:
-        return kernel_ridge(gram, weights, l2)
+        with warnings.catch_warnings():  # of an ill-conditioned matrix: the replay tells whether it matters
+            warnings.simplefilter("ignore")
+            return kernel_ridge(gram, weights, l2)
     except np.linalg.LinAlgError:
         raise UnsupportedModelError(
             "alpha",
@@ -187,6 +193,9 @@ class GaussianProcessAdapter(SmootherAdapter):
 
     def _state(self) -> Any:
         return np.asarray(self._model.alpha_)
+
+    def _in_single_precision(self) -> bool:
+        return bool(np.asarray(self._model.X_train_).dtype == np.float32)
 
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Dual coefficients from the targets; normalize_y centres them and scales them there and back."""
