@@ -30,7 +30,7 @@ def random_queries(structure, n, seed=0):
 def make(request, monkeypatch):
     """Operators that use one engine, whatever the size of the problem."""
     if request.param == "shared passes":
-        monkeypatch.setattr(operators_module, "CACHED_BYTES", 0)
+        monkeypatch.setattr(operators_module, "SHARED_COLUMNS", 0)
 
     def make(structure, n_threads=2):
         operators = Operators(structure, n_threads)

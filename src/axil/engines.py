@@ -20,7 +20,7 @@ from axil.structure import Structure
 Array = NDArray[np.float64]
 Leaves = NDArray[np.integer[Any]]
 
-READ_ROWS = 1 << 13  # training rows read out of leaf space at a time
+READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
 
 
 class Answer(Protocol):

@@ -43,8 +43,8 @@ PAIR_COST = 0.7  # per row and pair of trees, to prepare leaf space
 READ_COST = 0.25  # per row, tree and query, once it is prepared
 SOLVE_COST = 0.2  # per pair of leaves and query
 
-# Trees share a pass where the rows' state outgrows the caches and the trees' joint co-occurrence stays small.
-CACHED_BYTES = 8 << 20
+# Trees share a pass where that saves more than counting their co-occurrence costs: for several columns, or once counted.
+SHARED_COLUMNS = 8
 SHARED_TREES = 4
 SHARED_LEAVES = 200
 
@@ -245,7 +245,7 @@ class Operators:
         _core.sweep(cells, starts, state, trees, table, apply_weights, wanted, sums, gather_weights, self.n_threads)
 
     def _plan(self, n_columns: int) -> list[Group]:
-        return self._shared if self.structure.n_rows * n_columns * 8 > CACHED_BYTES else self._groups
+        return self._shared if n_columns >= SHARED_COLUMNS or self._tables else self._groups
 
     def _within(self, group: Group, t: int) -> tuple[slice, slice, slice]:
         """Where the leaves of the group's trees before t, of t and after t stand in the group's own table."""

@@ -180,5 +180,6 @@ _WEIGHTS = (
 _VALUES = (
     "Most likely the targets are not those of the fit, or in another order, or the fit was given another baseline. "
     "Other reasons: the model was changed after its fit (set_leaf_values, set_scale_and_bias, shrink), continued from one "
-    "with other data or several other settings (init_model), trained on several machines, or given weights below 1e-7, which CatBoost drops."
+    "with other data or several other settings (init_model), trained on several machines, or given weights below 1e-7, "
+    "which CatBoost drops."
 )
