@@ -42,6 +42,7 @@ class Verification:
     leaf_error: float  #: of the leaf values, each replayed from the model's own state before its tree
     tolerance: float  #: what max_error had to stay within
     scale: float  #: the largest |prediction|
+    compared: list[str] = field(default_factory=list)  #: what the model records of its leaves and was found equal
     recovered: dict[str, Any] = field(
         default_factory=dict
     )  #: what the model does not state, e.g. {"rates": [[tree, rate]]}
@@ -55,7 +56,7 @@ class Verification:
         extra = "".join(f"\n  recovered      {name} ({len(found)})" for name, found in self.recovered.items())
         return (
             f"axil.Verification: {self.n_trees} trees replayed on {self.n_rows} training rows\n"
-            f"  leaf counts    equal to the model's\n"
+            f"  equal          {' and '.join(self.compared) or 'nothing that the model records of its leaves'}\n"
             f"  leaf values    within {self.leaf_error:.1e} of the largest prediction\n"
             f"  predictions    within {self.max_error:.1e} (allowed {self.tolerance:.0e}){extra}"
         )
@@ -169,7 +170,10 @@ def _verify(adapter: Adapter, X: Any, trees: FittedTrees, walked: Replay, fitted
     check_counts(adapter, trees, walked)
     leaf_error = check_values(adapter, trees, walked, scale)
     max_error = check_predictions(adapter, X, s.offsets, fitted, walked.score, output, scale)
-    return Verification(s.n_rows, s.n_trees, max_error, leaf_error, adapter.tolerance, scale, walked.recovered)
+    known = {"leaf counts": trees.counts, "leaf weights": trees.weights}
+    compared = [name for name, recorded in known.items() if recorded is not None]
+    tolerance = adapter.tolerance
+    return Verification(s.n_rows, s.n_trees, max_error, leaf_error, tolerance, scale, compared, walked.recovered)
 
 
 def _worst(found: list[Verification]) -> Verification:
@@ -184,6 +188,7 @@ def _worst(found: list[Verification]) -> Verification:
         max(v.leaf_error for v in found),
         first.tolerance,
         max(v.scale for v in found),
+        first.compared,
         {name: [v.recovered.get(name, []) for v in found] for v in found for name in v.recovered},
     )
 
