@@ -55,6 +55,7 @@ class Trial:
     X_new: Any
     predict: Callable[[Any], Any]
     lossy: bool = False
+    base: float = 0.0  #: the constant that predictions start from, where one was given
     refit: Callable[[Array], Any] | None = None  #: the smoother fitted to other targets
 
 

@@ -59,7 +59,6 @@ DART: dict[str, tuple[Any, ...]] = {
     "drop_seed": (9,),
 }
 GOSS: dict[str, tuple[Any, ...]] = {"top_rate": (0.1, 0.5), "other_rate": (0.1, 0.5)}
-NAMES = {"num_leaves": "num_leaves", "min_data_in_leaf": "min_child_samples", "seed": "random_state"}
 
 
 def settings(draw: Draw, data: Data) -> dict[str, Any]:
@@ -78,7 +77,7 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
         params["bagging_freq"] = draw.pick("bagging_freq", 1, 1, 3)
     if data.categories:
         params |= draw.some(CATEGORICAL, 0.4)
-    if draw.flag("monotone", 0.02):
+    if not data.categories and draw.flag("monotone", 0.02):  # LightGBM aborts where there are categories
         params["monotone_constraints"] = [1] + [0] * (data.X.shape[1] - 1)
     if data.X.shape[1] > 1 and draw.flag("interaction", 0.05):
         params["interaction_constraints"] = [[0], list(range(1, data.X.shape[1]))]
@@ -95,7 +94,7 @@ def make(draw: Draw) -> Trial:
     else:
         model = _booster(draw, data, params, n_trees, as_categories)
     form = draw.pick("through", *("memory",) * 6, "text", "text", "pickle", "refit", "shorter")
-    if form == "refit" and isinstance(model, lgb.Booster):
+    if form == "refit" and isinstance(model, lgb.Booster) and "linear_tree" not in params:  # refit of those crashes
         model = model.refit(data.convert(data.X), data.y + 1.0, decay_rate=0.5)
     elif form == "shorter":
         inner = getattr(model, "booster_", model)
@@ -104,7 +103,10 @@ def make(draw: Draw) -> Trial:
         inner = getattr(model, "booster_", model)
         model = lgb.Booster(model_str=inner.model_to_string()) if form == "text" else pickle.loads(pickle.dumps(model))
     X, X_new = data.convert(data.X), data.convert(data.X_new)
-    return Trial(model, X, data.y, data.weight, data.offset, X_new, model.predict)
+    # init_model overrides init_score, and GOSS draws from the iteration 1 / learning_rate on.
+    lossy = "continued" in draw.chosen and data.offset is not None
+    lossy = lossy or ("schedule" in draw.chosen and draw.chosen["boosting"] == "goss")
+    return Trial(model, X, data.y, data.weight, data.offset, X_new, model.predict, lossy)
 
 
 def _booster(draw: Draw, data: Data, params: dict[str, Any], n_trees: int, as_categories: bool) -> Any:

@@ -48,7 +48,7 @@ DART: dict[str, tuple[Any, ...]] = {
     "sample_type": ("weighted",),
     "normalize_type": ("forest",),
 }
-LOST = ("reg_alpha", "max_delta_step", "monotone_constraints", "scale_pos_weight", "subsample", "min_child_weight")
+LOST = ("reg_alpha", "max_delta_step", "monotone_constraints", "scale_pos_weight", "subsample", "sampling_method")
 
 
 def settings(draw: Draw, data: Data) -> dict[str, Any]:
@@ -75,20 +75,51 @@ def make(draw: Draw) -> Trial:
     data = table(draw, forms=("array", "array", "float32", "csr", "csc", "frame", "categories"), outputs=True)
     params, n_trees = settings(draw, data), draw.pick("trees", 1, 3, 10, 30)
     model = (_estimator if draw.flag("estimator", 0.35) else _booster)(draw, data, params, n_trees)
-    form, lossy = draw.pick("through", *("memory",) * 6, "ubj", "json", "pickle", "native", "sliced"), False
+    form = draw.pick("through", *("memory",) * 6, "ubj", "json", "pickle", "native", "sliced")
     if form == "pickle":
         model = pickle.loads(pickle.dumps(model))
     elif form in ("ubj", "json"):
         inner = model if isinstance(model, xgb.Booster) else model.get_booster()
         model = xgb.Booster({"nthread": 1, "verbosity": 0})
         model.load_model(inner.save_raw(form))
-        lossy = any(params.get(name) is not None for name in LOST) or "missing" in draw.chosen
     elif form == "native" and not isinstance(model, xgb.Booster):
         model = model.get_booster()
     elif form == "sliced" and isinstance(model, xgb.Booster):
         model = model[: max(1, n_trees // 2)]
-    X, X_new = data.convert(data.X), data.convert(data.X_new)
-    return Trial(model, X, data.y, data.weight, data.offset, X_new, lambda rows: _predict(model, rows), lossy)
+    X, X_new, base = data.convert(data.X), data.convert(data.X_new), params.get("base_score") or 0.0
+    return Trial(
+        model,
+        X,
+        data.y,
+        data.weight,
+        data.offset,
+        X_new,
+        lambda rows: _predict(model, rows),
+        lossy(draw, params, model),
+        base,
+    )
+
+
+def lossy(draw: Draw, params: dict[str, Any], model: Any) -> bool:
+    """Whether the model is known to lack a setting of its fit.
+
+    A file keeps none of LOST, nor rate and lambda, which few leaves do not show, as they do not show a schedule of rates. A
+    Booster knows neither `missing` nor a custom objective, and continued training draws from a stream begun anew. With
+    tree_method=approx XGBoost bins values beyond those of the rows drawn otherwise than it predicts.
+    """
+    chosen, sampled = draw.chosen, params.get("subsample", 1.0) < 1
+    inner = model if isinstance(model, xgb.Booster) else model.get_booster()
+    leaves = [line.split("leaf=")[1] for tree in inner.get_dump() for line in tree.splitlines() if "leaf=" in line]
+    few = len(set(leaves)) <= len(inner.get_dump()) + 3
+    if chosen["through"] in ("ubj", "json"):
+        forgotten = any(params.get(name) is not None for name in LOST) or chosen.get("kind") is xgb.XGBRFRegressor
+        if forgotten or few or "missing" in chosen:
+            return True
+    unsure = params.get("tree_method") == "approx" and (sampled or chosen["weights"] in ("zeros", "lone"))
+    unseen = "missing" in chosen and chosen["through"] == "native"
+    return (
+        unsure or unseen or "custom" in chosen or ("continued" in chosen and sampled) or (few and "schedule" in chosen)
+    )
 
 
 def _predict(model: Any, rows: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xgboost as xgb
 from reference import dense_weights, random_structure
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
@@ -72,3 +73,21 @@ def test_unknown_classes():
     model = RandomForestClassifier(2).fit(X, y)
     with pytest.raises(axil.InputError, match="holds c at position 0; the model knows the classes a, b"):
         axil.Explainer(model, X, np.array(["c"] * 10))
+
+
+def test_trees_that_start_from_a_base_or_offsets_are_no_forest():
+    assert not is_forest(random_structure(0, base=2.0, coefficients="forest"))
+    assert not is_forest(random_structure(0, base=0.0, offsets=True, coefficients="forest"))
+
+
+@pytest.mark.parametrize("margin", [False, True])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_parallel_trees_of_one_iteration(margin, n_outputs):
+    rng = np.random.default_rng(0)
+    X, y = rng.random((200, 4)), 5 + rng.random((200, n_outputs))
+    offsets = rng.random((200, n_outputs)) if margin else None
+    model = xgb.XGBRegressor(n_estimators=1, num_parallel_tree=4, subsample=0.8, base_score=2.0, n_jobs=1)
+    model.fit(X, y, base_margin=offsets)
+    explanation = axil.Explainer(model, X, y, init_score=offsets)(X[:5])
+    expected = model.predict(X[:5]).reshape(explanation.predictions.shape)
+    np.testing.assert_allclose(explanation.predictions, expected, rtol=0, atol=1e-5)

@@ -158,3 +158,25 @@ def test_every_explanation_is_checked_again(model):
     for ask in (explainer, explainer.top, explainer.prepare().top):
         with pytest.raises(ExactnessError, match="prediction of row"):
             ask(X.head(2))
+
+
+def test_a_wrong_mean_far_from_zero():
+    """Weights left out shift the mean by far less than a prediction's tolerance; the mean itself is compared."""
+    from xgboost import XGBRegressor
+
+    far = Y + 1e6
+    fitted = XGBRegressor(n_estimators=1, learning_rate=1e-6, n_jobs=1).fit(X, far, sample_weight=WEIGHTS)
+    with pytest.raises(ExactnessError):
+        axil.Explainer(fitted, X, far)
+
+
+def test_a_rate_that_cannot_be_told_from_the_targets():
+    """Two leaves balance each other: with some rate any targets of the same mean lead to them."""
+    stump = lgb.train({**PARAMS, "num_leaves": 2}, lgb.Dataset(X, Y), 1)
+    assert axil.Explainer(stump, X, Y).verification.recovered == {}
+    with pytest.raises(ExactnessError):
+        axil.Explainer(stump, X, np.random.default_rng(0).permutation(Y))
+    schedule = lgb.reset_parameter(learning_rate=lambda i: 0.1 / (i + 3))
+    scheduled = lgb.train({**PARAMS, "num_leaves": 2}, lgb.Dataset(X, Y), 3, callbacks=[schedule])
+    with pytest.raises((axil.UnsupportedModelError, ExactnessError)):
+        axil.Explainer(scheduled, X, Y)

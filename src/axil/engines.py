@@ -203,7 +203,8 @@ class ForestEngine:
         return self.forest.structure
 
     def ask(self, queries: Leaves) -> Answer:
-        return self._answer(self.forest.weights(queries))
+        columns = self.structure.columns
+        return self._answer(self.forest.weights(queries if columns is None else queries[:, columns]))
 
     def ask_training_rows(self) -> Answer:
         return self._answer(self.forest.weights(self.structure.leaves().T))

@@ -268,7 +268,7 @@ class Explainer:
         error = np.abs(predictions - expected)
         worst = np.unravel_index(int(error.argmax()), error.shape)
         scale = max(self.verification.scale, float(np.abs(expected).max()))
-        if not error[worst] <= self._adapter.tolerance * scale:
+        if not error[worst] <= self._adapter.tolerance * scale + self.verification.rounding:
             raise ExactnessError(
                 f"prediction of row {labels[worst[0]]}",
                 float(predictions[worst]),

@@ -19,9 +19,11 @@ Leaves = NDArray[np.integer[Any]]
 
 
 def is_forest(structure: Structure) -> bool:
-    """Whether no tree sees another and nothing but the leaves enters a prediction."""
-    c = structure.coefficients
-    return c is not None and structure.base is not None and structure.mixing is None and not c.omega[:-1].any()
+    """Whether no tree sees another, nor a base or offsets: leaves hold means of the targets themselves."""
+    c, base = structure.coefficients, structure.base
+    if c is None or base is None or structure.offsets is not None or structure.mixing is not None:
+        return False
+    return not c.omega[:-1].any() and (not base.any() or not c.beta[:-1].any())
 
 
 class Forest:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from axil import _core
 from axil.adapters.base import Adapter, FittedTrees
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedModelError
 from axil.inputs import take_rows
 from axil.progress import track
 from axil.structure import Structure, cell_dtype
@@ -24,6 +24,7 @@ Leaves = NDArray[np.unsignedinteger[Any]]
 
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 MOST_DRAWS = np.iinfo(np.uint16).max  # different numbers of draws that are told apart
+NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a mean that was taken out
 FEW_DRAWS = 8  # up to here it is quicker to look for each
 
 
@@ -109,8 +110,17 @@ def recover_rates(trees: FittedTrees, values: Array) -> tuple[Array, dict[str, A
     rates = trees.rates.copy()
     unknown = np.flatnonzero(np.isnan(rates))
     ends = np.cumsum(trees.n_leaves)
+    negligible = NEGLIGIBLE * np.abs(trees.values).max(initial=0.0)
     for t in unknown:
         own = slice(ends[t] - trees.n_leaves[t], ends[t])
+        # One value, or two that balance each other, are led to by any targets with some rate or other.
+        if 0 < np.count_nonzero((np.abs(trees.values[own]) > negligible).any(axis=1)) < 3:
+            raise UnsupportedModelError(
+                "learning_rate",
+                f"unknown for tree {t}",
+                f"it is not stated, and a tree of {trees.n_leaves[t]} leaves does not tell it from the targets",
+                "Fit with one learning rate throughout, or with more leaves.",
+            )
         rates[t] = np.sum(trees.values[own] * values[own]) / np.sum(values[own] ** 2)
     return rates, {"rates": [[int(t), float(rates[t])] for t in unknown]} if len(unknown) else {}
 

@@ -29,6 +29,7 @@ CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; a
 WEIGHT_SLACK = (
     1e-7  # of a leaf's sum of weights, in some libraries in single precision, relative to the sum over all rows
 )
+MEAN_SLACK = 8  # roundings of the largest target that a mean, as a library keeps it, may be off by
 ROUNDING = 1e-12  # of sums in float64 over any order of the rows, relative to the largest |prediction|
 
 
@@ -42,6 +43,7 @@ class Verification:
     leaf_error: float  #: of the leaf values, each replayed from the model's own state before its tree
     tolerance: float  #: what max_error had to stay within
     scale: float  #: the largest |prediction|
+    rounding: float = 0.0  #: what rounding targets and offsets, if they are far larger, may add to an error, absolute
     compared: list[str] = field(default_factory=list)  #: what the model records of its leaves and was found equal
     recovered: dict[str, Any] = field(
         default_factory=dict
@@ -94,7 +96,7 @@ def _build_smoother(
         return [engine], None
     found = engine.fitted(targets)
     scale = float(np.abs(found).max()) or 1.0
-    max_error = check_predictions(model, X, None, found, found, slice(None), scale)
+    max_error = check_predictions(model, X, None, found, found, slice(None), model.tolerance * scale) / scale
     return [engine], Verification(len(targets), 0, max_error, 0.0, model.tolerance, scale)
 
 
@@ -127,7 +129,8 @@ def _build_trees(
         walked = replay(adapter, trees, own_leaves, targets[:, output], own_offsets, n_threads)
         engine = tree_engine(walked.structure, n_threads)
         if check:
-            found.append(_verify(adapter, X, trees, walked, engine.fitted(targets[:, output]), output))
+            own_targets = targets[:, output]
+            found.append(_verify(adapter, X, trees, walked, engine.fitted(own_targets), own_targets, output))
         engines.append(engine)
     return engines, _worst(found) if check else None
 
@@ -164,16 +167,22 @@ def _all_leaves(
     return assign_leaves(adapter, X, n_rows, n_leaves)
 
 
-def _verify(adapter: Adapter, X: Any, trees: FittedTrees, walked: Replay, fitted: Array, output: slice) -> Verification:
+def _verify(
+    adapter: Adapter, X: Any, trees: FittedTrees, walked: Replay, fitted: Array, targets: Array, output: slice
+) -> Verification:
     s = walked.structure
     scale = float(np.abs(walked.score).max()) or 1.0
     check_counts(adapter, trees, walked)
+    check_base(adapter, trees, s, targets)
     leaf_error = check_values(adapter, trees, walked, scale)
-    max_error = check_predictions(adapter, X, s.offsets, fitted, walked.score, output, scale)
+    largest = max(float(np.abs(part).max()) for part in (targets, s.offsets) if part is not None)
+    rounding = MEAN_SLACK * float(np.finfo(adapter.precision).eps) * largest
+    allowed = adapter.tolerance * scale + rounding
+    max_error = check_predictions(adapter, X, s.offsets, fitted, walked.score, output, allowed) / scale
     known = {"leaf counts": trees.counts, "leaf weights": trees.weights}
     compared = [name for name, recorded in known.items() if recorded is not None]
-    tolerance = adapter.tolerance
-    return Verification(s.n_rows, s.n_trees, max_error, leaf_error, tolerance, scale, compared, walked.recovered)
+    found = s.n_rows, s.n_trees, max_error, leaf_error, adapter.tolerance, scale, rounding
+    return Verification(*found, compared, walked.recovered)
 
 
 def _worst(found: list[Verification]) -> Verification:
@@ -188,6 +197,7 @@ def _worst(found: list[Verification]) -> Verification:
         max(v.leaf_error for v in found),
         first.tolerance,
         max(v.scale for v in found),
+        max(v.rounding for v in found),
         first.compared,
         {name: [v.recovered.get(name, []) for v in found] for v in found for name in v.recovered},
     )
@@ -215,6 +225,17 @@ def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
         _compare("sample weight", s.leaf_weights, trees.weights, slack, trees, adapter.causes("weights"))
 
 
+def check_base(adapter: Adapter, trees: FittedTrees, structure: Structure, targets: Array) -> None:
+    """Compare the mean of the targets with the model's, where it starts from that: far from zero no leaf would show it."""
+    if trees.base is not None:
+        return
+    w = np.ones(len(targets)) if structure.row_weights is None else structure.row_weights
+    found = w @ targets / w.sum()
+    slack = (MEAN_SLACK * float(np.finfo(adapter.precision).eps) + ROUNDING) * np.abs(targets).max()
+    for k in np.flatnonzero(~(np.abs(found - trees.base_value) <= slack)):
+        raise ExactnessError("mean of the targets", found[k], float(trees.base_value[k]), adapter.causes("values"))
+
+
 def check_values(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: float) -> float:
     """Compare leaf values with the model's; the largest difference, relative to the largest |prediction|."""
     values = walked.values * np.repeat(walked.structure.final, trees.n_leaves)[:, None]
@@ -232,9 +253,9 @@ def check_values(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: fl
 
 
 def check_predictions(
-    adapter: Model, X: Any, offsets: Array | None, found: Array, score: Array, output: slice, scale: float
+    adapter: Model, X: Any, offsets: Array | None, found: Array, score: Array, output: slice, allowed: float
 ) -> float:
-    """Compare what the linear map makes of the targets with the model's predictions; the largest relative difference.
+    """Compare what the linear map makes of the targets with the model's predictions; the largest difference.
 
     The predictions of up to `CHECKED_ROWS` rows are the library's own; the others' are the sums of its leaf values.
     """
@@ -245,10 +266,10 @@ def check_predictions(
         expected[asked] += offsets[asked]
     error = np.abs(found - expected)
     worst = np.unravel_index(int(error.argmax()), error.shape)
-    if not error[worst] <= adapter.tolerance * scale:
+    if not error[worst] <= allowed:
         what = f"prediction of training row {worst[0]} (from 0)"
         raise ExactnessError(what, float(found[worst]), float(expected[worst]), adapter.causes("values"))
-    return float(error[worst]) / scale
+    return float(error[worst])
 
 
 def _compare(

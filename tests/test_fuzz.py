@@ -1,0 +1,26 @@
+"""A hundred random models at a fixed seed: exact or refused by name. ``make fuzz`` runs two thousand."""
+
+import collections
+
+import fuzz
+import pytest
+
+SEEDS = fuzz.seeds(100, 0)
+CHUNKS = [SEEDS[i : i + 20] for i in range(0, 100, 20)]
+
+
+@pytest.mark.parametrize("numbers", CHUNKS, ids=lambda numbers: f"from {numbers[0]}")
+def test_random_models_are_exact_or_refused(numbers):
+    outcomes = [fuzz.run(seed) for seed in numbers]
+    assert not [str(outcome) for outcome in outcomes if outcome.kind in ("failed", "disagreed")]
+    kinds = collections.Counter(outcome.kind for outcome in outcomes)
+    assert kinds["exact"] >= 8  # the rest are refused by axil or, void, by the libraries
+
+
+def test_a_trial_can_be_replayed():
+    assert fuzz.run(SEEDS[0]) == fuzz.run(SEEDS[0])
+
+
+def test_seed_numbers_tell_the_library():
+    assert {fuzz.library_of(seed) for seed in fuzz.seeds(50, 3, "xgboost")} == {"xgboost"}
+    assert {fuzz.library_of(seed) for seed in SEEDS} == set(fuzz.LIBRARIES)
