@@ -12,11 +12,13 @@ leaves. It is built once; a batch of queries is one triangular solve.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
+from threadpoolctl import ThreadpoolController
 
 from axil import _core
 from axil.structure import Structure
@@ -60,9 +62,16 @@ class LeafSpace:
             own = slice(s.starts[t], s.starts[t + 1])
             phi[own] = s.leaf_values_transpose(t, alpha[own])
         if alpha.size:
-            # the row-major factor is, to BLAS, its own transpose
-            phi = blas.dtrsm(1.0, self.factor.T, phi, lower=1, trans_a=1, diag=1, overwrite_b=1)
+            # The row-major factor is, to BLAS, its own transpose. One thread: BLAS's idle ones spin on for a while and would
+            # take the cores from the read-out that follows.
+            with _blas().limit(limits=1):
+                phi = blas.dtrsm(1.0, self.factor.T, phi, lower=1, trans_a=1, diag=1, overwrite_b=1)
         return np.ascontiguousarray(phi)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
 
 
 def cooccurrence(structure: Structure, first: int, last: int, n_threads: int) -> Array:
