@@ -82,16 +82,21 @@ def leaf_scale(trees: FittedTrees, leaf_weights: Array) -> Array:
 def _structure(
     trees: FittedTrees, cells: Leaves, draws: Array, leaf_weights: Array, offsets: Array | None
 ) -> Structure:
+    scale = leaf_scale(trees, leaf_weights)
+    mixing = trees.mixing
+    if mixing is not None:  # a tree of one leaf has nothing to mix
+        first = np.cumsum(trees.n_leaves) - trees.n_leaves
+        mixing = tuple(own if len(own) > 1 else scale[i : i + 1, None].copy() for i, own in zip(first, mixing))
     return Structure(
         cells=cells,
         n_leaves=trees.n_leaves,
         leaf_weights=leaf_weights,
-        leaf_scale=leaf_scale(trees, leaf_weights),
+        leaf_scale=scale,
         rates=trees.rates.copy(),
         base=None if trees.base is None else np.asarray(trees.base, dtype=np.float64),
         row_weights=trees.row_weights,
         offsets=offsets,
-        mixing=trees.mixing,
+        mixing=mixing,
         draws=draws,
         coefficients=trees.coefficients,
         columns=trees.columns,

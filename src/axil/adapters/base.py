@@ -46,7 +46,9 @@ class FittedTrees:
     rates: Array  #: (T,) learning rates as far as the model states them; nan: it does not
     base: Array | None  #: (K,) the constants predictions start from; None: the weighted means of the targets
     base_value: Array  #: (K,) that start as numbers
-    mixing: tuple[Array, ...] | None = None  #: per tree (L_t, L_t), from leaf sums to leaf values
+    mixing: tuple[Array, ...] | None = (
+        None  #: per tree (L_t, L_t), from leaf sums to leaf values; of no account for one leaf
+    )
     steps: int = 1
     row_weights: Array | None = None  #: (N,) weights as the fit used them; 0 for a row it held out
     held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)

@@ -285,11 +285,13 @@ class LightGBMAdapter(TreeModel):
         With n rows and q = n / path_smooth: value = (sum / (n + l2)) * q / (q + 1) + parent's value / (q + 1); the root
         is not smoothed (CalculateSplittedLeafOutput, src/treelearner/feature_histogram.hpp).
         """
+        if tree.n_leaves == 1:
+            return np.zeros((1, 1))
         n_splits, children = tree.n_leaves - 1, tree.children
         inside = np.vstack([np.zeros((n_splits, tree.n_leaves)), np.eye(tree.n_leaves)])  # which leaves each node holds
         for split in reversed(range(n_splits)):
             inside[split] = inside[children[split]].sum(axis=0)
-        counts = inside @ np.maximum(tree.integers("leaf_count"), 1)  # a forest does not count those of one leaf
+        counts = inside @ tree.integers("leaf_count")
         values = inside / (counts + self._l2(tree))[:, None]
         q = (counts / self._smooth)[:, None]
         for split in range(n_splits):
