@@ -118,15 +118,16 @@ def recover_rates(trees: FittedTrees, values: Array) -> tuple[Array, dict[str, A
     negligible = NEGLIGIBLE * np.abs(trees.values).max(initial=0.0)
     for t in unknown:
         own = slice(ends[t] - trees.n_leaves[t], ends[t])
-        # One value, or two that balance each other, are led to by any targets with some rate or other.
-        if 0 < np.count_nonzero((np.abs(trees.values[own]) > negligible).any(axis=1)) < 3:
+        # One value, or two that balance each other, are led to by any targets with some rate or other, and zeros by none.
+        size = float(np.sum(values[own] ** 2))
+        if size == 0 or 0 < np.count_nonzero((np.abs(trees.values[own]) > negligible).any(axis=1)) < 3:
             raise UnsupportedModelError(
                 "learning_rate",
                 f"unknown for tree {t}",
                 f"it is not stated, and a tree of {trees.n_leaves[t]} leaves does not tell it from the targets",
                 "Fit with one learning rate throughout, or with more leaves.",
             )
-        rates[t] = np.sum(trees.values[own] * values[own]) / np.sum(values[own] ** 2)
+        rates[t] = np.sum(trees.values[own] * values[own]) / size
     return rates, {"rates": [[int(t), float(rates[t])] for t in unknown]} if len(unknown) else {}
 
 

@@ -127,7 +127,8 @@ class LightGBMAdapter(TreeModel):
         rates = self._rates() if coefficients is None else coefficients.omega[-1].copy()
         if coefficients is None and hidden != 0.0 and self._trees[0].n_leaves > 1:
             # LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h). Two leaves do not tell the rate from the targets.
-            rates[0] = np.nan if self._trees[0].n_leaves > 2 else self._settings.precisely("learning_rate")[0]
+            told = self._trees[0].n_leaves > 2 or bool(np.isnan(rates[1:]).any())
+            rates[0] = np.nan if told else self._settings.precisely("learning_rate")[0]
         evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values))
         leaf_weights = self._leaf_weights(targets, weights)
         if self._reading.forest and self._reading.bags:
