@@ -6,7 +6,7 @@ import pickle
 from functools import cache
 
 import catboost_models
-import models
+import lightgbm_models
 import numpy as np
 import pytest
 import sklearn_models
@@ -19,7 +19,7 @@ from sklearn.base import clone
 import axil
 
 LIBRARIES = {
-    "lightgbm": models,
+    "lightgbm": lightgbm_models,
     "xgboost": xgboost_models,
     "catboost": catboost_models,
     "sklearn": sklearn_models,

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from models import CASES
+from lightgbm_models import CASES
 
 import axil
 from axil import InputError

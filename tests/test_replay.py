@@ -126,3 +126,11 @@ def test_held_out_rows_have_weight_zero():
     model = HistGradientBoostingRegressor(max_iter=5, early_stopping=True, random_state=0).fit(X, Y)
     weights = axil.Explainer(model, X, Y)(X).weights
     assert (~weights.any(axis=0)).sum() == 50
+
+
+@pytest.mark.parametrize("extra", [{"init_score": Y}, {"bags": np.ones((500, 1))}])
+def test_a_smoother_takes_neither_offsets_nor_bags(extra):
+    from sklearn.linear_model import Ridge
+
+    with pytest.raises(InputError, match="neither init_score nor bags"):
+        axil.Explainer(Ridge().fit(X, Y), X, Y, **extra)

@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
-from models import CASES
+from lightgbm_models import CASES
 
 import axil
 from axil import InputError, storage

@@ -83,6 +83,8 @@ def build(
     targets = round_to(model.precision, targets)
     weights = None if weights is None else round_to(model.precision, weights)
     if hasattr(model, "smoother"):
+        if offsets is not None or bags is not None:
+            raise InputError(f"This {model.library} model has no trees: it takes neither init_score nor bags.")
         return _build_smoother(cast(SmootherModel, model), X, targets, weights, check)
     return _build_trees(cast(Adapter, model), X, targets, weights, offsets, bags, n_threads, budget, check)
 

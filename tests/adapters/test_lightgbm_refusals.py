@@ -10,7 +10,7 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 from common import check_refusal
-from models import BAG, CAT, DART, booster, continued, decay, read_trees, table, with_targets
+from lightgbm_models import BAG, CAT, DART, booster, continued, decay, read_trees, table, with_targets
 from numpy.typing import NDArray
 
 from axil.adapters import read

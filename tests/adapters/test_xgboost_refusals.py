@@ -151,7 +151,7 @@ def test_settings_that_are_off_are_read() -> None:
         {"reg_alpha": 0.0, "max_delta_step": 0.0, "scale_pos_weight": 1.0},
         {"objective": "reg:squarederror", **CAT},
     ):
-        read(booster(n_trees=2, **params).model)
+        assert read(booster(n_trees=2, **params).model) is not None
 
 
 def test_every_refusal_says_what_to_do() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 import pytest
-from models import BAG, DART, QUIET, Case, booster, read_trees, replay, table
+from lightgbm_models import BAG, DART, QUIET, Case, booster, read_trees, replay, table
 from numpy.typing import NDArray
 
 from axil.adapters import read
