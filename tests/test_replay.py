@@ -41,8 +41,15 @@ def test_a_bag_that_is_wrong_is_never_used(bagged):
     with pytest.raises(ExactnessError, match="could not be replayed") as caught:
         axil.Explainer(bagged, X, Y, bags=bags)
     assert caught.value.tree == 7
-    with pytest.raises(ExactnessError, match="could not be replayed"):
+    with pytest.raises(ExactnessError, match=r"could not be replayed .* pass them as bags="):
         axil.Explainer(bagged, X, Y, bags=np.ones_like(bags))
+
+
+def test_a_replay_that_misses_names_the_sampler_and_the_tree(bagged):
+    order = np.random.default_rng(0).permutation(len(Y))  # the same rows, but LightGBM draws them by their position
+    with pytest.raises(ExactnessError, match=r"LightGBM bagging.*pass them as bags=") as caught:
+        axil.Explainer(bagged, X[order], Y[order])
+    assert caught.value.tree == 0
 
 
 def test_a_sampler_that_cannot_be_replayed_takes_recorded_bags():

@@ -213,18 +213,20 @@ def _refuse_rows(model: Model, given: int, fitted: int) -> NoReturn:
 def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
     """Compare how many rows, and how much weight, each leaf was fitted on with what the model recorded."""
     s = walked.structure
-    cause = adapter.causes("counts")
+    before = after = ""
     if trees.sampler is not None:
-        cause = f"The rows drawn for this tree could not be replayed ({trees.sampler.name}). " + cause
+        before = f"The rows drawn for this tree could not be replayed ({trees.sampler.name}). "
+        after = " If you recorded the draws, pass them as bags=."
     if trees.counts is not None:
         n_fitted = int(trees.counts[: trees.n_leaves[0]].sum())
         n_given = int(walked.counts[: trees.n_leaves[0]].sum())
         if n_fitted != n_given and trees.sampler is None:
             _refuse_rows(adapter, n_given, n_fitted)
-        _compare("row count", walked.counts, trees.counts, 0.5, trees, cause)
+        _compare("row count", walked.counts, trees.counts, 0.5, trees, before + adapter.causes("counts") + after)
     if trees.weights is not None:
         slack = WEIGHT_SLACK * s.total_weight
-        _compare("sample weight", s.leaf_weights, trees.weights, slack, trees, adapter.causes("weights"))
+        cause = before + adapter.causes("weights") + after
+        _compare("sample weight", s.leaf_weights, trees.weights, slack, trees, cause)
 
 
 def check_base(adapter: Adapter, trees: FittedTrees, structure: Structure, targets: Array) -> None:
