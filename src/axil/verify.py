@@ -215,7 +215,10 @@ def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
     s = walked.structure
     before = after = ""
     if trees.sampler is not None:
-        before = f"The rows drawn for this tree could not be replayed ({trees.sampler.name}). "
+        before = (
+            f"The rows drawn for this tree could not be replayed ({trees.sampler.name}): rows are drawn by their position, "
+            "so they must come in the order of the fit. "
+        )
         after = " If you recorded the draws, pass them as bags=."
     if trees.counts is not None:
         n_fitted = int(trees.counts[: trees.n_leaves[0]].sum())
