@@ -180,3 +180,13 @@ def test_a_rate_that_cannot_be_told_from_the_targets():
     scheduled = lgb.train({**PARAMS, "num_leaves": 2}, lgb.Dataset(X, Y), 3, callbacks=[schedule])
     with pytest.raises((axil.UnsupportedModelError, ExactnessError)):
         axil.Explainer(scheduled, X, Y)
+
+
+def test_single_leaves_of_zero_are_not_taken_for_any_targets():
+    """A file has lost min_child_weight, which set all leaves to zero; without it any targets would seem to fit."""
+    from xgboost import Booster, DMatrix, train
+
+    fitted = train({"min_child_weight": 1000, "nthread": 1}, DMatrix(X, Y), 3)
+    np.testing.assert_allclose(axil.Explainer(fitted, X, Y)(X.head(2)).weights, 1 / len(Y))
+    with pytest.raises(ExactnessError):
+        axil.Explainer(Booster(model_file=fitted.save_raw("json")), X, Y)

@@ -238,7 +238,6 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "stumps reg_lambda=0": lambda: booster(max_depth=1, reg_lambda=0.0),
     "min_child_weight=30": lambda: booster(min_child_weight=30, weighted=True),
     "min_child_weight=1000": lambda: booster(min_child_weight=1000),
-    "min_child_weight=1000 loaded": lambda: loaded(booster(min_child_weight=1000)),
     "multi_output_tree min_child_weight=4": lambda: outputs("multi_output_tree", min_child_weight=4, weighted=True),
     "multi_output_tree min_child_weight=4 loaded": lambda: loaded(
         outputs("multi_output_tree", min_child_weight=4, weighted=True, eta=0.2)

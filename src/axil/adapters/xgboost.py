@@ -211,8 +211,8 @@ class XGBoostAdapter(TreeModel):
         stated = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
         l2 = self._settings.number("reg_lambda")
         as_stated = np.full(self._n_trees, stated), [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
-        # Any rate would lead to a single leaf's value.
-        single = all(len(tree.splits) == 0 for tree in self._trees) and any(tree.values.any() for tree in self._trees)
+        # Any rate would lead to a single leaf's value, and any targets to one that min_child_weight set to zero.
+        single = all(len(tree.splits) == 0 for tree in self._trees)
         drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
         if drops or single or not len(targets):
             return as_stated
