@@ -141,3 +141,10 @@ def test_a_smoother_takes_neither_offsets_nor_bags(extra):
 
     with pytest.raises(InputError, match="neither init_score nor bags"):
         axil.Explainer(Ridge().fit(X, Y), X, Y, **extra)
+
+
+def test_rows_all_drawn_twice_weigh_as_rows_drawn_once():
+    model = lgb.train(QUIET, lgb.Dataset(X, Y), 4)
+    once = axil.Explainer(model, X, Y)(X[:5]).weights
+    twice = axil.Explainer(model, X, Y, bags=np.full((500, 4), 2.0), verify=False)(X[:5]).weights
+    np.testing.assert_allclose(twice, once, rtol=0, atol=1e-14)

@@ -164,7 +164,7 @@ class _Walk:
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
         self.score = self._start(1.0 if trees.coefficients is None else trees.coefficients.beta[0])
         self.added = 0  # trees up to here are in the predictions
-        self.levels: list[float] = []
+        self.levels = [1.0]  # first, so that a structure with a single level of draws is one without sampling
         self.codes = None if trees.sampler is None else np.zeros(leaves.shape, dtype=np.uint16)
 
     def run(self) -> Replay:
@@ -181,7 +181,7 @@ class _Walk:
             taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
             counts[own] = np.bincount(self.leaves[t][taken], minlength=n)
             self._advance(t)
-        structure = _structure(trees, self._cells(), np.array(self.levels or [1.0]), leaf_weights, self.offsets)
+        structure = _structure(trees, self._cells(), np.array(self.levels), leaf_weights, self.offsets)
         return _replayed(trees, structure, counts, sums, self.score)
 
     @staticmethod
@@ -197,7 +197,7 @@ class _Walk:
         if len(self.levels) <= FEW_DRAWS:
             for code, level in enumerate(self.levels):
                 found[draw == level] = code
-        if not self.levels or (present[found] != draw).any():
+        if (present[found] != draw).any():
             present, found = np.unique(draw, return_inverse=True)
         self.codes[t] = np.array([self._code(float(level)) for level in present])[found]
         return draw
