@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -157,6 +158,69 @@ void replay(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Vec
     });
 }
 
+axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& thresholds,
+                     const Array<const std::int64_t, 2>& views, const Array<const std::uint8_t, 1>& outcomes,
+                     const Array<const std::int32_t, 2>& nodes, const Numbers& starts, bool single, bool strict,
+                     double zero, std::size_t features, std::size_t most_leaves) {
+    static_assert(sizeof(axil::View) == 4 * sizeof(std::int64_t) && sizeof(axil::Node) == 4 * sizeof(std::int32_t));
+    const std::size_t trees = starts.shape(0) - 1;
+    if (columns.shape(0) < 1 || columns.shape(1) != 2 || views.shape(1) != 4 || nodes.shape(1) != 4)
+        refuse("columns must be (n + 1, 2), views and nodes (n, 4).");
+    const axil::Routes routes{columns.data(), columns.shape(0) - 1, thresholds.data(),
+                              reinterpret_cast<const axil::View*>(views.data()), views.shape(0), outcomes.data(),
+                              reinterpret_cast<const axil::Node*>(nodes.data()), starts.data(), trees, single, strict,
+                              zero};
+    const auto within = [](std::int64_t i, std::size_t n) { return i >= 0 && static_cast<std::size_t>(i) < n; };
+    for (std::size_t c = 0; c < routes.n_columns; ++c) {
+        const auto first = routes.columns[2 * c + 1], last = routes.columns[2 * c + 3];
+        if (!within(routes.columns[2 * c], features) || first < 0 || first > last ||
+            !within(last, thresholds.shape(0) + 1) || last - first > 65535)
+            refuse("column " + to_string(c) + " names a feature or thresholds that do not exist, or too many.");
+    }
+    for (std::size_t v = 0; v < routes.n_views; ++v) {
+        const axil::View& view = routes.views[v];
+        const bool fits = view.kind != axil::View::categories ||
+                          (view.first >= 0 && view.count >= 0 && within(view.first + view.count + 1, outcomes.shape(0)));
+        if (!within(view.column, routes.n_columns) || !fits || (v && routes.views[v - 1].column > view.column))
+            refuse("view " + to_string(v) + " does not fit its column.");
+    }
+    for (std::size_t t = 0; t < trees; ++t) {
+        if (starts.data()[t] < 0 || starts.data()[t] > starts.data()[t + 1] ||
+            !within(starts.data()[t + 1], nodes.shape(0) + 1))
+            refuse("starts must increase up to the number of nodes.");
+        const auto n = static_cast<std::size_t>(starts.data()[t + 1] - starts.data()[t]);
+        for (std::size_t i = 0; i < n; ++i) {
+            const axil::Node& node = routes.nodes[static_cast<std::size_t>(starts.data()[t]) + i];
+            for (const std::int32_t child : {node.left, node.right})
+                if (child < 0 ? !within(~child, most_leaves) : !within(child, n) || static_cast<std::size_t>(child) <= i)
+                    refuse("tree " + to_string(t) + ": node " + to_string(i) + " has a child out of order.");
+            if (!within(node.view, routes.n_views) || node.rank < 0 || node.rank > 65535)
+                refuse("tree " + to_string(t) + ": node " + to_string(i) + " has no such view or rank.");
+        }
+    }
+    return routes;
+}
+
+template <class Value, class Leaf>
+bool assign(const nb::ndarray<const Value, nb::ndim<2>, nb::device::cpu>& values,
+            const Array<const std::int64_t, 2>& columns, const Vector& thresholds,
+            const Array<const std::int64_t, 2>& views, const Array<const std::uint8_t, 1>& outcomes,
+            const Array<const std::int32_t, 2>& nodes, const Numbers& starts, bool single, bool strict, double zero,
+            const nb::ndarray<Leaf, nb::ndim<2>, nb::device::cpu>& out, int n_threads) {
+    const std::size_t rows = values.shape(0), most_leaves = std::size_t(std::numeric_limits<Leaf>::max()) + 1;
+    if (starts.shape(0) < 1) refuse("starts must not be empty.");
+    const auto routes = checked(columns, thresholds, views, outcomes, nodes, starts, single, strict, zero,
+                                values.shape(1), most_leaves);
+    if (out.shape(0) != routes.trees || out.shape(1) != rows || (rows > 1 && out.stride(1) != 1))
+        refuse("out must be (trees, rows), with the rows of a tree next to each other.");
+    bool infinite = false;
+    run(n_threads, [&](const axil::Crew& crew) {
+        infinite = axil::assign(routes, axil::Table<Value>{values.data(), rows, values.stride(0), values.stride(1)},
+                                axil::Output<Leaf>{out.data(), out.stride(0)}, crew);
+    });
+    return infinite;
+}
+
 // Never convert an array: a kernel would write to a copy, or a large input be copied unseen.
 auto array(const char* name) { return nb::arg(name).noconvert(); }
 auto maybe(const char* name) { return nb::arg(name).noconvert().none(); }
@@ -173,12 +237,23 @@ void bind(nb::module_& m) {
           maybe("weights"), "single"_a, array("score"), array("sums"), "n_threads"_a);
 }
 
+template <class Value, class Leaf>
+void bind_assign(nb::module_& m) {
+    m.def("assign", assign<Value, Leaf>, array("values"), array("columns"), array("thresholds"), array("views"),
+          array("outcomes"), array("nodes"), array("starts"), "single"_a, "strict"_a, "zero"_a, array("out"),
+          "n_threads"_a);
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
     bind<std::uint8_t>(m);
     bind<std::uint16_t>(m);
     bind<std::uint32_t>(m);
+    bind_assign<double, std::uint8_t>(m);
+    bind_assign<double, std::uint16_t>(m);
+    bind_assign<float, std::uint8_t>(m);
+    bind_assign<float, std::uint16_t>(m);
     m.def("top", top, array("block"), "first"_a, maybe("scale"), array("values"), array("rows"), "n_threads"_a);
     m.def("instruction_set", axil::instruction_set);
 }

@@ -49,4 +49,47 @@ template <class Leaf>
 void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights,
             bool single, double* score, double* sums, const Crew& crew);
 
+// The tests of some trees, and how values are coded for them; see assign.cpp.
+struct Node {
+    std::int32_t view, rank;   // left if the code is at most the rank
+    std::int32_t left, right;  // nodes of the same tree, after this one; or leaves, ~leaf
+};
+
+struct View {
+    enum Kind { missing_low, missing_high, missing_zero, zero_low, zero_high, categories };
+    std::int64_t column, kind;
+    std::int64_t first, count;  // of categories: where their outcomes begin and how many there are
+};
+
+struct Routes {
+    const std::int64_t* columns;  // (columns + 1, 2): feature, and where its thresholds begin
+    std::size_t n_columns;
+    const double* thresholds;  // increasing within a column
+    const View* views;         // in the order of their columns
+    std::size_t n_views;
+    const std::uint8_t* outcomes;
+    const Node* nodes;
+    const std::int64_t* starts;  // (trees + 1,): where each tree's nodes begin
+    std::size_t trees;
+    bool single, strict;  // values are rounded to single precision; left is below a threshold, not up to it
+    double zero;          // values up to this size are 0
+};
+
+template <class Value>
+struct Table {
+    const Value* data;
+    std::size_t rows;
+    std::ptrdiff_t row_stride, column_stride;
+};
+
+template <class Leaf>
+struct Output {
+    Leaf* data;  // (trees, rows), rows next to each other
+    std::ptrdiff_t tree_stride;
+};
+
+// Returns whether any value is infinite.
+template <class Value, class Leaf>
+bool assign(const Routes& routes, const Table<Value>& table, const Output<Leaf>& out, const Crew& crew);
+
 }  // namespace axil

@@ -6,12 +6,14 @@
 #if defined(__GNUC__)
 #define AXIL_INLINE __attribute__((always_inline)) inline
 #define AXIL_NOINLINE __attribute__((noinline))
+#define AXIL_RESTRICT __restrict__
 #define AXIL_UNROLL _Pragma("GCC unroll 16")
 #define AXIL_PREFETCH(ADDRESS) __builtin_prefetch(ADDRESS, 1)
 #define AXIL_PREFETCH_READ(ADDRESS) __builtin_prefetch(ADDRESS, 0)
 #else
 #define AXIL_INLINE inline
 #define AXIL_NOINLINE
+#define AXIL_RESTRICT
 #define AXIL_UNROLL
 #define AXIL_PREFETCH(ADDRESS)
 #define AXIL_PREFETCH_READ(ADDRESS)

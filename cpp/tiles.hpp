@@ -6,10 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <vector>
 
+#include "buffer.hpp"
 #include "kernels.hpp"
 #include "targets.hpp"
 
@@ -40,21 +39,6 @@ inline std::vector<Tile> tiles_of(std::size_t columns, bool padded) {
 inline std::size_t padded_columns(const std::vector<Tile>& tiles) {
     return tiles.empty() ? 0 : tiles.back().column + tiles.back().width;
 }
-
-// Doubles that begin at a cache line.
-class Buffer {
-public:
-    explicit Buffer(std::size_t size)
-        : data_(static_cast<double*>(::operator new(size * sizeof(double), line))) {}
-    double* get() const { return data_.get(); }
-
-private:
-    static constexpr std::align_val_t line{64};
-    struct Delete {
-        void operator()(double* p) const { ::operator delete(p, line); }
-    };
-    std::unique_ptr<double, Delete> data_;
-};
 
 // Some trees, their leaves numbered consecutively.
 template <class Leaf>

@@ -88,5 +88,26 @@ def replay(
     ``score_j += values[starts[t] + leaf_t(j)]``; round is to float32 where ``single``. ``score`` (N,) in place, ``sums`` (L,).
     """
 
+def assign(
+    values: NDArray[np.floating[Any]],
+    columns: _I64,
+    thresholds: _F64,
+    views: _I64,
+    outcomes: NDArray[np.uint8],
+    nodes: NDArray[np.int32],
+    starts: _I64,
+    single: bool,
+    strict: bool,
+    zero: float,
+    out: _Leaves,
+    n_threads: int,
+) -> bool:
+    """Fill ``out`` (T, n) with the leaf of every row of ``values`` (n, features) in every tree; see `adapters.routes`.
+
+    The code of a value x in a column is the number of the column's thresholds below x (``strict``: below or equal); node
+    (view, rank, left, right) sends a row left if its code in that view is at most the rank. Returns whether any value in the
+    columns used is infinite. ``values`` may have any strides; in ``out`` the rows of a tree lie next to each other.
+    """
+
 def instruction_set() -> str:
     """Which clone of the kernels this machine runs: "x86-64-v4", "x86-64-v3" or "baseline"."""

@@ -211,7 +211,7 @@ class Explainer:
     def _ask(self, X: Any, n_queries: int) -> list[Answer]:
         """The engines' answers about the rows of X, which are part of ``n_queries`` to come."""
         self._prepare_for(n_queries)
-        coordinates = self._adapter.coordinates(X)
+        coordinates = self._adapter.coordinates(X, self._n_threads)
         return [engine.ask(coordinates) for engine in self._engines]
 
     def _explanation(

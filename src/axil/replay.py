@@ -39,12 +39,13 @@ class Replay:
     recovered: dict[str, Any]  #: what the model does not state and the walk supplied
 
 
-def assign_leaves(adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.int64]) -> Leaves:
-    """(T, N) packed leaf numbers, asked of the library block by block so that its own wide matrix never exists whole."""
+def assign_leaves(adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.int64], n_threads: int) -> Leaves:
+    """(T, N) packed leaf numbers, block by block so that a library's own wide matrix never exists whole."""
     leaves = np.empty((len(n_leaves), n_rows), dtype=cell_dtype(int(n_leaves.max())))
     step = max(1, BLOCK_ENTRIES // len(n_leaves))
     for start in track(range(0, n_rows, step), "leaves"):
-        leaves[:, start : start + step] = adapter.leaves(take_rows(X, slice(start, start + step))).T
+        part = slice(start, start + step)
+        adapter.assign(take_rows(X, part), leaves[:, part], n_threads)
     return leaves
 
 

@@ -116,7 +116,7 @@ def _build_trees(
     """One engine for all outputs where they share trees, else one for each output."""
     offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
     fitted = adapter.trees(X, targets, weights, offsets)
-    leaves = _all_leaves(adapter, X, len(targets), fitted, budget)
+    leaves = _all_leaves(adapter, X, len(targets), fitted, budget, n_threads)
     outputs = [slice(None)] if len(fitted) == 1 else [slice(k, k + 1) for k in range(len(fitted))]
     engines: list[Engine] = []
     found: list[Verification] = []
@@ -156,7 +156,7 @@ def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
 
 
 def _all_leaves(
-    adapter: Adapter, X: Any, n_rows: int, fitted: list[FittedTrees], budget: Budget
+    adapter: Adapter, X: Any, n_rows: int, fitted: list[FittedTrees], budget: Budget, n_threads: int
 ) -> NDArray[np.unsignedinteger[Any]]:
     """(T, N): the leaves of all trees, of whatever output."""
     n_leaves = fitted[0].n_leaves
@@ -166,7 +166,7 @@ def _all_leaves(
             n_leaves[trees.columns] = trees.n_leaves
     size = n_rows * len(n_leaves) * np.dtype(cell_dtype(int(n_leaves.max()))).itemsize
     budget.require(size, "The leaf numbers of all training rows", "Raise memory_limit or explain a smaller model.")
-    return assign_leaves(adapter, X, n_rows, n_leaves)
+    return assign_leaves(adapter, X, n_rows, n_leaves, n_threads)
 
 
 def _verify(

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.routes import Routes
 from axil.errors import UnsupportedModelError
 from axil.structure import Coefficients
 
@@ -83,7 +84,7 @@ class Model(Protocol):
     def spelling(self, name: str) -> str:
         """How the library writes a column's name."""
 
-    def coordinates(self, X: Any) -> Any:
+    def coordinates(self, X: Any, n_threads: int = 1) -> Any:
         """What the weights of a prediction are computed from: its leaves, or its features."""
 
     def predictions(self, X: Any) -> Array:
@@ -115,7 +116,10 @@ class Adapter(Model, Protocol):
         """
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
-        """(n, T): which leaf of each tree, from 0, every row of X falls into."""
+        """(n, T): which leaf of each tree, from 0, every row of X falls into, by the library's own account."""
+
+    def assign(self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int) -> None:
+        """Fill ``out`` (T, n) with the same leaves, by routes through the trees where there are any."""
 
 
 class TreeModel:
@@ -126,7 +130,26 @@ class TreeModel:
     refused_draws: UnsupportedModelError | None = None
     fitted_rows: int | None = None
 
-    def coordinates(self: Any, X: Any) -> NDArray[np.integer[Any]]:
+    @property
+    def routes(self) -> Routes | None:
+        """The trees' tests, where it is proven what the library makes of them."""
+        return None
+
+    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+        """(n, features): the values that the library tests in these rows; None where only the library itself knows."""
+        return None
+
+    def assign(self: Any, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int) -> None:
+        """Fill ``out`` (T, n) with the leaves of the rows of X."""
+        table = None if self.routes is None or not X.shape[0] else self.table(X)
+        if table is None or not self.routes.assign(table, out, n_threads):
+            out[...] = self.leaves(X).T
+
+    def coordinates(self: Any, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
         """(n, T): the leaves."""
-        found: NDArray[np.integer[Any]] = self.leaves(X)
-        return found
+        if self.routes is None:
+            found: NDArray[np.integer[Any]] = self.leaves(X)
+            return found
+        leaves = np.empty((len(self.routes.starts) - 1, X.shape[0]), dtype=np.uint16)
+        self.assign(X, leaves, n_threads)
+        return leaves.T

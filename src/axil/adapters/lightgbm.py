@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -13,8 +14,9 @@ from scipy import sparse
 
 from axil.adapters.base import Coefficients, FittedTrees, TreeModel
 from axil.adapters.lightgbm_refusals import REFUSALS, Reading, cause
-from axil.adapters.lightgbm_text import Settings, TreeText, parse
+from axil.adapters.lightgbm_text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, Settings, TreeText, parse
 from axil.adapters.refusals import refuse
+from axil.adapters.routes import Kind, Nodes, Routes, make_routes
 from axil.errors import InputError, UnsupportedModelError
 from axil.sampling.lightgbm import Evidence, Replay, histories
 
@@ -307,6 +309,65 @@ class LightGBMAdapter(TreeModel):
         found = self._booster.predict(self._as_lightgbm(X), num_iteration=self._n_iterations, pred_leaf=True)
         return np.asarray(found, dtype=np.int32).reshape(X.shape[0], len(self._trees))
 
+    @cached_property
+    def routes(self) -> Routes | None:
+        """Left is up to the threshold; values within kZeroThreshold of 0 are 0 (LGBM_BoosterPredictForMat, src/c_api.cpp)."""
+        splits = self._n_leaves - 1
+        stacked = {
+            key: np.concatenate([tree.integers(key)[: tree.n_leaves - 1] for tree in self._trees])
+            for key in ("split_feature", "decision_type", "left_child", "right_child")
+        }
+        thresholds = np.concatenate([tree.floats("threshold")[: tree.n_leaves - 1] for tree in self._trees])
+        starts = np.concatenate([[0], np.cumsum(splits)])
+        outcomes = {
+            int(start + split): table
+            for start, tree in zip(starts, self._trees)
+            if tree.n_leaves > 1
+            for split, table in tree.outcomes().items()
+        }
+        nodes = Nodes(
+            starts=starts,
+            features=stacked["split_feature"],
+            thresholds=thresholds,
+            kinds=_kinds(stacked["decision_type"]),
+            children=np.stack([stacked["left_child"], stacked["right_child"]], axis=1),
+            outcomes=outcomes,
+        )
+        return make_routes(nodes, single=False, strict=False, zero=float(np.float32(1e-35)), infinite=True)
+
+    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+        """The numbers that LightGBM compares: floats as they are, other arrays in float32, frames in float64."""
+        if bool(sparse.issparse(X)):
+            return None
+        rows = self._as_lightgbm(X)
+        if not isinstance(rows, np.ndarray):
+            return self._from_pandas(rows)
+        if rows.dtype.kind not in "biuf":
+            return None
+        return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float32)
+
+    def _from_pandas(self, frame: Any) -> Array | None:
+        """A pandas frame in float64, categories numbered as at the fit; None where it has columns of other kinds."""
+        kinds = [getattr(dtype, "kind", "") if isinstance(dtype, np.dtype) else "" for dtype in frame.dtypes]
+        categorical = [i for i, dtype in enumerate(frame.dtypes) if str(dtype) == "category"]
+        if any(kind not in "biuf" or not kind for i, kind in enumerate(kinds) if i not in categorical):
+            return None
+        if not categorical:
+            return np.asarray(frame.to_numpy(dtype=np.float64))
+        categories = self._booster.pandas_categorical or []
+        if len(categories) != len(categorical):
+            return None
+        number = dict(zip(categorical, categories))
+        columns = np.empty(frame.shape, dtype=np.float64, order="F")
+        for i in range(frame.shape[1]):
+            column = frame.iloc[:, i]
+            if i in number:
+                codes = column.cat.set_categories(number[i]).cat.codes.to_numpy()
+                columns[:, i] = np.where(codes < 0, np.nan, codes)
+            else:
+                columns[:, i] = column.to_numpy()
+        return columns
+
     def predictions(self, X: Any) -> Array:
         """(n, 1): what ``predict`` gives."""
         if X.shape[0] == 0:
@@ -346,6 +407,16 @@ class LightGBMAdapter(TreeModel):
     def causes(self, what: str) -> str:
         """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
         return cause(self._reading, what, self._lost > 0)
+
+
+def _kinds(decision_types: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each split sends missing values: none, zeros or NaN count as such."""
+    left = (decision_types & DEFAULT_LEFT) != 0
+    missing = decision_types >> MISSING_SHIFT & 3
+    kinds = np.where(left, Kind.LEFT, Kind.RIGHT)
+    kinds = np.where(missing == 1, np.where(left, Kind.ZERO_LEFT, Kind.ZERO_RIGHT), kinds)
+    kinds = np.where(missing == 0, Kind.AS_ZERO, kinds)
+    return np.where(decision_types & CATEGORICAL, Kind.CATEGORIES, kinds).astype(np.int64)
 
 
 def _refit_decay_rate(booster: Any) -> str:

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from axil.sampling.lightgbm import Bagging, Goss, goss, streams
 from axil.sampling.lightgbm_dart import Dart
 
-CATEGORICAL = 1  # the bit of decision_type that marks a categorical split (include/LightGBM/tree.h)
+# decision_type: a bit for a categorical split, one for missing values to the left, two for what counts as missing
+# (include/LightGBM/tree.h).
+CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT = 1, 2, 2
 
 # What decides leaf membership and predictions. Not among them: leaf_weight, which a loaded one-leaf tree has lost.
 _STRUCTURE = ("num_leaves", "split_feature", "threshold", "decision_type", "left_child", "right_child")
@@ -64,6 +66,17 @@ class TreeText:
         """(L - 1, 2): left and right child of each split; splits are nodes 0 .. L - 2, leaves nodes L - 1 .. 2L - 2."""
         written = np.stack([self.integers("left_child"), self.integers("right_child")], axis=1)
         return np.where(written < 0, self.n_leaves - 1 + ~written, written)  # leaf l is written ~l
+
+    def outcomes(self) -> dict[int, NDArray[np.uint8]]:
+        """For each categorical split: 0 (left) for the categories it names, 1 for others up to them, beyond, and missing."""
+        bounds, words = self.integers("cat_boundaries"), self.integers("cat_threshold")
+        which = self.floats("threshold").astype(np.int64)
+        found = {}
+        for split in np.flatnonzero(self.integers("decision_type") & CATEGORICAL):
+            own = words[bounds[which[split]] : bounds[which[split] + 1]].astype("<u4")
+            named = np.unpackbits(own.view(np.uint8), bitorder="little")
+            found[int(split)] = np.append(1 - named, [1, 1]).astype(np.uint8)
+        return found
 
     def splits_on(self, features: frozenset[int]) -> NDArray[np.bool_]:
         """(L - 1,): which splits are categorical and on one of these features."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from axil.errors import UnsupportedModelError
 
-TAKES_ROWS = {"trees", "smoother", "leaves", "coordinates", "predictions"}
+TAKES_ROWS = {"trees", "smoother", "leaves", "assign", "coordinates", "predictions"}
 
 
 class PipelineAdapter:

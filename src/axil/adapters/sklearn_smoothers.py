@@ -100,7 +100,7 @@ class LinearRegressionAdapter(SmootherAdapter):
         directions = np.linalg.svd((rows - centre) * np.sqrt(w)[:, None], full_matrices=False)[2][:rank]
         return np.asarray(rows @ directions.T @ directions)
 
-    def coordinates(self, X: Any) -> Array:
+    def coordinates(self, X: Any, n_threads: int = 1) -> Array:
         """(n, p + 1): one, and the features."""
         return with_ones(self._rows(X))
 
@@ -150,7 +150,7 @@ class KernelRidgeAdapter(SmootherAdapter):
         gram = self.coordinates(X)
         return FittedSmoother(gram, _dual(gram, weights, float(np.ravel(self._model.alpha)[0])))
 
-    def coordinates(self, X: Any) -> Array:
+    def coordinates(self, X: Any, n_threads: int = 1) -> Array:
         """(n, N): the kernel with the training rows."""
         rows = self._rows(X)
         if len(rows) == 0:
@@ -210,7 +210,7 @@ class GaussianProcessAdapter(SmootherAdapter):
             solution = np.vstack([solution - np.outer(solution.sum(axis=1), mean), mean])
         return FittedSmoother(self.coordinates(X), solution)
 
-    def coordinates(self, X: Any) -> Array:
+    def coordinates(self, X: Any, n_threads: int = 1) -> Array:
         """(n, N): the kernel with the training rows, and one where the targets' mean is added again."""
         rows = self._rows(X)
         fitted = self._model.X_train_
@@ -244,7 +244,7 @@ class NeighboursAdapter(SmootherAdapter):
             raise InputError("Neighbours take no sample_weight: leave it out.")
         return FittedSmoother(self.coordinates(X), None)
 
-    def coordinates(self, X: Any) -> csr_array:
+    def coordinates(self, X: Any, n_threads: int = 1) -> csr_array:
         """(n, N): the weights themselves."""
         n_rows, rows = int(self._model.n_samples_fit_), self._rows(X)
         if rows.shape[0] == 0:

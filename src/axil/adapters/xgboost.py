@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 
 from axil.adapters.base import Coefficients, FittedTrees, TreeModel
 from axil.adapters.refusals import refuse
+from axil.adapters.routes import Kind, Nodes, Routes, make_routes
 from axil.adapters.xgboost_causes import likeliest
 from axil.adapters.xgboost_draws import drop_factors, plan_of
-from axil.adapters.xgboost_input import as_matrix
+from axil.adapters.xgboost_input import as_matrix, as_table
 from axil.adapters.xgboost_model import Model, Tree, parse, settings
 from axil.adapters.xgboost_rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
 from axil.adapters.xgboost_refusals import REFUSALS, Reading
@@ -113,6 +115,29 @@ class XGBoostAdapter(TreeModel):
         if X.shape[0] == 0:
             return np.zeros((0, self._n_trees), dtype=np.int32)
         return self._leaves(as_matrix(X, self._booster, self._missing), 0, self._n_iterations)
+
+    @cached_property
+    def routes(self) -> Routes | None:
+        """Values in float32, left if below the threshold (src/predictor); categories are left to XGBoost itself."""
+        if any(tree.integers("split_type").any() for tree in self._trees):
+            return None
+        nodes = [tree.nodes() for tree in self._trees]
+        features, thresholds, left, children = (np.concatenate(parts) for parts in zip(*nodes))
+        stacked = Nodes(
+            starts=np.concatenate([[0], np.cumsum([len(tree.splits) for tree in self._trees])]),
+            features=features,
+            thresholds=thresholds,
+            kinds=np.where(left, Kind.LEFT, Kind.RIGHT).astype(np.int64),
+            children=children,
+            outcomes={},
+        )
+        return make_routes(stacked, single=True, strict=True, zero=-1.0, infinite=False)
+
+    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+        """The numbers as they come, where nothing but NaN is missing and each has its own float32."""
+        if not np.isnan(self._missing):
+            return None
+        return as_table(X)
 
     def _leaves(self, matrix: Any, begin: int, end: int) -> NDArray[np.int32]:
         """(n, trees of these iterations)."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.errors import InputError
@@ -54,3 +55,17 @@ def _as_numbers(frame: nw.DataFrame[Any]) -> Any:
     for i, name in enumerate(frame.columns):
         columns[:, i] = frame[name].cast(nw.Float64).to_numpy()
     return columns
+
+
+def as_table(X: Any) -> NDArray[np.floating[Any]] | None:
+    """The numbers of X that XGBoost casts to float32, cast already where they are not floats; None for all but numbers."""
+    frame = None if sparse.issparse(X) else nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        if not frame.implementation.is_pandas():
+            return None if any(not dtype.is_numeric() for dtype in frame.schema.values()) else _as_numbers(frame)
+        if any(not isinstance(dtype, np.dtype) or dtype.kind not in "biuf" for dtype in X.dtypes):
+            return None
+        return np.asarray(X.to_numpy(dtype=np.float32))
+    if not isinstance(X, np.ndarray) or X.dtype.kind not in "biuf":
+        return None
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)

@@ -58,6 +58,15 @@ class Tree:
         children = np.concatenate([self.integers(side)[self.splits] for side in ("left_children", "right_children")])
         return np.setdiff1d(np.append(children, 0), self.splits)
 
+    def nodes(self) -> tuple[NDArray[np.int64], Array, NDArray[np.bool_], NDArray[np.int64]]:
+        """Of the splits, in their order: feature, threshold, whether missing values go left, children (leaves as ~leaf)."""
+        number = np.empty(self.n_nodes, dtype=np.int64)
+        number[self.splits] = np.arange(len(self.splits))
+        number[self.leaves] = ~np.arange(len(self.leaves))
+        sides = [self.integers(side)[self.splits] for side in ("left_children", "right_children")]
+        features, left = self.integers("split_indices")[self.splits], self.integers("default_left")[self.splits] != 0
+        return features, self.floats("split_conditions")[self.splits], left, number[np.stack(sides, axis=1)]
+
     @cached_property
     def node_values(self) -> Array:
         """(nodes, K): at leaves their values, at splits whatever XGBoost keeps there."""

@@ -1,0 +1,291 @@
+"""Leaves by the trees' own tests, against the libraries' answers."""
+
+from functools import cache
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import xgboost as xgb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lightgbm_models import CASES as LIGHTGBM
+from xgboost_models import CASES as XGBOOST
+
+from axil import _core, adapters
+from axil.adapters.routes import Kind, Nodes, make_routes
+
+TINY = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
+ODD = [
+    np.nan,
+    np.inf,
+    -np.inf,
+    0.0,
+    -0.0,
+    TINY,
+    -TINY,
+    1e-40,
+    -1e-40,
+    1e-300,
+    5e-324,
+    3e38,
+    1e39,
+    -1e39,
+    1e300,
+    2.0**31,
+    2.0**63,
+]
+
+
+def assigned(adapter, X):
+    """The leaves by routes, which must have been taken."""
+    table = adapter.table(X)
+    assert table is not None
+    leaves = np.empty((len(adapter.routes.starts) - 1, X.shape[0]), dtype=np.uint16)
+    assert adapter.routes.assign(table, leaves, 2)
+    return leaves.T
+
+
+@pytest.mark.parametrize(
+    ("cases", "name"), [("lightgbm", name) for name in LIGHTGBM] + [("xgboost", name) for name in XGBOOST]
+)
+def test_every_model_of_the_grid_has_the_leaves_of_its_library(cases, name):
+    case = {"lightgbm": LIGHTGBM, "xgboost": XGBOOST}[cases][name]()
+    adapter = adapters.read(case.model)
+    for X in (case.X, case.X_new):
+        expected = adapter.leaves(X)
+        found = np.empty(expected.shape[::-1], dtype=np.uint16)
+        adapter.assign(X, found, 2)
+        np.testing.assert_array_equal(found.T, expected)
+        np.testing.assert_array_equal(adapter.coordinates(X), expected)
+
+
+@cache
+def data(missing):
+    rng = np.random.default_rng(3)
+    X = np.round(rng.normal(size=(400, 4)) * 3, 1)
+    X[:, 3] = rng.integers(-2, 40, 400)  # categories where the model takes them as such
+    X[rng.random(X.shape) < 0.2] = 0.0
+    if missing:
+        X[rng.random(X.shape) < 0.2] = np.nan
+    return X, np.nansum(X, axis=1) + rng.normal(size=400) + 3 * np.isnan(X[:, 0])
+
+
+@cache
+def lightgbm_model(kind):
+    X, y = data(kind != "none missing")
+    params = {
+        "verbose": -1,
+        "min_data_in_leaf": 2,
+        "num_leaves": 40,
+        "num_threads": 1,
+        "min_data_per_group": 2,
+        "cat_smooth": 1,
+    }
+    params |= {"zero_as_missing": True} if kind == "zeros missing" else {}
+    params |= {"use_missing": False} if kind == "missing as zero" else {}
+    categorical = [3] if kind == "categories" else "auto"
+    return lgb.train(params, lgb.Dataset(X, y, categorical_feature=categorical), 12)
+
+
+@cache
+def xgboost_model(kind):
+    X, y = data(kind != "none missing")
+    params = {
+        "max_depth": 6,
+        "min_child_weight": 0,
+        "tree_method": kind if kind in ("exact", "approx") else "hist",
+        "nthread": 1,
+    }
+    return xgb.train(params, xgb.DMatrix(X, y), 12)
+
+
+def near(thresholds):
+    """Thresholds, their neighbours in float64 and in float32, and odd values."""
+    with np.errstate(over="ignore"):
+        single = thresholds.astype(np.float32)
+        close = [np.nextafter(single, np.float32(side)).astype(float) for side in (np.inf, -np.inf)]
+    sides = [np.nextafter(thresholds, side) for side in (np.inf, -np.inf)]
+    pool = np.concatenate([thresholds, single.astype(float), *close, *sides, ODD, np.arange(-3.0, 45.0), [-0.5, 39.7]])
+    return np.unique(pool)  # NaN once
+
+
+@pytest.mark.parametrize("kind", ["none missing", "missing", "zeros missing", "missing as zero", "categories"])
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), single=st.booleans(), order=st.sampled_from("CF"))
+def test_lightgbm_around_its_thresholds(kind, seed, single, order):
+    booster = lightgbm_model(kind)
+    adapter = adapters.read(booster)
+    rng = np.random.default_rng(seed)
+    X = rng.choice(near(adapter.routes.thresholds), size=(int(rng.integers(1, 1200)), 4))
+    with np.errstate(over="ignore"):
+        X = np.asarray(X, dtype=np.float32 if single else np.float64, order=order)
+    np.testing.assert_array_equal(assigned(adapter, X), booster.predict(X, pred_leaf=True))
+
+
+@pytest.mark.parametrize("kind", ["none missing", "missing", "exact", "approx"])
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), single=st.booleans(), order=st.sampled_from("CF"))
+def test_xgboost_around_its_thresholds(kind, seed, single, order):
+    booster = xgboost_model(kind)
+    adapter = adapters.read(booster)
+    rng = np.random.default_rng(seed)
+    pool = near(adapter.routes.thresholds)
+    pool = pool[~(np.abs(pool) > 3e38)]
+    X = rng.choice(pool, size=(int(rng.integers(1, 1200)), 4))
+    X = np.asarray(X, dtype=np.float32 if single else np.float64, order=order)
+    np.testing.assert_array_equal(assigned(adapter, X), adapter.leaves(X))
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e39])
+def test_xgboost_itself_refuses_what_is_infinite_in_float32(value):
+    adapter = adapters.read(xgboost_model("missing"))
+    X = data(True)[0].copy()
+    X[7, 0] = value
+    with pytest.raises(xgb.core.XGBoostError, match="inf"):
+        adapter.assign(X, np.empty((12, len(X)), dtype=np.uint8), 1)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16, np.float16, bool])
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_other_numbers_are_rounded_as_the_library_does(library, dtype):
+    model = lightgbm_model("none missing") if library == "lightgbm" else xgboost_model("none missing")
+    adapter = adapters.read(model)
+    numbers = np.round(data(False)[0]).astype(np.int64)
+    if dtype is np.int64:
+        numbers[:50] += 2**53 + np.arange(50)[:, None]  # float32 and float64 round them differently
+    X = numbers.astype(dtype)
+    frame = pd.DataFrame(X.astype(np.float32) if dtype is np.float16 else X)
+    for rows in (X, frame):
+        np.testing.assert_array_equal(assigned(adapter, rows), adapter.leaves(rows))
+
+
+@pytest.mark.parametrize("convert", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_frames_of_mixed_columns(library, convert):
+    model = lightgbm_model("missing") if library == "lightgbm" else xgboost_model("missing")
+    X, adapter = data(True)[0], adapters.read(model)
+    columns = {
+        "a": X[:, 0].astype(np.float32),
+        "b": X[:, 1],
+        "c": np.nan_to_num(X[:, 2]).astype(np.int32),
+        "d": X[:, 3],
+    }
+    frame = convert(columns)
+    np.testing.assert_array_equal(assigned(adapter, frame), adapter.leaves(frame))
+
+
+def test_pandas_categories_are_numbered_as_at_the_fit():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=300), "b": pd.Categorical(rng.choice(list("uvwxyz"), 300))})
+    y = frame["b"].cat.codes * 2 + rng.normal(size=300)
+    params = {"verbose": -1, "min_data_in_leaf": 2, "min_data_per_group": 2, "cat_smooth": 1}
+    adapter = adapters.read(lgb.train(params, lgb.Dataset(frame, y), 5))
+    other = frame.assign(b=frame["b"].cat.set_categories(list("zyxvu!")))
+    for rows in (frame, other):
+        np.testing.assert_array_equal(assigned(adapter, rows), adapter.leaves(rows))
+    nullable = frame.assign(a=frame["a"].astype("Float64"))
+    assert adapter.table(nullable) is None  # the library's own way
+    np.testing.assert_array_equal(adapter.coordinates(nullable), adapter.leaves(nullable))
+
+
+def walk(nodes, tree, row):
+    """One row through one tree, test by test."""
+    begin, at = nodes.starts[tree], 0
+    if begin == nodes.starts[tree + 1]:
+        return 0
+    while at >= 0:
+        i = begin + at
+        value, kind = row[nodes.features[i]], nodes.kinds[i]
+        if kind == Kind.CATEGORIES:
+            table = nodes.outcomes[int(i)]
+            known = -1 < value < len(table) - 2
+            right = bool(table[-1] if np.isnan(value) else table[int(value)] if known else table[-2])
+        else:
+            zeros = kind in (Kind.ZERO_LEFT, Kind.ZERO_RIGHT)
+            missing = np.isnan(value) or (zeros and value == 0)
+            if missing and kind == Kind.AS_ZERO:
+                value, missing = 0.0, False
+            right = kind in (Kind.RIGHT, Kind.ZERO_RIGHT) if missing else not value <= nodes.thresholds[i]
+        at = nodes.children[i, int(right)]
+    return ~at
+
+
+def random_nodes(rng, n_leaves, n_features, n_thresholds):
+    """Trees of these sizes, each grown by splitting a leaf at random, with all kinds of tests."""
+    starts, children, pools = [0], [], np.round(rng.normal(size=(n_features, n_thresholds)), 3)
+    for n in n_leaves:
+        own = np.empty((n - 1, 2), dtype=np.int64)
+        places = []  # (node, side) of each leaf
+        for i in range(n - 1):
+            if i:
+                node, side = places.pop(rng.integers(len(places)))
+                own[node, side] = i
+            places += [(i, 0), (i, 1)]
+        for leaf, place in enumerate(rng.permutation(len(places)) if places else []):
+            own[places[place]] = ~leaf
+        children.append(own)
+        starts.append(starts[-1] + n - 1)
+    total = starts[-1]
+    features, kinds = rng.integers(n_features, size=total), rng.integers(len(Kind), size=total)
+    kinds[features == 0] = Kind.CATEGORIES
+    kinds[(features != 0) & (kinds == Kind.CATEGORIES)] = Kind.RIGHT
+    thresholds = pools[features, rng.integers(n_thresholds, size=total)]
+    outcomes = {int(i): rng.integers(2, size=7).astype(np.uint8) for i in np.flatnonzero(kinds == Kind.CATEGORIES)}
+    return Nodes(np.array(starts), features, thresholds, kinds, np.concatenate(children), outcomes)
+
+
+@pytest.mark.parametrize(
+    ("n_leaves", "n_thresholds"), [([1, 2, 7, 31, 1], 20), ([256, 3], 300), ([257, 40], 30), ([2000], 1000)]
+)
+def test_random_trees_by_a_plain_walk(n_leaves, n_thresholds):
+    rng = np.random.default_rng(len(n_leaves))
+    nodes = random_nodes(rng, n_leaves, 3, n_thresholds)
+    X = np.round(rng.normal(size=(1300, 3)), 3)
+    X[:, 0] = rng.integers(-3, 9, len(X)) + rng.choice([0.0, 0.5], len(X))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[rng.random(X.shape) < 0.1] = 0.0
+    routes = make_routes(nodes, single=False, strict=False, zero=0.0, infinite=True)
+    expected = [[walk(nodes, t, row) for row in X] for t in range(len(n_leaves))]
+    for dtype in (np.uint8, np.uint16) if max(n_leaves) <= 256 else (np.uint16,):
+        for n_threads in (1, 3):
+            whole = np.full((len(n_leaves), len(X) + 5), 99, dtype=dtype)
+            assert routes.assign(X, whole[:, 2:-3], n_threads)
+            np.testing.assert_array_equal(whole[:, 2:-3], expected)
+            assert (whole[:, [0, 1, -3, -2, -1]] == 99).all()
+
+
+def test_too_many_thresholds_or_leaves_are_left_to_the_library():
+    n = 70000
+    chain = np.stack([~np.arange(n), np.append(np.arange(1, n), ~n)], axis=1)
+    kinds = np.full(n, Kind.LEFT.value)
+    many = Nodes(np.array([0, n]), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, chain, {})
+    assert make_routes(many, single=False, strict=False, zero=0.0, infinite=True) is None
+    pairs = np.tile([[~0, ~1]], (n, 1))
+    many = Nodes(np.arange(n + 1), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, pairs, {})
+    assert make_routes(many, single=False, strict=False, zero=0.0, infinite=True) is None
+
+
+def test_the_core_refuses_trees_that_do_not_fit():
+    routes = make_routes(
+        random_nodes(np.random.default_rng(0), [5], 3, 4), single=False, strict=False, zero=0.0, infinite=True
+    )
+    good = {name: getattr(routes, name) for name in ("columns", "thresholds", "views", "outcomes", "nodes", "starts")}
+    X, out = np.zeros((4, 3)), np.empty((1, 4), dtype=np.uint8)
+
+    def run(values=X, into=out, **changed):
+        return _core.assign(values, *(good | changed).values(), False, False, 0.0, into, 1)
+
+    assert not run()
+    loop = routes.nodes.copy()
+    loop[1, 2] = 0
+    for changed, match in (
+        ({"nodes": loop}, "out of order"),
+        ({"starts": np.array([0, 9])}, "number of nodes"),
+        ({"values": np.zeros((4, 1))}, "feature"),
+        ({"into": np.empty((2, 4), dtype=np.uint8)}, "trees, rows"),
+        ({"views": routes.views[:1]}, "view"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            run(**changed)
