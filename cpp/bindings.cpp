@@ -144,6 +144,25 @@ void top(const Matrix& block, std::int64_t first, const Maybe& scale, const Arra
 }
 
 template <class Leaf>
+void top_rows(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Matrix& table, const Vector& constant,
+              const Maybe& weights, const Maybe& scale, const Array<double, 2>& values,
+              const Array<std::int64_t, 2>& rows, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t columns = constant.shape(0), k = values.shape(1);
+    require_shape(table, all.total(), columns, "table");
+    require_shape(values, columns, k, "values");
+    require_shape(rows, columns, k, "rows");
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        if (rows.data()[i] >= static_cast<std::int64_t>(all.rows))
+            refuse("rows has row " + to_string(rows.data()[i]) + ", but there are only " + to_string(all.rows) + ".");
+    const double* w = pointer(weights, all.rows, "weights");
+    const double* s = pointer(scale, all.rows, "scale");
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::top_rows(all, table.data(), columns, constant.data(), w, s, k, values.data(), rows.data(), crew);
+    });
+}
+
+template <class Leaf>
 void replay(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Vector& values, const Vector& targets,
             const Maybe& weights, bool single, const Array<double, 1>& score, const Array<double, 1>& sums,
             int n_threads) {
@@ -233,6 +252,8 @@ void bind(nb::module_& m) {
           maybe("weights"), "first"_a, array("out"), "n_threads"_a);
     m.def("cooccurrence", cooccurrence<Leaf>, array("leaves"), array("starts"), maybe("weights"), array("out"),
           "n_threads"_a);
+    m.def("top_rows", top_rows<Leaf>, array("leaves"), array("starts"), array("table"), array("constant"),
+          maybe("weights"), maybe("scale"), array("values"), array("rows"), "n_threads"_a);
     m.def("replay", replay<Leaf>, array("leaves"), array("starts"), array("values"), array("targets"),
           maybe("weights"), "single"_a, array("score"), array("sums"), "n_threads"_a);
 }

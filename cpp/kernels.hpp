@@ -46,6 +46,11 @@ void top(const double* block, std::size_t n_rows, std::size_t columns, std::size
          std::size_t k, double* values, std::int64_t* rows, const Crew& crew);
 
 template <class Leaf>
+void top_rows(const Leaves<Leaf>& leaves, const double* table, std::size_t columns, const double* constant,
+              const double* weights, const double* scale, std::size_t k, double* values, std::int64_t* rows,
+              const Crew& crew);
+
+template <class Leaf>
 void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights,
             bool single, double* score, double* sums, const Crew& crew);
 

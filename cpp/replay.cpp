@@ -23,6 +23,22 @@ struct Job {
     double* score;
 };
 
+// Residuals of a block's rows that fall into the same few leaves would wait for each other: they take turns.
+constexpr std::size_t turns = 4, few_leaves = 64;
+
+template <class Leaf>
+AXIL_INLINE void add(const Leaf* leaf, const double* residuals, std::size_t n, std::size_t n_leaves, double* sums) {
+    std::size_t j = 0;
+    if (n_leaves <= few_leaves && n >= 4 * few_leaves) {
+        double own[few_leaves][turns];
+        std::fill(&own[0][0], &own[n_leaves][0], 0.0);
+        for (; j + turns <= n; j += turns)
+            AXIL_UNROLL for (std::size_t r = 0; r < turns; ++r) own[leaf[j + r]][r] += residuals[j + r];
+        for (std::size_t l = 0; l < n_leaves; ++l) sums[l] += (own[l][0] + own[l][1]) + (own[l][2] + own[l][3]);
+    }
+    for (; j < n; ++j) sums[leaf[j]] += residuals[j];
+}
+
 template <class Leaf>
 AXIL_INLINE void block(const Job<Leaf>& job, std::size_t begin, std::size_t n, double* sums) {
     double residuals[block_rows];
@@ -38,7 +54,7 @@ AXIL_INLINE void block(const Job<Leaf>& job, std::size_t begin, std::size_t n, d
             for (std::size_t j = 0; j < n; ++j) residuals[j] *= job.weights[begin + j];
         if (job.single && job.weights)
             for (std::size_t j = 0; j < n; ++j) residuals[j] = static_cast<float>(residuals[j]);
-        for (std::size_t j = 0; j < n; ++j) sums[start + leaf[j]] += residuals[j];
+        add(leaf, residuals, n, job.leaves.count(t), sums + start);
         for (std::size_t j = 0; j < n; ++j) score[j] += job.values[start + leaf[j]];
     }
 }

@@ -2,6 +2,7 @@
 //
 // The state streams through once, in blocks of rows that stay in the first-level cache while its column tiles are
 // worked on. Table and partial sums are kept tile by tile, so that a leaf's entry is whole cache lines.
+#include <numeric>
 #include <vector>
 
 #include "kernels.hpp"
@@ -22,6 +23,10 @@ struct Job {
     std::size_t columns, block_rows;
     const double *apply_weights, *gather_weights;
 };
+
+// How many sums are kept for each leaf and column. A single column's rows would wait for each other's additions to the
+// same few leaves; so they take turns.
+constexpr std::size_t turns_of(std::size_t width) { return width == 1 ? 4 : 1; }
 
 // One tile's columns in the trees of the two lists.
 template <class Leaf>
@@ -56,7 +61,7 @@ AXIL_INLINE void rows(const Job<Leaf>& job, const Trees<Leaf>& trees, std::size_
     }
     for (auto tree = trees.gather; tree != trees.gather_end; ++tree) {
         AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
-            double* entry = tree->entries + tree->leaves[begin + r] * C;
+            double* entry = tree->entries + tree->leaves[begin + r] * (C * turns_of(C)) + r % turns_of(C);
             AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) {
                 double* place = entry + i * Row::lanes;
                 store(place, load<V>(place) + total[r * n + i]);
@@ -77,8 +82,9 @@ AXIL_INLINE void tile(const Job<Leaf>& job, const Trees<Leaf>& trees, std::size_
 template <std::size_t W, class Leaf>
 AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, const Tree<Leaf>* sums, std::size_t begin, std::size_t end) {
     const std::size_t n_apply = job.apply.size(), n_gather = job.gather.size();
-    for (; begin < end; begin += job.block_rows) {
-        const std::size_t stop = std::min(begin + job.block_rows, end);
+    const std::size_t step = job.tiles.size() > 1 ? job.block_rows : end - begin;
+    for (; begin < end; begin += step) {
+        const std::size_t stop = std::min(begin + step, end);
         for (std::size_t i = 0; i < job.tiles.size(); ++i) {
             const Tree<Leaf>*apply = job.table.data() + i * n_apply, *gather = sums + i * n_gather;
             const Trees<Leaf> trees{apply, apply + n_apply, gather, gather + n_gather};
@@ -120,14 +126,21 @@ void sweep(const Leaves<Leaf>& leaves, double* state, std::size_t columns, TreeL
              job.apply.total(), job.apply.starts[i]);
     job.table = trees_by_tile(job.apply, job.tiles, packed.get());
 
+    auto turns = job.tiles;  // as they are while sums take turns
+    for (Tile& tile : turns) tile.width *= turns_of(tile.width);
+    const Tile& narrow = turns.back();  // the only one that may
+
     // Chunks of at least four rows a leaf: all partial sums together take no more than a quarter of the state's memory.
-    const std::size_t total = job.gather.total(), size = total * columns;
+    const std::size_t total = job.gather.total(), size = total * (narrow.column + narrow.width);
     const Chunks chunks(leaves.rows, std::max({least_rows, least_numbers / columns, 4 * total}), most_chunks);
     const Buffer partials(chunks.count() * size);
     parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) {
         double* partial = partials.get() + i * size;
         std::fill(partial, partial + size, 0.0);
-        chunk(job, trees_by_tile(job.gather, job.tiles, partial).data(), chunks.begin(i), chunks.end(i));
+        chunk(job, trees_by_tile(job.gather, turns, partial).data(), chunks.begin(i), chunks.end(i));
+        double* sums = place(partial, total, narrow, 0);
+        const std::size_t n = narrow.width / job.tiles.back().width;
+        for (std::size_t l = 0; n > 1 && l < total; ++l) sums[l] = std::accumulate(sums + l * n, sums + l * n + n, 0.0);
     });
 
     add_up(partials.get(), chunks.count(), size, crew);

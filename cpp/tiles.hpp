@@ -99,37 +99,37 @@ inline void unpack(double* table, std::size_t n, std::size_t columns, const std:
     }
 }
 
-template <std::size_t Lanes>
+template <class Real, std::size_t Lanes>
 struct Vector {
 #if defined(__GNUC__)
-    typedef double type __attribute__((vector_size(Lanes * sizeof(double))));
+    typedef Real type __attribute__((vector_size(Lanes * sizeof(Real))));
 #endif
 };
 
-template <>
-struct Vector<1> {
-    using type = double;
+template <class Real>
+struct Vector<Real, 1> {
+    using type = Real;
 };
 
 // A row of a tile of C columns, on a machine whose vector registers hold W doubles, is `count` vectors.
-template <std::size_t C, std::size_t W>
+template <std::size_t C, std::size_t W, class Real = double>
 struct Vectors {
-    static constexpr std::size_t lanes = std::min(C, W);
+    static constexpr std::size_t lanes = std::min(C, W * sizeof(double) / sizeof(Real));
     static constexpr std::size_t count = C / lanes;
     // Rows worked on together: their sums stay in (AVX2's 16) registers, and hide the latency of the additions.
-    static constexpr std::size_t rows = std::min<std::size_t>(16 / count, 8);
-    using type = typename Vector<lanes>::type;
+    static constexpr std::size_t rows = std::min<std::size_t>(std::max<std::size_t>(16 / count, 1), 8);
+    using type = typename Vector<Real, lanes>::type;
 };
 
 template <class V>
-AXIL_INLINE V load(const double* from) {
+AXIL_INLINE V load(const void* from) {
     V to;
     std::memcpy(&to, from, sizeof(V));
     return to;
 }
 
 template <class V>
-AXIL_INLINE void store(double* to, const V& from) {
+AXIL_INLINE void store(void* to, const V& from) {
     std::memcpy(to, &from, sizeof(V));
 }
 

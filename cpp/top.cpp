@@ -1,14 +1,17 @@
 // top: the running k largest |scale * value| of every query over blocks of rows.
+// top_rows: the same of what read_out would give, without writing it down.
 //
-// Each chunk of rows collects, per query, what beats the k-th largest so far: few rows after the first ones, so nearly
-// all the time goes into one comparison per value. Size and then row number order the rows completely, so neither
-// chunks nor threads can change the outcome.
+// Each thread collects, per query, what beats the k-th largest so far: few rows after the first ones, so nearly all the
+// time goes into one comparison per value. Size and then row number order the rows completely, so neither chunks nor
+// threads can change the outcome.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
 #include <vector>
 
-#include "kernels.hpp"
-#include "targets.hpp"
+#include "lookups.hpp"
 
 namespace axil {
 namespace ranking {
@@ -50,10 +53,21 @@ using Size = std::size_t;
 AXIL_VERSIONS(screen, (const Block& block, Size begin, Size n, const double* least, std::uint64_t* hits),
               (block, begin, n, least, hits))
 
-// What one chunk of rows adds to every query.
+// What some rows, one after the other, add to every query.
 class Largest {
 public:
     Largest(std::size_t k, std::vector<double> least) : k_(k), least_(std::move(least)), held_(least_.size()) {}
+
+    // Sizes up to this are of no account.
+    double least(std::size_t query) const { return least_[query]; }
+    void raise(std::size_t query, double least) { least_[query] = std::max(least_[query], least); }
+
+    // Rows come in order.
+    void offer(std::size_t s, const Candidate& candidate) {
+        if (!(candidate.size > least_[s])) return;
+        held_[s].push_back(candidate);
+        if (held_[s].size() >= 2 * k_ + 16) cut(s);
+    }
 
     void add(const Block& block, std::size_t begin, std::size_t end) {
         std::uint64_t hits[screen_rows];
@@ -71,12 +85,8 @@ private:
     void add_row(const Block& block, std::size_t j) {
         const double* row = block.values + j * block.columns;
         const double scale = block.scale_of(j);
-        for (std::size_t s = 0; s < block.columns; ++s) {
-            const double size = std::fabs(scale * row[s]);
-            if (!(size > least_[s])) continue;
-            held_[s].push_back({size, row[s], static_cast<std::int64_t>(block.first + j)});
-            if (held_[s].size() >= 2 * k_ + 16) cut(s);
-        }
+        for (std::size_t s = 0; s < block.columns; ++s)
+            offer(s, {std::fabs(scale * row[s]), row[s], static_cast<std::int64_t>(block.first + j)});
     }
 
     // Keep the first k. A later row of equal size ranks behind them, so from now on only larger ones count.
@@ -128,6 +138,20 @@ private:
     const double* scale_;
 };
 
+// Let every query's places take what was found.
+template <class Places>
+void merge(const std::vector<Largest>& found, std::size_t columns, std::size_t k, const Places& standing,
+           const Crew& crew) {
+    const std::size_t group = 1 + 20000 / k;  // queries, worth handing to a thread
+    parallel(crew, (columns + group - 1) / group, [&](std::size_t i, std::size_t) {
+        for (std::size_t s = i * group; s < std::min((i + 1) * group, columns); ++s) {
+            std::vector<Candidate> candidates;
+            for (const Largest& one : found) candidates.insert(candidates.end(), one.of(s).begin(), one.of(s).end());
+            if (!candidates.empty()) standing(s).merge(std::move(candidates));
+        }
+    });
+}
+
 }  // namespace ranking
 
 void top(const double* block, std::size_t n_rows, std::size_t columns, std::size_t first, const double* scale,
@@ -145,15 +169,204 @@ void top(const double* block, std::size_t n_rows, std::size_t columns, std::size
     parallel(crew, chunks.count(),
              [&](std::size_t i, std::size_t) { found[i].add(rows_of, chunks.begin(i), chunks.end(i)); });
 
-    const std::size_t group = 1 + 20000 / k;  // queries, worth handing to a thread
-    parallel(crew, (columns + group - 1) / group, [&](std::size_t i, std::size_t) {
-        for (std::size_t s = i * group; s < std::min((i + 1) * group, columns); ++s) {
-            std::vector<Candidate> candidates;
-            for (const Largest& chunk : found)
-                candidates.insert(candidates.end(), chunk.of(s).begin(), chunk.of(s).end());
-            if (!candidates.empty()) standing(s).merge(std::move(candidates));
-        }
-    });
+    merge(found, columns, k, standing, crew);
 }
+
+// -- top_rows ---------------------------------------------------------------------------------------------------------
+//
+// A screen in single precision, at half the loads, leaves few values to be computed in double.
+namespace screening {
+
+using ranking::Candidate;
+using ranking::Largest;
+
+constexpr std::size_t width = 32;  // columns of a tile
+constexpr std::size_t block_rows = 2048, chunk_rows = 8192;
+constexpr float rounding = 1.0f / (1 << 24), caution = 1e-6f;  // caution: more than the screen's own few roundings
+
+template <class Leaf>
+struct Job {
+    Leaves<Leaf> leaves;
+    const std::vector<Lookup>& lookups;
+    const double* table;  // (leaves, columns)
+    const double *constant, *weights, *scale;
+    std::size_t columns, first_column;
+    Tile tile;
+    const float* packed;  // the tile's part of the joined table
+    const float* slack;   // (width,): how far off a sum in single precision may be
+
+    double factor(std::size_t j) const { return (weights ? weights[j] : 1.0) * (scale ? scale[j] : 1.0); }
+};
+
+// A value as read_out computes it.
+template <class Leaf>
+double exactly(const Job<Leaf>& job, std::size_t j, std::size_t query) {
+    double sum = job.constant[query];
+    for (const Lookup& lookup : job.lookups) {
+        double part = 0.0;
+        for (std::size_t t = lookup.first; t < lookup.last; ++t)
+            part += job.table[(job.leaves.start(t) + job.leaves.tree(t)[j]) * job.columns + query];
+        sum += part;
+    }
+    return job.weights ? job.weights[j] * sum : sum;
+}
+
+// Sums of a block in single precision, (rows, width).
+template <std::size_t W, class Leaf>
+AXIL_INLINE void sum_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t rows, IdOf<Leaf>* ids, float* sums) {
+    float constant[width] = {};
+    for (std::size_t c = 0; c < job.tile.used; ++c) constant[c] = static_cast<float>(job.constant[job.first_column + c]);
+    for (std::size_t r = 0; r < rows; ++r) std::copy_n(constant, width, sums + r * width);
+    add_all<float, width, W>(job.leaves, job.lookups, job.packed, begin, rows, block_rows, ids, sums);
+}
+
+// hits[r]: may any value of a row exceed its query's least?
+template <std::size_t>
+AXIL_INLINE void sift_lanes(const float* sums, const float* factors, std::size_t rows, const float* slack,
+                            const float* least, std::uint32_t* hits) {
+    for (std::size_t r = 0; r < rows; ++r) {
+        const float* row = sums + r * width;
+        const float factor = factors[r];
+        std::uint32_t hit = 0;
+        for (std::size_t c = 0; c < width; ++c) hit |= (std::fabs(row[c]) + slack[c]) * factor >= least[c] ? 1 : 0;
+        hits[r] = hit;
+    }
+}
+
+using Size = std::size_t;
+#define AXIL_SUM(LEAF)                                                                                          \
+    AXIL_VERSIONS(sum, (const Job<LEAF>& job, Size begin, Size rows, IdOf<LEAF>* ids, float* sums), \
+                  (job, begin, rows, ids, sums))
+AXIL_SUM(std::uint8_t)
+AXIL_SUM(std::uint16_t)
+AXIL_SUM(std::uint32_t)
+#undef AXIL_SUM
+AXIL_VERSIONS(sift, (const float* sums, const float* factors, Size rows, const float* slack, const float* least,
+                     std::uint32_t* hits),
+              (sums, factors, rows, slack, least, hits))
+
+// One thread's work on a tile.
+template <class Leaf>
+class Screen {
+public:
+    Screen(const Job<Leaf>& job, std::size_t k, std::vector<double> least)
+        : job_(job), k_(k), largest_(k, std::move(least)), ids_(most_together * block_rows), sums_(block_rows * width),
+          factors_(block_rows), hits_(block_rows) {}
+
+    void add(std::size_t begin, std::size_t end) {
+        for (; begin < end; begin += block_rows) block(begin, std::min(block_rows, end - begin));
+    }
+
+    const Largest& found() const { return largest_; }
+
+private:
+    void block(std::size_t begin, std::size_t rows) {
+        sum(job_, begin, rows, ids_.get(), sums_.get());
+        for (std::size_t r = 0; r < rows; ++r) factors_[r] = static_cast<float>(std::fabs(job_.factor(begin + r)));
+        if (!started_ && rows >= k_) start(rows);
+        float least[width];
+        for (std::size_t c = 0; c < width; ++c)
+            least[c] = c < job_.tile.used ? below(largest_.least(c)) : std::numeric_limits<float>::infinity();
+        sift(sums_.get(), factors_.data(), rows, job_.slack, least, hits_.data());
+        for (std::size_t r = 0; r < rows; ++r)
+            if (hits_[r]) look(begin, r);
+    }
+
+    // The first block's k-th largest size, at the least, is one to beat: no need to compute all of the block exactly.
+    void start(std::size_t rows) {
+        started_ = true;
+        std::vector<float> sizes(rows);
+        for (std::size_t c = 0; c < job_.tile.used; ++c) {
+            for (std::size_t r = 0; r < rows; ++r)
+                sizes[r] = (std::fabs(sums_.get()[r * width + c]) - job_.slack[c]) * factors_[r];
+            std::nth_element(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(k_ - 1), sizes.end(),
+                             std::greater<float>());
+            if (sizes[k_ - 1] > 0) largest_.raise(c, below(sizes[k_ - 1]));
+        }
+    }
+
+    void look(std::size_t begin, std::size_t r) {
+        const std::size_t j = begin + r;
+        for (std::size_t c = 0; c < job_.tile.used; ++c) {
+            const float size = (std::fabs(sums_.get()[r * width + c]) + job_.slack[c]) * factors_[r];
+            if (size < below(largest_.least(c))) continue;
+            const double value = exactly(job_, j, job_.first_column + c), scale = job_.scale ? job_.scale[j] : 1.0;
+            largest_.offer(c, {std::fabs(scale * value), value, static_cast<std::int64_t>(j)});
+        }
+    }
+
+    static float below(double size) { return static_cast<float>(size) * (1 - caution); }
+
+    const Job<Leaf>& job_;
+    std::size_t k_;
+    Largest largest_;
+    BufferOf<IdOf<Leaf>> ids_;
+    BufferOf<float> sums_;
+    std::vector<float> factors_;
+    std::vector<std::uint32_t> hits_;
+    bool started_ = false;
+};
+
+// (width,): each sum's error in single precision. Every partial sum is at most the sum of the look-ups' largest entries.
+template <class Leaf>
+std::vector<float> slack_of(const Job<Leaf>& job) {
+    std::vector<float> slack(width);
+    for (std::size_t c = 0; c < job.tile.used; ++c) {
+        double bound = std::fabs(job.constant[job.first_column + c]);
+        for (std::size_t t = 0; t < job.leaves.trees; ++t) {
+            double most = 0.0;
+            for (std::size_t l = job.leaves.start(t); l < job.leaves.start(t + 1); ++l)
+                most = std::max(most, std::fabs(job.table[l * job.columns + job.first_column + c]));
+            bound += most;
+        }
+        slack[c] = static_cast<float>(bound * static_cast<double>(job.lookups.size() + 3)) * rounding;
+    }
+    return slack;
+}
+
+}  // namespace screening
+
+template <class Leaf>
+void top_rows(const Leaves<Leaf>& leaves, const double* table, std::size_t columns, const double* constant,
+              const double* weights, const double* scale, std::size_t k, double* values, std::int64_t* rows,
+              const Crew& crew) {
+    using namespace screening;
+    if (k == 0 || columns == 0 || leaves.rows == 0) return;
+    const auto lookups = lookups_of(leaves, leaves.rows, width);
+    const std::size_t total = cells_of(lookups);
+    const BufferOf<float> packed(total * width);
+    const Chunks chunks(leaves.rows, chunk_rows, 4096);
+    for (std::size_t first = 0; first < columns; first += width) {
+        const std::size_t used = std::min(width, columns - first);
+        const auto standing = [&](std::size_t s) {
+            return ranking::Standing(values + (first + s) * k, rows + (first + s) * k, k, scale);
+        };
+        std::vector<double> least(used);
+        for (std::size_t s = 0; s < used; ++s) least[s] = standing(s).least(0);
+        Job<Leaf> job{leaves, lookups, table, constant, weights, scale, columns, first, Tile{0, width, used},
+                      packed.get(), nullptr};
+        join_all(leaves, lookups, table, columns, first, {job.tile}, packed.get(), crew);
+        const auto slack = slack_of(job);
+        job.slack = slack.data();
+
+        std::vector<std::unique_ptr<Screen<Leaf>>> screens(std::min(crew.n_threads, chunks.count()));
+        parallel(crew, chunks.count(), [&](std::size_t i, std::size_t thread) {
+            if (!screens[thread]) screens[thread] = std::make_unique<Screen<Leaf>>(job, k, least);
+            screens[thread]->add(chunks.begin(i), chunks.end(i));
+        });
+        std::vector<Largest> found;
+        for (const auto& screen : screens)
+            if (screen) found.push_back(screen->found());
+        ranking::merge(found, used, k, standing, crew);
+    }
+}
+
+#define AXIL_TOP_ROWS(LEAF)                                                                                        \
+    template void top_rows(const Leaves<LEAF>&, const double*, std::size_t, const double*, const double*, const double*, \
+                           std::size_t, double*, std::int64_t*, const Crew&);
+AXIL_TOP_ROWS(std::uint8_t)
+AXIL_TOP_ROWS(std::uint16_t)
+AXIL_TOP_ROWS(std::uint32_t)
+#undef AXIL_TOP_ROWS
 
 }  // namespace axil

@@ -224,6 +224,49 @@ class TestTop:
         np.testing.assert_array_equal(rows, [[0, 1, 2]] * 2)
 
 
+class TestTopRows:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("scaled", [False, True])
+    @pytest.mark.parametrize("columns", [0, 1, 10, 31, 33, 70])
+    @pytest.mark.parametrize("k", [0, 1, 10])
+    def test_is_top_of_read_out(self, dtype: type, weighted: bool, scaled: bool, columns: int, k: int) -> None:
+        f = forest(dtype, n_rows=30_007 if columns == 10 else 1003)
+        table = f.rng.integers(-30, 31, (f.total, columns)) / 8  # no rounding, and many ties
+        constant = f.rng.integers(-30, 31, columns) / 8
+        weights = f.rng.choice([0.5, 1.0, 4.0], f.n_rows) if weighted else None
+        scale = f.rng.choice([-2.0, 0.0, 1.0], f.n_rows) if scaled else None
+        all_weights = one(weights) * (constant + sum(f.rows_of(table, t) for t in range(len(f.n_leaves))))
+        right = largest(all_weights, scale, k)
+        for n_threads in (1, 3):
+            values, rows = np.zeros((columns, k)), np.full((columns, k), -1, np.int64)
+            _core.top_rows(f.leaves, f.starts, table, constant, weights, scale, values, rows, n_threads)
+            np.testing.assert_array_equal(rows, right[1])
+            np.testing.assert_array_equal(values, right[0])
+
+    def test_sizes_that_single_precision_does_not_tell_apart(self) -> None:
+        """Sums that cancel, of numbers far larger than what is left of them."""
+        f = Forest(5000, [40, 40, 31], np.uint8)
+        table = f.normal(f.total, 3)
+        table[f.part(1)] = -1e6 + 1e-4 * f.normal(40, 3)
+        table[f.part(0)] = 1e6 + 1e-4 * f.normal(40, 3)
+        table[f.part(2)] *= 1e-4
+        values, rows = np.zeros((3, 20)), np.full((3, 20), -1, np.int64)
+        _core.top_rows(f.leaves, f.starts, table, np.zeros(3), None, None, values, rows, 2)
+        exact = np.empty((5000, 3))
+        _core.read_out(f.leaves, f.starts, table, np.zeros(3), None, 0, exact, 1)
+        np.testing.assert_array_equal(rows, largest(exact, None, 20)[1])
+
+    def test_more_places_than_rows_and_tiny_weights(self) -> None:
+        f = forest(n_rows=50)
+        table = 1e-60 * f.normal(f.total, 2)
+        values, rows = np.zeros((2, 60)), np.full((2, 60), -1, np.int64)
+        _core.top_rows(f.leaves, f.starts, table, np.zeros(2), None, None, values, rows, 2)
+        exact = np.empty((50, 2))
+        _core.read_out(f.leaves, f.starts, table, np.zeros(2), None, 0, exact, 1)
+        np.testing.assert_array_equal(rows, largest(exact, None, 60)[1])
+
+
 class TestReplay:
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("weighted", [False, True])
@@ -272,6 +315,9 @@ def test_nothing_or_next_to_nothing(dtype: type, n_rows: int, n_leaves: list[int
     values, rows = np.zeros((2, 1)), np.full((2, 1), -1, np.int64)
     _core.top(out, 0, None, values, rows, 2)
     assert (rows >= 0).all() == (n_rows > 0)
+    again = np.full((2, 1), -1, np.int64)
+    _core.top_rows(f.leaves, f.starts, table, np.zeros(2), None, None, values, again, 2)
+    np.testing.assert_array_equal(again, rows)
 
 
 @given(

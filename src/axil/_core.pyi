@@ -71,6 +71,23 @@ def top(
     have row -1 and come last.
     """
 
+def top_rows(
+    leaves: _Leaves,
+    starts: _I64,
+    table: _F64,
+    constant: _F64,
+    weights: _F64 | None,
+    scale: _F64 | None,
+    values: _F64,
+    rows: _I64,
+    n_threads: int,
+) -> None:
+    """`top` of what `read_out` gives for all rows, which is never written down.
+
+    ``constant`` (S,), ``weights`` and ``scale`` (N,) or None; ``values`` and ``rows`` (S, k) as in `top`. A screen in single
+    precision with an error bound leaves few values to be computed, exactly, in double precision.
+    """
+
 def replay(
     leaves: _Leaves,
     starts: _I64,

@@ -23,6 +23,19 @@ Leaves = NDArray[np.integer[Any]]
 READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
 
 
+class Collector(Protocol):
+    """What takes in the weights of a batch of queries, in whatever form they come."""
+
+    def add(self, block: Array, first: int) -> None:
+        """The weights (rows, n) of the training rows from ``first`` on."""
+
+    def add_sparse(self, weights: csr_array) -> None:
+        """All weights, (n, N)."""
+
+    def add_leaves(self, operators: Operators, adjoints: Adjoints) -> None:
+        """All weights, to be read out of leaf space."""
+
+
 class Answer(Protocol):
     """The weights of n queries over N training rows, and what no target makes of their predictions."""
 
@@ -38,6 +51,12 @@ class Answer(Protocol):
 
     def sparse(self) -> csr_array | None:
         """(n, N) where most weights are zero and known to be, else None."""
+
+    def hand_to(self, collector: Collector) -> None:
+        """Give all weights to a collector in the form that is cheapest."""
+
+    def product(self, targets: Array) -> Array:
+        """(n, K): weights @ targets, for targets (N, K) that should be the same array from one batch to the next."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +74,12 @@ class DenseAnswer:
 
     def sparse(self) -> csr_array | None:
         return None
+
+    def hand_to(self, collector: Collector) -> None:
+        collector.add(self.weights.T, 0)
+
+    def product(self, targets: Array) -> Array:
+        return self.weights @ targets
 
 
 @dataclass(frozen=True)
@@ -80,6 +105,12 @@ class ReadOutAnswer:
     def sparse(self) -> csr_array | None:
         return None
 
+    def hand_to(self, collector: Collector) -> None:
+        collector.add_leaves(self.operators, self.adjoints)
+
+    def product(self, targets: Array) -> Array:
+        return self.operators.product(self.adjoints, targets)
+
 
 @dataclass(frozen=True)
 class SparseAnswer:
@@ -96,6 +127,12 @@ class SparseAnswer:
 
     def sparse(self) -> csr_array | None:
         return self.weights
+
+    def hand_to(self, collector: Collector) -> None:
+        collector.add_sparse(self.weights)
+
+    def product(self, targets: Array) -> Array:
+        return np.asarray(self.weights @ targets)
 
 
 class Engine(Protocol):
@@ -177,7 +214,7 @@ class TreeEngine:
 
     def streamed_bytes(self) -> int:
         s = self.structure
-        return 8 * (s.n_rows if self.operators.leaf_space is None else READ_ROWS + 3 * int(s.cell_starts[-1]))
+        return 8 * (s.n_rows if self.operators.leaf_space is None else 3 * int(s.cell_starts[-1]))
 
     def preparation(self) -> int:
         return LeafSpace.size(self.structure)

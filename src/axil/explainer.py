@@ -87,6 +87,8 @@ class Explainer:
         self._adapter = adapter
         self._engines = engines  # one for all outputs that share trees, else one for each
         self._targets = targets  # (N, K)
+        self._outputs_of = [slice(None)] if len(engines) == 1 else [slice(k, k + 1) for k in range(len(engines))]
+        self._targets_of = [np.ascontiguousarray(targets[:, own]) for own in self._outputs_of]  # engine by engine
         self.targets = targets[:, 0] if targets.shape[1] == 1 else targets
         self.index = index
         self._backend = backend
@@ -238,21 +240,12 @@ class Explainer:
         return explanation
 
     def _stream(self, X: Any, answers: list[Answer], labels: NDArray[Any], largest: list[tables.Largest]) -> None:
-        """Hand the weights to ``largest``, one for each output, block by block where the engine allows it."""
+        """Hand the weights to ``largest``, one for each output."""
         made = self._intercepts(answers)
-        n_outputs = len(largest)
-        for i, answer in enumerate(answers):
-            own = range(n_outputs) if len(answers) == 1 else [i]
-            weights = answer.sparse()
-            if weights is not None:
-                made[:, own] += weights @ self._targets[:, own]
-                for k in own:
-                    largest[k].add_sparse(weights)
-                continue
-            for first, block in answer.blocks():
-                made[:, own] += block.T @ self._targets[first : first + len(block), own]
-                for k in own:
-                    largest[k].add(block, first)
+        for own, targets, answer in zip(self._outputs_of, self._targets_of, answers):
+            made[:, own] += answer.product(targets)
+            for one in largest[own]:
+                answer.hand_to(one)
         self._check(X, made, labels)
 
     def _intercepts(self, answers: list[Answer]) -> Array:

@@ -80,6 +80,7 @@ class Operators:
         self.leaf_space: LeafSpace | None = None
         self._groups = groups_of(s)
         self._shared = shared_groups(s) if s.coefficients is None else self._groups
+        self._target_sums: tuple[Array, Array] | None = None
         self._tables: dict[int, Array] = {}  # first tree of a group -> co-occurrence within the group
         self._offset_sums = None if s.offsets is None else self.leaf_sums(s.offsets)
         self._base_share = s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves)  # of each leaf sum's adjoint
@@ -148,10 +149,23 @@ class Operators:
 
     def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
         """Fill ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) a row and query."""
+        _core.read_out(*self._read(adjoints), first, out, self.n_threads)
+
+    def largest(self, adjoints: Adjoints, scale: Array | None, values: Array, rows: NDArray[np.int64]) -> None:
+        """Merge the largest |scale_j * weight| of each query into (S, k) weights and row numbers; see `_core.top_rows`."""
+        _core.top_rows(*self._read(adjoints), scale, values, rows, self.n_threads)
+
+    def product(self, adjoints: Adjoints, targets: Array) -> Array:
+        """(S, K): weights times targets (N, K) from the targets' leaf sums, which are kept: no pass over the rows."""
+        if self._target_sums is None or self._target_sums[0] is not targets:
+            self._target_sums = targets, self.leaf_sums(targets)
+        made = adjoints.phi.T @ self._target_sums[1]
+        return made if self.structure.base is not None else made + np.outer(adjoints.beta, self.mean(targets))
+
+    def _read(self, adjoints: Adjoints) -> tuple[Leaves, NDArray[np.int64], Array, Array, Array | None]:
+        """What a read-out reads: cells, where each tree's begin, a table by cells, a constant and the row weights."""
         s = self.structure
-        constant = adjoints.beta * self._mean_weight
-        table = self._by_cells(adjoints.phi)
-        _core.read_out(s.cells, s.cell_starts, table, constant, s.row_weights, first, out, self.n_threads)
+        return s.cells, s.cell_starts, self._by_cells(adjoints.phi), adjoints.beta * self._mean_weight, s.row_weights
 
     def intercepts(self, adjoints: Adjoints) -> Array:
         """(S, K): the part of each prediction that no target makes, the query's own offset aside."""

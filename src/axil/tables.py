@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from axil import _core
 from axil.errors import InputError
 from axil.inputs import as_frame
+from axil.operators import Adjoints, Operators
 
 Array = NDArray[np.float64]
 
@@ -47,6 +48,10 @@ class Largest:
     def add(self, block: Array, first: int) -> None:
         """Take in the weights, (rows, n), of the training rows from ``first`` on."""
         _core.top(np.ascontiguousarray(block), first, self.scale, self.values, self.rows, self.n_threads)
+
+    def add_leaves(self, operators: Operators, adjoints: Adjoints) -> None:
+        """Take in all weights at once, out of leaf space."""
+        operators.largest(adjoints, self.scale, self.values, self.rows)
 
     def add_sparse(self, weights: csr_array) -> None:
         """Take in all weights, (n, N), at once; a prediction with fewer than k of them is filled up with zeros."""

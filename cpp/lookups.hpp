@@ -1,0 +1,161 @@
+// Look-ups: what a read-out adds up for every row, and the table it reads.
+//
+// Reading is bound by loads from the nearest caches, so consecutive trees of few leaves are joined: one entry for every
+// combination of their leaves holds the sum of theirs. Only combinations that occur are ever touched.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "buffer.hpp"
+#include "kernels.hpp"
+#include "tiles.hpp"
+
+namespace axil {
+
+// Some consecutive trees that are read together.
+struct Lookup {
+    std::size_t first, last;  // trees first .. last - 1
+    std::size_t start, cells;  // where its entries begin among those of all look-ups, and how many there are
+};
+
+constexpr std::size_t most_cells = 1024;  // of joined trees: those that occur, a third or so, stay in the second-level cache
+constexpr std::size_t most_columns = 32;  // of a joined table: more would not fit the last cache
+constexpr std::size_t rows_a_cell = 4;    // below that joining the tables costs more than it saves
+
+template <class Leaf>
+using IdOf = std::conditional_t<sizeof(Leaf) == 4, std::uint32_t, std::uint16_t>;
+
+template <class Leaf>
+std::vector<Lookup> lookups_of(const Leaves<Leaf>& leaves, std::size_t rows, std::size_t columns) {
+    std::vector<Lookup> all;
+    for (std::size_t t = 0, start = 0; t < leaves.trees;) {
+        std::size_t end = t + 1, cells = leaves.count(t);
+        for (; end < leaves.trees; ++end) {
+            const std::size_t joined = cells * leaves.count(end);
+            if (joined > most_cells || joined * rows_a_cell > rows || columns > most_columns) break;
+            cells = joined;
+        }
+        all.push_back({t, end, start, cells});
+        start += cells;
+        t = end;
+    }
+    return all;
+}
+
+inline std::size_t cells_of(const std::vector<Lookup>& all) { return all.empty() ? 0 : all.back().start + all.back().cells; }
+
+// The entries of every row of a block: (look-ups, stride).
+template <class Leaf>
+AXIL_INLINE void number_cells(const Leaves<Leaf>& leaves, const Lookup* lookup, const Lookup* end, std::size_t begin,
+                              std::size_t rows, std::size_t stride, IdOf<Leaf>* ids) {
+    using Id = IdOf<Leaf>;
+    for (; lookup != end; ++lookup, ids += stride) {
+        const Leaf* leaf = leaves.tree(lookup->first) + begin;
+        for (std::size_t r = 0; r < rows; ++r) ids[r] = leaf[r];
+        for (std::size_t t = lookup->first + 1; t < lookup->last; ++t) {
+            leaf = leaves.tree(t) + begin;
+            const Id n = static_cast<Id>(leaves.count(t));
+            for (std::size_t r = 0; r < rows; ++r) ids[r] = static_cast<Id>(ids[r] * n + leaf[r]);
+        }
+    }
+}
+
+// Fill the entries of one look-up in a tile of a tile-by-tile table from the (leaves, columns) table of all trees.
+template <class Real, class Leaf>
+void join(const Leaves<Leaf>& leaves, const Lookup& lookup, const double* table, std::size_t columns,
+          std::size_t first_column, const Tile& tile, Real* entries) {
+    const std::size_t width = tile.width;
+    std::vector<double> before(width, 0.0), sums;  // of the combinations of all trees but the last
+    for (std::size_t t = lookup.first; t < lookup.last; ++t) {
+        const std::size_t n = leaves.count(t), cells = before.size() / width;
+        const double* own = table + leaves.start(t) * columns + first_column + tile.column;
+        const auto add = [&](auto* to) {
+            for (std::size_t cell = 0; cell < cells; ++cell)
+                for (std::size_t l = 0; l < n; ++l, to += width) {
+                    const double *a = before.data() + cell * width, *b = own + l * columns;
+                    for (std::size_t c = 0; c < tile.used; ++c) to[c] = static_cast<Real>(a[c] + b[c]);
+                    for (std::size_t c = tile.used; c < width; ++c) to[c] = 0;
+                }
+        };
+        if (t + 1 == lookup.last) return add(entries);
+        sums.resize(cells * n * width);
+        for (std::size_t cell = 0; cell < cells; ++cell)
+            for (std::size_t l = 0; l < n; ++l)
+                for (std::size_t c = 0; c < tile.used; ++c)
+                    sums[(cell * n + l) * width + c] = before[cell * width + c] + own[l * columns + c];
+        before.swap(sums);
+    }
+}
+
+// The tile-by-tile table of some columns for all look-ups.
+template <class Real, class Leaf>
+void join_all(const Leaves<Leaf>& leaves, const std::vector<Lookup>& lookups, const double* table, std::size_t columns,
+              std::size_t first_column, const std::vector<Tile>& tiles, Real* packed, const Crew& crew) {
+    const std::size_t total = cells_of(lookups);
+    parallel(crew, lookups.size(), [&](std::size_t i, std::size_t) {
+        for (const Tile& tile : tiles)
+            join(leaves, lookups[i], table, columns, first_column, tile,
+                 packed + total * tile.column + lookups[i].start * tile.width);
+    });
+}
+
+// R consecutive numbers in as few loads as possible: it is loads that a read-out waits for.
+template <std::size_t R, class Id>
+struct Numbers {
+    static constexpr std::size_t per_word = sizeof(std::uint64_t) / sizeof(Id), words = (R + per_word - 1) / per_word;
+    std::uint64_t word[words];
+
+    AXIL_INLINE explicit Numbers(const Id* from) {
+        for (std::size_t i = 0; i < words; ++i) word[i] = 0;
+        std::memcpy(word, from, R * sizeof(Id));
+    }
+    AXIL_INLINE std::size_t operator[](std::size_t r) const {
+        return static_cast<Id>(word[r / per_word] >> (r % per_word * 8 * sizeof(Id)));
+    }
+};
+
+// Add some look-ups to the sums of R rows of a tile of C columns, on registers of W doubles.
+template <class Real, std::size_t C, std::size_t W, std::size_t R, class Id>
+AXIL_INLINE void add_rows(const Real* const* entries, std::size_t n_lookups, const Id* ids, std::size_t stride, Real* sums) {
+    using Row = Vectors<C, W, Real>;
+    using V = typename Row::type;
+    constexpr std::size_t n = Row::count;
+    V total[R * n];
+    AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) total[i] = load<V>(sums + i * Row::lanes);
+    for (std::size_t q = 0; q < n_lookups; ++q) {
+        const Real* table = entries[q];
+        const Numbers<R, Id> numbers(ids + q * stride);
+        AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
+            const Real* entry = table + numbers[r] * C;
+            AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) total[r * n + i] += load<V>(entry + i * Row::lanes);
+        }
+    }
+    AXIL_UNROLL for (std::size_t i = 0; i < R * n; ++i) store(sums + i * Row::lanes, total[i]);
+}
+
+// Look-ups added at a time, so that their entries stay in the nearest caches; of joined trees fewer.
+constexpr std::size_t most_together = 12, joined_together = 4;
+
+// The sums over all look-ups of a block's rows, for a tile of C columns whose table begins at `packed`; sums begin as they are.
+template <class Real, std::size_t C, std::size_t W, class Leaf>
+AXIL_INLINE void add_all(const Leaves<Leaf>& leaves, const std::vector<Lookup>& lookups, const Real* packed,
+                         std::size_t begin, std::size_t rows, std::size_t stride, IdOf<Leaf>* ids, Real* sums) {
+    constexpr std::size_t R = Vectors<C, W, Real>::rows;
+    const std::size_t together = lookups.size() < leaves.trees ? joined_together : most_together;
+    for (std::size_t from = 0; from < lookups.size(); from += together) {
+        const std::size_t n = std::min(together, lookups.size() - from);
+        number_cells(leaves, lookups.data() + from, lookups.data() + from + n, begin, rows, stride, ids);
+        const Real* entries[most_together];
+        for (std::size_t q = 0; q < n; ++q) entries[q] = packed + lookups[from + q].start * C;
+        std::size_t r = 0;
+        for (; r + R <= rows; r += R) add_rows<Real, C, W, R>(entries, n, ids + r, stride, sums + r * C);
+        for (; r < rows; ++r) add_rows<Real, C, W, 1>(entries, n, ids + r, stride, sums + r * C);
+    }
+}
+
+}  // namespace axil
