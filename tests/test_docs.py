@@ -14,9 +14,19 @@ def test_the_page_of_models_is_made_from_the_adapters():
     assert (ROOT / "docs" / "models.md").read_text(encoding="utf-8") == module.page()
 
 
-def test_the_readme_runs(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+def run(path):
+    """Every block of Python in a page, each by itself."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(encoding="utf-8"), re.S)
     assert blocks
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
+        exec(compile(block, path, "exec"), {})
+
+
+def test_the_readme_runs(capsys):
+    run("README.md")
     assert "contribution" in capsys.readouterr().out
+
+
+def test_the_page_of_baselines_runs(capsys):
+    run("docs/baselines.md")
+    assert capsys.readouterr().out.count("(42, 400)") == 5

@@ -1,5 +1,8 @@
 """Which training rows made a prediction, and by exactly how much."""
 
+from importlib import import_module
+from typing import Any
+
 from axil.errors import AxilError, ExactnessError, InputError, UnsupportedModelError
 from axil.explainer import Explainer, load
 from axil.explanation import Explanation
@@ -19,3 +22,11 @@ __all__ = [
     "load",
     "supports",
 ]
+
+_LAZY = {"baselines"}  # submodules that are imported when they are first asked for
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return import_module(f"axil.{name}")
+    raise AttributeError(f"module 'axil' has no attribute {name!r}")

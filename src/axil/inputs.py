@@ -131,29 +131,38 @@ def as_vector(values: Any, n_rows: int, what: str, rows: str = "training") -> Ar
     return vector
 
 
-def as_targets(values: Any, n_rows: int, n_outputs: int, classes: NDArray[Any] | None) -> Array:
+def as_targets(
+    values: Any,
+    n_rows: int,
+    n_outputs: int,
+    classes: NDArray[Any] | None,
+    what: str = "y_train",
+    rows: str = "training",
+) -> Array:
     """(N, K) targets: numbers, or one-hot for the labels of a classifier."""
     if classes is not None:
-        return one_hot(values, n_rows, classes)
+        return one_hot(values, n_rows, classes, what, rows)
     if n_outputs == 1:
-        return as_vector(values, n_rows, "y_train")[:, None]
+        return as_vector(values, n_rows, what, rows)[:, None]
     table = np.asarray(values)
     if table.shape != (n_rows, n_outputs):
-        raise InputError(f"y_train has shape {table.shape}; expected ({n_rows}, {n_outputs}), one column an output.")
-    return np.stack([as_vector(column, n_rows, "y_train") for column in table.T], axis=1)
+        raise InputError(f"{what} has shape {table.shape}; expected ({n_rows}, {n_outputs}), one column an output.")
+    return np.stack([as_vector(column, n_rows, what, rows) for column in table.T], axis=1)
 
 
-def one_hot(labels: Any, n_rows: int, classes: NDArray[Any]) -> Array:
+def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_train", rows: str = "training") -> Array:
     """(N, classes): a one in the column of each row's class."""
     given = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
     given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
     if given.shape != (n_rows,):
-        raise InputError(f"y_train has shape {given.shape}; expected ({n_rows},), one label for each training row.")
+        raise InputError(
+            f"{what} has shape {given.shape}; expected ({n_rows},), one label for each of the {rows} rows."
+        )
     same = given[:, None] == classes
     unknown = np.flatnonzero(~same.any(axis=1))
     if len(unknown):
         raise InputError(
-            f"y_train holds {given[unknown[0]]} at position {unknown[0]}; "
+            f"{what} holds {given[unknown[0]]} at position {unknown[0]}; "
             f"the model knows the classes {', '.join(map(str, classes[:5]))}."
         )
     return np.asarray(same, dtype=np.float64)

@@ -97,6 +97,15 @@ class Operators:
 
         Without it this is the linear map alone: a constant base and offsets take no part.
         """
+        residual, _ = self._fit(v, base)
+        return np.asarray(v - residual)
+
+    def leaf_values(self, v: Array, base: Array | None = None) -> Array:
+        """(L, S): the leaf values before the rate, v_t above, that `forward` arrives at on its way."""
+        return self._fit(v, base)[1]
+
+    def _fit(self, v: Array, base: Array | None) -> tuple[Array, Array]:
+        """Run boosting on v (N, S): the residuals that it leaves, (N, S), and its leaf values, (L, S)."""
         s = self.structure
         if base is None:
             base = self.mean(v) if s.base is None else np.zeros(v.shape[1])
@@ -122,7 +131,7 @@ class Operators:
             if s.beta[group.last + 1] != s.beta[group.last]:
                 residual -= (s.beta[group.last + 1] - s.beta[group.last]) * base
         self._pass(residual, done, table, None, [], sums, None)
-        return np.asarray(v - residual)
+        return residual, values
 
     def backward(self, u: Array) -> Array:
         """K'u for (N, S) vectors, in O(T N S)."""

@@ -107,6 +107,7 @@ class Adapter(Model, Protocol):
     offset_precision: type[np.floating[Any]]  #: in which the library keeps offsets
     residual_precision: type[np.floating[Any]]  #: in which it keeps residuals
     score_precision: type[np.floating[Any]]  #: in which it keeps predictions while it fits
+    leaf_steps: int  #: Newton steps that make a leaf value
     leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
 
     def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
@@ -127,6 +128,7 @@ class TreeModel:
 
     takes_text = False
     offset_precision: type[np.floating[Any]] = np.float64
+    leaf_steps = 1
     refused_draws: UnsupportedModelError | None = None
     fitted_rows: int | None = None
 

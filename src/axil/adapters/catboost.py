@@ -55,6 +55,7 @@ class CatBoostAdapter(TreeModel):
         self._reading = Reading(self._blob)
         refuse(REFUSALS, self._reading)
         self._fits = [fit(settings) for settings in self._blob.settings]
+        self.leaf_steps = max(fit.steps for fit in self._fits)
         self._n_leaves = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
         if len(self._n_leaves) == 0:
             raise InputError("This CatBoost model has no trees: fit it with iterations of at least 1.")

@@ -1,0 +1,69 @@
+"""BoostIn: TracIn's sum of gradient products along the boosting trajectory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.baselines.effects import add_effects
+from axil.baselines.trees import Leaves, Queries, TreeBaseline, Trees
+from axil.errors import UnsupportedModelError
+from axil.forest import is_forest
+from axil.residuals import Step
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BoostIn(TreeBaseline):
+    """Sum, over the trees where x and row j share a leaf, of x's residual times row j's part of the step at x.
+
+        score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] rate_t e^(t) r_j^(t) w_j draw_tj / (W_t + l2)
+
+    with e^(t) = y - F_t(x) and r_j^(t) the residuals of x and j before tree t, and W_t the weight of the shared leaf. With
+    squared loss residuals are negative gradients, and the leaf's step is the sum of its rows' gradients over W_t + l2. What row j
+    does to later residuals is left out. Scores of one x sum to ``sum_t e^(t) * (the step of tree t at x)``. A leaf value that
+    other leaves have a part in (path smoothing) hands on their rows' parts too. (Brophy, Hammoudeh and Lowd, JMLR
+    24(154), 2023, after Pruthi et al., NeurIPS 2020.) Needs y; refuses forests. O(T N) a query.
+    """
+
+    needs_targets = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for trees in self.trees:
+            s = trees.fit.structure
+            unseen = s.coefficients is not None and s.n_trees > 1 and not s.coefficients.omega[:-1].any()
+            if unseen or is_forest(s):
+                raise UnsupportedModelError(
+                    "kind",
+                    "forest",
+                    "BoostIn follows the residuals from tree to tree, and here no tree sees another",
+                    "Use LeafInfluence, TREX or TreeSim.",
+                )
+
+    def _add_scores(self, queries: Queries, out: Array) -> None:
+        assert queries.targets is not None
+        for trees in self.trees:
+            tables = _tables(trees, trees.leaves(queries.coordinates), queries.targets[:, trees.outputs])
+            for k, table in enumerate(tables):
+                add_effects(trees, table, partial(_residuals, output=k), out)
+
+
+def _residuals(step: Step, output: int) -> Array:
+    return np.asarray(step.drawn * step.residual[:, output])
+
+
+def _tables(trees: Trees, leaves: Leaves, targets: Array) -> list[Array]:
+    """For each output (L, n): ``rate_t e^(t) / (W_t + l2)`` at the leaf of x in tree t, else zero."""
+    s, n = trees.fit.structure, leaves.shape[1]
+    tables = [np.zeros((s.total_leaves, n)) for _ in range(targets.shape[1])]
+    for t, residual in zip(range(s.n_trees), trees.fit.residuals(leaves, targets)):
+        for k, table in enumerate(tables):
+            asked = np.zeros((int(s.n_leaves[t]), n))
+            asked[leaves[t], np.arange(n)] = s.final[t] * residual[:, k]
+            table[s.starts[t] : s.starts[t + 1]] = s.leaf_values_transpose(t, asked)
+    return tables

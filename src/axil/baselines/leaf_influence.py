@@ -1,0 +1,59 @@
+"""LeafInfluence: the derivative of a prediction by every training row's weight, through all leaf values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.base import Adapter
+from axil.baselines.effects import add_effects
+from axil.baselines.trees import Queries, TreeBaseline
+from axil.errors import UnsupportedModelError
+from axil.residuals import Step
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LeafInfluence(TreeBaseline):
+    """How the loss at (x, y) falls with the weight of row j, to first order, with the splits and the base held fixed.
+
+        score(x, j) = (y - F(x)) w_j dF(x) / dw_j,    dF(x) / dw_j = sum_t phi_t[leaf_t(j)] draw_tj (r_j^(t) - v_t[leaf_t(j)])
+
+    with r_j^(t) the residual of j before tree t, v_t leaf values before the rate and phi_t the adjoints of the leaves' sums (see
+    `axil.operators`): one sweep for all rows, where the published recursion takes one for each. Every leaf follows the row's
+    weight ("AllPoints"), l2 is held as it is, and so is the base, even if it is a mean. The derivative is exact.
+    In a leaf of its own a row changes nothing: in fully grown forests all scores vanish. (Sharchilev et al., ICML 2018.)
+    Needs y; refuses leaf values that are no such quotients. O(T N) a query.
+    """
+
+    needs_targets = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        steps = cast(Adapter, self.explainer._adapter).leaf_steps
+        if steps > 1:
+            _refuse("leaf_estimation_iterations", steps, "of one step", "fit with one iteration")
+        if any(t.fit.structure.mixing is not None for t in self.trees):
+            _refuse("path_smooth", "positive", "that depend on their own leaf's rows alone", "fit without it")
+
+    def _prepare(self, n_queries: int) -> None:
+        self.explainer._prepare_for(n_queries)
+
+    def _add_scores(self, queries: Queries, out: Array) -> None:
+        errors = queries.errors
+        assert errors is not None
+        for trees in self.trees:
+            leaves, operators = trees.leaves(queries.coordinates).T, trees.operators
+            adjoints = operators.weights(leaves)[1] if operators.leaf_space is None else operators.adjoints(leaves)
+            for k, error in enumerate(errors[:, trees.outputs].T):
+                add_effects(trees, adjoints.phi * error, partial(Step.pull, output=k), out)
+
+
+def _refuse(setting: str, value: object, kind: str, instead: str) -> None:
+    reason = f"LeafInfluence takes the derivative of quotients S / (W + l2), leaf values {kind}"
+    raise UnsupportedModelError(setting, value, reason, f"Use BoostIn, TREX or TreeSim, or {instead}.")

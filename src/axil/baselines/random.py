@@ -1,0 +1,32 @@
+"""Random: what a method has to beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.baselines.base import Baseline
+from axil.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Random(Baseline):
+    """Independent standard normal numbers: row i of a call has the same scores however many rows follow it.
+
+    The same seed gives the same scores in every call; y is not looked at.
+    """
+
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
+            raise InputError(f"seed is {self.seed!r}; expected a whole number from 0 up.")
+
+    def _scores(self, X: Any, targets: Array | None) -> Array:
+        return np.random.default_rng(self.seed).standard_normal((X.shape[0], len(self.explainer.targets)))

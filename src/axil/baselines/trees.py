@@ -1,0 +1,108 @@
+"""What baselines that look at the trees have in common: the fit replayed in float64, and queries batch by batch."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.baselines.base import Baseline
+from axil.engines import TreeEngine
+from axil.explainer import Explainer
+from axil.operators import Operators
+from axil.progress import track
+from axil.residuals import FittedValues
+
+Array = NDArray[np.float64]
+Leaves = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The trees of some outputs and their fit."""
+
+    operators: Operators
+    fit: FittedValues
+    outputs: slice  #: which of all outputs
+
+    def leaves(self, coordinates: Leaves) -> Leaves:
+        """(T, n): from the leaves in all the model's trees, (n, all), to those in these."""
+        columns = self.fit.structure.columns
+        return (coordinates if columns is None else coordinates[:, columns]).T
+
+    @property
+    def row_weights(self) -> Array:
+        """(N,)."""
+        s = self.fit.structure
+        return np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+
+
+@dataclass(frozen=True)
+class Queries:
+    """A batch of n explained rows; targets and predictions without the rows' offsets."""
+
+    coordinates: Leaves  #: (n, all trees)
+    targets: Array | None  #: (n, K); None: not given
+    predictions: Array  #: (n, K)
+
+    def __len__(self) -> int:
+        return len(self.coordinates)
+
+    @property
+    def errors(self) -> Array | None:
+        """(n, K): y - F(x)."""
+        return None if self.targets is None else self.targets - self.predictions
+
+
+@dataclass(frozen=True)
+class TreeBaseline(Baseline):
+    """A baseline that scores by the leaves."""
+
+    trees: list[Trees] = field(init=False, repr=False, compare=False)  #: one for all outputs that share trees, or each
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "trees", trees_of(self.explainer))
+
+    def _scores(self, X: Any, targets: Array | None) -> Array:
+        n = X.shape[0]
+        out = np.zeros((n, len(self.explainer.targets)))
+        self._prepare(n)
+        size = self.explainer._batch_size(self._bytes_a_query())
+        for start in track(range(0, n, size), self.name):
+            part = slice(start, start + size)
+            queries = self._queries(inputs.take_rows(X, part), None if targets is None else targets[part])
+            self._add_scores(queries, out[part])
+        return out
+
+    @abstractmethod
+    def _add_scores(self, queries: Queries, out: Array) -> None:
+        """Add the scores of a batch to ``out`` (n, N)."""
+
+    def _prepare(self, n_queries: int) -> None:
+        """What pays to be done once for this many queries."""
+
+    def _bytes_a_query(self) -> int:
+        """What one query takes while its batch is computed: some tables over leaves, some vectors over rows."""
+        return 8 * sum(3 * t.fit.structure.n_rows + 4 * int(t.fit.structure.cell_starts[-1]) for t in self.trees)
+
+    def _queries(self, X: Any, targets: Array | None) -> Queries:
+        """A batch, with its predictions from the replay; they must be the model's own."""
+        coordinates = self.explainer._adapter.coordinates(X, self.explainer._n_threads)
+        made = np.concatenate([t.fit.predictions(t.leaves(coordinates)) for t in self.trees], axis=1)
+        self.explainer._check(X, made, inputs.row_labels(X))
+        return Queries(coordinates, targets, made)
+
+
+def trees_of(explainer: Explainer) -> list[Trees]:
+    """The trees of every engine, with their fit replayed in float64: O(T N K)."""
+    found = []
+    for k, engine in enumerate(explainer._engines):
+        outputs = slice(None) if len(explainer._engines) == 1 else slice(k, k + 1)
+        own = engine.operators if isinstance(engine, TreeEngine) else Operators(engine.structure, explainer._n_threads)
+        found.append(Trees(own, FittedValues.of(own, explainer._targets[:, outputs]), outputs))
+    return found

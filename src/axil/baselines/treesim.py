@@ -1,0 +1,44 @@
+"""TreeSim: training rows that meet the same leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.baselines.kernel import LeafKernel
+from axil.baselines.trees import Queries, TreeBaseline
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TreeSim(TreeBaseline):
+    """How alike x and row j are in the `LeafKernel`, with the sign of whether their targets pull the same way from F(x).
+
+        score(x, j) = w_j k(x, j) sign((y_j - F(x)) (y - F(x)))
+
+    with an inner product over several outputs, and y_j less its offset. Without y the
+    similarity alone: w_j k(x, j). (Brophy, Hammoudeh and Lowd, JMLR 24(154), 2023.) O(T N) a query.
+    """
+
+    kernels: list[LeafKernel] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kernels = [LeafKernel.of(t.fit.structure, self.explainer._n_threads) for t in self.trees]
+        object.__setattr__(self, "kernels", kernels)
+
+    def _add_scores(self, queries: Queries, out: Array) -> None:
+        for trees, kernel in zip(self.trees, self.kernels):
+            alike = kernel.between(trees.leaves(queries.coordinates))
+            alike *= trees.row_weights
+            out += alike
+        errors = queries.errors
+        if errors is not None:
+            targets = np.concatenate([t.fit.started() for t in self.trees], axis=1)
+            products = np.zeros_like(out)
+            for error, prediction, target in zip(errors.T, queries.predictions.T, targets.T):
+                products += (target - prediction[:, None]) * error[:, None]
+            out *= np.sign(products)

@@ -1,0 +1,62 @@
+"""BoostIn against its published sum, tree by tree and pair by pair."""
+
+import numpy as np
+import pytest
+from direct import BOOSTED, FORESTS, asked
+
+import axil
+from axil.baselines import BoostIn
+
+
+def direct(a):
+    """The sum over trees in which the query and the row share a leaf, of products of residuals."""
+    total = 0.0
+    for fit, queries, targets in a.fits():
+        for t in range(fit.s.n_trees):
+            same = queries[:, t][:, None] == fit.leaf[t]
+            error = targets - fit.before(t, queries.T)
+            rate = fit.omega[-1, t]
+            part = fit.weights * fit.draw[t] * fit.residuals[t] / fit.totals[t][fit.leaf[t]]
+            total = total + same * rate * error[:, None] * part
+    return total
+
+
+@pytest.mark.parametrize(("library", "name"), BOOSTED)
+def test_scores_are_the_published_sum(library, name):
+    a = asked(library, name)
+    expected = direct(a)
+    found = a.scores(BoostIn(a.explainer))
+    assert found.shape == expected.shape == (len(a.y), len(a.explainer.targets))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("library", "name"), FORESTS)
+def test_forests_are_refused(library, name):
+    with pytest.raises(axil.UnsupportedModelError, match="kind=forest: BoostIn follows the residuals"):
+        BoostIn(asked(library, name).explainer)
+
+
+@pytest.mark.parametrize(
+    ("library", "name"), [*BOOSTED[::4], ("lightgbm", "path_smooth=2"), ("catboost", "steps"), ("catboost", "shrink")]
+)
+def test_scores_of_a_query_sum_to_residuals_times_steps(library, name):
+    """Whatever makes a leaf value of its rows, their parts add up to it."""
+    a = asked(library, name)
+    expected, size = 0.0, 0.0
+    for trees in BoostIn(a.explainer).trees:
+        leaves, s = trees.leaves(a.leaves), trees.fit.structure
+        for t, residual in zip(range(s.n_trees), trees.fit.residuals(leaves, a.targets[:, trees.outputs])):
+            steps = s.final[t] * trees.fit.values[s.starts[t] + leaves[t]]
+            expected = expected + (residual * steps).sum(axis=1)
+            size = size + np.abs(residual * steps).max()
+    np.testing.assert_allclose(a.scores(BoostIn(a.explainer)).sum(axis=1), expected, rtol=0, atol=1e-11 * size)
+
+
+def test_one_tree_of_means():
+    """The first tree's mean moves towards a row's target: it helps others of its leaf on the same side of the base."""
+    a = asked("lightgbm", "one tree")
+    scores = BoostIn(a.explainer).scores(a.case.X, a.case.y)
+    residuals = a.case.y - a.case.y.mean()
+    fit, *_ = next(a.fits())
+    same = fit.leaf[0][:, None] == fit.leaf[0]
+    np.testing.assert_array_equal(np.sign(scores), np.sign(np.outer(residuals, residuals)) * same)
