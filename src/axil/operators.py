@@ -36,6 +36,7 @@ from axil.structure import Structure
 
 Array = NDArray[np.float64]
 Leaves = NDArray[np.integer[Any]]
+Cells = NDArray[np.unsignedinteger[Any]]
 
 # Time per row, tree and query of a sweep, and of the other engine's steps on the same scale; see benchmarks/.
 SWEEP_COST = 1.0
@@ -171,7 +172,7 @@ class Operators:
         made = adjoints.phi.T @ self._target_sums[1]
         return made if self.structure.base is not None else made + np.outer(adjoints.beta, self.mean(targets))
 
-    def _read(self, adjoints: Adjoints) -> tuple[Leaves, NDArray[np.int64], Array, Array, Array | None]:
+    def _read(self, adjoints: Adjoints) -> tuple[Cells, NDArray[np.int64], Array, Array, Array | None]:
         """What a read-out reads: cells, where each tree's begin, a table by cells, a constant and the row weights."""
         s = self.structure
         return s.cells, s.cell_starts, self._by_cells(adjoints.phi), adjoints.beta * self._mean_weight, s.row_weights
