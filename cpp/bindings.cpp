@@ -99,20 +99,36 @@ void sweep(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Arra
     });
 }
 
+// Two dimensions, columns next to each other; rows may lie further apart.
+template <class T>
+using Rows = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
+
+template <class T>
+std::size_t stride_of(const Rows<T>& array, const char* name) {
+    if (array.size() == 0) return 0;
+    if (array.shape(1) > 1 && array.stride(1) != 1) refuse(std::string(name) + " must have its columns next to each other.");
+    if (array.shape(0) > 1 && array.stride(0) < static_cast<std::int64_t>(array.shape(1)))
+        refuse(std::string(name) + " has rows that overlap.");
+    return static_cast<std::size_t>(array.shape(0) > 1 ? array.stride(0) : 0);
+}
+
 template <class Leaf>
-void read_out(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Matrix& table, const Vector& constant,
-              const Maybe& weights, std::int64_t first, const Array<double, 2>& out, int n_threads) {
+void read_out(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Rows<const double>& table,
+              const Vector& constant, const Maybe& weights, std::int64_t first, const Rows<double>& out, int n_threads) {
     const auto all = checked(leaves, starts);
     const std::size_t rows = out.shape(0), columns = out.shape(1);
-    require_shape(table, all.total(), columns, "table");
+    if (table.shape(0) != all.total() || table.shape(1) != columns)
+        refuse("table has shape (" + to_string(table.shape(0)) + ", " + to_string(table.shape(1)) + ") where (" +
+               to_string(all.total()) + ", " + to_string(columns) + ") is expected.");
     require_length(constant.shape(0), columns, "constant");
     if (first < 0 || rows > all.rows || static_cast<std::size_t>(first) > all.rows - rows)
         refuse("out has " + to_string(rows) + " rows from " + to_string(first) + " on, but there are only " +
                to_string(all.rows) + ".");
+    const std::size_t table_stride = stride_of(table, "table"), out_stride = stride_of(out, "out");
     const double* w = pointer(weights, all.rows, "weights");
     run(n_threads, [&](const axil::Crew& crew) {
-        axil::read_out(all, table.data(), columns, constant.data(), w, static_cast<std::size_t>(first), rows,
-                       out.data(), crew);
+        axil::read_out(all, table.data(), table_stride, columns, constant.data(), w, static_cast<std::size_t>(first),
+                       rows, out.data(), out_stride, crew);
     });
 }
 

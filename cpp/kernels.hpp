@@ -35,9 +35,11 @@ template <class Leaf>
 void sweep(const Leaves<Leaf>& leaves, double* state, std::size_t columns, TreeList apply, const double* table,
            const double* apply_weights, TreeList gather, double* sums, const double* gather_weights, const Crew& crew);
 
+// Strides are the distances from one row of the table, or of out, to the next.
 template <class Leaf>
-void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t columns, const double* constant,
-              const double* weights, std::size_t first, std::size_t rows, double* out, const Crew& crew);
+void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t table_stride, std::size_t columns,
+              const double* constant, const double* weights, std::size_t first, std::size_t rows, double* out,
+              std::size_t out_stride, const Crew& crew);
 
 template <class Leaf>
 void cooccurrence(const Leaves<Leaf>& leaves, const double* weights, double* out, const Crew& crew);

@@ -19,7 +19,7 @@ struct Job {
     Leaves<Leaf> leaves;
     const std::vector<Lookup>& lookups;
     const std::vector<Tile>& tiles;
-    std::size_t total, columns, strip, block;  // entries; columns of the output; where the strip begins; rows of a block
+    std::size_t total, stride, strip, block;  // entries; from row to row of out; where the strip begins; rows of a block
     const double *packed, *constant, *weights;
     std::size_t first;
     double* out;
@@ -37,10 +37,10 @@ AXIL_INLINE void tile(const Job<Leaf>& job, const Tile& tile, std::size_t begin,
     for (std::size_t r = 0; r < n; ++r) std::copy_n(job.constant + tile.column, C, room.sums + r * C);
     add_all<double, C, W>(job.leaves, job.lookups, job.packed + job.total * tile.column, begin, n, most_rows, room.ids,
                           room.sums);
-    double* out = job.out + (begin - job.first) * job.columns + job.strip + tile.column;
+    double* out = job.out + (begin - job.first) * job.stride + job.strip + tile.column;
     for (std::size_t r = 0; r < n; ++r) {
         const double weight = job.weights ? job.weights[begin + r] : 1.0;
-        for (std::size_t c = 0; c < tile.used; ++c) out[r * job.columns + c] = weight * room.sums[r * C + c];
+        for (std::size_t c = 0; c < tile.used; ++c) out[r * job.stride + c] = weight * room.sums[r * C + c];
     }
 }
 
@@ -70,8 +70,9 @@ AXIL_CHUNK(std::uint32_t)
 }  // namespace reading
 
 template <class Leaf>
-void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t columns, const double* constant,
-              const double* weights, std::size_t first, std::size_t rows, double* out, const Crew& crew) {
+void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t table_stride, std::size_t columns,
+              const double* constant, const double* weights, std::size_t first, std::size_t rows, double* out,
+              std::size_t out_stride, const Crew& crew) {
     using namespace reading;
     if (columns == 0 || rows == 0) return;
     const auto lookups = lookups_of(leaves, rows, columns);
@@ -86,9 +87,9 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
 
     for (std::size_t strip = 0; strip < columns; strip += strip_columns) {
         const auto tiles = tiles_of(std::min(strip_columns, columns - strip), true);
-        join_all(leaves, lookups, table, columns, strip, tiles, packed.get(), crew);
+        join_all(leaves, lookups, table, table_stride, strip, tiles, packed.get(), crew);
         pack(constant + strip, 1, columns, tiles, constants.get(), 1, 0);
-        const Job<Leaf> job{leaves, lookups, tiles, total, columns, strip, block, packed.get(), constants.get(), weights, first, out};
+        const Job<Leaf> job{leaves, lookups, tiles, total, out_stride, strip, block, packed.get(), constants.get(), weights, first, out};
         parallel(crew, chunks.count(), [&](std::size_t i, std::size_t thread) {
             const Scratch<Leaf> room{sums.get() + thread * most_rows * widest,
                                      ids.get() + thread * most_together * most_rows};
@@ -97,11 +98,12 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
     }
 }
 
-template void read_out(const Leaves<std::uint8_t>&, const double*, std::size_t, const double*, const double*,
-                       std::size_t, std::size_t, double*, const Crew&);
-template void read_out(const Leaves<std::uint16_t>&, const double*, std::size_t, const double*, const double*,
-                       std::size_t, std::size_t, double*, const Crew&);
-template void read_out(const Leaves<std::uint32_t>&, const double*, std::size_t, const double*, const double*,
-                       std::size_t, std::size_t, double*, const Crew&);
+#define AXIL_READ_OUT(LEAF)                                                                                         \
+    template void read_out(const Leaves<LEAF>&, const double*, std::size_t, std::size_t, const double*, const double*, \
+                           std::size_t, std::size_t, double*, std::size_t, const Crew&);
+AXIL_READ_OUT(std::uint8_t)
+AXIL_READ_OUT(std::uint16_t)
+AXIL_READ_OUT(std::uint32_t)
+#undef AXIL_READ_OUT
 
 }  // namespace axil

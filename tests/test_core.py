@@ -162,6 +162,16 @@ class TestReadOut:
         _core.read_out(f.leaves, f.starts, table, constant, None, 333, block, 2)
         np.testing.assert_array_equal(block, outs[0][333:1333])
 
+    def test_rows_of_table_and_output_may_lie_apart(self) -> None:
+        f = forest()
+        table, constant, wide = f.normal(f.total, 9)[:, 2:7], f.normal(5), np.full((f.n_rows, 8), 7.0)
+        _core.read_out(f.leaves, f.starts, table, constant, None, 0, wide[:, 1:6], 2)
+        right = constant + sum(f.rows_of(table, t) for t in range(len(f.n_leaves)))
+        np.testing.assert_allclose(wide[:, 1:6], right, **CLOSE)
+        assert (wide[:, [0, 6, 7]] == 7).all()
+        with pytest.raises(ValueError, match="next to each other"):
+            _core.read_out(f.leaves, f.starts, table, constant, None, 0, np.empty((5, f.n_rows)).T, 2)
+
 
 class TestCooccurrence:
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])

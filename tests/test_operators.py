@@ -26,7 +26,7 @@ def random_queries(structure, n, seed=0):
     return np.stack([rng.integers(0, m, n) for m in structure.n_leaves], axis=1)
 
 
-@pytest.fixture(params=["one tree a pass", "shared passes", "leaf space"])
+@pytest.fixture(params=["one tree a pass", "shared passes", "leaf space by solves", "leaf space by look-ups"])
 def make(request, monkeypatch):
     """Operators that use one engine, whatever the size of the problem."""
     if request.param == "shared passes":
@@ -34,8 +34,12 @@ def make(request, monkeypatch):
 
     def make(structure, n_threads=2):
         operators = Operators(structure, n_threads)
-        if request.param == "leaf space":
+        if request.param.startswith("leaf space"):
             operators.prepare()
+        if request.param.endswith("solves"):
+            monkeypatch.setattr(operators.leaf_space, "_asked", -(10**9))
+        if request.param.endswith("look-ups"):
+            assert operators.leaf_space.responses.shape == (structure.total_leaves, structure.total_leaves)
         return operators
 
     return make

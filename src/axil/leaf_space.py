@@ -11,13 +11,13 @@ leaves. It is built once; a batch of queries is one triangular solve.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
+from scipy.linalg import blas, lapack
 from threadpoolctl import ThreadpoolController
 
 from axil import _core
@@ -25,13 +25,19 @@ from axil.structure import Structure
 
 Array = NDArray[np.float64]
 
+LOOKED_UP = 2048  # queries whose adjoints are looked up at a time
+ABREAST = 8  # trees whose adjoints are looked up together
 
-@dataclass(frozen=True)
+
 class LeafSpace:
-    """The factor M of one structure."""
+    """The factor M of one structure, or what it makes of every leaf, once more is asked than that costs."""
 
-    structure: Structure
-    factor: Array  #: (L, L), unit upper triangular
+    def __init__(self, structure: Structure, factor: Array, n_threads: int):
+        self.structure = structure
+        self.n_threads = n_threads
+        self._factor: Array | None = factor  # (L, L), unit upper triangular
+        self._responses: Array | None = None
+        self._asked = 0
 
     @classmethod
     def build(cls, structure: Structure, n_threads: int) -> LeafSpace:
@@ -46,7 +52,7 @@ class LeafSpace:
                 coefficient = np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :])
             factor[own, later] = s.leaf_values_transpose(t, factor[own, later] * coefficient)
         np.fill_diagonal(factor, 1.0)
-        return cls(s, factor)
+        return cls(s, factor, n_threads)
 
     @staticmethod
     def size(structure: Structure) -> int:
@@ -54,19 +60,67 @@ class LeafSpace:
         draws = len(structure.draws)
         return 8 * structure.total_leaves**2 * (1 if draws == 1 else 1 + draws**2)
 
-    def adjoints(self, alpha: Array) -> Array:
-        """(L, n) adjoints of the leaf sums for adjoints of the leaf values. Cost L^2 multiplications a query."""
+    def adjoints(self, queries: NDArray[np.integer[Any]]) -> Array:
+        """(L, n) adjoints of the leaf sums for predictions in these leaves, (n, T).
+
+        A solve of L^2 multiplications a query; or, once a third of L queries have been asked and the inverse has cost less
+        than they did, sums of T rows of `responses`.
+        """
+        self._asked += len(queries)
+        if self._responses is None and 3 * self._asked < self.structure.total_leaves:
+            return self._solve(asked(self.structure, queries))
+        return self._look_up(queries)
+
+    @property
+    def responses(self) -> Array:
+        """(L, L): row l has the adjoints of the leaf sums for leaf l in a prediction. Cost L^3 / 3 multiplications, once."""
+        if self._responses is None:
+            assert self._factor is not None
+            s = self.structure
+            inverse, _ = lapack.dtrtri(
+                self._factor.T, lower=1, unitdiag=1, overwrite_c=1
+            )  # of the transpose, to LAPACK
+            self._factor = None
+            responses = np.ascontiguousarray(inverse)
+            for t, coefficient in enumerate(s.final):
+                own = slice(s.starts[t], s.starts[t + 1])
+                responses[own] = s.leaf_values(t, coefficient * responses[own])
+            self._responses = responses
+        return self._responses
+
+    def _solve(self, alpha: Array) -> Array:
         s = self.structure
         phi = np.zeros(alpha.shape[::-1]).T  # column-major, as BLAS wants it
         for t in range(s.n_trees):
             own = slice(s.starts[t], s.starts[t + 1])
             phi[own] = s.leaf_values_transpose(t, alpha[own])
-        if alpha.size:
+        if alpha.size and self._factor is not None:
             # The row-major factor is, to BLAS, its own transpose. One thread: BLAS's idle ones spin on for a while and would
             # take the cores from the read-out that follows.
             with _blas().limit(limits=1):
-                phi = blas.dtrsm(1.0, self.factor.T, phi, lower=1, trans_a=1, diag=1, overwrite_b=1)
+                phi = blas.dtrsm(1.0, self._factor.T, phi, lower=1, trans_a=1, diag=1, overwrite_b=1)
         return np.ascontiguousarray(phi)
+
+    def _look_up(self, queries: NDArray[np.integer[Any]]) -> Array:
+        s, table = self.structure, self.responses
+        phi, none = np.empty((s.total_leaves, len(queries))), np.zeros(s.total_leaves)
+        for first in range(0, len(queries), LOOKED_UP):
+            leaves = np.ascontiguousarray(queries[first : first + LOOKED_UP].T, dtype=np.uint32)
+            found = np.empty((leaves.shape[1], s.total_leaves))
+            for t in range(0, s.n_trees, ABREAST):  # no adjoint of a tree comes from an earlier one
+                own = slice(s.starts[t], s.starts[min(t + ABREAST, s.n_trees)])
+                later, starts = table[own.start :, own], s.starts[t:] - own.start
+                _core.read_out(leaves[t:], starts, later, none[own], None, 0, found[:, own], self.n_threads)
+            phi[:, first : first + LOOKED_UP] = found.T
+        return phi
+
+
+def asked(structure: Structure, queries: NDArray[np.integer[Any]]) -> Array:
+    """(L, n): the adjoints of the leaf values that the predictions in these leaves, (n, T), themselves ask for."""
+    alpha = np.zeros((structure.total_leaves, len(queries)))
+    for t, coefficient in enumerate(structure.final):
+        alpha[structure.starts[t] + queries[:, t].astype(np.intp), np.arange(len(queries))] = coefficient
+    return alpha
 
 
 @cache

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import _core
-from axil.leaf_space import LeafSpace, cooccurrence
+from axil.leaf_space import LeafSpace, asked, cooccurrence
 from axil.progress import track
 from axil.structure import Structure
 
@@ -41,8 +41,9 @@ Cells = NDArray[np.unsignedinteger[Any]]
 # Time per row, tree and query of a sweep, and of the other engine's steps on the same scale; see benchmarks/.
 SWEEP_COST = 1.0
 PAIR_COST = 0.7  # per row and pair of trees, to prepare leaf space
-READ_COST = 0.25  # per row, tree and query, once it is prepared
+READ_COST = 0.15  # per row, tree and query, once it is prepared
 SOLVE_COST = 0.2  # per pair of leaves and query
+INVERSE_COST = 0.035  # per three leaves, once, instead of the solves
 
 # Trees share a pass where that saves more than counting their co-occurrence costs: for several columns, or once counted.
 SHARED_COLUMNS = 8
@@ -145,7 +146,7 @@ class Operators:
         """(n, N) weights of the predictions in these leaves, (n, T), and their adjoints. Cost O(T N) a query."""
         out = np.zeros((self.structure.n_rows, len(queries)))
         if self.leaf_space is None:
-            return out.T, self._sweep(out, self._asked(queries), np.ones(len(queries)))
+            return out.T, self._sweep(out, asked(self.structure, queries), np.ones(len(queries)))
         adjoints = self.adjoints(queries)
         self.read_out(adjoints, 0, out)
         return out.T, adjoints
@@ -154,7 +155,7 @@ class Operators:
         """The adjoints of these predictions from leaf space alone, without a pass over the rows. Cost O(L^2) a query."""
         self.prepare()
         assert self.leaf_space is not None
-        phi = self.leaf_space.adjoints(self._asked(queries))
+        phi = self.leaf_space.adjoints(queries)
         return Adjoints(phi, self.structure.beta[-1] - self._base_share @ phi)
 
     def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
@@ -195,8 +196,9 @@ class Operators:
         visits = s.n_trees + sum(len(group.changes) for group in self._groups)
         sweep = SWEEP_COST * n_queries * s.n_rows * visits / 2
         build = PAIR_COST * s.n_rows * s.n_trees * (s.n_trees - 1) / 2
-        ask = n_queries * (READ_COST * s.n_trees * s.n_rows + SOLVE_COST * s.total_leaves**2)
-        return build + ask < sweep
+        solve = SOLVE_COST * n_queries * s.total_leaves**2
+        look_up = INVERSE_COST * s.total_leaves**3 + READ_COST * n_queries * s.n_trees * s.total_leaves
+        return build + min(solve, look_up) + READ_COST * n_queries * s.n_trees * s.n_rows < sweep
 
     @property
     def _mean_weight(self) -> float:
@@ -207,14 +209,6 @@ class Operators:
         """(S,): the weighted means of (N, S) vectors, where the base is estimated."""
         s = self.structure
         return np.asarray(v.mean(axis=0) if s.row_weights is None else s.row_weights @ v / s.total_weight)
-
-    def _asked(self, queries: Leaves) -> Array:
-        """(L, n): the adjoints of the leaf values that the predictions in these leaves, (n, T), themselves ask for."""
-        s = self.structure
-        alpha = np.zeros((s.total_leaves, len(queries)))
-        for t, coefficient in enumerate(s.final):
-            alpha[s.starts[t] + queries[:, t].astype(np.intp), np.arange(len(queries))] = coefficient
-        return alpha
 
     def _sweep(self, p: Array, alpha: Array, beta: Array) -> Adjoints:
         """Run the trees backwards from the state p (N, S), which ends as the weights; alpha is used up."""
