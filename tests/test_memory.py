@@ -1,5 +1,12 @@
-import pytest
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
+import pytest
+from lightgbm import LGBMRegressor
+
+import axil
 from axil.errors import InputError
 from axil.inputs import as_bytes
 from axil.memory import Budget, free_memory, in_words
@@ -35,3 +42,72 @@ def test_sizes_in_words():
     assert [in_words(n) for n in (12, 2048, 3 << 20, 5 << 30, 1 << 50)] == [
         "12 bytes", "2.0 KiB", "3.0 MiB", "5.0 GiB", "1024.0 TiB",
     ]  # fmt: skip
+
+
+def test_scratch_keeps_leaf_numbers_in_a_file_that_leaves_nothing_behind(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, 4)), rng.normal(size=500)
+    for parameters in ({}, {"subsample": 0.5, "subsample_freq": 1}):
+        model = LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1, **parameters).fit(X, y)
+        inside = axil.Explainer(model, X, y)
+        outside = axil.Explainer(model, X, y, scratch=tmp_path, memory_limit="1 MiB")
+        assert not list(tmp_path.iterdir())  # the file has no name
+        cells = outside._engines[0].structure.cells
+        assert isinstance(cells.base, np.memmap) or isinstance(getattr(cells.base, "base", None), np.memmap)
+        np.testing.assert_array_equal(outside(X[:5]).weights, inside(X[:5]).weights)
+    with pytest.raises(InputError, match=r"leaf numbers .* takes .* scratch=directory"):
+        axil.Explainer(model, X, y, memory_limit=1000)
+
+
+@pytest.mark.parametrize("given", ["no/such/place", 5])
+def test_a_bad_scratch_directory_is_refused(given):
+    with pytest.raises(InputError, match="scratch is"):
+        axil.Explainer(LGBMRegressor(), np.zeros((2, 1)), np.zeros(2), scratch=given)
+
+
+PEAK = """
+import sys
+import numpy as np
+from pathlib import Path
+import lightgbm as lgb
+import axil
+
+def resident(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(field)).split()[1])
+
+limit, n = int(sys.argv[1]), 200_000
+X = np.random.default_rng(0).random((n, 5))
+y = X[:, 0] + np.random.default_rng(1).normal(size=n)
+model = lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 50)
+axil.Explainer(model, X, y, n_threads=2)(X[:3])  # whatever is allocated once and for all
+for step in ("set up", "explain", "iter", "top", "group", "prepared"):
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = resident("VmRSS")
+    if step == "set up":
+        explainer = axil.Explainer(model, X, y, n_threads=2, memory_limit=limit)
+    elif step == "explain":
+        explainer(X[: limit // (8 * n) // 2])
+    elif step == "iter":
+        for explanation in explainer.iter(X[:300]):
+            pass
+        del explanation
+    elif step == "top":
+        explainer.top(X[:3000], 5)
+    elif step == "group":
+        explainer.group(X[:300], np.arange(n) % 7)
+    else:
+        explainer.prepare().top(X[:3000], 5)
+    print(step, resident("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from /proc")
+def test_peak_memory_stays_within_the_limit():
+    """In a process of its own. Buffers of the kernels and of the allocator may add a tenth of the limit to what is counted."""
+    limit = 100 << 20
+    done = subprocess.run([sys.executable, "-c", PEAK, str(limit)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    peaks = {step: int(taken) for step, taken in (line.rsplit(" ", 1) for line in done.stdout.splitlines())}
+    assert set(peaks) == {"set up", "explain", "iter", "top", "group", "prepared"}
+    assert {step: taken for step, taken in peaks.items() if taken > 1.1 * limit} == {}

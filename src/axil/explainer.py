@@ -34,6 +34,9 @@ class Explainer:
     predictions agree; a model that is not linear in its targets raises `UnsupportedModelError`. Every explanation is
     checked against the model's own predictions again.
 
+    ``memory_limit`` (bytes, or text such as "2GiB"): what one request may take; by default most of what is free. ``scratch``: a
+    directory for the leaf numbers of all training rows, N * T bytes, which are otherwise kept in memory.
+
     >>> from lightgbm import LGBMRegressor
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
@@ -57,9 +60,10 @@ class Explainer:
         *,
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
+        scratch: Any = None,
         verify: bool = True,
     ):
-        threads, budget = _threads(n_threads), _budget(memory_limit)
+        threads, budget = _threads(n_threads), _budget(memory_limit, scratch)
         adapter = adapters.read(model)
         X_train = inputs.as_features(X_train, adapter, "X_train")
         n_train = X_train.shape[0]
@@ -272,7 +276,7 @@ class Explainer:
 
 def load(path: Any, model: Any, n_threads: int | None = None, memory_limit: int | str | None = None) -> Explainer:
     """An explainer saved with `Explainer.save`, for the same fitted model."""
-    threads, budget = _threads(n_threads), _budget(memory_limit)
+    threads, budget = _threads(n_threads), _budget(memory_limit, None)
     adapter = adapters.read(model)
     header, structures, targets, index = storage.load(path)
     if header["fingerprint"] != adapter.fingerprint:
@@ -290,5 +294,6 @@ def _threads(n_threads: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _budget(memory_limit: int | str | None) -> Budget:
-    return Budget(None if memory_limit is None else inputs.as_bytes(memory_limit))
+def _budget(memory_limit: int | str | None, scratch: Any) -> Budget:
+    limit = None if memory_limit is None else inputs.as_bytes(memory_limit)
+    return Budget(limit, None if scratch is None else inputs.as_directory(scratch))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from pathlib import Path
 from typing import Any, Protocol
 
 import narwhals.stable.v2 as nw
@@ -225,3 +227,16 @@ def as_bytes(value: Any) -> int:
     if match is None:
         raise InputError(f'memory_limit is {value!r}; expected a positive number of bytes or text such as "2GiB".')
     return int(float(match[1]) * _UNITS[match[2]])
+
+
+def as_directory(value: Any) -> Path:
+    """A directory that files can be written to."""
+    try:
+        path = Path(value)
+    except TypeError:
+        raise InputError(f"scratch is a {type(value).__name__}; expected the path of a directory.") from None
+    if not path.is_dir():
+        raise InputError(f"scratch is {str(path)!r}, which is no directory; expected one that files can be written to.")
+    if not os.access(path, os.W_OK):
+        raise InputError(f"scratch is {str(path)!r}, which cannot be written to; choose another directory.")
+    return path

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from axil.errors import InputError
 
@@ -39,10 +45,15 @@ def in_words(n_bytes: float) -> str:
 
 
 class Budget:
-    """The bytes that one request may take: as the user said, or most of what is free at that moment."""
+    """The bytes that one request may take: as the user said, or most of what is free at that moment.
 
-    def __init__(self, limit: int | None):
+    What grows with rows times trees is kept in temporary files in the directory ``scratch``, where one is given: mapped into
+    memory, read from disk as far as memory is short, and gone with the last array on them.
+    """
+
+    def __init__(self, limit: int | None, scratch: Path | None = None):
         self.limit = limit
+        self.scratch = scratch
 
     @property
     def available(self) -> int:
@@ -54,3 +65,19 @@ class Budget:
         if n_bytes > available:
             origin = "is free" if self.limit is None else "is allowed by memory_limit"
             raise InputError(f"{what} takes {in_words(n_bytes)}, but {in_words(available)} {origin}. {instead}")
+
+    def empty(self, shape: tuple[int, int], dtype: Any, what: str, instead: str) -> NDArray[Any]:
+        """An array of rows times trees, in a file where there is a place for it; not initialised."""
+        n_bytes = shape[0] * shape[1] * np.dtype(dtype).itemsize
+        if self.scratch is None or not n_bytes:
+            self.require(n_bytes, what, instead)
+            return np.empty(shape, dtype)
+        free = shutil.disk_usage(self.scratch).free
+        if n_bytes > free:
+            raise InputError(
+                f"{what} takes {in_words(n_bytes)}, but {in_words(free)} is free in {self.scratch}. "
+                "Choose a directory on a larger disk."
+            )
+        with tempfile.TemporaryFile(dir=self.scratch) as file:  # the mapping outlives the file's name and its handle
+            file.truncate(n_bytes)
+            return np.asarray(np.memmap(file, dtype, "r+", shape=shape))

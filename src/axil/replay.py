@@ -16,12 +16,14 @@ from axil import _core
 from axil.adapters.base import Adapter, FittedTrees
 from axil.errors import InputError, UnsupportedModelError
 from axil.inputs import take_rows
+from axil.memory import Budget
 from axil.progress import track
 from axil.structure import Structure, cell_dtype
 
 Array = NDArray[np.float64]
 Leaves = NDArray[np.unsignedinteger[Any]]
 
+ELSEWHERE = "Raise memory_limit, or keep them on disk with scratch=directory."
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 MOST_DRAWS = np.iinfo(np.uint16).max  # different numbers of draws that are told apart
 NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a mean that was taken out
@@ -39,9 +41,12 @@ class Replay:
     recovered: dict[str, Any]  #: what the model does not state and the walk supplied
 
 
-def assign_leaves(adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.int64], n_threads: int) -> Leaves:
+def assign_leaves(
+    adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.int64], n_threads: int, budget: Budget
+) -> Leaves:
     """(T, N) packed leaf numbers, block by block so that a library's own wide matrix never exists whole."""
-    leaves = np.empty((len(n_leaves), n_rows), dtype=cell_dtype(int(n_leaves.max())))
+    shape, dtype = (len(n_leaves), n_rows), cell_dtype(int(n_leaves.max()))
+    leaves = budget.empty(shape, dtype, "The leaf numbers of all training rows", ELSEWHERE)
     step = max(1, BLOCK_ENTRIES // len(n_leaves))
     for start in track(range(0, n_rows, step), "leaves"):
         part = slice(start, start + step)
@@ -50,13 +55,19 @@ def assign_leaves(adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.in
 
 
 def replay(
-    adapter: Adapter, trees: FittedTrees, leaves: Leaves, targets: Array, offsets: Array | None, n_threads: int
+    adapter: Adapter,
+    trees: FittedTrees,
+    leaves: Leaves,
+    targets: Array,
+    offsets: Array | None,
+    n_threads: int,
+    budget: Budget,
 ) -> Replay:
-    """Walk through the fit of these trees, whose leaves (T, N) the training rows fall into."""
+    """Walk through the fit of these trees, whose leaves (T, N) the training rows fall into; they become the cells."""
     plain = trees.sampler is None and trees.coefficients is None and adapter.score_precision is np.float64
     if plain:
         return _walk_fast(adapter, trees, leaves, targets, offsets, n_threads)
-    return _Walk(adapter, trees, leaves, targets, offsets).run()
+    return _Walk(adapter, trees, leaves, targets, offsets, budget).run()
 
 
 def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | None, n_threads: int) -> Array:
@@ -160,13 +171,28 @@ def _walk_fast(
 class _Walk:
     """Any other fit, tree by tree: samplers, coefficients, predictions kept in single precision."""
 
-    def __init__(self, adapter: Adapter, trees: FittedTrees, leaves: Leaves, targets: Array, offsets: Array | None):
+    def __init__(
+        self,
+        adapter: Adapter,
+        trees: FittedTrees,
+        leaves: Leaves,
+        targets: Array,
+        offsets: Array | None,
+        budget: Budget,
+    ):
         self.adapter, self.trees, self.leaves, self.targets, self.offsets = adapter, trees, leaves, targets, offsets
+        self.budget = budget
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
         self.score = self._start(1.0 if trees.coefficients is None else trees.coefficients.beta[0])
         self.added = 0  # trees up to here are in the predictions
         self.levels = [1.0]  # first, so that a structure with a single level of draws is one without sampling
-        self.codes = None if trees.sampler is None else np.zeros(leaves.shape, dtype=np.uint16)
+        self.codes = (
+            None if trees.sampler is None else self._empty(np.uint8)
+        )  # of the draws, two bytes if there are many
+
+    def _empty(self, dtype: type[np.unsignedinteger[Any]]) -> Leaves:
+        shape = (self.leaves.shape[0], self.leaves.shape[1])
+        return self.budget.empty(shape, dtype, "How often each row was drawn for each tree", ELSEWHERE)
 
     def run(self) -> Replay:
         trees, n_trees = self.trees, len(self.trees.n_leaves)
@@ -200,7 +226,12 @@ class _Walk:
                 found[draw == level] = code
         if (present[found] != draw).any():
             present, found = np.unique(draw, return_inverse=True)
-        self.codes[t] = np.array([self._code(float(level)) for level in present])[found]
+        codes = np.array([self._code(float(level)) for level in present])[found]
+        if codes.max(initial=0) > np.iinfo(self.codes.dtype).max:
+            wider = self._empty(np.uint16)
+            wider[:t] = self.codes[:t]
+            self.codes = wider
+        self.codes[t] = codes
         return draw
 
     def _code(self, level: float) -> int:
@@ -259,7 +290,8 @@ class _Walk:
         """(T, N): leaf and draw of each row as one number."""
         if self.codes is None or len(self.levels) == 1:
             return self.leaves
-        cells = self.leaves.astype(cell_dtype(int(self.trees.n_leaves.max()) * len(self.levels)))
+        dtype = cell_dtype(int(self.trees.n_leaves.max()) * len(self.levels))
+        cells = self.leaves if dtype is self.leaves.dtype.type else self._empty(dtype)
         for t, n in enumerate(self.trees.n_leaves):
-            cells[t] += self.codes[t].astype(cells.dtype) * cells.dtype.type(n)
+            cells[t] = self.leaves[t] + self.codes[t].astype(dtype) * dtype(n)
         return cells

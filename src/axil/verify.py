@@ -19,9 +19,9 @@ from axil.forest import Forest, is_forest
 from axil.inputs import take_rows
 from axil.memory import Budget
 from axil.operators import Operators
-from axil.replay import Replay, assign_leaves, replay
+from axil.replay import ELSEWHERE, Replay, assign_leaves, replay
 from axil.sampling.recorded import RecordedBags
-from axil.structure import Structure, cell_dtype
+from axil.structure import Structure
 
 Array = NDArray[np.float64]
 
@@ -126,9 +126,9 @@ def _build_trees(
         if bags is not None:
             own_bags = bags if trees.columns is None else bags[:, trees.columns]
             trees = replace(trees, sampler=RecordedBags(own_bags, len(trees.n_leaves)))
-        own_leaves = leaves if trees.columns is None else np.ascontiguousarray(leaves[trees.columns])
+        own_leaves = leaves if trees.columns is None else _own_leaves(leaves, trees.columns, budget)
         own_offsets = None if offsets is None else offsets[:, output]
-        walked = replay(adapter, trees, own_leaves, targets[:, output], own_offsets, n_threads)
+        walked = replay(adapter, trees, own_leaves, targets[:, output], own_offsets, n_threads, budget)
         engine = tree_engine(walked.structure, n_threads)
         if check:
             own_targets = targets[:, output]
@@ -164,9 +164,17 @@ def _all_leaves(
         n_leaves = np.zeros(sum(len(trees.n_leaves) for trees in fitted), dtype=np.int64)
         for trees in fitted:
             n_leaves[trees.columns] = trees.n_leaves
-    size = n_rows * len(n_leaves) * np.dtype(cell_dtype(int(n_leaves.max()))).itemsize
-    budget.require(size, "The leaf numbers of all training rows", "Raise memory_limit or explain a smaller model.")
-    return assign_leaves(adapter, X, n_rows, n_leaves, n_threads)
+    return assign_leaves(adapter, X, n_rows, n_leaves, n_threads, budget)
+
+
+def _own_leaves(
+    leaves: NDArray[np.unsignedinteger[Any]], columns: NDArray[np.int64], budget: Budget
+) -> NDArray[np.unsignedinteger[Any]]:
+    """Those of one output's trees, apart."""
+    own = budget.empty((len(columns), leaves.shape[1]), leaves.dtype, "The leaf numbers of one output", ELSEWHERE)
+    for t, column in enumerate(columns):
+        own[t] = leaves[column]
+    return own
 
 
 def _verify(

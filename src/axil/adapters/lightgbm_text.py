@@ -70,10 +70,10 @@ class TreeText:
     def outcomes(self) -> dict[int, NDArray[np.uint8]]:
         """For each categorical split: 0 (left) for the categories it names, 1 for others up to them, beyond, and missing."""
         bounds, words = self.integers("cat_boundaries"), self.integers("cat_threshold")
-        which = self.floats("threshold").astype(np.int64)
-        found = {}
+        sets, found = self.floats("threshold"), {}  # the number of the set, at categorical splits
         for split in np.flatnonzero(self.integers("decision_type") & CATEGORICAL):
-            own = words[bounds[which[split]] : bounds[which[split] + 1]].astype("<u4")
+            which = int(sets[split])
+            own = words[bounds[which] : bounds[which + 1]].astype("<u4")
             named = np.unpackbits(own.view(np.uint8), bitorder="little")
             found[int(split)] = np.append(1 - named, [1, 1]).astype(np.uint8)
         return found
