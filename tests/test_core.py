@@ -327,12 +327,12 @@ class TestPairSums:
         for s in range(n_trees):
             own = sum(table[place[s], place[t]] for t in range(s, n_trees))
             expected += own if factors is None else factors[s] * own
-        for n_threads in (1, 2, 5):
-            out = f.normal(f.n_rows)
+        outs = [f.normal(f.n_rows) for _ in range(3)]
+        for n_threads, out in zip((1, 2, 5), outs):
             _core.pair_sums(f.leaves, f.starts, table, factors, 0, out, n_threads)
-            np.testing.assert_allclose(out, expected, **CLOSE)
-            assert n_threads == 1 or np.array_equal(out, before)
-            before = out
+        np.testing.assert_allclose(outs[0], expected, **CLOSE)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
         part = None if factors is None else np.ascontiguousarray(factors[:, 333:1333])
         out = f.normal(1000)
         _core.pair_sums(f.leaves, f.starts, table, part, 333, out, 2)

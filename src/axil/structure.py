@@ -90,7 +90,9 @@ class Structure:
     draws: Array = field(default_factory=lambda: np.ones(1))  #: (D,)
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     columns: NDArray[np.int64] | None = None  #: (T,) which of all the model's trees these are; None: all, in order
-    regularisation: Regularisation | None = None  #: how leaf_scale came about; None: not known, nor asked unless weights change
+    regularisation: Regularisation | None = (
+        None  #: how leaf_scale came about; None: not known, nor asked unless weights change
+    )
     starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
 
     def __post_init__(self) -> None:
@@ -118,7 +120,9 @@ class Structure:
             raise ValueError("a cell number beyond the cells of its tree")
         if self.mixing is not None and [m.shape for m in self.mixing] != [(n, n) for n in self.n_leaves]:
             raise ValueError("mixing does not fit the leaves of its trees")
-        if self.regularisation is not None and {self.regularisation.l2.shape, self.regularisation.steps.shape} != {leaves}:
+        if self.regularisation is not None and {self.regularisation.l2.shape, self.regularisation.steps.shape} != {
+            leaves
+        }:
             raise ValueError("regularisation does not fit the leaves")
         if self.coefficients is not None:
             omega, beta = self.coefficients.omega.shape, self.coefficients.beta.shape

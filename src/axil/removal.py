@@ -1,0 +1,161 @@
+"""Removal: what predictions would change by if training rows were deleted, to first order, with the structure held fixed.
+
+The derivative of a prediction with respect to the sample weight w_j of row j uses the adjoints phi of the leaf sums and beta of
+the base (see `operators`). With r_tj the residual that tree t sees, b_tj how often it drew the row, v_t its leaf values and
+P_t's diagonal, the scale of a leaf, a function of its weight:
+
+    I_j = sum_t b_tj phi_t[l] (r_tj - level_t[l]) + beta (y_j - base) / W + phi' drift,     l = leaf_t(j)
+    level = -v scale' / scale^2         (v itself for scale = 1 / (W_l + l2))
+    drift = v (d scale / d l2) l2 / (W scale^2)      where l2 grows with the total weight W, else 0
+
+The second term is there where the base is estimated. The effect of deleting row j is ``-w_j I_j``. Residuals follow from the leaf
+values row by row, so rows are worked on in blocks and no (T, N) table of them ever exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil import _core
+from axil.errors import UnsupportedModelError
+from axil.operators import Adjoints, Operators
+from axil.structure import Regularisation, Structure
+
+Array = NDArray[np.float64]
+
+BLOCK_ENTRIES = 1 << 20  # residuals held at a time, over all trees
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit to the targets of one output leads to, as far as removal needs it."""
+
+    operators: Operators
+    start: Array  #: (N,) targets less offsets
+    from_base: Array  #: (N,) targets less base, over the total weight; 0 where the base is a constant
+    base: float
+    values: Array  #: (L,) leaf values before any rate
+    level: Array  #: (L,)
+    drift: Array  #: (L,)
+
+    def factors(self, rows: slice) -> Array:
+        """(T, rows): b_tj (r_tj - level_t[l])."""
+        s = self.operators.structure
+        cells, sampled = s.cells[:, rows], len(s.draws) > 1
+        draw, leaf = np.divmod(cells, s.n_leaves[:, None].astype(cells.dtype)) if sampled else (None, cells)
+        place = s.starts[:-1, None] + leaf
+        values = self.values[place]
+        if s.coefficients is None:
+            values *= s.rates[:, None]
+            residuals = self.start[rows] - self.base - (np.cumsum(values, axis=0) - values)
+        else:
+            taken = s.coefficients.omega[:-1] @ values
+            residuals = self.start[rows] - s.coefficients.beta[:-1, None] * self.base - taken
+        residuals -= self.level[place]
+        return residuals if draw is None else residuals * s.draws[draw]
+
+
+def fits(operators: Operators, targets: Array) -> list[Fit]:
+    """One for each column of the targets (N, K), in O(T N K)."""
+    s = operators.structure
+    base = operators.mean(targets) if s.base is None else np.broadcast_to(s.base, targets.shape[1:])
+    start = targets if s.offsets is None else targets - s.offsets
+    values = operators.leaf_values(start, base)
+    level, drift = levels(s)
+    from_base = (targets - base) / s.total_weight if s.base is None else np.zeros_like(targets)
+    return [
+        Fit(operators, start[:, k], from_base[:, k], float(base[k]), own, level * own, drift * own)
+        for k, own in enumerate(np.ascontiguousarray(values.T))
+    ]
+
+
+def known_regularisation(s: Structure) -> Regularisation:
+    """How leaf values follow from row weights; refused where that is not known."""
+    if s.mixing is not None:
+        raise UnsupportedModelError(
+            "path_smooth",
+            "on",
+            "its leaves are drawn towards their parents by row counts, and how that follows the weight of a row is not read",
+            "Weights, what_if and blame work for it; for removal fit with path_smooth=0.",
+        )
+    if s.regularisation is None:
+        raise UnsupportedModelError(
+            "regularisation", "unknown", "how leaf values follow from row weights was not recorded", "Make it anew."
+        )
+    return s.regularisation
+
+
+def levels(s: Structure) -> tuple[Array, Array]:
+    """(L,) twice: level and drift, each for a leaf value of one."""
+    regularisation = known_regularisation(s)
+    by_weight, by_l2 = regularisation.slopes(s.leaf_weights)
+    square = s.leaf_scale**2
+    level = np.divide(-by_weight, square, out=np.zeros_like(square), where=square > 0)
+    if not regularisation.by_weight:
+        return level, np.zeros_like(level)
+    l2 = np.where(np.isfinite(regularisation.l2), regularisation.l2, 0.0)
+    drift = np.divide(by_l2 * l2, s.total_weight * square, out=np.zeros_like(square), where=square > 0)
+    return level, drift
+
+
+@dataclass(frozen=True)
+class RemovalAnswer:
+    """Effects of deleting each of N rows on n predictions of one output: an `Answer` with effects in place of weights."""
+
+    fit: Fit
+    adjoints: Adjoints
+
+    @property
+    def intercepts(self) -> Array:
+        return np.zeros((len(self.adjoints.beta), 1))
+
+    def dense(self) -> Array:
+        out = np.empty((len(self.fit.start), len(self.adjoints.beta)))
+        for first, block in self.blocks():
+            out[first : first + len(block)] = block
+        return out.T
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        s, n = self.fit.operators.structure, len(self.adjoints.beta)
+        constant = self.fit.drift @ self.adjoints.phi
+        table = self._by_cells()
+        step = max(64, min(BLOCK_ENTRIES // s.n_trees, (BLOCK_ENTRIES << 2) // max(n, 1)))
+        for first in range(0, s.n_rows, step):
+            rows = slice(first, min(first + step, s.n_rows))
+            out = np.empty((rows.stop - first, n))
+            factors = self.fit.factors(rows)
+            _core.scaled_read_out(s.cells, s.cell_starts, table, factors, first, out, self.fit.operators.n_threads)
+            out += constant + self.fit.from_base[rows, None] * self.adjoints.beta
+            out *= -1.0 if s.row_weights is None else -s.row_weights[rows, None]
+            yield first, out
+
+    def _by_cells(self) -> Array:
+        """The adjoints for every cell of a leaf alike: draws are in the factors already."""
+        s, phi = self.fit.operators.structure, self.adjoints.phi
+        if len(s.draws) == 1:
+            return phi
+        return np.concatenate([s.to_cells(phi[a:b], drawn=False) for a, b in pairwise(s.starts)])
+
+    def sparse(self) -> csr_array | None:
+        return None
+
+
+def without(structure: Structure, rows: NDArray[np.intp], n_threads: int) -> Operators:
+    """The operators of a fit in which these rows have no weight and all else is held fixed. Cost O(T N)."""
+    s = structure
+    regularisation = known_regularisation(s)
+    weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
+    weights[rows] = 0.0
+    regularisation = regularisation.scaled(float(weights.sum()) / s.total_weight)
+    leaf_weights = Operators(replace(s, row_weights=weights), n_threads).leaf_sums(np.ones((s.n_rows, 1)))[:, 0]
+    scale = regularisation.scale(leaf_weights)
+    changed = replace(
+        s, row_weights=weights, leaf_weights=leaf_weights, leaf_scale=scale, regularisation=regularisation
+    )
+    return Operators(changed, n_threads)
