@@ -6,7 +6,6 @@ from reference import random_structure, removal_effects, reweighted_replay
 from test_contract import case_of, explainer_of, offsets_of
 from test_operators import SHAPES, random_queries
 
-from axil import UnsupportedModelError
 from axil.engines import ForestEngine, TreeEngine
 from axil.forest import Forest, is_forest
 from axil.operators import Operators
@@ -86,9 +85,8 @@ def test_models_against_a_weighted_replay(library, name):
     rows = np.arange(0, len(explainer.targets), 29)
     for k, effects in enumerate([found] if explainer.outputs is None else found):
         s = explainer._engines[k if len(explainer._engines) > 1 else 0].structure
-        one = s if s.offsets is None else s
         own = leaves if s.columns is None else leaves[:, s.columns]
-        expected = removal_effects(one, explainer._targets[:, k], own, rows)
+        expected = removal_effects(s, explainer._targets[:, k], own, rows)
         np.testing.assert_allclose(effects[:, rows], expected, rtol=0, atol=1e-6 * np.abs(expected).max())
         assert np.abs(expected).max() > 0
     assert offsets_of(case) is None or explainer._engines[0].structure.offsets is not None

@@ -129,7 +129,10 @@ def assign(
 def scaled_read_out(
     leaves: _Leaves, starts: _I64, table: _F64, factors: _F64, first: int, out: _F64, n_threads: int
 ) -> None:
-    """``out[j - first] = sum_t factors[t, j - first] * table[starts[t] + leaf_t(j)]``; ``factors`` (T, rows), ``out`` (rows, S)."""
+    """``out[j - first] = sum_t factors[t, j - first] * table[starts[t] + leaf_t(j)]``.
+
+    ``factors`` (T, rows), ``out`` (rows, S).
+    """
 
 def pair_sums(
     leaves: _Leaves, starts: _I64, table: _F64, factors: _F64 | None, first: int, out: _F64, n_threads: int

@@ -73,7 +73,7 @@ class Forest:
         return np.asarray(self._rows_of_leaves.T @ (self._met(queries).T @ u))
 
     def removal(self, queries: Leaves, targets: Array, level: Array) -> csr_array:
-        """(n, N): the effects of deleting rows, ``-weight * (y_j - level[l] v[l])`` summed over the leaves l met; see `removal`."""
+        """(n, N): the effects of deleting rows, ``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
         R = self._rows_of_leaves
         final = np.repeat(self.structure.final, self.structure.n_leaves)
         values = np.divide(R @ targets, final, out=np.zeros(len(final)), where=final != 0)
