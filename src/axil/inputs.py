@@ -116,18 +116,18 @@ def positions(labels: Any, index: NDArray[Any], what: str) -> NDArray[np.intp]:
 
     known, asked = pd.Index(index), pd.Index(labels)
     if not asked.is_unique:
-        raise InputError(f"{what} names row {asked[asked.duplicated()][0]!r} twice; expected each row once.")
+        raise InputError(f"{what} names row {asked[asked.duplicated()][0]} twice; expected each row once.")
     missing = asked[~asked.isin(known)]
     if len(missing):
         raise InputError(
-            f"{what} names row {missing[0]!r} ({len(missing)} of {len(asked)} are unknown); expected labels of training rows, "
-            f"such as {index[0]!r}: the index of a pandas X_train, else positions from 0."
+            f"{what} names row {missing[0]} ({len(missing)} of {len(asked)} are unknown); expected labels of training rows, "
+            f"such as {index[0]}: the index of a pandas X_train, else positions from 0."
         )
     if not known.is_unique:
         many = asked[asked.isin(known[known.duplicated()])]
         if len(many):
             raise InputError(
-                f"{what} names row {many[0]!r}, a label of several training rows. Give X_train unique labels."
+                f"{what} names row {many[0]}, a label of several training rows. Give X_train unique labels."
             )
     return np.asarray(known.get_indexer_for(asked), dtype=np.intp)
 
