@@ -259,6 +259,24 @@ void scaled_read_out(const Array<const Leaf, 2>& leaves, const Numbers& starts, 
 }
 
 template <class Leaf>
+void residual_factors(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Vector& steps,
+                      const Vector& levels, const Vector& draws, const Vector& start, std::int64_t first,
+                      const Array<double, 2>& out, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t rows = out.shape(1);
+    require_shape(out, all.trees, rows, "out");
+    require_length(steps.shape(0), all.total(), "steps");
+    require_length(levels.shape(0), all.total(), "levels");
+    require_length(draws.shape(0), all.total(), "draws");
+    require_length(start.shape(0), rows, "start");
+    require_rows(first, rows, all.rows);
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::residual_factors(all, steps.data(), levels.data(), draws.data(), start.data(),
+                               static_cast<std::size_t>(first), rows, out.data(), crew);
+    });
+}
+
+template <class Leaf>
 void pair_sums(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Matrix& table,
                const std::optional<Matrix>& factors, std::int64_t first, const Array<double, 1>& out, int n_threads) {
     const auto all = checked(leaves, starts);
@@ -290,6 +308,8 @@ void bind(nb::module_& m) {
           maybe("weights"), "single"_a, array("score"), array("sums"), "n_threads"_a);
     m.def("scaled_read_out", scaled_read_out<Leaf>, array("leaves"), array("starts"), array("table"),
           array("factors"), "first"_a, array("out"), "n_threads"_a);
+    m.def("residual_factors", residual_factors<Leaf>, array("leaves"), array("starts"), array("steps"),
+          array("levels"), array("draws"), array("start"), "first"_a, array("out"), "n_threads"_a);
     m.def("pair_sums", pair_sums<Leaf>, array("leaves"), array("starts"), array("table"), maybe("factors"), "first"_a,
           array("out"), "n_threads"_a);
 }

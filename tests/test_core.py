@@ -315,6 +315,25 @@ class TestScaledReadOut:
         np.testing.assert_array_equal(outs[0], outs[2])
 
 
+class TestResidualFactors:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    def test_formula(self, dtype: type) -> None:
+        f = forest(dtype, n_rows=20_003)
+        steps, levels, draws, start = f.normal(f.total), f.normal(f.total), f.normal(f.total), f.normal(f.n_rows)
+        outs = [f.normal(len(f.n_leaves), f.n_rows) for _ in range(3)]
+        for n_threads, out in zip((1, 2, 5), outs):
+            _core.residual_factors(f.leaves, f.starts, steps, levels, draws, start, 0, out, n_threads)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+        residuals = start.copy()
+        for t, out in enumerate(outs[0]):
+            np.testing.assert_allclose(out, f.rows_of(draws, t) * (residuals - f.rows_of(levels, t)), **CLOSE)
+            residuals -= f.rows_of(steps, t)
+        part = np.empty((len(f.n_leaves), 500))
+        _core.residual_factors(f.leaves, f.starts, steps, levels, draws, start[17:517], 17, part, 2)
+        np.testing.assert_array_equal(part, outs[0][:, 17:517])
+
+
 class TestPairSums:
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
     @pytest.mark.parametrize("scaled", [False, True])

@@ -134,6 +134,24 @@ def scaled_read_out(
     ``factors`` (T, rows), ``out`` (rows, S).
     """
 
+def residual_factors(
+    leaves: _Leaves,
+    starts: _I64,
+    steps: _F64,
+    levels: _F64,
+    draws: _F64,
+    start: _F64,
+    first: int,
+    out: _F64,
+    n_threads: int,
+) -> None:
+    """Walk through the trees and note how far each row's residual stands from its leaf's level.
+
+    For t = 0 .. T - 1, with c = starts[t] + leaf_t(j) and r_j at first start[j - first]:
+    ``out[t, j - first] = draws[c] * (r_j - levels[c])``, then ``r_j -= steps[c]``.
+    Tables (L,), ``start`` (rows,), ``out`` (T, rows).
+    """
+
 def pair_sums(
     leaves: _Leaves, starts: _I64, table: _F64, factors: _F64 | None, first: int, out: _F64, n_threads: int
 ) -> None:

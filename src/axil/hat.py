@@ -16,10 +16,11 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from axil import _core
 from axil.errors import InputError
-from axil.leaf_space import LeafSpace
+from axil.leaf_space import LeafSpace, _blas
 from axil.memory import in_words
 from axil.operators import PAIR_COST, READ_COST, SOLVE_COST, SWEEP_COST, Operators
 from axil.progress import track
@@ -76,7 +77,8 @@ def squares_in_leaf_space(operators: Operators) -> float:
     drawn[:n, :n] = gram(s, w**2, s.draws, operators.n_threads)
     drawn[:n, n] = drawn[n, :n] = operators.leaf_sums((w * operators.mean_weight)[:, None])[:, 0]
     drawn[n, n] = np.sum((w * operators.mean_weight) ** 2)
-    product = Q.T @ (drawn @ Q)
+    with _blas().limit(limits=1):
+        product = Q.T @ (drawn @ Q)
     del drawn, Q
     plain = gram(s, None, np.ones_like(s.draws), operators.n_threads)
     counts = np.diagonal(plain)
@@ -111,7 +113,11 @@ def _responses(operators: Operators) -> Array:
     operators.prepare()
     assert operators.leaf_space is not None
     s = operators.structure
-    return operators.leaf_space.adjoints(np.diag(np.repeat(s.final, s.n_leaves)))
+    with _blas().limit(limits=1):  # so that nothing depends on the number of threads
+        inverse, _ = lapack.dtrtri(operators.leaf_space.factor.T, lower=1, unitdiag=1)  # of the transpose, to LAPACK
+    for t, (a, b) in enumerate(pairwise(s.starts)):
+        inverse[a:b] = s.final[t] * s.leaf_values(t, inverse[a:b])
+    return np.asarray(inverse.T)
 
 
 def _draws(s: Structure, rows: slice) -> tuple[Array | None, NDArray[np.unsignedinteger]]:

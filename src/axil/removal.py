@@ -47,18 +47,34 @@ class Fit:
     def factors(self, rows: slice) -> Array:
         """(T, rows): b_tj (r_tj - level_t[l])."""
         s = self.operators.structure
+        if s.coefficients is not None:
+            return self._factors_by_coefficients(rows)
+        out = np.empty((s.n_trees, rows.stop - rows.start))
+        tables = np.stack([np.repeat(s.rates, s.n_leaves) * self.values, self.level], axis=1)
+        steps, levels = np.ascontiguousarray(_by_cells(s, tables, drawn=False).T)
+        draws = _by_cells(s, np.ones((s.total_leaves, 1)), drawn=True)[:, 0]
+        start, n_threads = self.start[rows] - self.base, self.operators.n_threads
+        _core.residual_factors(s.cells, s.cell_starts, steps, levels, draws, start, rows.start, out, n_threads)
+        return out
+
+    def _factors_by_coefficients(self, rows: slice) -> Array:
+        """The same where residuals are not simply what the trees before leave over."""
+        s = self.operators.structure
+        assert s.coefficients is not None
         cells, sampled = s.cells[:, rows], len(s.draws) > 1
         draw, leaf = np.divmod(cells, s.n_leaves[:, None].astype(cells.dtype)) if sampled else (None, cells)
         place = s.starts[:-1, None] + leaf
-        values = self.values[place]
-        if s.coefficients is None:
-            values *= s.rates[:, None]
-            residuals = self.start[rows] - self.base - (np.cumsum(values, axis=0) - values)
-        else:
-            taken = s.coefficients.omega[:-1] @ values
-            residuals = self.start[rows] - s.coefficients.beta[:-1, None] * self.base - taken
+        taken = s.coefficients.omega[:-1] @ self.values[place]
+        residuals = self.start[rows] - s.coefficients.beta[:-1, None] * self.base - taken
         residuals -= self.level[place]
         return residuals if draw is None else residuals * s.draws[draw]
+
+
+def _by_cells(s: Structure, table: Array, drawn: bool) -> Array:
+    """A table of all leaves, (L, S), as one of all cells; see `Structure.to_cells`."""
+    if len(s.draws) == 1:
+        return table
+    return np.concatenate([s.to_cells(table[a:b], drawn) for a, b in pairwise(s.starts)])
 
 
 def fits(operators: Operators, targets: Array) -> list[Fit]:
@@ -124,7 +140,7 @@ class RemovalAnswer:
     def blocks(self) -> Iterator[tuple[int, Array]]:
         s, n = self.fit.operators.structure, len(self.adjoints.beta)
         constant = self.fit.drift @ self.adjoints.phi
-        table = self._by_cells()
+        table = _by_cells(s, self.adjoints.phi, drawn=False)  # draws are in the factors already
         step = max(64, min(BLOCK_ENTRIES // s.n_trees, (BLOCK_ENTRIES << 2) // max(n, 1)))
         for first in range(0, s.n_rows, step):
             rows = slice(first, min(first + step, s.n_rows))
@@ -134,13 +150,6 @@ class RemovalAnswer:
             out += constant + self.fit.from_base[rows, None] * self.adjoints.beta
             out *= -1.0 if s.row_weights is None else -s.row_weights[rows, None]
             yield first, out
-
-    def _by_cells(self) -> Array:
-        """The adjoints for every cell of a leaf alike: draws are in the factors already."""
-        s, phi = self.fit.operators.structure, self.adjoints.phi
-        if len(s.draws) == 1:
-            return phi
-        return np.concatenate([s.to_cells(phi[a:b], drawn=False) for a, b in pairwise(s.starts)])
 
     def sparse(self) -> csr_array | None:
         return None
