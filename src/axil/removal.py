@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import _core
-from axil.errors import UnsupportedModelError
+from axil.errors import InputError, UnsupportedModelError
 from axil.operators import Adjoints, Operators
 from axil.structure import Regularisation, Structure
 
@@ -80,10 +80,10 @@ def _by_cells(s: Structure, table: Array, drawn: bool) -> Array:
 def fits(operators: Operators, targets: Array) -> list[Fit]:
     """One for each column of the targets (N, K), in O(T N K)."""
     s = operators.structure
+    level, drift = levels(s)
     base = operators.mean(targets) if s.base is None else np.broadcast_to(s.base, targets.shape[1:])
     start = targets if s.offsets is None else targets - s.offsets
     values = operators.leaf_values(start, base)
-    level, drift = levels(s)
     from_base = (targets - base) / s.total_weight if s.base is None else np.zeros_like(targets)
     return [
         Fit(operators, start[:, k], from_base[:, k], float(base[k]), own, level * own, drift * own)
@@ -161,6 +161,8 @@ def without(structure: Structure, rows: NDArray[np.intp], n_threads: int) -> Ope
     regularisation = known_regularisation(s)
     weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
     weights[rows] = 0.0
+    if not weights.any():
+        raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
     regularisation = regularisation.scaled(float(weights.sum()) / s.total_weight)
     leaf_weights = Operators(replace(s, row_weights=weights), n_threads).leaf_sums(np.ones((s.n_rows, 1)))[:, 0]
     scale = regularisation.scale(leaf_weights)
