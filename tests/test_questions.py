@@ -14,7 +14,7 @@ from sklearn.ensemble import RandomForestClassifier
 from test_contract import case_of, explainer_of, offsets_of, predict
 
 import axil
-from axil import InputError
+from axil import InputError, tables
 
 MODELS = [
     ("lightgbm", "regressor weighted scored"),
@@ -223,7 +223,7 @@ def test_corrections_of_ones_own():
             explainer.blame(case.X_new, y, correction=bad)
     with pytest.raises(InputError, match="correction has shape"):
         two.blame(X, y2, correction=own)
-    with pytest.raises(InputError, match="y has shape"):
+    with pytest.raises(InputError, match="y_val has shape"):
         explainer.blame(case.X_new, y[1:])
     with pytest.raises(InputError, match="no rows"):
         explainer.blame(case.X_new[:0], [])
@@ -394,6 +394,33 @@ def test_classes_answer_with_their_names():
     np.testing.assert_allclose(frame.groupby("query")["change"].sum(), 0, atol=1e-15)
     assert set(explainer.removal_set(X[:2], 2)["output"]) == {"high", "low"}
     assert set(explainer.blame(X[:9], y[:9])["output"]) == {"high", "low"}
+
+
+def test_categories_keep_their_missing_values():
+    words = pl.DataFrame({"kind": ["a", None, "c"]}).with_columns(pl.col("kind").cast(pl.Categorical))
+    for X in (words, words.to_arrow(), words.to_pandas()):
+        (found,) = tables.feature_columns(X, np.array([2, 1, 1, 0]), [0])
+        assert [None if word != word else word for word in found] == ["c", None, None, "a"]
+
+
+def test_a_model_that_changed_since_is_noticed():
+    case = case_of("smoother", "ridge")
+    model = clone(case.model).fit(case.X, case.y)
+    explainer = axil.Explainer(model, case.X, case.y)
+    explainer._adapter._model.coef_ = model.coef_ + 1.0  # it keeps a copy of its own
+    asked = {
+        "removal": lambda: explainer.removal(case.X_new),
+        "removal_set": lambda: explainer.removal_set(case.X_new, 2),
+        "what_if": lambda: explainer.what_if({0: 1.0}, case.X_new),
+        "blame": lambda: explainer.blame(case.X_new, np.zeros(len(case.X_new))),
+        "standard_error": lambda: explainer.standard_error(case.X_new),
+        "similar": lambda: explainer.similar(case.X_new),
+        "group": lambda: explainer.group(case.X_new, case.y > 0),
+        "concentration": lambda: explainer.concentration(case.X_new),
+    }
+    for ask in asked.values():
+        with pytest.raises(axil.ExactnessError, match="may have changed"):
+            ask()
 
 
 def test_nothing_is_printed(capfd):

@@ -14,6 +14,7 @@ from axil.engines import Answer, Engine
 from axil.explanation import Explanation
 from axil.memory import Budget
 from axil.progress import track
+from axil.verify import Verification
 
 Array = NDArray[np.float64]
 
@@ -22,6 +23,7 @@ class Explained(Protocol):
     """An explainer, as far as questions go."""
 
     index: NDArray[Any]
+    verification: Verification | None
     _adapter: Model
     _engines: list[Engine]
     _targets: Array
@@ -51,6 +53,18 @@ class Explained(Protocol):
     def _prepare_for(self, n_queries: int) -> None:
         """Do ahead what pays for so many queries."""
 
+    def _check(self, X: Any, predictions: Array, labels: NDArray[Any]) -> None:
+        """Compare with what the model predicts."""
+
+
+def checked_coordinates(asked: Explained, X: Any) -> Any:
+    """The coordinates of X, once the map from targets to predictions is sure to be the model's still: one replay, O(T N)."""
+    coordinates = asked._adapter.coordinates(X)
+    if asked.verification is not None:
+        made = for_all_outputs(asked._engines, asked._targets, lambda engine, own: engine.predicted(coordinates, own))
+        asked._check(X, made, inputs.row_labels(X))
+    return coordinates
+
 
 def explanations(asked: Explained, X: Any) -> Iterator[Explanation]:
     """Explanations of X batch by batch, sparse where most weights are zero; an empty one of no rows."""
@@ -72,7 +86,7 @@ def removals(asked: Explained, X: Any, dense: bool) -> Iterator[tuple[slice, Any
     size = asked._batch_size(held + 8 * n_train * n_outputs if dense else held)
     for start in track(range(0, n, size), "removal"):
         part = slice(start, min(start + size, n))
-        coordinates = asked._adapter.coordinates(inputs.take_rows(X, part))
+        coordinates = checked_coordinates(asked, inputs.take_rows(X, part))
         answers = [
             answer
             for engine, targets in by_engine(asked._engines, asked._targets)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from axil import tables
-from axil.asking import Explained, explanations, fitted, for_all_outputs, leverages, predicted
+from axil.asking import Explained, checked_coordinates, explanations, fitted, for_all_outputs, leverages, predicted
 from axil.engines import Answer, Engine
 from axil.errors import InputError
 from axil.inputs import as_vector
@@ -56,7 +56,7 @@ def remove_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: tu
     """
     sign = float(np.sign(first[1][:1].sum()))
     rows, effects, left = list[int](), list[float](), engine
-    before = _prediction(left, query, targets, k)
+    before = float(left.predicted(query, targets)[0, k])
     for _ in first[0]:
         gains = sign * left.removal(query, targets)[k].dense()[0]
         best = int(gains.argmax())  # a row that is gone has weight 0, so effect 0
@@ -64,17 +64,10 @@ def remove_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: tu
             break
         rows.append(best)
         left = engine.without(np.array(rows))
-        after = _prediction(left, query, targets, k)
+        after = float(left.predicted(query, targets)[0, k])
         effects.append(after - before)
         before = after
     return np.array(rows, dtype=np.int64), np.array(effects, dtype=np.float64)
-
-
-def _prediction(engine: Engine, query: Any, targets: Array, k: int) -> float:
-    """Of one query, its own offset aside."""
-    answer = engine.ask(query)
-    intercepts = np.broadcast_to(answer.intercepts, (1, targets.shape[1]))
-    return float(answer.dense()[0] @ targets[:, k] + intercepts[0, k])
 
 
 def set_columns(
@@ -141,7 +134,7 @@ def left_out_values(fitted: Array, leverage: Array, targets: Array) -> Array:
 def blame_columns(asked: Explained, X: Any, y: Array, offsets: Array, corrected: Array | None) -> dict[str, Any]:
     """row, (output,) target, gradient, and with a correction corrected and gain; the largest gain, else |gradient|, first."""
     targets, n = asked._targets, len(y)
-    errors, coordinates = predicted(asked, X, offsets) - y, asked._adapter.coordinates(X)
+    errors, coordinates = predicted(asked, X, offsets) - y, checked_coordinates(asked, X)
     combined = for_all_outputs(asked._engines, errors, lambda engine, own: engine.combine(coordinates, own))
     gradient = 2 / n * combined
     columns: dict[str, Any] = {"row": np.repeat(asked.index, targets.shape[1])}

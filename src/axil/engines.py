@@ -165,6 +165,9 @@ class Engine(Protocol):
     def apply(self, queries: Any, v: Array) -> Array:
         """(n, S): the weights of the queries times (N, S) vectors."""
 
+    def predicted(self, queries: Any, targets: Array) -> Array:
+        """(n, K): the predictions of the queries, as the map from targets (N, K), with its constants, makes them."""
+
     def combine(self, queries: Any, u: Array) -> Array:
         """(N, S): the transpose of `apply`, for (n, S) vectors."""
 
@@ -223,11 +226,19 @@ class TreeEngine:
         return ReadOutAnswer(self.operators, adjoints, self.operators.intercepts(adjoints))
 
     def fitted(self, targets: Array) -> Array:
-        s = self.structure
-        base = self.operators.mean(targets) if s.base is None else s.base
+        s, base = self.structure, self._base(targets)
         if s.offsets is None:
             return self.operators.forward(targets, base)
         return self.operators.forward(targets - s.offsets, base) + s.offsets
+
+    def predicted(self, queries: Leaves, targets: Array) -> Array:
+        s, base = self.structure, self._base(targets)
+        values = self.operators.leaf_values(targets if s.offsets is None else targets - s.offsets, base)
+        return self.operators.predicted(_own(s, queries), values, base)
+
+    def _base(self, targets: Array) -> Array:
+        s = self.structure
+        return self.operators.mean(targets) if s.base is None else np.broadcast_to(s.base, targets.shape[1:])
 
     def forward(self, v: Array) -> Array:
         return self.operators.forward(v)
@@ -294,8 +305,15 @@ class ForestEngine:
         return SparseAnswer(weights, np.tile(self.structure.beta[-1] * self.structure.base, (weights.shape[0], 1)))
 
     def fitted(self, targets: Array) -> Array:
+        return self.forest.forward(targets) + self._constant
+
+    def predicted(self, queries: Leaves, targets: Array) -> Array:
+        return self.apply(queries, targets) + self._constant
+
+    @property
+    def _constant(self) -> Array:
         s = self.structure
-        return np.asarray(self.forest.forward(targets) + s.beta[-1] * (0.0 if s.base is None else s.base))
+        return np.asarray(s.beta[-1] * (np.zeros(1) if s.base is None else s.base))
 
     def forward(self, v: Array) -> Array:
         return self.forest.forward(v)
@@ -366,6 +384,9 @@ class SmootherEngine:
 
     def fitted(self, targets: Array) -> Array:
         return self.forward(targets)
+
+    def predicted(self, queries: Any, targets: Array) -> Array:
+        return self.apply(queries, targets)
 
     def forward(self, v: Array) -> Array:
         return self.apply(self.smoother.training, v)

@@ -29,7 +29,8 @@ from axil.structure import Structure
 Array = NDArray[np.float64]
 
 MATRICES = 4  # of leaves by leaves that the squares take at a time
-MOST_WORK = 2e12  # visits of rows by trees and queries: some ten minutes on two cores
+MOST_WORK = 2e12  # visits of rows by trees and queries
+VISIT_SECONDS = 3e-10  # of one on two cores; see benchmarks/
 BATCH_ENTRIES = 1 << 24  # of K held at a time
 FACTOR_ROWS = 1 << 14  # rows whose draws are looked up at a time
 
@@ -144,7 +145,8 @@ def _leaf_space_pays(operators: Operators, available: int, matrices: int) -> boo
         return True
     raise InputError(
         f"All {s.n_rows} training rows' own weights take {in_words(needed)} in leaf space ({s.total_leaves} leaves), where "
-        f"{in_words(available)} are allowed, or {row_work:.1e} visits of rows without it, hours of work. "
+        f"{in_words(available)} are allowed, or {row_work:.1e} visits of rows without it, some "
+        f"{row_work * VISIT_SECONDS / 60:.0f} minutes on two cores. "
         "Raise memory_limit, or explain a model of fewer leaves."
     )
 

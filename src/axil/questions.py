@@ -13,7 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import diagnostics, inputs, tables
-from axil.asking import Explained, by_engine, explanations, for_all_outputs, leverages, predicted, removals
+from axil.asking import (
+    Explained,
+    by_engine,
+    checked_coordinates,
+    explanations,
+    for_all_outputs,
+    leverages,
+    predicted,
+    removals,
+)
 from axil.errors import InputError
 from axil.explanation import Explanation, as_shares, group_codes
 
@@ -84,7 +93,7 @@ class Questions:
         X, offsets = self._queries(X, init_score)
         moved = np.zeros_like(self._targets)
         moved[rows] = new - self._targets[rows]
-        coordinates = self._adapter.coordinates(X)
+        coordinates = checked_coordinates(self, X)
         change = for_all_outputs(self._engines, moved, lambda engine, own: engine.apply(coordinates, own))
         before = predicted(self, X, offsets)
         columns: dict[str, Any] = {"query": np.repeat(inputs.row_labels(X), shape[1])}
@@ -93,21 +102,23 @@ class Questions:
         columns |= {"before": before.ravel(), "after": (before + change).ravel(), "change": change.ravel()}
         return tables.note(tables.make(columns, self._backend), tables.NOTE)
 
-    def blame(self: Explained, X: Any, y: Any, correction: Any = "leave-one-out", init_score: Any = None) -> Any:
-        """Which training targets raise the error on validation rows X with targets y, and what correcting each would gain.
+    def blame(
+        self: Explained, X_val: Any, y_val: Any, correction: Any = "leave-one-out", init_score: Any = None
+    ) -> Any:
+        """Which training targets raise the error on validation rows, and what correcting each would gain.
 
         A frame with the columns row, target, gradient, corrected, gain, and output if there are several, largest gain first.
-        ``gradient``: of the mean squared validation error in the row's target, ``(2 / n) K'(prediction - y)``, in one sweep.
+        ``gradient``: of the mean squared validation error in the row's target, ``(2 / n) K'(prediction - y_val)``, in one sweep.
         ``corrected``: what else the target might be: with "leave-one-out" what all other rows say, ``(F_j - K_jj y_j) /
         (1 - K_jj)``, nan where K_jj is within 1e-6 of one; or your own out-of-fold predictions as an array (n_train,) or
         (n_train, K). ``gain``: by how much the mean squared validation error would fall if this one target were corrected,
         exactly ``-(d gradient_j + d^2 / n sum_i K_ij^2)`` with d the correction; the squares are streamed.
         ``correction=None``: gradients alone, the largest first. Several outputs have a mean squared error each.
         """
-        X, offsets = self._queries(X, init_score)
+        X, offsets = self._queries(X_val, init_score)
         if X.shape[0] == 0:
-            raise InputError("X has no rows; expected validation rows with their targets.")
-        y = inputs.as_targets(y, X.shape[0], self._targets.shape[1], self._adapter.classes, "y", "validation")
+            raise InputError("X_val has no rows; expected validation rows with their targets.")
+        y = inputs.as_targets(y_val, X.shape[0], self._targets.shape[1], self._adapter.classes, "y_val", "validation")
         corrected = diagnostics.corrections(self, correction)
         columns = diagnostics.blame_columns(self, X, y, offsets, corrected)
         return tables.note(tables.make(columns, self._backend), tables.NOTE)

@@ -28,6 +28,14 @@ def make(columns: dict[str, Any], backend: str) -> Any:
     return nw.from_dict(columns, backend=nw.Implementation.from_string(backend)).to_native()  # type: ignore[arg-type]
 
 
+def _values(series: nw.Series[Any]) -> NDArray[Any]:
+    """A column as an array; categories through a list, for pyarrow loses the missing ones on the way to an array."""
+    kinds = (nw.Categorical, nw.Enum)
+    if isinstance(series.dtype, kinds) or series.dtype in kinds:
+        return np.array(series.to_list(), dtype=object)
+    return np.asarray(series.to_numpy())
+
+
 NOTE = "exact with the fitted structure held fixed; not a retraining"
 FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
 
@@ -44,7 +52,7 @@ def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[N
     part = take_rows(X, rows)
     frame = as_frame(part)
     if frame is not None:
-        return [frame[frame.columns[i]].to_numpy() for i in chosen]
+        return [_values(frame[frame.columns[i]]) for i in chosen]
     part = part[:, chosen]
     return list((part.toarray() if is_sparse(part) else np.asarray(part)).T)
 
