@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.base import Model
-from axil.engines import Answer, Engine
+from axil.engines import Effects, Engine
 from axil.explanation import Explanation
 from axil.memory import Budget
 from axil.progress import track
@@ -59,7 +59,7 @@ class Explained(Protocol):
 
 def checked_coordinates(asked: Explained, X: Any) -> Any:
     """The coordinates of X, once the map from targets to predictions is sure to be the model's still: one replay, O(T N)."""
-    coordinates = asked._adapter.coordinates(X)
+    coordinates = asked._adapter.coordinates(X, asked._n_threads)
     if asked.verification is not None:
         made = for_all_outputs(asked._engines, asked._targets, lambda engine, own: engine.predicted(coordinates, own))
         asked._check(X, made, inputs.row_labels(X))
@@ -75,7 +75,7 @@ def explanations(asked: Explained, X: Any) -> Iterator[Explanation]:
         yield from asked.iter(X, sparse=sparse)
 
 
-def removals(asked: Explained, X: Any, dense: bool) -> Iterator[tuple[slice, Any, list[Answer]]]:
+def removals(asked: Explained, X: Any, dense: bool) -> Iterator[tuple[slice, Any, list[Effects]]]:
     """Batches of X: which rows, their coordinates and the effects of deleting training rows on each output.
 
     Batches are so small that the effects of one fit into memory: all of them where ``dense``, else block by block.
@@ -87,12 +87,12 @@ def removals(asked: Explained, X: Any, dense: bool) -> Iterator[tuple[slice, Any
     for start in track(range(0, n, size), "removal"):
         part = slice(start, min(start + size, n))
         coordinates = checked_coordinates(asked, inputs.take_rows(X, part))
-        answers = [
-            answer
+        effects = [
+            of_output
             for engine, targets in by_engine(asked._engines, asked._targets)
-            for answer in engine.removal(coordinates, targets)
+            for of_output in engine.removal(coordinates, targets)
         ]
-        yield part, coordinates, answers
+        yield part, coordinates, effects
 
 
 def by_engine(engines: list[Engine], columns: Array) -> list[tuple[Engine, Array]]:

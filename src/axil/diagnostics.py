@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, issparse
 
 from axil import tables
 from axil.asking import Explained, checked_coordinates, explanations, fitted, for_all_outputs, leverages, predicted
-from axil.engines import Answer, Engine
+from axil.engines import Effects, Engine
 from axil.errors import InputError
 from axil.inputs import as_vector
 
@@ -28,15 +28,15 @@ class SignedSet:
         none = np.zeros(n_train)
         self.positive, self.negative = (tables.Largest(n, m, none, "weight", n_threads) for _ in range(2))
 
-    def read(self, answer: Answer) -> SignedSet:
-        """Take in all effects of an answer."""
+    def read(self, effects: Effects) -> SignedSet:
+        """Take in all of them."""
         sides = (self.positive, np.maximum), (self.negative, np.minimum)
-        effects = answer.sparse()
-        if effects is not None:
+        found = effects.sparse()
+        if found is not None:
             for side, clip in sides:
-                side.add_sparse(csr_array((clip(effects.data, 0.0), effects.indices, effects.indptr), effects.shape))
+                side.add_sparse(csr_array((clip(found.data, 0.0), found.indices, found.indptr), found.shape))
             return self
-        for first, block in answer.blocks():
+        for first, block in effects.blocks():
             for side, clip in sides:
                 side.add(clip(block, 0.0), first)
         return self

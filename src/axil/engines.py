@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from axil.errors import InputError, UnsupportedModelError
 from axil.forest import Forest
 from axil.leaf_space import LeafSpace
 from axil.operators import Adjoints, Operators
+from axil.residuals import FittedValues
 from axil.structure import Structure
 
 Array = NDArray[np.float64]
@@ -37,12 +38,8 @@ class Collector(Protocol):
         """All weights, to be read out of leaf space."""
 
 
-class Answer(Protocol):
-    """The weights of n queries over N training rows, and what no target makes of their predictions."""
-
-    @property
-    def intercepts(self) -> Array:
-        """(n, K)."""
+class Effects(Protocol):
+    """One number for each of n queries and N training rows."""
 
     def dense(self) -> Array:
         """(n, N)."""
@@ -51,7 +48,15 @@ class Answer(Protocol):
         """Blocks (rows, n) of the transpose with the number of their first row, never all of it at once if avoidable."""
 
     def sparse(self) -> csr_array | None:
-        """(n, N) where most weights are zero and known to be, else None."""
+        """(n, N) where most are zero and known to be, else None."""
+
+
+class Answer(Effects, Protocol):
+    """The weights of n queries over N training rows, and what no target makes of their predictions."""
+
+    @property
+    def intercepts(self) -> Array:
+        """(n, K)."""
 
     def hand_to(self, collector: Collector) -> None:
         """Give all weights to a collector in the form that is cheapest."""
@@ -177,8 +182,8 @@ class Engine(Protocol):
     def squares(self, available: int) -> float:
         """The sum of the squared weights of all training rows' predictions."""
 
-    def removal(self, queries: Any, targets: Array) -> list[Answer]:
-        """For each column of the targets (N, K) the effects of deleting training rows, in place of weights; see `removal`."""
+    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        """For each column of the targets (N, K) the effects of deleting training rows; see `removal`."""
 
     def without(self, rows: NDArray[np.intp]) -> Engine:
         """The engine of a fit in which these rows have no weight; refused where that is not known."""
@@ -226,19 +231,14 @@ class TreeEngine:
         return ReadOutAnswer(self.operators, adjoints, self.operators.intercepts(adjoints))
 
     def fitted(self, targets: Array) -> Array:
-        s, base = self.structure, self._base(targets)
+        s = self.structure
+        base = self.operators.mean(targets) if s.base is None else s.base
         if s.offsets is None:
             return self.operators.forward(targets, base)
         return self.operators.forward(targets - s.offsets, base) + s.offsets
 
     def predicted(self, queries: Leaves, targets: Array) -> Array:
-        s, base = self.structure, self._base(targets)
-        values = self.operators.leaf_values(targets if s.offsets is None else targets - s.offsets, base)
-        return self.operators.predicted(_own(s, queries), values, base)
-
-    def _base(self, targets: Array) -> Array:
-        s = self.structure
-        return self.operators.mean(targets) if s.base is None else np.broadcast_to(s.base, targets.shape[1:])
+        return FittedValues.of(self.operators, targets).predictions(_own(self.structure, queries).T)
 
     def forward(self, v: Array) -> Array:
         return self.operators.forward(v)
@@ -247,7 +247,10 @@ class TreeEngine:
         return self.operators.backward(u)
 
     def apply(self, queries: Leaves, v: Array) -> Array:
-        return self.operators.apply(_own(self.structure, queries), v)
+        """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
+        base = self.operators.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
+        fit = FittedValues(self.structure, v, base, self.operators.leaf_values(v))
+        return fit.predictions(_own(self.structure, queries).T)
 
     def combine(self, queries: Leaves, u: Array) -> Array:
         return self.operators.combine(_own(self.structure, queries), u)
@@ -258,11 +261,11 @@ class TreeEngine:
     def squares(self, available: int) -> float:
         return hat.squares(self.operators, available)
 
-    def removal(self, queries: Leaves, targets: Array) -> list[Answer]:
+    def removal(self, queries: Leaves, targets: Array) -> Sequence[Effects]:
         fits, own = removal.fits(self.operators, targets), _own(self.structure, queries)
         ready = self.operators.leaf_space is not None
         adjoints = self.operators.adjoints(own) if ready else self.operators.weights(own)[1]
-        return [removal.RemovalAnswer(fit, adjoints) for fit in fits]
+        return [removal.ReadOutEffects(fit, adjoints) for fit in fits]
 
     def without(self, rows: NDArray[np.intp]) -> Engine:
         return TreeEngine(removal.without(self.structure, rows, self.operators.n_threads))
@@ -333,7 +336,7 @@ class ForestEngine:
     def squares(self, available: int) -> float:
         return self.forest.squares()
 
-    def removal(self, queries: Leaves, targets: Array) -> list[Answer]:
+    def removal(self, queries: Leaves, targets: Array) -> Sequence[Effects]:
         own, level = _own(self.structure, queries), removal.levels(self.structure)[0]
         none = np.zeros((len(own), 1))
         return [SparseAnswer(self.forest.removal(own, column, level), none) for column in targets.T]
@@ -415,7 +418,7 @@ class SmootherEngine:
             return float(s.training.multiply(s.training).sum())
         return float(np.vdot(s.training.T @ s.training, s.solution @ s.solution.T))
 
-    def removal(self, queries: Any, targets: Array) -> list[Answer]:
+    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
         if not self.smoother.weighs_squares:
             raise UnsupportedModelError(

@@ -105,19 +105,6 @@ class Operators:
         """(L, S): the leaf values before the rate, v_t above, that `forward` arrives at on its way."""
         return self._fit(v, base)[1]
 
-    def predicted(self, queries: Leaves, values: Array, base: Array) -> Array:
-        """(n, S): what these leaf values (L, S) and bases (S,) predict in the leaves (n, T), offsets aside."""
-        s = self.structure
-        out = np.tile(s.beta[-1] * base, (len(queries), 1))
-        for t, coefficient in enumerate(s.final):
-            out += coefficient * values[s.starts[t] + queries[:, t].astype(np.intp)]
-        return out
-
-    def apply(self, queries: Leaves, v: Array) -> Array:
-        """(n, S): the weights of the predictions in these leaves times (N, S) vectors, in O(T (N + n) S)."""
-        base = self.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
-        return self.predicted(queries, self.leaf_values(v), base)
-
     def combine(self, queries: Leaves, u: Array) -> Array:
         """(N, S): sums of the weights of n predictions times (n, S) factors, in one sweep or one read-out."""
         s, out = self.structure, np.zeros((self.structure.n_rows, u.shape[1]))

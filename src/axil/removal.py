@@ -25,6 +25,7 @@ from scipy.sparse import csr_array
 from axil import _core
 from axil.errors import InputError, UnsupportedModelError
 from axil.operators import Adjoints, Operators
+from axil.residuals import FittedValues
 from axil.structure import Regularisation, Structure
 
 Array = NDArray[np.float64]
@@ -37,37 +38,32 @@ class Fit:
     """What a fit to the targets of one output leads to, as far as removal needs it."""
 
     operators: Operators
-    start: Array  #: (N,) targets less offsets
-    from_base: Array  #: (N,) targets less base, over the total weight; 0 where the base is a constant
-    base: float
-    values: Array  #: (L,) leaf values before any rate
+    fitted: FittedValues
+    output: int
     level: Array  #: (L,)
     drift: Array  #: (L,)
 
     def factors(self, rows: slice) -> Array:
         """(T, rows): b_tj (r_tj - level_t[l])."""
-        s = self.operators.structure
-        if s.coefficients is not None:
-            return self._factors_by_coefficients(rows)
+        s, k = self.operators.structure, self.output
         out = np.empty((s.n_trees, rows.stop - rows.start))
-        tables = np.stack([np.repeat(s.rates, s.n_leaves) * self.values, self.level], axis=1)
+        if s.coefficients is not None:  # residuals are not simply what the trees before leave over
+            for step in self.fitted.steps(rows):
+                out[step.tree] = step.drawn * (step.residual[:, k] - self.level[step.leaf])
+            return out
+        tables = np.stack([np.repeat(s.rates, s.n_leaves) * self.fitted.values[:, k], self.level], axis=1)
         steps, levels = np.ascontiguousarray(_by_cells(s, tables, drawn=False).T)
         draws = _by_cells(s, np.ones((s.total_leaves, 1)), drawn=True)[:, 0]
-        start, n_threads = self.start[rows] - self.base, self.operators.n_threads
-        _core.residual_factors(s.cells, s.cell_starts, steps, levels, draws, start, rows.start, out, n_threads)
+        start = self.fitted.started(rows)[:, k] - self.fitted.base[k]
+        _core.residual_factors(
+            s.cells, s.cell_starts, steps, levels, draws, start, rows.start, out, self.operators.n_threads
+        )
         return out
 
-    def _factors_by_coefficients(self, rows: slice) -> Array:
-        """The same where residuals are not simply what the trees before leave over."""
-        s = self.operators.structure
-        assert s.coefficients is not None
-        cells, sampled = s.cells[:, rows], len(s.draws) > 1
-        draw, leaf = np.divmod(cells, s.n_leaves[:, None].astype(cells.dtype)) if sampled else (None, cells)
-        place = s.starts[:-1, None] + leaf
-        taken = s.coefficients.omega[:-1] @ self.values[place]
-        residuals = self.start[rows] - s.coefficients.beta[:-1, None] * self.base - taken
-        residuals -= self.level[place]
-        return residuals if draw is None else residuals * s.draws[draw]
+    def from_base(self, rows: slice) -> Array:
+        """(rows,): ``(y_j - base) / W``, or 0 where the base is a constant."""
+        above = self.fitted.targets[rows, self.output] - self.fitted.base[self.output]
+        return np.asarray(self.operators.mean_weight * above)
 
 
 def _by_cells(s: Structure, table: Array, drawn: bool) -> Array:
@@ -79,16 +75,9 @@ def _by_cells(s: Structure, table: Array, drawn: bool) -> Array:
 
 def fits(operators: Operators, targets: Array) -> list[Fit]:
     """One for each column of the targets (N, K), in O(T N K)."""
-    s = operators.structure
-    level, drift = levels(s)
-    base = operators.mean(targets) if s.base is None else np.broadcast_to(s.base, targets.shape[1:])
-    start = targets if s.offsets is None else targets - s.offsets
-    values = operators.leaf_values(start, base)
-    from_base = (targets - base) / s.total_weight if s.base is None else np.zeros_like(targets)
-    return [
-        Fit(operators, start[:, k], from_base[:, k], float(base[k]), own, level * own, drift * own)
-        for k, own in enumerate(np.ascontiguousarray(values.T))
-    ]
+    level, drift = levels(operators.structure)
+    fitted = FittedValues.of(operators, targets)
+    return [Fit(operators, fitted, k, level * values, drift * values) for k, values in enumerate(fitted.values.T)]
 
 
 def known_regularisation(s: Structure) -> Regularisation:
@@ -121,18 +110,14 @@ def levels(s: Structure) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class RemovalAnswer:
-    """Effects of deleting each of N rows on n predictions of one output: an `Answer` with effects in place of weights."""
+class ReadOutEffects:
+    """Effects of deleting each of N rows on n predictions of one output."""
 
     fit: Fit
     adjoints: Adjoints
 
-    @property
-    def intercepts(self) -> Array:
-        return np.zeros((len(self.adjoints.beta), 1))
-
     def dense(self) -> Array:
-        out = np.empty((len(self.fit.start), len(self.adjoints.beta)))
+        out = np.empty((self.fit.operators.structure.n_rows, len(self.adjoints.beta)))
         for first, block in self.blocks():
             out[first : first + len(block)] = block
         return out.T
@@ -147,7 +132,7 @@ class RemovalAnswer:
             out = np.empty((rows.stop - first, n))
             factors = self.fit.factors(rows)
             _core.scaled_read_out(s.cells, s.cell_starts, table, factors, first, out, self.fit.operators.n_threads)
-            out += constant + self.fit.from_base[rows, None] * self.adjoints.beta
+            out += constant + np.outer(self.fit.from_base(rows), self.adjoints.beta)
             out *= -1.0 if s.row_weights is None else -s.row_weights[rows, None]
             yield first, out
 
