@@ -40,6 +40,13 @@ def test_the_page_of_questions_runs(capsys):
         assert column in printed
 
 
+def test_the_removals_on_the_page_are_what_was_measured():
+    page = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
+    with (ROOT / "experiments" / "results" / "removal.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            assert f"| {' | '.join(list(line.values())[:6])} |" in page
+
+
 def test_the_coverage_on_the_page_is_what_was_measured():
     with (ROOT / "experiments" / "results" / "coverage.csv").open(encoding="utf-8") as file:
         measured = {

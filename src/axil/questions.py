@@ -42,11 +42,13 @@ class Questions:
         n, (n_train, n_outputs) = X.shape[0], self._targets.shape
         instead = "Use explainer.removal_set(X, m) for the largest effects, or raise memory_limit."
         self._budget.require(8 * n * n_train * n_outputs, f"The effects on {n} predictions of {n_train} rows", instead)
-        effects = np.empty((n_outputs, n, n_train))
-        for part, _, answers in removals(self, X, dense=True):
-            for k, answer in enumerate(answers):
-                effects[k, part] = answer.dense()
-        return effects[0] if self.outputs is None else effects
+        transposed = np.empty((n_outputs, n_train, n))  # as the effects of a block of training rows come
+        for part, _, effects in removals(self, X, dense=True):
+            for k, of_output in enumerate(effects):
+                for first, block in of_output.blocks():
+                    transposed[k, first : first + len(block), part] = block
+        found = transposed.swapaxes(1, 2)
+        return found[0] if self.outputs is None else found
 
     def removal_set(self: Explained, X: Any, m: int, greedy: bool = False) -> Any:
         """Up to m training rows whose removal moves each prediction furthest, all in one direction.
@@ -59,12 +61,12 @@ class Questions:
         m = inputs.as_count(m, "m")
         X, _ = self._queries(X, None)
         found = []
-        for part, coordinates, answers in removals(self, X, dense=False):
+        for part, coordinates, effects_of in removals(self, X, dense=False):
             n = part.stop - part.start
             served = [
                 (engine, own, k) for engine, own in by_engine(self._engines, self._targets) for k in range(own.shape[1])
             ]
-            sets = [diagnostics.SignedSet(n, m, len(self._targets), self._n_threads).read(answer) for answer in answers]
+            sets = [diagnostics.SignedSet(n, m, len(self._targets), self._n_threads).read(own) for own in effects_of]
             for i in range(n):
                 for output, ((engine, own, k), largest) in enumerate(zip(served, sets)):
                     rows, effects = largest.chosen(i)
