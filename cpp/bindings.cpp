@@ -41,6 +41,12 @@ void require_shape(const Array<T, 2>& array, std::size_t rows, std::size_t colum
                shape(rows, columns) + " is expected.");
 }
 
+void require_rows(std::int64_t first, std::size_t rows, std::size_t all) {
+    if (first < 0 || rows > all || static_cast<std::size_t>(first) > all - rows)
+        refuse("out has " + to_string(rows) + " rows from " + to_string(first) + " on, but there are only " +
+               to_string(all) + ".");
+}
+
 const double* pointer(const Maybe& weights, std::size_t rows, const char* name) {
     if (!weights) return nullptr;
     require_length(weights->shape(0), rows, name);
@@ -121,9 +127,7 @@ void read_out(const Array<const Leaf, 2>& leaves, const Numbers& starts, const R
         refuse("table has shape (" + to_string(table.shape(0)) + ", " + to_string(table.shape(1)) + ") where (" +
                to_string(all.total()) + ", " + to_string(columns) + ") is expected.");
     require_length(constant.shape(0), columns, "constant");
-    if (first < 0 || rows > all.rows || static_cast<std::size_t>(first) > all.rows - rows)
-        refuse("out has " + to_string(rows) + " rows from " + to_string(first) + " on, but there are only " +
-               to_string(all.rows) + ".");
+    require_rows(first, rows, all.rows);
     const std::size_t table_stride = stride_of(table, "table"), out_stride = stride_of(out, "out");
     const double* w = pointer(weights, all.rows, "weights");
     run(n_threads, [&](const axil::Crew& crew) {
@@ -256,6 +260,52 @@ bool assign(const nb::ndarray<const Value, nb::ndim<2>, nb::device::cpu>& values
     return infinite;
 }
 
+template <class Leaf>
+void scaled_read_out(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Matrix& table,
+                     const Matrix& factors, std::int64_t first, const Array<double, 2>& out, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t rows = out.shape(0), columns = out.shape(1);
+    require_shape(table, all.total(), columns, "table");
+    require_shape(factors, all.trees, rows, "factors");
+    require_rows(first, rows, all.rows);
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::scaled_read_out(all, table.data(), columns, factors.data(), static_cast<std::size_t>(first), rows,
+                              out.data(), crew);
+    });
+}
+
+template <class Leaf>
+void residual_factors(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Vector& steps,
+                      const Vector& levels, const Vector& draws, const Vector& start, std::int64_t first,
+                      const Array<double, 2>& out, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t rows = out.shape(1);
+    require_shape(out, all.trees, rows, "out");
+    require_length(steps.shape(0), all.total(), "steps");
+    require_length(levels.shape(0), all.total(), "levels");
+    require_length(draws.shape(0), all.total(), "draws");
+    require_length(start.shape(0), rows, "start");
+    require_rows(first, rows, all.rows);
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::residual_factors(all, steps.data(), levels.data(), draws.data(), start.data(),
+                               static_cast<std::size_t>(first), rows, out.data(), crew);
+    });
+}
+
+template <class Leaf>
+void pair_sums(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Matrix& table,
+               const std::optional<Matrix>& factors, std::int64_t first, const Array<double, 1>& out, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t rows = out.shape(0);
+    require_shape(table, all.total(), all.total(), "table");
+    if (factors) require_shape(*factors, all.trees, rows, "factors");
+    require_rows(first, rows, all.rows);
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::pair_sums(all, table.data(), factors ? factors->data() : nullptr, static_cast<std::size_t>(first), rows,
+                        out.data(), crew);
+    });
+}
+
 // Never convert an array: a kernel would write to a copy, or a large input be copied unseen.
 auto array(const char* name) { return nb::arg(name).noconvert(); }
 auto maybe(const char* name) { return nb::arg(name).noconvert().none(); }
@@ -272,6 +322,12 @@ void bind(nb::module_& m) {
           maybe("weights"), maybe("scale"), array("values"), array("rows"), "n_threads"_a);
     m.def("replay", replay<Leaf>, array("leaves"), array("starts"), array("values"), array("targets"),
           maybe("weights"), "single"_a, array("score"), array("sums"), "n_threads"_a);
+    m.def("scaled_read_out", scaled_read_out<Leaf>, array("leaves"), array("starts"), array("table"),
+          array("factors"), "first"_a, array("out"), "n_threads"_a);
+    m.def("residual_factors", residual_factors<Leaf>, array("leaves"), array("starts"), array("steps"),
+          array("levels"), array("draws"), array("start"), "first"_a, array("out"), "n_threads"_a);
+    m.def("pair_sums", pair_sums<Leaf>, array("leaves"), array("starts"), array("table"), maybe("factors"), "first"_a,
+          array("out"), "n_threads"_a);
 }
 
 template <class Value, class Leaf>

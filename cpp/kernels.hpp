@@ -99,4 +99,17 @@ struct Output {
 template <class Value, class Leaf>
 bool assign(const Routes& routes, const Table<Value>& table, const Output<Leaf>& out, const Crew& crew);
 
+template <class Leaf>
+void scaled_read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t columns, const double* factors,
+                     std::size_t first, std::size_t rows, double* out, const Crew& crew);
+
+template <class Leaf>
+void residual_factors(const Leaves<Leaf>& leaves, const double* steps, const double* levels, const double* draws,
+                      const double* start, std::size_t first, std::size_t rows, double* out, const Crew& crew);
+
+// Factors may be null, for ones.
+template <class Leaf>
+void pair_sums(const Leaves<Leaf>& leaves, const double* table, const double* factors, std::size_t first,
+               std::size_t rows, double* out, const Crew& crew);
+
 }  // namespace axil

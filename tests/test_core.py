@@ -302,6 +302,72 @@ class TestReplay:
         np.testing.assert_array_equal(score, expected)  # the same additions in the same order
 
 
+class TestScaledReadOut:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("columns", COLUMNS)
+    def test_formula(self, dtype: type, columns: int) -> None:
+        f = forest(dtype)
+        table, factors = f.normal(f.total, columns), f.normal(len(f.n_leaves), f.n_rows)
+        expected = sum(factors[t][:, None] * f.rows_of(table, t) for t in range(len(f.n_leaves)))
+        for first, n in [(0, f.n_rows), (17, 500), (f.n_rows - 1, 1), (f.n_rows, 0)]:
+            out = f.normal(n, columns)
+            part = np.ascontiguousarray(factors[:, first : first + n])
+            _core.scaled_read_out(f.leaves, f.starts, table, part, first, out, 2)
+            np.testing.assert_allclose(out, expected[first : first + n], **CLOSE)
+
+    def test_threads_do_not_matter(self) -> None:
+        f = forest(n_rows=50_001)
+        table, factors = f.normal(f.total, 10), f.normal(len(f.n_leaves), f.n_rows)
+        outs = [np.empty((f.n_rows, 10)) for _ in range(3)]
+        for n_threads, out in zip((1, 2, 5), outs):
+            _core.scaled_read_out(f.leaves, f.starts, table, factors, 0, out, n_threads)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+
+
+class TestResidualFactors:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    def test_formula(self, dtype: type) -> None:
+        f = forest(dtype, n_rows=20_003)
+        steps, levels, draws, start = f.normal(f.total), f.normal(f.total), f.normal(f.total), f.normal(f.n_rows)
+        outs = [f.normal(len(f.n_leaves), f.n_rows) for _ in range(3)]
+        for n_threads, out in zip((1, 2, 5), outs):
+            _core.residual_factors(f.leaves, f.starts, steps, levels, draws, start, 0, out, n_threads)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+        residuals = start.copy()
+        for t, out in enumerate(outs[0]):
+            np.testing.assert_allclose(out, f.rows_of(draws, t) * (residuals - f.rows_of(levels, t)), **CLOSE)
+            residuals -= f.rows_of(steps, t)
+        part = np.empty((len(f.n_leaves), 500))
+        _core.residual_factors(f.leaves, f.starts, steps, levels, draws, start[17:517], 17, part, 2)
+        np.testing.assert_array_equal(part, outs[0][:, 17:517])
+
+
+class TestPairSums:
+    @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+    @pytest.mark.parametrize("scaled", [False, True])
+    def test_formula(self, dtype: type, scaled: bool) -> None:
+        f = forest(dtype, n_rows=20_003)
+        table, n_trees = f.normal(f.total, f.total), len(f.n_leaves)
+        factors = f.normal(n_trees, f.n_rows) if scaled else None
+        place = f.starts[:-1, None] + f.leaves.astype(np.int64)
+        expected = np.zeros(f.n_rows)
+        for s in range(n_trees):
+            own = sum(table[place[s], place[t]] for t in range(s, n_trees))
+            expected += own if factors is None else factors[s] * own
+        outs = [f.normal(f.n_rows) for _ in range(3)]
+        for n_threads, out in zip((1, 2, 5), outs):
+            _core.pair_sums(f.leaves, f.starts, table, factors, 0, out, n_threads)
+        np.testing.assert_allclose(outs[0], expected, **CLOSE)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+        part = None if factors is None else np.ascontiguousarray(factors[:, 333:1333])
+        out = f.normal(1000)
+        _core.pair_sums(f.leaves, f.starts, table, part, 333, out, 2)
+        np.testing.assert_allclose(out, expected[333:1333], **CLOSE)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("n_rows", "n_leaves"), [(0, [3, 1]), (0, []), (5, []), (5, [1]), (1, [2])])
 def test_nothing_or_next_to_nothing(dtype: type, n_rows: int, n_leaves: list[int]) -> None:
@@ -318,6 +384,12 @@ def test_nothing_or_next_to_nothing(dtype: type, n_rows: int, n_leaves: list[int
     pairs = f.normal(f.total, f.total)
     _core.cooccurrence(f.leaves, f.starts, None, pairs, 2)
     assert pairs.sum() == n_rows * len(n_leaves) * (len(n_leaves) - 1) / 2
+    again = f.normal(n_rows, 2)
+    _core.scaled_read_out(f.leaves, f.starts, table, np.ones((len(n_leaves), n_rows)), 0, again, 2)
+    np.testing.assert_allclose(again, out, **CLOSE)
+    diagonal = f.normal(n_rows)
+    _core.pair_sums(f.leaves, f.starts, np.ones((f.total, f.total)), None, 0, diagonal, 2)
+    np.testing.assert_array_equal(diagonal, len(n_leaves) * (len(n_leaves) + 1) / 2)
     score, seen = np.zeros(n_rows), f.normal(f.total)
     _core.replay(f.leaves, f.starts, table[:, 0].copy(), np.ones(n_rows), None, False, score, seen, 2)
     np.testing.assert_allclose(score, out[:, 0], **CLOSE)
@@ -430,6 +502,14 @@ class TestRefusals:
             _core.read_out(f.leaves, f.starts, np.zeros((95, 2)), np.zeros(3), None, 0, np.zeros((50, 2)), 1)
         with pytest.raises(ValueError, match="out"):
             _core.cooccurrence(f.leaves, f.starts, None, np.zeros((95, 94)), 1)
+        with pytest.raises(ValueError, match="factors"):
+            _core.scaled_read_out(f.leaves, f.starts, np.zeros((95, 2)), np.zeros((7, 49)), 0, np.zeros((50, 2)), 1)
+        with pytest.raises(ValueError, match="rows"):
+            _core.scaled_read_out(f.leaves, f.starts, np.zeros((95, 2)), np.zeros((7, 9)), 42, np.zeros((9, 2)), 1)
+        with pytest.raises(ValueError, match="table"):
+            _core.pair_sums(f.leaves, f.starts, np.zeros((95, 94)), None, 0, np.zeros(50), 1)
+        with pytest.raises(ValueError, match="factors"):
+            _core.pair_sums(f.leaves, f.starts, np.zeros((95, 95)), np.zeros((6, 50)), 0, np.zeros(50), 1)
         with pytest.raises(ValueError, match="targets"):
             _core.replay(f.leaves, f.starts, np.zeros(95), np.zeros(49), None, False, np.zeros(50), np.zeros(95), 1)
         rows = np.full((2, 3), -1, np.int64)

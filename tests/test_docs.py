@@ -1,5 +1,6 @@
 """Documents that are made from the code, and code in documents."""
 
+import csv
 import importlib.util
 import re
 from pathlib import Path
@@ -14,12 +15,12 @@ def test_the_page_of_models_is_made_from_the_adapters():
     assert (ROOT / "docs" / "models.md").read_text(encoding="utf-8") == module.page()
 
 
-def run(path):
-    """Every block of Python in a page, each by itself."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(encoding="utf-8"), re.S)
+def run(path, together=False):
+    """Every block of Python in a page, each by itself or one after the other."""
+    blocks, names = re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(encoding="utf-8"), re.S), {}
     assert blocks
     for block in blocks:
-        exec(compile(block, path, "exec"), {})
+        exec(compile(block, path, "exec"), names if together else {})
 
 
 def test_the_readme_runs(capsys):
@@ -30,3 +31,30 @@ def test_the_readme_runs(capsys):
 def test_the_page_of_baselines_runs(capsys):
     run("docs/baselines.md")
     assert capsys.readouterr().out.count("(42, 400)") == 5
+
+
+def test_the_page_of_questions_runs(capsys):
+    run("docs/questions.md", together=True)
+    printed = capsys.readouterr().out
+    for column in ("bmi (query)", "share", "effect", "gain", "change", "group"):
+        assert column in printed
+
+
+def test_the_removals_on_the_page_are_what_was_measured():
+    page = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
+    with (ROOT / "experiments" / "results" / "removal.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            assert f"| {' | '.join(list(line.values())[:6])} |" in page
+
+
+def test_the_coverage_on_the_page_is_what_was_measured():
+    with (ROOT / "experiments" / "results" / "coverage.csv").open(encoding="utf-8") as file:
+        measured = {
+            tuple(line[name] for name in ("design", "noise", "sigma", "holds")): line for line in csv.DictReader(file)
+        }
+    page = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| (fixed|refitted) \| (.*?) \| (.*?) \| ([\d.]+) \| ([\d.]+) \|$", page, re.M)
+    assert 2 * len(lines) == len(measured)
+    for *key, mean, function in lines:
+        assert measured[(*key, "mean of predictions")]["coverage"] == mean
+        assert measured[(*key, "true function")]["coverage"] == function

@@ -126,5 +126,39 @@ def assign(
     columns used is infinite. ``values`` may have any strides; in ``out`` the rows of a tree lie next to each other.
     """
 
+def scaled_read_out(
+    leaves: _Leaves, starts: _I64, table: _F64, factors: _F64, first: int, out: _F64, n_threads: int
+) -> None:
+    """``out[j - first] = sum_t factors[t, j - first] * table[starts[t] + leaf_t(j)]``.
+
+    ``factors`` (T, rows), ``out`` (rows, S).
+    """
+
+def residual_factors(
+    leaves: _Leaves,
+    starts: _I64,
+    steps: _F64,
+    levels: _F64,
+    draws: _F64,
+    start: _F64,
+    first: int,
+    out: _F64,
+    n_threads: int,
+) -> None:
+    """Walk through the trees and note how far each row's residual stands from its leaf's level.
+
+    For t = 0 .. T - 1, with c = starts[t] + leaf_t(j) and r_j at first start[j - first]:
+    ``out[t, j - first] = draws[c] * (r_j - levels[c])``, then ``r_j -= steps[c]``.
+    Tables (L,), ``start`` (rows,), ``out`` (T, rows).
+    """
+
+def pair_sums(
+    leaves: _Leaves, starts: _I64, table: _F64, factors: _F64 | None, first: int, out: _F64, n_threads: int
+) -> None:
+    """``out[j - first] = sum_{s <= t} factors[s, j - first] * table[starts[s] + leaf_s(j), starts[t] + leaf_t(j)]``.
+
+    ``table`` (L, L), ``factors`` (T, rows) or None for ones, ``out`` (rows,). Cost T^2 / 2 look-ups a row.
+    """
+
 def instruction_set() -> str:
     """Which clone of the kernels this machine runs: "x86-64-v4", "x86-64-v3" or "baseline"."""

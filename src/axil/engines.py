@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil import hat, removal
 from axil.adapters.base import FittedSmoother
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedModelError
 from axil.forest import Forest
 from axil.leaf_space import LeafSpace
 from axil.operators import Adjoints, Operators
+from axil.residuals import FittedValues
 from axil.structure import Structure
 
 Array = NDArray[np.float64]
@@ -36,12 +38,8 @@ class Collector(Protocol):
         """All weights, to be read out of leaf space."""
 
 
-class Answer(Protocol):
-    """The weights of n queries over N training rows, and what no target makes of their predictions."""
-
-    @property
-    def intercepts(self) -> Array:
-        """(n, K)."""
+class Effects(Protocol):
+    """One number for each of n queries and N training rows."""
 
     def dense(self) -> Array:
         """(n, N)."""
@@ -50,7 +48,15 @@ class Answer(Protocol):
         """Blocks (rows, n) of the transpose with the number of their first row, never all of it at once if avoidable."""
 
     def sparse(self) -> csr_array | None:
-        """(n, N) where most weights are zero and known to be, else None."""
+        """(n, N) where most are zero and known to be, else None."""
+
+
+class Answer(Effects, Protocol):
+    """The weights of n queries over N training rows, and what no target makes of their predictions."""
+
+    @property
+    def intercepts(self) -> Array:
+        """(n, K)."""
 
     def hand_to(self, collector: Collector) -> None:
         """Give all weights to a collector in the form that is cheapest."""
@@ -161,6 +167,27 @@ class Engine(Protocol):
     def backward(self, u: Array) -> Array:
         """K'u for (N, S) vectors."""
 
+    def apply(self, queries: Any, v: Array) -> Array:
+        """(n, S): the weights of the queries times (N, S) vectors."""
+
+    def predicted(self, queries: Any, targets: Array) -> Array:
+        """(n, K): the predictions of the queries, as the map from targets (N, K), with its constants, makes them."""
+
+    def combine(self, queries: Any, u: Array) -> Array:
+        """(N, S): the transpose of `apply`, for (n, S) vectors."""
+
+    def leverage(self, available: int) -> Array:
+        """(N,): the weight of each training row in its own prediction, with so many bytes to work in."""
+
+    def squares(self, available: int) -> float:
+        """The sum of the squared weights of all training rows' predictions."""
+
+    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        """For each column of the targets (N, K) the effects of deleting training rows; see `removal`."""
+
+    def without(self, rows: NDArray[np.intp]) -> Engine:
+        """The engine of a fit in which these rows have no weight; refused where that is not known."""
+
     def streamed_bytes(self) -> int:
         """Bytes that one query takes while its answer is handed on block by block."""
 
@@ -172,6 +199,11 @@ class Engine(Protocol):
 
     def prepare_for(self, n_queries: int, available: int) -> None:
         """The same, if it pays for this many queries and fits into these bytes."""
+
+
+def _own(structure: Structure, queries: Leaves) -> Leaves:
+    """The leaves, (n, T), of an engine's own trees among those of all the model's."""
+    return queries if structure.columns is None else queries[:, structure.columns]
 
 
 @dataclass(frozen=True)
@@ -186,8 +218,7 @@ class TreeEngine:
         return self.operators.structure
 
     def ask(self, queries: Leaves) -> Answer:
-        columns = self.structure.columns
-        return self._ask(queries if columns is None else queries[:, columns])
+        return self._ask(_own(self.structure, queries))
 
     def ask_training_rows(self) -> Answer:
         return self._ask(self.structure.leaves().T)
@@ -206,11 +237,38 @@ class TreeEngine:
             return self.operators.forward(targets, base)
         return self.operators.forward(targets - s.offsets, base) + s.offsets
 
+    def predicted(self, queries: Leaves, targets: Array) -> Array:
+        return FittedValues.of(self.operators, targets).predictions(_own(self.structure, queries).T)
+
     def forward(self, v: Array) -> Array:
         return self.operators.forward(v)
 
     def backward(self, u: Array) -> Array:
         return self.operators.backward(u)
+
+    def apply(self, queries: Leaves, v: Array) -> Array:
+        """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
+        base = self.operators.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
+        fit = FittedValues(self.structure, v, base, self.operators.leaf_values(v))
+        return fit.predictions(_own(self.structure, queries).T)
+
+    def combine(self, queries: Leaves, u: Array) -> Array:
+        return self.operators.combine(_own(self.structure, queries), u)
+
+    def leverage(self, available: int) -> Array:
+        return hat.leverage(self.operators, available)
+
+    def squares(self, available: int) -> float:
+        return hat.squares(self.operators, available)
+
+    def removal(self, queries: Leaves, targets: Array) -> Sequence[Effects]:
+        fits, own = removal.fits(self.operators, targets), _own(self.structure, queries)
+        ready = self.operators.leaf_space is not None
+        adjoints = self.operators.adjoints(own) if ready else self.operators.weights(own)[1]
+        return [removal.ReadOutEffects(fit, adjoints) for fit in fits]
+
+    def without(self, rows: NDArray[np.intp]) -> Engine:
+        return TreeEngine(removal.without(self.structure, rows, self.operators.n_threads))
 
     def streamed_bytes(self) -> int:
         s = self.structure
@@ -240,8 +298,7 @@ class ForestEngine:
         return self.forest.structure
 
     def ask(self, queries: Leaves) -> Answer:
-        columns = self.structure.columns
-        return self._answer(self.forest.weights(queries if columns is None else queries[:, columns]))
+        return self._answer(self.forest.weights(_own(self.structure, queries)))
 
     def ask_training_rows(self) -> Answer:
         return self._answer(self.forest.weights(self.structure.leaves().T))
@@ -251,14 +308,41 @@ class ForestEngine:
         return SparseAnswer(weights, np.tile(self.structure.beta[-1] * self.structure.base, (weights.shape[0], 1)))
 
     def fitted(self, targets: Array) -> Array:
+        return self.forest.forward(targets) + self._constant
+
+    def predicted(self, queries: Leaves, targets: Array) -> Array:
+        return self.apply(queries, targets) + self._constant
+
+    @property
+    def _constant(self) -> Array:
         s = self.structure
-        return np.asarray(self.forest.forward(targets) + s.beta[-1] * (0.0 if s.base is None else s.base))
+        return np.asarray(s.beta[-1] * (np.zeros(1) if s.base is None else s.base))
 
     def forward(self, v: Array) -> Array:
         return self.forest.forward(v)
 
     def backward(self, u: Array) -> Array:
         return self.forest.backward(u)
+
+    def apply(self, queries: Leaves, v: Array) -> Array:
+        return self.forest.apply(_own(self.structure, queries), v)
+
+    def combine(self, queries: Leaves, u: Array) -> Array:
+        return self.forest.combine(_own(self.structure, queries), u)
+
+    def leverage(self, available: int) -> Array:
+        return self.forest.leverage()
+
+    def squares(self, available: int) -> float:
+        return self.forest.squares()
+
+    def removal(self, queries: Leaves, targets: Array) -> Sequence[Effects]:
+        own, level = _own(self.structure, queries), removal.levels(self.structure)[0]
+        none = np.zeros((len(own), 1))
+        return [SparseAnswer(self.forest.removal(own, column, level), none) for column in targets.T]
+
+    def without(self, rows: NDArray[np.intp]) -> Engine:
+        return ForestEngine(Forest(removal.without(self.structure, rows, 1).structure))
 
     def streamed_bytes(self) -> int:
         return (
@@ -304,14 +388,56 @@ class SmootherEngine:
     def fitted(self, targets: Array) -> Array:
         return self.forward(targets)
 
+    def predicted(self, queries: Any, targets: Array) -> Array:
+        return self.apply(queries, targets)
+
     def forward(self, v: Array) -> Array:
-        s = self.smoother
-        return np.asarray(s.training @ (v if s.solution is None else s.solution @ v))
+        return self.apply(self.smoother.training, v)
 
     def backward(self, u: Array) -> Array:
+        return self.combine(self.smoother.training, u)
+
+    def apply(self, queries: Any, v: Array) -> Array:
         s = self.smoother
-        seen = s.training.T @ u
+        return np.asarray(queries @ (v if s.solution is None else s.solution @ v))
+
+    def combine(self, queries: Any, u: Array) -> Array:
+        s = self.smoother
+        seen = queries.T @ u
         return np.asarray(seen if s.solution is None else s.solution.T @ seen)
+
+    def leverage(self, available: int) -> Array:
+        s = self.smoother
+        if s.solution is None:
+            return np.asarray(s.training.diagonal())
+        return np.asarray(np.einsum("ij,ji->i", s.training, s.solution))
+
+    def squares(self, available: int) -> float:
+        s = self.smoother
+        if s.solution is None:
+            return float(s.training.multiply(s.training).sum())
+        return float(np.vdot(s.training.T @ s.training, s.solution @ s.solution.T))
+
+    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
+        if not self.smoother.weighs_squares:
+            raise UnsupportedModelError(
+                "removal",
+                "neighbours or a Gaussian process",
+                "it has no sample weights, so there is no derivative to take: without a row others would take its place",
+                "Weights, what_if and blame work for it; refit without the row to see what it does.",
+            )
+        residuals, none = targets - self.fitted(targets), np.zeros((queries.shape[0], 1))
+        weights = self.ask(queries).dense()
+        return [DenseAnswer(-weights * column, none) for column in residuals.T]
+
+    def without(self, rows: NDArray[np.intp]) -> Engine:
+        raise UnsupportedModelError(
+            "greedy",
+            "True for a linear smoother",
+            "its solution is not computed anew without rows",
+            "Use greedy=False, or refit without the rows: a smoother keeps no structure that a refit would change.",
+        )
 
     def streamed_bytes(self) -> int:
         return 8 * int(self.smoother.training.shape[0])

@@ -18,6 +18,7 @@ from axil.errors import ExactnessError, InputError
 from axil.explanation import Explanation
 from axil.memory import Budget
 from axil.progress import track
+from axil.questions import Questions
 from axil.verify import Verification, build, tree_engine
 
 Array = NDArray[np.float64]
@@ -27,7 +28,7 @@ MOST_QUERIES = 1024  # of a batch: more are no faster
 STREAM = "Use explainer.top(X) for the largest weights or explainer.iter(X) for batches, or raise memory_limit."
 
 
-class Explainer:
+class Explainer(Questions):
     """Which training rows made a prediction, and by exactly how much, with the fitted structure held fixed.
 
     Construction replays the fit on the training data and raises `ExactnessError` unless leaf counts, leaf values and
@@ -48,6 +49,7 @@ class Explainer:
     """
 
     verification: Verification | None  #: what the replay found; None with ``verify=False``
+    _features: Any
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class Explainer:
         engines, verification = build(adapter, X_train, targets, weights, offsets, bags, threads, budget, verify)
         labels, backend = inputs.row_labels(X_train), tables.backend_of(X_train)
         self._set(adapter, engines, targets, labels, backend, threads, budget, verification)
+        self._features = X_train  # itself, for tables of features; not saved
 
     def _set(
         self,
@@ -99,6 +102,7 @@ class Explainer:
         self._n_threads = n_threads
         self._budget = budget
         self.verification = verification
+        self._features = None
 
     def __repr__(self) -> str:
         proof = "not verified" if self.verification is None else f"verified to {self.verification.max_error:.1e}"
@@ -126,7 +130,9 @@ class Explainer:
             self._require(X.shape[0], STREAM)
         return self._explanation(X, self._ask(X, X.shape[0]), offsets, inputs.row_labels(X), sparse)
 
-    def iter(self, X: Any, batch_size: int | None = None, init_score: Any = None) -> Iterator[Explanation]:
+    def iter(
+        self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
+    ) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of weights is held."""
         X, offsets = self._queries(X, init_score)
         held = 8 * len(self.targets) * len(self._engines)
@@ -136,7 +142,7 @@ class Explainer:
 
         def explain(part: slice) -> Explanation:
             batch = inputs.take_rows(X, part)
-            return self._explanation(batch, self._ask(batch, n), offsets[part], labels[part])
+            return self._explanation(batch, self._ask(batch, n), offsets[part], labels[part], sparse)
 
         return (explain(slice(start, start + size)) for start in range(0, n, size))
 
@@ -207,7 +213,7 @@ class Explainer:
         self._budget.require(8 * n * n_train * len(self._engines), f"The weights of {n} x {n_train} rows", instead)
 
     def _batch_size(self, bytes_a_query: int) -> int:
-        held = min(BATCH_BYTES, self._budget.available // 2)
+        held = min(BATCH_BYTES, self._budget.available // 4)  # the batch before may still be there, and work goes on
         return int(max(1, min(held // bytes_a_query, MOST_QUERIES)))
 
     def _prepare_for(self, n_queries: int) -> None:
@@ -274,8 +280,10 @@ class Explainer:
             )
 
 
-def load(path: Any, model: Any, n_threads: int | None = None, memory_limit: int | str | None = None) -> Explainer:
-    """An explainer saved with `Explainer.save`, for the same fitted model."""
+def load(
+    path: Any, model: Any, n_threads: int | None = None, memory_limit: int | str | None = None, X_train: Any = None
+) -> Explainer:
+    """An explainer saved with `Explainer.save`, for the same fitted model; ``X_train`` only for `Explainer.similar`."""
     threads, budget = _threads(n_threads), _budget(memory_limit, None)
     adapter = adapters.read(model)
     header, structures, targets, index = storage.load(path)
@@ -285,6 +293,12 @@ def load(path: Any, model: Any, n_threads: int | None = None, memory_limit: int 
     explainer = Explainer.__new__(Explainer)
     engines = [tree_engine(structure, threads) for structure in structures]
     explainer._set(adapter, engines, targets, index, header["backend"], threads, budget, verification)
+    if X_train is not None:
+        explainer._features = inputs.as_features(X_train, adapter, "X_train")
+        if explainer._features.shape[0] != len(targets):
+            raise InputError(
+                f"X_train has {explainer._features.shape[0]} rows; the explainer was made of {len(targets)}."
+            )
     return explainer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,8 @@ from axil.errors import InputError
 from axil.inputs import as_count
 
 Array = NDArray[np.float64]
+
+ROUNDING = 1e-12  # of a running sum of weights
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,6 +88,11 @@ class Explanation:
         """
         tables.check_by(by)
         k = as_count(k, "k")
+        columns = tables.top_columns(self._largest(k, by), self.index, self.query_index, self.outputs)
+        return tables.make(columns, self.backend)
+
+    def _largest(self, k: int, by: str) -> list[tables.Largest]:
+        """The k largest of each prediction, for each output."""
         largest = []
         for weights, targets in self._by_output():
             largest.append(tables.Largest(len(self), k, targets, by, self.n_threads))
@@ -93,7 +100,7 @@ class Explanation:
                 largest[-1].add_sparse(weights)
             else:
                 largest[-1].add(weights.T, 0)
-        return tables.make(tables.top_columns(largest, self.index, self.query_index, self.outputs), self.backend)
+        return largest
 
     def group(self, labels: Any) -> Any:
         """How much of each prediction comes from each group of training rows: the sums of weights and contributions.
@@ -101,21 +108,70 @@ class Explanation:
         ``labels`` (n_train,): a year, a region, a source. A frame with the columns query, group, weight, contribution, and
         output if there are several.
         """
-        codes, groups = group_codes(labels, len(self.targets))
-        n, n_train, n_outputs = len(self), len(self.targets), 1 if self.outputs is None else len(self.outputs)
-        sums = []
+        return tables.make(self.group_columns(*group_codes(labels, len(self.targets))), self.backend)
+
+    def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]:
+        """The columns of `group`, for rows of these group numbers (n_train,)."""
+        n_train, sums = len(self.targets), []
         for weights, targets in self._by_output():
             for values in (np.ones(n_train), targets):
                 member = csc_array((values, codes, np.arange(n_train + 1)), shape=(len(groups), n_train))
                 total = member @ weights.T
                 sums.append((total.toarray() if issparse(total) else total).T)
-        columns = {"query": np.repeat(self.query_index, n_outputs * len(groups))}
-        if self.outputs is not None:
-            columns["output"] = np.tile(np.repeat(self.outputs, len(groups)), n)
-        columns["group"] = np.tile(groups, n * n_outputs)
-        columns["weight"] = np.stack(sums[::2], axis=1).ravel()
-        columns["contribution"] = np.stack(sums[1::2], axis=1).ravel()
-        return tables.make(columns, self.backend)
+        return tables.label_columns(self.query_index, self.outputs, "group", groups) | {
+            "weight": np.stack(sums[::2], axis=1).ravel(),
+            "contribution": np.stack(sums[1::2], axis=1).ravel(),
+        }
+
+    @property
+    def norms(self) -> Array:
+        """(n,) or (K, n): ``sqrt(sum_j k_j^2)``; times the noise of the targets, the standard error of a prediction."""
+        if issparse(self.weights):
+            squares = np.asarray(self.weights.multiply(self.weights).sum(axis=1)).ravel()
+        else:
+            squares = np.einsum("...j,...j->...", self.weights, self.weights)
+        return np.asarray(np.sqrt(squares))
+
+    @property
+    def effective_size(self) -> Array:
+        """(n,) or (K, n): ``(sum |k|)^2 / sum k^2``, how many rows of equal weight each prediction rests on; 0 on none."""
+        return _ratio(self._sizes() ** 2, self.norms**2)
+
+    @property
+    def negative_share(self) -> Array:
+        """(n,) or (K, n): the share of negative weights in ``sum |k|``, from 0 to 1; above 0 a prediction extrapolates."""
+        sizes = self._sizes()
+        return _ratio(np.maximum(sizes - np.asarray(self.weights.sum(axis=-1)).reshape(sizes.shape), 0.0) / 2, sizes)
+
+    def _sizes(self) -> Array:
+        """(n,) or (K, n): ``sum |k|``."""
+        return np.asarray(abs(self.weights).sum(axis=-1)).reshape(self.weights.shape[:-1])
+
+    def concentration(self, shares: Sequence[float] = (0.5, 0.8, 0.95)) -> Any:
+        """How many training rows, the largest weights first, account for these shares of each prediction's ``sum |k|``.
+
+        A frame with the columns query, share, rows, and output where outputs have trees of their own.
+        """
+        return tables.note(tables.make(self.concentration_columns(as_shares(shares)), self.backend), tables.NOTE)
+
+    def concentration_columns(self, shares: Array) -> dict[str, Any]:
+        """The columns of `concentration`."""
+        own = self.weights.ndim == 3
+        parts = self.weights if own else [self.weights]
+        counts = np.stack([_rows_needed(weights, shares) for weights in parts], axis=1)
+        outputs = self.outputs if own else None
+        return tables.label_columns(self.query_index, outputs, "share", shares) | {"rows": counts.ravel()}
+
+    def similar_columns(self, k: int) -> dict[str, Any]:
+        """The columns of `top`, the share of ``sum |weight|`` down to each row and the rows' positions."""
+        largest = self._largest(k, "weight")
+        columns = tables.top_columns(largest, self.index, self.query_index, self.outputs)
+        sizes = np.atleast_2d(self._sizes()).T[:, :, None]
+        values, rows = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("values", "rows"))
+        share = _ratio(np.cumsum(np.abs(values), axis=2), np.broadcast_to(sizes, values.shape).copy())
+        order = ("query", "output", "rank", "row", "weight", "share", "target", "contribution", "position")
+        columns |= {"share": share.ravel(), "position": rows.ravel()}
+        return {name: columns[name] for name in order if name in columns}
 
     def to_frame(self) -> Any:
         """The weights as a frame: one row a query, one column a training row.
@@ -136,6 +192,32 @@ class Explanation:
             )
         columns = dict(zip(names, np.ascontiguousarray(weights.T)))
         return tables.make({"query": self.query_index, **columns}, self.backend)
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    return np.divide(above, below, out=np.zeros_like(below), where=below > 0)
+
+
+def _rows_needed(weights: Any, shares: Array) -> NDArray[np.int64]:
+    """(n, shares): how many of the largest |weights| (n, n_train) add up to each share of all."""
+    counts = np.zeros((weights.shape[0], len(shares)), dtype=np.int64)
+    for i in range(len(counts)):
+        own = weights.data[weights.indptr[i] : weights.indptr[i + 1]] if issparse(weights) else weights[i]
+        total = np.cumsum(np.sort(np.abs(own))[::-1])
+        if len(total) and total[-1] > 0:
+            counts[i] = np.searchsorted(total, shares * total[-1] * (1 - ROUNDING)) + 1
+    return counts
+
+
+def as_shares(shares: Any) -> Array:
+    """Shares above 0 and up to 1."""
+    try:
+        found = np.atleast_1d(np.asarray(shares, dtype=np.float64))
+    except (TypeError, ValueError):
+        found = np.empty(0)
+    if found.ndim != 1 or not len(found) or not ((found > 0) & (found <= 1)).all():
+        raise InputError(f"shares is {shares!r}; expected numbers above 0 and up to 1, such as (0.5, 0.8, 0.95).")
+    return found
 
 
 def group_codes(labels: Any, n_rows: int) -> tuple[NDArray[np.intp], NDArray[Any]]:

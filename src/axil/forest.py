@@ -6,6 +6,7 @@ weights of a query are the entries of the T leaves it meets, added up: their cos
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,35 @@ class Forest:
     def backward(self, u: Array) -> Array:
         """K'u for (N, S) vectors."""
         return np.asarray(self._rows_of_leaves.T @ (self._train.T @ u))
+
+    def apply(self, queries: Leaves, v: Array) -> Array:
+        """(n, S): the weights of these predictions times (N, S) vectors."""
+        return np.asarray(self._met(queries) @ (self._rows_of_leaves @ v))
+
+    def combine(self, queries: Leaves, u: Array) -> Array:
+        """(N, S): the transpose of `apply`."""
+        return np.asarray(self._rows_of_leaves.T @ (self._met(queries).T @ u))
+
+    def removal(self, queries: Leaves, targets: Array, level: Array) -> csr_array:
+        """(n, N): the effects of deleting rows, ``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
+        R = self._rows_of_leaves
+        final = np.repeat(self.structure.final, self.structure.n_leaves)
+        values = np.divide(R @ targets, final, out=np.zeros(len(final)), where=final != 0)
+        at = np.repeat(level * values, np.diff(R.indptr))
+        effects = csr_array((R.data * (at - targets[R.indices]), R.indices, R.indptr), shape=R.shape)
+        return csr_array(self._met(queries) @ effects)
+
+    def leverage(self) -> Array:
+        """(N,): K[j, j]; a row meets no other leaves than its own."""
+        return np.asarray(self._rows_of_leaves.sum(axis=0)).ravel()
+
+    def squares(self) -> float:
+        """The sum of all squared weights, tree by tree over the pairs of leaves that share rows: O(T^2 N)."""
+        R, members, total = self._rows_of_leaves, csr_array(self._train.T), 0.0
+        others = csr_array(R.T)
+        for a, b in pairwise(self.structure.starts):
+            total += float((members[a:b] @ self._train).multiply(R[a:b] @ others).sum())
+        return total
 
     def _met(self, queries: Leaves) -> csr_array:
         """(n, L): one for each leaf that a query meets."""

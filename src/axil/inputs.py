@@ -112,6 +112,28 @@ def row_labels(X: Any) -> NDArray[Any]:
     return np.arange(X.shape[0]) if index is None else np.asarray(index.to_numpy())
 
 
+def positions(labels: Any, index: NDArray[Any], what: str) -> NDArray[np.intp]:
+    """Where the rows with these labels stand; each label must name one row, and no row twice."""
+    import pandas as pd
+
+    known, asked = pd.Index(index), pd.Index(labels)
+    if not asked.is_unique:
+        raise InputError(f"{what} names row {asked[asked.duplicated()][0]} twice; expected each row once.")
+    missing = asked[~asked.isin(known)]
+    if len(missing):
+        raise InputError(
+            f"{what} names row {missing[0]} ({len(missing)} of {len(asked)} are unknown); expected labels of training rows, "
+            f"such as {index[0]}: the index of a pandas X_train, else positions from 0."
+        )
+    if not known.is_unique:
+        many = asked[asked.isin(known[known.duplicated()])]
+        if len(many):
+            raise InputError(
+                f"{what} names row {many[0]}, a label of several training rows. Give X_train unique labels."
+            )
+    return np.asarray(known.get_indexer_for(asked), dtype=np.intp)
+
+
 def as_vector(values: Any, n_rows: int, what: str, rows: str = "training") -> Array:
     """One finite float64 number a row."""
     try:
@@ -217,6 +239,43 @@ def as_count(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise InputError(f"{what} is {value!r}; expected a whole number from 1 up.")
     return int(value)
+
+
+def as_sizes(value: Any, n: int, what: str) -> Array:
+    """A number from 0 up, or n of them."""
+    try:
+        sizes = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        sizes = np.empty((0, 0))
+    if sizes.shape not in ((), (n,)) or not (np.isfinite(sizes) & (sizes >= 0)).all():
+        raise InputError(f"{what} is {value!r}; expected a number from 0 up, or {n} of them, one an output.")
+    return sizes
+
+
+def column_names(given: tuple[Any, ...], known: list[str] | None, n: int) -> list[str]:
+    """The names of the columns: those of the first frame among the tables given, else the model's, else x0, x1, ..."""
+    for X in given:
+        frame = as_frame(X)
+        if frame is not None:
+            return [str(name) for name in frame.columns]
+    return [f"x{i}" for i in range(n)] if known is None else list(known)
+
+
+def chosen_columns(columns: Any, names: list[str]) -> list[int]:
+    """The positions of columns given by name or position; all for None."""
+    if columns is None:
+        return list(range(len(names)))
+    found = []
+    for column in [columns] if isinstance(columns, str) else columns:
+        if isinstance(column, (int, np.integer)) and 0 <= column < len(names):
+            found.append(int(column))
+        elif column in names:
+            found.append(names.index(column))
+        else:
+            raise InputError(
+                f"columns names {column!r}; expected names such as {names[0]!r}, or positions below {len(names)}."
+            )
+    return found
 
 
 def as_bytes(value: Any) -> int:

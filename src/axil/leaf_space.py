@@ -71,20 +71,27 @@ class LeafSpace:
             return self._solve(asked(self.structure, queries))
         return self._look_up(queries)
 
+    def adjoints_of(self, alpha: Array) -> Array:
+        """(L, n) the same for any adjoints of the leaf values, (L, n). Cost L^2 multiplications each."""
+        if self._responses is None:
+            return self._solve(alpha)
+        with _blas().limit(limits=1):
+            return np.asarray(self._responses.T @ alpha)
+
     @property
     def responses(self) -> Array:
-        """(L, L): row l has the adjoints of the leaf sums for leaf l in a prediction. Cost L^3 / 3 multiplications, once."""
+        """(L, L): row l has the adjoints of the leaf sums for that of leaf value l. Cost L^3 / 3 multiplications, once."""
         if self._responses is None:
             assert self._factor is not None
             s = self.structure
-            inverse, _ = lapack.dtrtri(
-                self._factor.T, lower=1, unitdiag=1, overwrite_c=1
-            )  # of the transpose, to LAPACK
+            with _blas().limit(limits=1):  # so that nothing depends on the number of threads
+                inverse, _ = lapack.dtrtri(
+                    self._factor.T, lower=1, unitdiag=1, overwrite_c=1
+                )  # to LAPACK, the transpose
             self._factor = None
             responses = np.ascontiguousarray(inverse)
-            for t, coefficient in enumerate(s.final):
-                own = slice(s.starts[t], s.starts[t + 1])
-                responses[own] = s.leaf_values(t, coefficient * responses[own])
+            for t, (first, last) in enumerate(pairwise(s.starts)):
+                responses[first:last] = s.leaf_values(t, responses[first:last])
             self._responses = responses
         return self._responses
 
@@ -102,7 +109,9 @@ class LeafSpace:
         return np.ascontiguousarray(phi)
 
     def _look_up(self, queries: NDArray[np.integer[Any]]) -> Array:
-        s, table = self.structure, self.responses
+        s, table, rate = self.structure, self.responses, self.structure.final[0]
+        if (s.final != rate).any():
+            table, rate = table * np.repeat(s.final, s.n_leaves)[:, None], 1.0
         phi, none = np.empty((s.total_leaves, len(queries))), np.zeros(s.total_leaves)
         for first in range(0, len(queries), LOOKED_UP):
             leaves = np.ascontiguousarray(queries[first : first + LOOKED_UP].T, dtype=np.uint32)
@@ -111,7 +120,7 @@ class LeafSpace:
                 own = slice(s.starts[t], s.starts[min(t + ABREAST, s.n_trees)])
                 later, starts = table[own.start :, own], s.starts[t:] - own.start
                 _core.read_out(leaves[t:], starts, later, none[own], None, 0, found[:, own], self.n_threads)
-            phi[:, first : first + LOOKED_UP] = found.T
+            np.multiply(found.T, rate, out=phi[:, first : first + LOOKED_UP])
         return phi
 
 

@@ -85,7 +85,7 @@ class Operators:
         self._target_sums: tuple[Array, Array] | None = None
         self._tables: dict[int, Array] = {}  # first tree of a group -> co-occurrence within the group
         self._offset_sums = None if s.offsets is None else self.leaf_sums(s.offsets)
-        self._base_share = s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves)  # of each leaf sum's adjoint
+        self.base_share = s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves)  # of each leaf sum's adjoint
 
     def leaf_sums(self, v: Array) -> Array:
         """``sums[l] = sum over rows j in leaf l of w_j draw_j v_j`` for all leaves of all trees: (N, S) -> (L, S)."""
@@ -105,6 +105,19 @@ class Operators:
     def leaf_values(self, v: Array, base: Array | None = None) -> Array:
         """(L, S): the leaf values before the rate, v_t above, that `forward` arrives at on its way."""
         return self._fit(v, base)[1]
+
+    def combine(self, queries: Leaves, u: Array) -> Array:
+        """(N, S): sums of the weights of n predictions times (n, S) factors, in one sweep or one read-out."""
+        s, out = self.structure, np.zeros((self.structure.n_rows, u.shape[1]))
+        alpha = np.zeros((s.total_leaves, u.shape[1]))
+        for t, coefficient in enumerate(s.final):
+            np.add.at(alpha, s.starts[t] + queries[:, t].astype(np.intp), coefficient * u)
+        if self.leaf_space is None:
+            self._sweep(out, alpha, u.sum(axis=0))
+            return out
+        phi = self.leaf_space.adjoints_of(alpha)
+        self.read_out(Adjoints(phi, s.beta[-1] * u.sum(axis=0) - self.base_share @ phi), 0, out)
+        return out
 
     def _fit(self, v: Array, base: Array | None) -> tuple[Array, Array]:
         """Run boosting on v (N, S): the residuals that it leaves, (N, S), and its leaf values, (L, S)."""
@@ -156,7 +169,7 @@ class Operators:
         self.prepare()
         assert self.leaf_space is not None
         phi = self.leaf_space.adjoints(queries)
-        return Adjoints(phi, self.structure.beta[-1] - self._base_share @ phi)
+        return Adjoints(phi, self.structure.beta[-1] - self.base_share @ phi)
 
     def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
         """Fill ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) a row and query."""
@@ -176,7 +189,7 @@ class Operators:
     def _read(self, adjoints: Adjoints) -> tuple[Cells, NDArray[np.int64], Array, Array, Array | None]:
         """What a read-out reads: cells, where each tree's begin, a table by cells, a constant and the row weights."""
         s = self.structure
-        return s.cells, s.cell_starts, self._by_cells(adjoints.phi), adjoints.beta * self._mean_weight, s.row_weights
+        return s.cells, s.cell_starts, self._by_cells(adjoints.phi), adjoints.beta * self.mean_weight, s.row_weights
 
     def intercepts(self, adjoints: Adjoints) -> Array:
         """(S, K): the part of each prediction that no target makes, the query's own offset aside."""
@@ -201,7 +214,7 @@ class Operators:
         return build + min(solve, look_up) + READ_COST * n_queries * s.n_trees * s.n_rows < sweep
 
     @property
-    def _mean_weight(self) -> float:
+    def mean_weight(self) -> float:
         """What the base, where it is the mean, gives a target of row weight one."""
         return 1.0 / self.structure.total_weight if self.structure.base is None else 0.0
 
@@ -231,8 +244,8 @@ class Operators:
                 phi[own] = s.leaf_values_transpose(t, alpha[own])
                 self._cells_of(table, t)[...] = s.to_cells(phi[own], drawn=True)
             done = list(group.trees)
-        beta = s.beta[-1] * beta - self._base_share @ phi
-        self._cells_of(table, done[0])[...] += beta * self._mean_weight  # the base rides on the first tree's pass
+        beta = s.beta[-1] * beta - self.base_share @ phi
+        self._cells_of(table, done[0])[...] += beta * self.mean_weight  # the base rides on the first tree's pass
         self._pass(p, done, table, s.row_weights, [], sums, None)
         return Adjoints(phi, beta)
 

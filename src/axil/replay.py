@@ -18,7 +18,7 @@ from axil.errors import InputError, UnsupportedModelError
 from axil.inputs import take_rows
 from axil.memory import Budget
 from axil.progress import track
-from axil.structure import Structure, cell_dtype
+from axil.structure import Regularisation, Structure, cell_dtype
 
 Array = NDArray[np.float64]
 Leaves = NDArray[np.unsignedinteger[Any]]
@@ -80,21 +80,17 @@ def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | No
     return sums[:, 0]
 
 
-def leaf_scale(trees: FittedTrees, leaf_weights: Array) -> Array:
-    """(L,): what a leaf's residual sum is multiplied by to give its value; see `FittedTrees`."""
-    denominator = leaf_weights + trees.l2
-    scale = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator > 0)
-    whole = (leaf_weights > 0) & np.isfinite(trees.l2)
-    if trees.steps > 1:
-        left = (trees.l2[whole] * scale[whole]) ** trees.steps
-        scale[whole] = (1.0 - left) / leaf_weights[whole]
-    return scale
+def regularisation_of(trees: FittedTrees) -> Regularisation:
+    """What a leaf's residual sum is multiplied by to give its value, as a function of its weight; see `FittedTrees`."""
+    l2 = np.asarray(trees.l2, dtype=np.float64)
+    return Regularisation(l2, np.broadcast_to(np.asarray(trees.steps, dtype=np.float64), l2.shape), trees.l2_by_weight)
 
 
 def _structure(
     trees: FittedTrees, cells: Leaves, draws: Array, leaf_weights: Array, offsets: Array | None
 ) -> Structure:
-    scale = leaf_scale(trees, leaf_weights)
+    regularisation = regularisation_of(trees)
+    scale = regularisation.scale(leaf_weights)
     mixing = trees.mixing
     if mixing is not None:  # a tree of one leaf has nothing to mix
         first = np.cumsum(trees.n_leaves) - trees.n_leaves
@@ -112,6 +108,7 @@ def _structure(
         draws=draws,
         coefficients=trees.coefficients,
         columns=trees.columns,
+        regularisation=regularisation,
     )
 
 

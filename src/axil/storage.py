@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError
-from axil.structure import Coefficients, Structure
+from axil.structure import Coefficients, Regularisation, Structure
 
 FORMAT = "axil-explainer"
-VERSION = 1
+VERSION = 2
 
 
 def save(
@@ -78,6 +78,9 @@ def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
     coefficients = arrays.pop("coefficients")
     if coefficients is not None:
         arrays |= {"omega": coefficients.omega, "beta": coefficients.beta}
+    regularisation = arrays.pop("regularisation")
+    if regularisation is not None:
+        arrays |= {"l2": regularisation.l2, "steps": regularisation.steps, "l2_by_weight": regularisation.by_weight}
     return {name: array for name, array in arrays.items() if array is not None}
 
 
@@ -87,8 +90,9 @@ def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
     mixing = tuple(own.pop(f"mixing.{t}") for t in range(sum(name.startswith("mixing.") for name in own)))
     omega, beta = own.pop("omega", None), own.pop("beta", None)
     coefficients = None if omega is None or beta is None else Coefficients(omega, beta)
+    regularisation = Regularisation(own.pop("l2"), own.pop("steps"), bool(own.pop("l2_by_weight")))
     parts: dict[str, Any] = {"base": None, **own}
-    return Structure(**parts, mixing=mixing or None, coefficients=coefficients)
+    return Structure(**parts, mixing=mixing or None, coefficients=coefficients, regularisation=regularisation)
 
 
 def plain_labels(index: NDArray[Any]) -> NDArray[Any]:

@@ -33,6 +33,42 @@ class Coefficients:
 
 
 @dataclass(frozen=True)
+class Regularisation:
+    """How the scales of L leaves follow from their weights W, for the day when row weights change.
+
+    ``scale = 1 / (W + l2)``, after ``steps`` Newton steps ``(1 - q ** steps) / W`` with ``q = l2 / (W + l2)``.
+    """
+
+    l2: Array  #: (L,); inf: the leaf is left at zero
+    steps: Array  #: (L,)
+    by_weight: bool = False  #: whether l2 is in proportion to the sum of all row weights
+
+    def scale(self, leaf_weights: Array) -> Array:
+        """(L,): what each leaf's sum is multiplied by."""
+        denominator = leaf_weights + self.l2
+        scale = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator > 0)
+        more = (leaf_weights > 0) & np.isfinite(self.l2) & (self.steps > 1)
+        left = (self.l2[more] * scale[more]) ** self.steps[more]
+        scale[more] = (1.0 - left) / leaf_weights[more]
+        return scale
+
+    def slopes(self, leaf_weights: Array) -> tuple[Array, Array]:
+        """(L,) twice: the derivatives of the scale with respect to the leaf's weight and to l2."""
+        single = Regularisation(self.l2, np.ones_like(self.steps)).scale(leaf_weights)
+        by_weight, by_l2 = -(single**2), -(single**2)
+        more = (leaf_weights > 0) & np.isfinite(self.l2) & (self.steps > 1)
+        W, steps, inverse = leaf_weights[more], self.steps[more], single[more]
+        q = self.l2[more] * inverse
+        by_weight[more] = (steps * q**steps * W * inverse - (1.0 - q**steps)) / W**2
+        by_l2[more] = -steps * q ** (steps - 1) * inverse**2
+        return by_weight, by_l2
+
+    def scaled(self, factor: float) -> Regularisation:
+        """The same where the sum of all row weights is this many times as large."""
+        return Regularisation(self.l2 * factor, self.steps, True) if self.by_weight else self
+
+
+@dataclass(frozen=True)
 class Structure:
     """Leaf membership, contributions, rates and base of T trees over N training rows.
 
@@ -54,6 +90,9 @@ class Structure:
     draws: Array = field(default_factory=lambda: np.ones(1))  #: (D,)
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     columns: NDArray[np.int64] | None = None  #: (T,) which of all the model's trees these are; None: all, in order
+    regularisation: Regularisation | None = (
+        None  #: how leaf_scale came about; None: not known, nor asked unless weights change
+    )
     starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
 
     def __post_init__(self) -> None:
@@ -81,6 +120,10 @@ class Structure:
             raise ValueError("a cell number beyond the cells of its tree")
         if self.mixing is not None and [m.shape for m in self.mixing] != [(n, n) for n in self.n_leaves]:
             raise ValueError("mixing does not fit the leaves of its trees")
+        if self.regularisation is not None and {self.regularisation.l2.shape, self.regularisation.steps.shape} != {
+            leaves
+        }:
+            raise ValueError("regularisation does not fit the leaves")
         if self.coefficients is not None:
             omega, beta = self.coefficients.omega.shape, self.coefficients.beta.shape
             if (omega, beta) != ((self.n_trees + 1, self.n_trees), (self.n_trees + 1,)):

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from axil import _core
 from axil.errors import InputError
-from axil.inputs import as_frame
+from axil.inputs import as_frame, is_sparse, take_rows
 from axil.operators import Adjoints, Operators
 
 Array = NDArray[np.float64]
@@ -26,6 +26,35 @@ def backend_of(X: Any) -> str:
 def make(columns: dict[str, Any], backend: str) -> Any:
     """A frame of this library with these columns."""
     return nw.from_dict(columns, backend=nw.Implementation.from_string(backend)).to_native()  # type: ignore[arg-type]
+
+
+def _values(series: nw.Series[Any]) -> NDArray[Any]:
+    """A column as an array; categories through a list, for pyarrow loses the missing ones on the way to an array."""
+    kinds = (nw.Categorical, nw.Enum)
+    if isinstance(series.dtype, kinds) or series.dtype in kinds:
+        return np.array(series.to_list(), dtype=object)
+    return np.asarray(series.to_numpy())
+
+
+NOTE = "exact with the fitted structure held fixed; not a retraining"
+FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
+
+
+def note(frame: Any, text: str) -> Any:
+    """The frame itself; pandas frames say what their numbers are in ``attrs["axil"]``."""
+    if isinstance(getattr(frame, "attrs", None), dict):
+        frame.attrs["axil"] = text
+    return frame
+
+
+def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[NDArray[Any]]:
+    """Some columns, by position, of some rows of X, as arrays."""
+    part = take_rows(X, rows)
+    frame = as_frame(part)
+    if frame is not None:
+        return [_values(frame[frame.columns[i]]) for i in chosen]
+    part = part[:, chosen]
+    return list((part.toarray() if is_sparse(part) else np.asarray(part)).T)
 
 
 def check_by(by: str) -> None:
@@ -73,18 +102,25 @@ def top_columns(
 ) -> dict[str, Any]:
     """query, (output,) rank, row, weight, target, contribution: k lines a query and output, the largest first."""
     rows, weights = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values"))
-    n, n_outputs, k = rows.shape
+    k = rows.shape[2]
     targets = np.stack([one.targets[one.rows] for one in largest], axis=1)
-    columns = {"query": np.repeat(query_index, n_outputs * k)}
-    if outputs is not None:
-        columns["output"] = np.tile(np.repeat(outputs, k), n)
-    return columns | {
-        "rank": np.tile(np.arange(1, k + 1), n * n_outputs),
+    return label_columns(query_index, outputs, "rank", np.arange(1, k + 1)) | {
         "row": index[rows.ravel()],
         "weight": weights.ravel(),
         "target": targets.ravel(),
         "contribution": (weights * targets).ravel(),
     }
+
+
+def label_columns(
+    query_index: NDArray[Any], outputs: NDArray[Any] | None, name: str, values: NDArray[Any]
+) -> dict[str, Any]:
+    """query, (output,) and one column more: the first columns of a table with a line for each query, output and value."""
+    n, n_outputs = len(query_index), 1 if outputs is None else len(outputs)
+    columns = {"query": np.repeat(query_index, n_outputs * len(values))}
+    if outputs is not None:
+        columns["output"] = np.tile(np.repeat(outputs, len(values)), n)
+    return columns | {name: np.tile(values, n * n_outputs)}
 
 
 def concatenate(parts: list[dict[str, Any]], backend: str) -> Any:

@@ -63,10 +63,10 @@ def settle(case: Case, trees: FittedTrees, leaves: NDArray[Any]) -> FittedTrees:
 
 def leaf_values(trees: FittedTrees, own: slice, S: Array, W: Array) -> Array:
     """(L, K): as FittedTrees defines them, before the rate."""
-    l2 = trees.l2[own]
+    l2, steps = trees.l2[own], np.broadcast_to(trees.steps, trees.l2.shape)[own]
     with np.errstate(divide="ignore", invalid="ignore"):
-        after = np.where(np.isinf(l2), 0, (1 - (l2 / (W + l2)) ** trees.steps) / W)
-        return (1 / (W + l2) if trees.steps == 1 else after)[:, None] * S
+        after = np.where(np.isinf(l2), 0, (1 - (l2 / (W + l2)) ** steps) / W)
+        return np.where(steps == 1, 1 / (W + l2), after)[:, None] * S
 
 
 def tables(trees: FittedTrees) -> tuple[Array, Array]:

@@ -50,7 +50,8 @@ class FittedTrees:
     mixing: tuple[Array, ...] | None = (
         None  #: per tree (L_t, L_t), from leaf sums to leaf values; of no account for one leaf
     )
-    steps: int = 1
+    steps: int | Array = 1  #: Newton steps, of all leaves or (L,) of each
+    l2_by_weight: bool = False  #: whether l2 is in proportion to the sum of all row weights
     row_weights: Array | None = None  #: (N,) weights as the fit used them; 0 for a row it held out
     held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)
     sampler: Sampler | None = None
@@ -64,6 +65,7 @@ class FittedSmoother:
 
     training: Any  #: (N, p) features of the training rows
     solution: Array | None  #: (p, N); None: the features of a query are its weights, sparse (n, N)
+    weighs_squares: bool = False  #: whether sample weights multiply the squared errors that the solution minimises
 
 
 class Model(Protocol):

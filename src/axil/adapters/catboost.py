@@ -118,20 +118,21 @@ class CatBoostAdapter(TreeModel):
                 base=None if self._estimated else np.zeros(self.n_outputs),
                 base_value=base_value,
                 steps=steps,
+                l2_by_weight=True,
                 coefficients=coefficients(last, rates, blob.scale, factor),
             )
         ]
 
     def _regularisation(
         self, X: Any, targets: Array, w: Array, base: Array, offsets: Array | None
-    ) -> tuple[Array, Array, int]:
+    ) -> tuple[Array, Array, int | Array]:
         """rates (T,), l2 (L,) and steps."""
         n_trees, last = len(self._n_leaves), self._fits[-1]
         started_before = bool(np.any(self._blob.bias != 0)) and not last.from_average
         if len(self._fits) == 1 and n_trees <= last.iterations and not started_before:
             return np.full(n_trees, last.rate), np.full(self._n_leaves.sum(), last.scaled_l2(w)), last.steps
         stages = self._stages(self.leaves(X), targets, w, base, offsets)
-        return *settings_of_each_tree(self._fits, stages, w), 1
+        return settings_of_each_tree(self._fits, stages, w)
 
     def _stages(
         self, leaves: NDArray[Any], targets: Array, w: Array, base: Array, offsets: Array | None

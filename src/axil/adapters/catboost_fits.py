@@ -139,13 +139,13 @@ class Stage:
         return found if found.l2 >= 0 and self.agrees(found, weights) else None
 
 
-def settings_of_each_tree(fits: list[Fit], stages: Iterator[Stage], weights: Array) -> tuple[Array, Array]:
-    """rates (T,) and l2 (L,) of a continued model, of which CatBoost keeps the settings of the last fit, at times of more.
+def settings_of_each_tree(fits: list[Fit], stages: Iterator[Stage], weights: Array) -> tuple[Array, Array, Array]:
+    """rates (T,), l2 and steps (L,) of a continued model, of which CatBoost keeps the settings of the last fit, at times of more.
 
     Each tree takes the settings that lead to its values: those of a known fit, else those that solve for them. Where
     none do, or many (trees of one leaf), the rate stays open and the replay decides.
     """
-    rates, l2s = [], []
+    rates, l2s, steps = [], [], []
     for stage in stages:
         known = next((fit for fit in reversed(fits) if stage.agrees(fit, weights)), None)
         if known is None:
@@ -153,8 +153,9 @@ def settings_of_each_tree(fits: list[Fit], stages: Iterator[Stage], weights: Arr
             fits = fits if known is None else [*fits, known]
         rates.append(np.nan if known is None else known.rate)
         closest = known or fits[0]
-        l2s.append(stage.l2(closest, closest.scaled_l2(weights)))
-    return np.array(rates), np.concatenate(l2s)
+        l2s.append(np.full(len(stage.weights), closest.scaled_l2(weights)))
+        steps.append(np.full(len(stage.weights), float(closest.steps)))
+    return np.array(rates), np.concatenate(l2s), np.concatenate(steps)
 
 
 _MISS = 1e-7  # a step that backtracking gave up moves a leaf by less

@@ -88,7 +88,7 @@ class LinearRegressionAdapter(SmootherAdapter):
         """Intercept and coefficients from the targets."""
         rows = self._rows(X)
         solution = least_squares(self._kept(rows, weights), weights, self._l2(), self._model.fit_intercept)
-        return FittedSmoother(with_ones(rows), solution)
+        return FittedSmoother(with_ones(rows), solution, weighs_squares=True)
 
     def _kept(self, rows: Array, weights: Array | None) -> Array:
         """The rows without the directions that scikit-learn left out as too small, by its setting ``tol``."""
@@ -148,7 +148,7 @@ class KernelRidgeAdapter(SmootherAdapter):
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Dual coefficients from the targets."""
         gram = self.coordinates(X)
-        return FittedSmoother(gram, _dual(gram, weights, float(np.ravel(self._model.alpha)[0])))
+        return FittedSmoother(gram, _dual(gram, weights, float(np.ravel(self._model.alpha)[0])), weighs_squares=True)
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Array:
         """(n, N): the kernel with the training rows."""

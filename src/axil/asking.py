@@ -1,0 +1,122 @@
+"""What the questions need of an explainer, and how it is asked: batch by batch, all outputs or each of its own trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.adapters.base import Model
+from axil.engines import Effects, Engine
+from axil.explanation import Explanation
+from axil.memory import Budget
+from axil.progress import track
+from axil.verify import Verification
+
+Array = NDArray[np.float64]
+
+
+class Explained(Protocol):
+    """An explainer, as far as questions go."""
+
+    index: NDArray[Any]
+    verification: Verification | None
+    _adapter: Model
+    _engines: list[Engine]
+    _targets: Array
+    _features: Any
+    _backend: str
+    _n_threads: int
+    _budget: Budget
+
+    @property
+    def outputs(self) -> NDArray[Any] | None:
+        """(K,) names or numbers; None for one output."""
+
+    def explain(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
+        """An explanation of X."""
+
+    def iter(
+        self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
+    ) -> Iterator[Explanation]:
+        """Explanations of X batch by batch."""
+
+    def _queries(self, X: Any, init_score: Any) -> tuple[Any, Array]:
+        """X and the offsets of its rows, (n, K), checked."""
+
+    def _batch_size(self, bytes_a_query: int) -> int:
+        """How many queries to ask at a time."""
+
+    def _prepare_for(self, n_queries: int) -> None:
+        """Do ahead what pays for so many queries."""
+
+    def _check(self, X: Any, predictions: Array, labels: NDArray[Any]) -> None:
+        """Compare with what the model predicts."""
+
+
+def checked_coordinates(asked: Explained, X: Any) -> Any:
+    """The coordinates of X, once the map from targets to predictions is sure to be the model's still: one replay, O(T N)."""
+    coordinates = asked._adapter.coordinates(X, asked._n_threads)
+    if asked.verification is not None:
+        made = for_all_outputs(asked._engines, asked._targets, lambda engine, own: engine.predicted(coordinates, own))
+        asked._check(X, made, inputs.row_labels(X))
+    return coordinates
+
+
+def explanations(asked: Explained, X: Any) -> Iterator[Explanation]:
+    """Explanations of X batch by batch, sparse where most weights are zero; an empty one of no rows."""
+    sparse = len(asked._engines) == 1 and asked._engines[0].is_sparse
+    if X.shape[0] == 0:
+        yield asked.explain(X)
+    else:
+        yield from asked.iter(X, sparse=sparse)
+
+
+def removals(asked: Explained, X: Any, dense: bool) -> Iterator[tuple[slice, Any, list[Effects]]]:
+    """Batches of X: which rows, their coordinates and the effects of deleting training rows on each output.
+
+    Batches are so small that the effects of one fit into memory: all of them where ``dense``, else block by block.
+    """
+    n, (n_train, n_outputs) = X.shape[0], asked._targets.shape
+    asked._prepare_for(n)
+    held = sum(engine.streamed_bytes() for engine in asked._engines)
+    size = asked._batch_size(held + 8 * n_train * n_outputs if dense else held)
+    for start in track(range(0, n, size), "removal"):
+        part = slice(start, min(start + size, n))
+        coordinates = checked_coordinates(asked, inputs.take_rows(X, part))
+        effects = [
+            of_output
+            for engine, targets in by_engine(asked._engines, asked._targets)
+            for of_output in engine.removal(coordinates, targets)
+        ]
+        yield part, coordinates, effects
+
+
+def by_engine(engines: list[Engine], columns: Array) -> list[tuple[Engine, Array]]:
+    """Each engine with the columns, (., K), of the outputs that it serves."""
+    if len(engines) == 1:
+        return [(engines[0], columns)]
+    return [(engine, columns[:, [k]]) for k, engine in enumerate(engines)]
+
+
+def for_all_outputs(engines: list[Engine], columns: Array, ask: Callable[[Engine, Array], Array]) -> Array:
+    """(., K): what each engine makes of the columns of its outputs, side by side."""
+    return np.concatenate([ask(engine, own) for engine, own in by_engine(engines, columns)], axis=1)
+
+
+def predicted(asked: Explained, X: Any, offsets: Array) -> Array:
+    """(n, K): the model's own predictions, with offsets."""
+    return np.asarray(asked._adapter.predictions(X) + offsets)
+
+
+def fitted(asked: Explained) -> Array:
+    """(N, K): the training rows' own predictions, as the weights make them."""
+    return for_all_outputs(asked._engines, asked._targets, lambda engine, own: engine.fitted(own))
+
+
+def leverages(asked: Explained) -> Array:
+    """(N, 1), or (N, K) where outputs have trees of their own."""
+    return np.stack([engine.leverage(asked._budget.available) for engine in asked._engines], axis=1)

@@ -1,0 +1,212 @@
+"""Questions: what else an explainer can be asked about its training data.
+
+All answers are exact with the fitted structure held fixed, save removal, which is a first-order effect and says so. None of them
+is a retraining: a refit may choose other splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import diagnostics, inputs, tables
+from axil.asking import (
+    Explained,
+    by_engine,
+    checked_coordinates,
+    explanations,
+    for_all_outputs,
+    leverages,
+    predicted,
+    removals,
+)
+from axil.errors import InputError
+from axil.explanation import Explanation, as_shares, group_codes
+
+Array = NDArray[np.float64]
+
+
+class Questions:
+    """The questions, as methods of `Explainer`."""
+
+    def removal(self: Explained, X: Any) -> Array:
+        """(n, n_train), or (K, n, n_train): the first-order change of each prediction on deleting each training row.
+
+        ``-w_j dF(x) / dw_j``; positive: without the row the prediction would be higher. Structure, draws and all other weights
+        are held fixed. As costly as the weights; 8 * K * n * n_train bytes.
+        """
+        X, _ = self._queries(X, None)
+        n, (n_train, n_outputs) = X.shape[0], self._targets.shape
+        instead = "Use explainer.removal_set(X, m) for the largest effects, or raise memory_limit."
+        self._budget.require(8 * n * n_train * n_outputs, f"The effects on {n} predictions of {n_train} rows", instead)
+        transposed = np.empty((n_outputs, n_train, n))  # as the effects of a block of training rows come
+        for part, _, effects in removals(self, X, dense=True):
+            for k, of_output in enumerate(effects):
+                for first, block in of_output.blocks():
+                    transposed[k, first : first + len(block), part] = block
+        found = transposed.swapaxes(1, 2)
+        return found[0] if self.outputs is None else found
+
+    def removal_set(self: Explained, X: Any, m: int, greedy: bool = False) -> Any:
+        """Up to m training rows whose removal moves each prediction furthest, all in one direction.
+
+        A frame with the columns query, rank, row, effect, and output if there are several. The direction is the one in which the
+        m largest first-order effects add up to more; rows that have none are left out. ``greedy``: after each row the fit
+        without it is computed anew, structure held fixed, so that the next is the best one then and effects are exact; some four
+        passes over the trees for each row of the set and query. Streamed: never holds an (n, n_train) array.
+        """
+        m = inputs.as_count(m, "m")
+        X, _ = self._queries(X, None)
+        found = []
+        for part, coordinates, effects_of in removals(self, X, dense=False):
+            n = part.stop - part.start
+            served = [
+                (engine, own, k) for engine, own in by_engine(self._engines, self._targets) for k in range(own.shape[1])
+            ]
+            sets = [diagnostics.SignedSet(n, m, len(self._targets), self._n_threads).read(own) for own in effects_of]
+            for i in range(n):
+                for output, ((engine, own, k), largest) in enumerate(zip(served, sets)):
+                    rows, effects = largest.chosen(i)
+                    if greedy:
+                        query = coordinates[i : i + 1]
+                        rows, effects = diagnostics.remove_in_turn(engine, query, own, k, (rows, effects))
+                    found.append(
+                        (part.start + i, output if self.outputs is None else self.outputs[output], rows, effects)
+                    )
+        columns = diagnostics.set_columns(found, self.index, inputs.row_labels(X), self.outputs is not None)
+        return tables.note(tables.make(columns, self._backend), tables.NOTE if greedy else tables.FIRST_ORDER)
+
+    def what_if(self: Explained, targets: Mapping[Any, Any], X: Any, init_score: Any = None) -> Any:
+        """The predictions of X if some training rows, by label, had other targets (of a classifier: other classes).
+
+        Exact with the structure held fixed: ``change = sum_j k_j (new_j - old_j)`` over the rows named. A frame with the columns
+        query, before, after, change, and output if there are several. Cost of one replay, O(T N), whatever the number of rows.
+        """
+        if not hasattr(targets, "items"):
+            raise InputError(f"targets is a {type(targets).__name__}; expected {{row label: new target, ...}}.")
+        labels, values = [label for label, _ in targets.items()], [value for _, value in targets.items()]
+        rows = inputs.positions(labels, self.index, "targets")
+        shape = len(values), self._targets.shape[1]
+        given = values if values else np.empty((0,) if shape[1] == 1 or self._adapter.classes is not None else shape)
+        new = inputs.as_targets(given, *shape, self._adapter.classes, "targets", "changed")
+        X, offsets = self._queries(X, init_score)
+        moved = np.zeros_like(self._targets)
+        moved[rows] = new - self._targets[rows]
+        coordinates = checked_coordinates(self, X)
+        change = for_all_outputs(self._engines, moved, lambda engine, own: engine.apply(coordinates, own))
+        before = predicted(self, X, offsets)
+        columns: dict[str, Any] = {"query": np.repeat(inputs.row_labels(X), shape[1])}
+        if self.outputs is not None:
+            columns["output"] = np.tile(self.outputs, X.shape[0])
+        columns |= {"before": before.ravel(), "after": (before + change).ravel(), "change": change.ravel()}
+        return tables.note(tables.make(columns, self._backend), tables.NOTE)
+
+    def blame(
+        self: Explained, X_val: Any, y_val: Any, correction: Any = "leave-one-out", init_score: Any = None
+    ) -> Any:
+        """Which training targets raise the error on validation rows, and what correcting each would gain.
+
+        A frame with the columns row, target, gradient, corrected, gain, and output if there are several, largest gain first.
+        ``gradient``: of the mean squared validation error in the row's target, ``(2 / n) K'(prediction - y_val)``, in one sweep.
+        ``corrected``: what else the target might be: with "leave-one-out" what all other rows say, ``(F_j - K_jj y_j) /
+        (1 - K_jj)``, nan where K_jj is within 1e-6 of one; or your own out-of-fold predictions as an array (n_train,) or
+        (n_train, K). ``gain``: by how much the mean squared validation error would fall if this one target were corrected,
+        exactly ``-(d gradient_j + d^2 / n sum_i K_ij^2)`` with d the correction; the squares are streamed.
+        ``correction=None``: gradients alone, the largest first. Several outputs have a mean squared error each.
+        """
+        X, offsets = self._queries(X_val, init_score)
+        if X.shape[0] == 0:
+            raise InputError("X_val has no rows; expected validation rows with their targets.")
+        y = inputs.as_targets(y_val, X.shape[0], self._targets.shape[1], self._adapter.classes, "y_val", "validation")
+        corrected = diagnostics.corrections(self, correction)
+        columns = diagnostics.blame_columns(self, X, y, offsets, corrected)
+        return tables.note(tables.make(columns, self._backend), tables.NOTE)
+
+    def leverage(self: Explained) -> Array:
+        """(n_train,), or (K, n_train) where outputs have trees of their own: K[j, j], each row's weight in its own prediction.
+
+        In leaf space, O(T^2 N) and 16 L^2 bytes, or in batches of rows, O(T N^2); never an (n_train, n_train) array.
+        """
+        found = leverages(self).T
+        return found[0].copy() if len(found) == 1 else found
+
+    def degrees_of_freedom(self: Explained) -> Any:
+        """trace K, how many free parameters the fit is worth: a number, or (K,) where outputs have trees of their own."""
+        found = leverages(self).sum(axis=0)
+        return float(found[0]) if len(found) == 1 else found
+
+    def standard_error(self: Explained, X: Any, sigma: Any = None) -> Array:
+        """(n,) or (n, K), as predictions: ``sigma * sqrt(sum_j k_j^2)``, the noise of the targets as a prediction passes it on.
+
+        For targets with independent noise of one size sigma and the structure held fixed: neither a bias of the model nor what
+        other targets would do to its splits is in it. ``sigma^2 = RSS / trace((I - K)'(I - K))`` unless given, as a number or
+        one for each output. Streamed: never holds an (n, n_train) array.
+        """
+        n_outputs = self._targets.shape[1]
+        size = np.asarray(diagnostics.sigma(self) if sigma is None else inputs.as_sizes(sigma, n_outputs, "sigma"))
+        errors = _streamed(self, X, lambda part: part.norms).T * size
+        return np.asarray(errors[:, 0] if self.outputs is None else errors)
+
+    def effective_size(self: Explained, X: Any) -> Array:
+        """As `Explanation.effective_size`, for any number of rows of X: never holds an (n, n_train) array."""
+        return _one_or_each(_streamed(self, X, lambda part: part.effective_size))
+
+    def negative_share(self: Explained, X: Any) -> Array:
+        """As `Explanation.negative_share`, for any number of rows of X: never holds an (n, n_train) array."""
+        return _one_or_each(_streamed(self, X, lambda part: part.negative_share))
+
+    def group(self: Explained, X: Any, labels: Any) -> Any:
+        """As `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array."""
+        codes, groups = group_codes(labels, len(self._targets))
+        return _table(self, X, lambda part: part.group_columns(codes, groups))
+
+    def concentration(self: Explained, X: Any, shares: Sequence[float] = (0.5, 0.8, 0.95)) -> Any:
+        """As `Explanation.concentration`, for any number of rows of X: never holds an (n, n_train) array."""
+        wanted = as_shares(shares)
+        return _table(self, X, lambda part: part.concentration_columns(wanted))
+
+    def similar(self: Explained, X: Any, k: int = 10, columns: Sequence[Any] | None = None) -> Any:
+        """Comparables: the k training rows of largest |weight| in each prediction, their features beside the query's own.
+
+        A frame with the columns query, rank, row, weight, share, target, contribution, and output where there are several; then
+        for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``. ``share`` is that
+        of the rows down to this one in ``sum |weight|``. The training rows are those that the explainer was made of; one that
+        was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
+        """
+        k = inputs.as_count(k, "k")
+        if self._features is None:
+            raise InputError(
+                "This explainer was loaded from a file, which keeps no features. Load it with them: "
+                "axil.load(path, model, X_train=X_train)."
+            )
+        X, _ = self._queries(X, None)
+        names = inputs.column_names((self._features, X), self._adapter.feature_names, self._adapter.n_features)
+        chosen = inputs.chosen_columns(columns, names)
+        parts = [part.similar_columns(k) for part in explanations(self, X)]
+        made = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        rows, lines = made.pop("position"), len(made["query"]) // max(X.shape[0], 1)
+        queries = np.repeat(np.arange(X.shape[0]), lines)
+        of_rows = tables.feature_columns(self._features, rows, chosen)
+        of_queries = tables.feature_columns(X, queries, chosen)
+        for i, own, asked in zip(chosen, of_rows, of_queries):
+            made |= {f"{names[i]} (row)": own, f"{names[i]} (query)": asked}
+        return tables.note(tables.make(made, self._backend), tables.NOTE)
+
+
+def _streamed(asked: Explained, X: Any, measure: Callable[[Explanation], Array]) -> Array:
+    """(1, n), or (K, n) where outputs have trees of their own: a measure of each prediction's weights."""
+    X, _ = asked._queries(X, None)
+    return np.concatenate([np.atleast_2d(measure(part)) for part in explanations(asked, X)], axis=1)
+
+
+def _one_or_each(found: Array) -> Array:
+    return found[0] if len(found) == 1 else found
+
+
+def _table(asked: Explained, X: Any, columns: Callable[[Explanation], dict[str, Any]]) -> Any:
+    X, _ = asked._queries(X, None)
+    parts = [columns(part) for part in explanations(asked, X)]
+    return tables.note(tables.concatenate(parts, asked._backend), tables.NOTE)
