@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator
 
-from axil import adapters, inputs, storage, tables
+from axil import adapters, inputs, storage, tables, writing
 from axil.adapters.base import Model
 from axil.engines import Answer, Engine
 from axil.errors import ExactnessError, InputError
@@ -161,6 +161,18 @@ class Explainer(Questions):
             self._stream(batch, self._ask(batch, n), own, largest)
             parts.append(tables.top_columns(largest, self.index, own, self.outputs))
         return tables.concatenate(parts, self._backend)
+
+    def write(self, X: Any, path: Any, init_score: Any = None) -> None:
+        """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch; see `axil.writing`.
+
+        Parquet has one line a query (and output): its label, prediction, intercept and weights as a list in the order of the
+        training rows. zarr has arrays: weights (n, n_train), predictions, intercepts, query_index and index.
+        """
+        X, _ = self._queries(X, None)
+        if X.shape[0] == 0:
+            raise InputError("X has no rows, so there is nothing to write.")
+        n_outputs = self._targets.shape[1]
+        writing.write(self.iter(X, init_score=init_score), X.shape[0], self.index, n_outputs, path)
 
     def matrix(self) -> Array:
         """K (n_train, n_train), or (K, n_train, n_train): row i has the weights of the prediction of training row i."""

@@ -1,0 +1,92 @@
+"""Weights written to disk in batches, read back with the formats' own libraries."""
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import xgboost as xgb
+import zarr
+from lightgbm import LGBMRegressor
+from sklearn.ensemble import RandomForestClassifier
+
+import axil
+from axil.errors import InputError
+
+CLOSE = {"rtol": 0, "atol": 1e-13}  # batches of other sizes add in another order
+
+
+def data(n=150, outputs=1):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(n, 4)), columns=list("abcd"), index=[f"row {i}" for i in range(n)])
+    y = X.to_numpy()[:, :outputs] + rng.normal(size=(n, outputs))
+    return X, y[:, 0] if outputs == 1 else y
+
+
+def explainers():
+    X, y = data()
+    yield "one output", axil.Explainer(LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1).fit(X, y), X, y)
+    X, y = data(outputs=2)
+    yield "trees for each output", axil.Explainer(xgb.XGBRegressor(n_estimators=5, n_jobs=1).fit(X, y), X, y)
+    X, y = data()
+    labels = np.where(y > 0, "up", "down")
+    yield "classes", axil.Explainer(RandomForestClassifier(5, random_state=0).fit(X, labels), X, labels)
+
+
+EXPLAINERS = dict(explainers())
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    monkeypatch.setattr("axil.explainer.MOST_QUERIES", 4)
+
+
+@pytest.mark.parametrize("name", EXPLAINERS)
+def test_parquet(name, tmp_path):
+    explainer, X = EXPLAINERS[name], data()[0].head(11)
+    explanation = explainer(X)
+    explainer.write(X, tmp_path / "weights.parquet")
+    assert pq.ParquetFile(tmp_path / "weights.parquet").num_row_groups == 3
+    table = pq.read_table(tmp_path / "weights.parquet").to_pandas()
+    n_outputs = 1 if explainer.outputs is None else len(explainer.outputs)
+    assert list(table["query"]) == list(np.repeat(X.index, n_outputs))
+    if explainer.outputs is not None:
+        assert list(table["output"]) == list(np.tile(explainer.outputs, 11))
+    np.testing.assert_allclose(table["prediction"], explanation.predictions.ravel(), **CLOSE)
+    np.testing.assert_allclose(table["intercept"], explanation.intercepts.ravel(), **CLOSE)
+    weights = explanation.weights if explanation.weights.ndim == 3 else [explanation.weights] * n_outputs
+    expected = np.stack(weights, axis=1).reshape(-1, 150)
+    np.testing.assert_allclose(np.stack(table["weights"]), expected, **CLOSE)
+
+
+@pytest.mark.parametrize("name", EXPLAINERS)
+def test_zarr(name, tmp_path):
+    explainer, X = EXPLAINERS[name], data()[0].head(11)
+    explanation = explainer(X)
+    for _ in range(2):  # what is there is replaced
+        explainer.write(X, tmp_path / "weights.zarr")
+        group = zarr.open_group(str(tmp_path / "weights.zarr"), mode="r")
+        for part in ("weights", "predictions", "intercepts"):
+            np.testing.assert_allclose(group[part][...], getattr(explanation, part), **CLOSE)
+        assert list(group["query_index"][...]) == list(X.index)
+        assert list(group["index"][...]) == list(explainer.index)
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.zarr"]
+
+
+def test_bad_paths_and_a_failure_on_the_way_leave_nothing_behind(tmp_path, monkeypatch):
+    explainer, X = EXPLAINERS["one output"], data()[0]
+    with pytest.raises(InputError, match=r"ends in '\.csv'; expected .* \.parquet or \.zarr"):
+        explainer.write(X, tmp_path / "weights.csv")
+    with pytest.raises(InputError, match="no directory"):
+        explainer.write(X, tmp_path / "nowhere" / "weights.zarr")
+    with pytest.raises(InputError, match="nothing to write"):
+        explainer.write(X.head(0), tmp_path / "weights.zarr")
+    (tmp_path / "weights.parquet").write_text("before")
+    predictions = type(explainer._adapter).predictions
+    monkeypatch.setattr(
+        type(explainer._adapter), "predictions", lambda self, X: predictions(self, X) + (X.index[0] != "row 0")
+    )
+    for path in ("weights.parquet", "weights.zarr"):
+        with pytest.raises(axil.ExactnessError):
+            explainer.write(X, tmp_path / path)
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.parquet"]
+    assert (tmp_path / "weights.parquet").read_text() == "before"
