@@ -80,9 +80,8 @@ def _write_zarr(explanations: Iterator[Explanation], n: int, index: NDArray[Any]
         import zarr
     except ImportError:
         raise InputError("zarr is not installed: pip install axil[zarr].") from None
-    version = (
-        {"zarr_format": 2} if int(zarr.__version__.split(".")[0]) > 2 else {}
-    )  # text is not in version 3's standard
+    # Version 3 of the format has no standard for text.
+    version: dict[str, Any] = {"zarr_format": 2} if int(zarr.__version__.split(".")[0]) > 2 else {}
     zarr.open_group(str(path), mode="w", **version)
 
     def make(name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any) -> Any:
