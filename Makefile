@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: demo test test-slow test-oldest fuzz lint bench wheel-check clean
+.PHONY: demo test test-slow test-oldest fuzz lint bench bench-growth wheel-check clean
 
 demo: .venv/demo
 	$(BIN)/python examples/diabetes.py
@@ -35,6 +35,9 @@ lint: .venv/lint
 bench: .venv/test
 	$(BIN)/python benchmarks/run.py
 
+bench-growth: .venv/bench
+	$(BIN)/python benchmarks/growth.py --large
+
 wheel-check:
 	scripts/check_wheel.sh
 
@@ -42,7 +45,7 @@ clean:
 	rm -rf .venv .venv-oldest build dist
 
 # Each stamp is one set of extras, installed anew when the build or the core changes; Python sources are live.
-.venv/demo .venv/test .venv/lint: .venv/%: $(SOURCES)
+.venv/demo .venv/test .venv/lint .venv/bench: .venv/%: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	touch $@

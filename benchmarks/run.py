@@ -1,118 +1,102 @@
-"""Speed and memory, as ratios within one run to the paper's algorithm in tuned NumPy.
+"""The kernels, as ratios within one run to the paper's algorithm in tuned NumPy (for leaves, to LightGBM's pred_leaf).
 
-Friedman #1, LightGBM, T = 100, 31 leaves, 10 queries. `make bench` prints the table and writes results/latest.csv with the
-machine and the versions; `--rows` takes other sizes.
+Friedman #1, LightGBM, T = 100, 31 leaves. `make bench` prints the table and writes results/kernels.csv; `--rows` takes other
+sizes. "wanted" is what a design of these kernels reached on another machine, where NumPy took 5.8 s for 10 queries.
 """
 
 import argparse
-import csv
 import os
-import platform
 import subprocess
 import sys
 import time
-from datetime import date
-from importlib.metadata import version
-from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
+from common import RESULTS, fit, forget_peak, friedman, numpy_baseline, resident, seconds, write_csv
 
 import axil
-from axil import _core
 from axil.operators import Operators
 
-TREES, LEAVES, QUERIES = 100, 31, 10
-RESULTS = Path(__file__).parent / "results"
+TREES, LEAVES, FULL = 100, 31, 10_000
+WANTED = {
+    "leaves": 30,
+    "sweep 10": 8,
+    "prepared 10": 45,
+    "prepared 100": 80,
+    "top 10 of 100": 80,
+    "model to 10": 8,
+    "all": 25,
+}
 
 
-def friedman(n, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.random((n, 10))
-    y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
-    return X, y + rng.normal(size=n)
-
-
-def fit(X, y):
-    params = {"objective": "regression", "num_leaves": LEAVES, "learning_rate": 0.1, "verbose": -1, "seed": 0}
-    return lgb.train(params, lgb.Dataset(X, y), TREES)
-
-
-def numpy_baseline(leaves, queries, rate):
-    """The paper's AXIL-OOS, tuned: one bincount and one take per tree and query, leaf numbers ready as intp."""
-    counts = [np.bincount(leaf, minlength=LEAVES) for leaf in leaves]
-    out = np.empty((len(queries), leaves.shape[1]))
-    for i, query in enumerate(queries):
-        p = np.zeros(leaves.shape[1])
-        for t in range(len(leaves) - 1, -1, -1):
-            adjoint = -np.bincount(leaves[t], p, LEAVES)
-            adjoint[query[t]] += 1.0
-            p += np.take(rate * adjoint / np.maximum(counts[t], 1), leaves[t])
-        out[i] = p + (1.0 - p.sum()) / len(p)
-    return out
-
-
-def seconds(run, repeats=5):
-    """The shortest of several runs: the others measure the neighbours."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def time_baseline(leaves, queries):
-    return seconds(lambda: numpy_baseline(leaves, queries, 0.1), 2), numpy_baseline(leaves, queries, 0.1)
+def line(rows, step, taken, against, **more):
+    wanted = WANTED.get(step, "") if rows in (1_000_000, FULL) else ""
+    ratio = "" if against is None else round(against / taken, 1)
+    return {
+        "rows": rows,
+        "step": step,
+        "seconds": round(taken, 4),
+        "ratio": ratio,
+        "wanted": wanted,
+        "difference": "",
+    } | more
 
 
 def measure(n, threads):
+    """All steps at n training rows."""
     X, y = friedman(n)
     model = fit(X, y)
-    X_new = friedman(QUERIES, seed=1)[0]
-    start = time.perf_counter()
+    few, many = friedman(10, seed=1)[0], friedman(100, seed=2)[0]
+    queries, more = (model.predict(rows, pred_leaf=True) for rows in (few, many))
     explainer = axil.Explainer(model, X, y, n_threads=threads)
-    setup = time.perf_counter() - start
     operators = explainer._engines[0].operators
-    queries = model.predict(X_new, pred_leaf=True)
-    pred_leaf = seconds(lambda: model.predict(X, pred_leaf=True), 1)
-    baseline, expected = time_baseline(operators.structure.leaves().astype(np.intp), queries)
-    results = {"pred_leaf": pred_leaf, "setup": setup, "baseline": baseline}
-    results["sweep"] = seconds(lambda: Operators(operators.structure, threads).weights(queries))  # nothing kept
-    error = np.abs(operators.weights(queries)[0] - expected).max()
+    structure, adapter = operators.structure, explainer._adapter
+
+    own = np.empty_like(structure.cells)
+    pred_leaf = seconds(lambda: model.predict(X, pred_leaf=True), 2)
+    yield line(n, "pred_leaf", pred_leaf, None)
+    yield line(n, "leaves", seconds(lambda: adapter.routes.assign(X, own, threads)), pred_leaf)
+
+    leaves = structure.leaves().astype(np.intp)
+    baseline = seconds(lambda: numpy_baseline(leaves, queries, LEAVES), 3)
+    expected = numpy_baseline(leaves, queries, LEAVES)
+    yield line(n, "NumPy 10", baseline, None)
+    fresh = Operators(structure, threads)
+    apart = f"{np.abs(fresh.weights(queries)[0] - expected).max():.0e}"
+    taken = seconds(lambda: Operators(structure, threads).weights(queries))  # nothing kept
+    yield line(n, "sweep 10", taken, baseline, difference=apart)
+
     start = time.perf_counter()
     operators.prepare()
-    results["prepare"] = time.perf_counter() - start
-    results["prepared"] = seconds(lambda: operators.weights(queries))
-    error = max(error, np.abs(operators.weights(queries)[0] - expected).max())
-    many = friedman(100, seed=2)[0]
-    results["top 10 of 100"] = seconds(lambda: explainer.top(many, 10), 3)
-    return [
-        {
-            "rows": n,
-            "step": step,
-            "seconds": round(taken, 4),
-            "queries": 100 if step == "top 10 of 100" else QUERIES,
-            "ratio": round(baseline / taken * (10 if step == "top 10 of 100" else 1), 1),
-            "largest difference": f"{error:.0e}",
-        }
-        for step, taken in results.items()
-    ]
+    yield line(n, "prepare", time.perf_counter() - start, None)
+    apart = f"{np.abs(operators.weights(queries)[0] - expected).max():.0e}"
+    operators.leaf_space._asked = -(10**9)  # solves throughout, however often they are timed
+    yield line(n, "prepared 10", seconds(lambda: operators.weights(queries), 9), baseline, difference=apart)
+    yield line(n, "prepared 100", seconds(lambda: operators.weights(more)), 10 * baseline)
+    yield line(n, "top 10 of 100", seconds(lambda: explainer.top(many, 10)), 10 * baseline)
+    whole = seconds(lambda: axil.Explainer(model, X, y, n_threads=threads)(few), 3)
+    yield line(n, "model to 10", whole, pred_leaf + baseline)
 
 
-def resident(field):
-    """Bytes of memory this process holds (VmRSS) or held at most since the last reset (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line for line in lines if line.startswith(field)).split()[1])
+def measure_all(threads):
+    """All weights of FULL training rows, everything included."""
+    X, y = friedman(FULL)
+    model = fit(X, y)
+    explainer = axil.Explainer(model, X, y, n_threads=threads)
+    leaves = explainer._engines[0].structure.leaves().astype(np.intp)
+    some = leaves.T[:100]
+    baseline = FULL / len(some) * seconds(lambda: numpy_baseline(leaves, some, LEAVES), 3)
+    apart = f"{np.abs(explainer.matrix()[:100] - numpy_baseline(leaves, some, LEAVES)).max():.0e}"
+    taken = seconds(lambda: axil.Explainer(model, X, y, n_threads=threads).matrix(), 3)
+    yield line(FULL, "all", taken, baseline, difference=apart)
 
 
 def setup_memory(n):
     """Print by how much the memory of a process that holds data and model peaks while it makes an explainer."""
     X, y = friedman(n)
-    model_file = RESULTS / f"model-{n}.txt"
-    model = lgb.Booster(model_file=str(model_file))
+    model = lgb.Booster(model_file=str(RESULTS / f"model-{n}.txt"))
     model.predict(X[:1000])
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    forget_peak()
     before = resident("VmRSS")
     axil.Explainer(model, X, y)
     print(resident("VmHWM") - before)
@@ -129,17 +113,6 @@ def memory(n):
     return added / (n * TREES)
 
 
-def machine():
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
-    names = ("axil", "numpy", "scipy", "lightgbm")
-    return {
-        "date": date.today().isoformat(),
-        "machine": f"{model or platform.processor()}, {os.cpu_count()} cores, {_core.instruction_set()}",
-        "versions": " ".join(f"{name} {version(name)}" for name in names) + f" Python {platform.python_version()}",
-    }
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
@@ -149,17 +122,15 @@ def main():
     if arguments.setup_memory:
         return setup_memory(arguments.setup_memory)
     lines = []
-    print(f"{'rows':>9}  {'step':<14}{'seconds':>9}{'ratio':>8}   (ratio to the paper's algorithm in NumPy)")
-    for n in arguments.rows:
-        for line in measure(n, arguments.threads):
-            lines.append(line)
-            print(f"{n:>9}  {line['step']:<14}{line['seconds']:>9}{line['ratio']:>7}x")
-        print(f"{n:>9}  set-up adds {memory(n):.2f} x N*T bytes at its peak")
-    RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS / "latest.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, [*lines[0], *machine()])
-        writer.writeheader()
-        writer.writerows({**line, **machine()} for line in lines)
+    print(f"{'rows':>9}  {'step':<14}{'seconds':>9}{'ratio':>8}{'wanted':>8}")
+    for n in [*arguments.rows, FULL]:
+        for one in measure_all(arguments.threads) if n == FULL else measure(n, arguments.threads):
+            lines.append(one)
+            ratio = f"{one['ratio']}x" if one["ratio"] else ""
+            print(f"{n:>9}  {one['step']:<14}{one['seconds']:>9}{ratio:>8}{one['wanted']:>8}", flush=True)
+        if n != FULL:
+            print(f"{n:>9}  set-up adds {memory(n):.2f} x N*T bytes at its peak", flush=True)
+    write_csv("kernels.csv", lines)
 
 
 if __name__ == "__main__":
