@@ -109,7 +109,7 @@ def _ranks(
     order = chosen[np.lexsort((thresholds[chosen], column[chosen]))]
     own, values = column[order], thresholds[order]
     new = np.ones(len(order), dtype=bool)
-    new[1:] = (np.diff(own) > 0) | (np.diff(values) > 0)
+    new[1:] = (own[1:] != own[:-1]) | (values[1:] != values[:-1])
     ends = np.cumsum(np.bincount(own[new], minlength=n_columns))
     place = np.cumsum(new) - 1
     ranks = np.zeros(len(column), dtype=np.int64)
