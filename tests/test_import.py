@@ -24,6 +24,7 @@ OPTIONAL = {
     "pyarrow",
     "pandas",
     "dask",
+    "distributed",
 }
 
 

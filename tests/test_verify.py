@@ -1,5 +1,7 @@
 """A wrong training set, target or weight never passes."""
 
+import pickle
+
 import lightgbm as lgb
 import numpy as np
 import pytest
@@ -190,3 +192,13 @@ def test_single_leaves_of_zero_are_not_taken_for_any_targets():
     np.testing.assert_allclose(axil.Explainer(fitted, X, Y)(X.head(2)).weights, 1 / len(Y))
     with pytest.raises(ExactnessError):
         axil.Explainer(Booster(model_file=fitted.save_raw("json")), X, Y)
+
+
+def test_errors_come_back_from_another_process():
+    for error in (
+        ExactnessError("value", 1.0, 2.0, "Why.", tree=3, leaf=4),
+        axil.UnsupportedModelError("lambda_l1", 1, "it is not linear", "Fit without.", "(ii)", derivative=True),
+    ):
+        again = pickle.loads(pickle.dumps(error))
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)

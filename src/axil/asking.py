@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.base import Model
+from axil.checks import Verification
 from axil.engines import Effects, Engine
 from axil.explanation import Explanation
 from axil.memory import Budget
 from axil.progress import track
-from axil.verify import Verification
 
 Array = NDArray[np.float64]
 

@@ -1,5 +1,9 @@
 """What axil raises. Every message says what was found, what was expected and what to do next."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class AxilError(Exception):
     """The base of every error that axil raises on purpose."""
@@ -27,6 +31,7 @@ class UnsupportedModelError(AxilError):
         condition: str | None = None,
         derivative: bool = False,
     ):
+        self._arguments = (setting, value, reason, instead, condition, derivative)
         self.setting = setting
         self.value = value
         self.reason = reason
@@ -37,6 +42,10 @@ class UnsupportedModelError(AxilError):
         super().__init__(
             f"This model has {setting}={value!s}: {reason}.{broken}{smooth if derivative else ''} {instead}"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As an exception comes back from another process: the default would pass the message for all arguments."""
+        return type(self), self._arguments
 
 
 class ExactnessError(AxilError):
@@ -55,6 +64,7 @@ class ExactnessError(AxilError):
         tree: int | None = None,
         leaf: int | None = None,
     ):
+        self._arguments = (what, found, expected, cause, tree, leaf)
         self.what = what
         self.found = found
         self.expected = expected
@@ -66,3 +76,6 @@ class ExactnessError(AxilError):
             f"The {what}{place} does not agree with the fitted model: the data given lead to {found:.10g}, "
             f"the model has {expected:.10g} (apart by {abs(found - expected):.3g}). {cause}"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments

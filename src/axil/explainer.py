@@ -13,13 +13,14 @@ from scipy.sparse.linalg import LinearOperator
 
 from axil import adapters, inputs, storage, tables, writing
 from axil.adapters.base import Model
+from axil.checks import Verification, check_answer
 from axil.engines import Answer, Engine
-from axil.errors import ExactnessError, InputError
+from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.memory import Budget
 from axil.progress import track
 from axil.questions import Questions
-from axil.verify import Verification, build, tree_engine
+from axil.verify import build, tree_engine
 
 Array = NDArray[np.float64]
 
@@ -277,19 +278,7 @@ class Explainer(Questions):
 
     def _check(self, X: Any, predictions: Array, labels: NDArray[Any]) -> None:
         """Compare with what the model predicts, on every use."""
-        if self.verification is None or not len(predictions):
-            return
-        expected = self._adapter.predictions(X)
-        error = np.abs(predictions - expected)
-        worst = np.unravel_index(int(error.argmax()), error.shape)
-        scale = max(self.verification.scale, float(np.abs(expected).max()))
-        if not error[worst] <= self._adapter.tolerance * scale + self.verification.rounding:
-            raise ExactnessError(
-                f"prediction of row {labels[worst[0]]}",
-                float(predictions[worst]),
-                float(expected[worst]),
-                "The model may have changed since the explainer was made: make a new one.",
-            )
+        check_answer(self._adapter, self.verification, X, predictions, labels)
 
 
 def load(

@@ -221,6 +221,14 @@ def as_bags(values: Any, n_rows: int) -> Array | None:
 
 def as_weights(values: Any, n_rows: int) -> Array | None:
     """Sample weights: finite, not negative, not all zero; None if none were given."""
+    weights = weights_of_some(values, n_rows)
+    if weights is not None and not weights.any():
+        raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
+    return weights
+
+
+def weights_of_some(values: Any, n_rows: int) -> Array | None:
+    """Sample weights of some of the rows, which may all be zero."""
     if values is None:
         return None
     weights = as_vector(values, n_rows, "sample_weight")
@@ -229,8 +237,6 @@ def as_weights(values: Any, n_rows: int) -> Array | None:
         raise InputError(
             f"sample_weight holds {weights[negative[0]]} at position {negative[0]}; expected weights that are not negative."
         )
-    if not weights.any():
-        raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
     return weights
 
 

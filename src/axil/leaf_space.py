@@ -32,18 +32,24 @@ ABREAST = 8  # trees whose adjoints are looked up together
 class LeafSpace:
     """The factor M of one structure, or what it makes of every leaf, once more is asked than that costs."""
 
-    def __init__(self, structure: Structure, factor: Array, n_threads: int):
+    def __init__(self, structure: Structure, factor: Array | None, n_threads: int):
+        """``factor`` (L, L), unit upper triangular; None: the identity, as for trees that do not see each other."""
         self.structure = structure
         self.n_threads = n_threads
-        self._factor: Array | None = factor  # (L, L), unit upper triangular
+        self._is_identity = factor is None
+        self._factor = factor
         self._responses: Array | None = None
         self._asked = 0
 
     @classmethod
     def build(cls, structure: Structure, n_threads: int) -> LeafSpace:
         """Count co-occurrences over all pairs of trees: O(T^2 N) time, 8 L^2 bytes."""
-        s = structure
-        factor = cooccurrence(s, 0, s.n_trees, n_threads)
+        return cls.of(structure, cooccurrence(structure, 0, structure.n_trees, n_threads), n_threads)
+
+    @classmethod
+    def of(cls, structure: Structure, together: Array, n_threads: int) -> LeafSpace:
+        """From co-occurrences over all rows, (L, L), which are overwritten; the rows themselves are not needed."""
+        s, factor = structure, together
         for t in range(s.n_trees):
             own, later = slice(s.starts[t], s.starts[t + 1]), slice(s.starts[t + 1], None)
             if s.coefficients is None:
@@ -67,7 +73,7 @@ class LeafSpace:
         than they did, sums of T rows of `responses`.
         """
         self._asked += len(queries)
-        if self._responses is None and 3 * self._asked < self.structure.total_leaves:
+        if self._is_identity or (self._responses is None and 3 * self._asked < self.structure.total_leaves):
             return self._solve(asked(self.structure, queries))
         return self._look_up(queries)
 
@@ -77,6 +83,22 @@ class LeafSpace:
             return self._solve(alpha)
         with _blas().limit(limits=1):
             return np.asarray(self._responses.T @ alpha)
+
+    def leaf_values(self, sums: Array, base: Array) -> Array:
+        """(L, S): the leaf values, before the rates, that targets lead to, from their sums over the leaves, (L, S), alone.
+
+        With ``base`` (S,) what the fit starts from, ``M' sigma = sums - base``'s share of them; sigma are the sums of the
+        residuals that each tree sees, which lack what the trees before it predict. Cost L^2 multiplications a column.
+        """
+        s = self.structure
+        sums = sums - np.outer(s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves), base)
+        with _blas().limit(limits=1):
+            if self._responses is not None:
+                return np.asarray(self._responses @ sums)
+            if self._factor is not None and sums.size:
+                sums = blas.dtrsm(1.0, self._factor.T, np.asfortranarray(sums), lower=1, trans_a=0, diag=1)
+        trees = [s.leaf_values(t, sums[first:last]) for t, (first, last) in enumerate(pairwise(s.starts))]
+        return np.ascontiguousarray(np.concatenate(trees))
 
     @property
     def responses(self) -> Array:

@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 from axil import _core
 from axil.leaf_space import LeafSpace, asked, cooccurrence
 from axil.progress import track
+from axil.reading import Reading, read_largest, read_weights, reading
 from axil.structure import Structure
 
 Array = NDArray[np.float64]
 Leaves = NDArray[np.integer[Any]]
-Cells = NDArray[np.unsignedinteger[Any]]
 
 # Time per row, tree and query of a sweep, and of the other engine's steps on the same scale; see benchmarks/.
 SWEEP_COST = 1.0
@@ -76,7 +76,8 @@ class Adjoints:
 class Operators:
     """K and its transpose for one structure, matrix-free."""
 
-    def __init__(self, structure: Structure, n_threads: int):
+    def __init__(self, structure: Structure, n_threads: int, offset_sums: Array | None = None):
+        """``offset_sums`` (L, K): the leaf sums of the offsets, where the rows are elsewhere."""
         self.structure = s = structure
         self.n_threads = n_threads
         self.leaf_space: LeafSpace | None = None
@@ -84,7 +85,7 @@ class Operators:
         self._shared = shared_groups(s) if s.coefficients is None else self._groups
         self._target_sums: tuple[Array, Array] | None = None
         self._tables: dict[int, Array] = {}  # first tree of a group -> co-occurrence within the group
-        self._offset_sums = None if s.offsets is None else self.leaf_sums(s.offsets)
+        self._offset_sums = offset_sums if s.offsets is None else self.leaf_sums(s.offsets)
         self.base_share = s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves)  # of each leaf sum's adjoint
 
     def leaf_sums(self, v: Array) -> Array:
@@ -173,11 +174,11 @@ class Operators:
 
     def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
         """Fill ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) a row and query."""
-        _core.read_out(*self._read(adjoints), first, out, self.n_threads)
+        read_weights(self._read(adjoints), first, out, self.n_threads)
 
     def largest(self, adjoints: Adjoints, scale: Array | None, values: Array, rows: NDArray[np.int64]) -> None:
-        """Merge the largest |scale_j * weight| of each query into (S, k) weights and row numbers; see `_core.top_rows`."""
-        _core.top_rows(*self._read(adjoints), scale, values, rows, self.n_threads)
+        """Merge the largest |scale_j * weight| of each query into (S, k) weights and row numbers; see `reading`."""
+        read_largest(self._read(adjoints), scale, values, rows, self.n_threads)
 
     def product(self, adjoints: Adjoints, targets: Array) -> Array:
         """(S, K): weights times targets (N, K) from the targets' leaf sums, which are kept: no pass over the rows."""
@@ -186,10 +187,12 @@ class Operators:
         made = adjoints.phi.T @ self._target_sums[1]
         return made if self.structure.base is not None else made + np.outer(adjoints.beta, self.mean(targets))
 
-    def _read(self, adjoints: Adjoints) -> tuple[Cells, NDArray[np.int64], Array, Array, Array | None]:
-        """What a read-out reads: cells, where each tree's begin, a table by cells, a constant and the row weights."""
-        s = self.structure
-        return s.cells, s.cell_starts, self._by_cells(adjoints.phi), adjoints.beta * self.mean_weight, s.row_weights
+    def base_weight(self, adjoints: Adjoints) -> Array:
+        """(S,): what the base adds to the weight of every training row of row weight one."""
+        return adjoints.beta * self.mean_weight
+
+    def _read(self, adjoints: Adjoints) -> Reading:
+        return reading(self.structure, adjoints.phi, self.base_weight(adjoints))
 
     def intercepts(self, adjoints: Adjoints) -> Array:
         """(S, K): the part of each prediction that no target makes, the query's own offset aside."""
@@ -252,13 +255,6 @@ class Operators:
     def _cells_of(self, table: Array, t: int) -> Array:
         starts = self.structure.cell_starts
         return table[starts[t] : starts[t + 1]]
-
-    def _by_cells(self, phi: Array) -> Array:
-        s = self.structure
-        if len(s.draws) == 1:
-            return phi
-        trees = (phi[s.starts[t] : s.starts[t + 1]] for t in range(s.n_trees))
-        return np.concatenate([s.to_cells(of_leaves, drawn=True) for of_leaves in trees])
 
     def _pass(
         self,

@@ -93,6 +93,7 @@ class Structure:
     regularisation: Regularisation | None = (
         None  #: how leaf_scale came about; None: not known, nor asked unless weights change
     )
+    total: float | None = None  #: the weight of all training rows, where not all of them are here
     starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
 
     def __post_init__(self) -> None:
@@ -148,6 +149,8 @@ class Structure:
 
     @property
     def total_weight(self) -> float:
+        if self.total is not None:
+            return self.total
         return float(self.n_rows if self.row_weights is None else self.row_weights.sum())
 
     @property

@@ -16,7 +16,7 @@ from common import Data
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.base import Adapter, Coefficients, FittedTrees
+from axil.adapters.base import Adapter, Coefficients, FittedTrees, TrainingRows
 
 Array = NDArray[np.float64]
 
@@ -305,7 +305,7 @@ def single(values: Array) -> Array:
 
 def read_trees(case: Case, adapter: Adapter) -> FittedTrees:
     weights = None if case.sample_weight is None else single(case.sample_weight)
-    (trees,) = adapter.trees(case.X, single(case.y)[:, None], weights, case.init_score)
+    (trees,) = adapter.trees(TrainingRows(case.X, single(case.y)[:, None], weights, case.init_score))
     return trees
 
 

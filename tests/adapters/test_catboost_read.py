@@ -18,7 +18,7 @@ from catboost_models import CASES, QUIET, Case, loaded, pickled, regressor, tabl
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.base import FittedTrees
+from axil.adapters.base import FittedTrees, TrainingRows
 from axil.adapters.catboost import CatBoostAdapter, read
 from axil.errors import InputError
 
@@ -45,7 +45,7 @@ def parts(case: Case) -> tuple[Array, Array | None, Array | None]:
 
 
 def read_trees(case: Case, adapter: CatBoostAdapter) -> FittedTrees:
-    (trees,) = adapter.trees(case.X, *parts(case))
+    (trees,) = adapter.trees(TrainingRows(case.X, *parts(case)))
     return trees
 
 
@@ -203,7 +203,7 @@ def test_a_continued_model_on_other_data_keeps_its_rate_open() -> None:
     other = replace(table(), y=table(seed=1).y)
     model = regressor(fit={"init_model": regressor(other).model}).model
     data = table()
-    trees = adapter_of(model).trees(data.X, single(data.y)[:, None], None, None)[0]
+    trees = adapter_of(model).trees(TrainingRows(data.X, single(data.y)[:, None]))[0]
     assert np.isnan(trees.rates[:8]).all()
 
 

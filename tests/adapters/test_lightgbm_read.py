@@ -20,6 +20,7 @@ from scipy import sparse
 
 from axil import Explainer
 from axil.adapters import read
+from axil.adapters.base import TrainingRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 
 Array = NDArray[np.float64]
@@ -276,7 +277,7 @@ def test_a_gpu_model_is_held_to_single_precision() -> None:
     adapter = read(lgb.Booster(model_str=text))
     data = table()
     assert adapter.leaf_tolerance == 1e-6
-    assert adapter.trees(data.X, single(data.y)[:, None], None, None)[0].weights is None
+    assert adapter.trees(TrainingRows(data.X, single(data.y)[:, None]))[0].weights is None
 
 
 def test_reading_imports_no_library_that_is_not_loaded() -> None:

@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn_models import CASES, Case, boosted, fit, forest, frame, hist, lone, named, table
 
 from axil import Explainer
-from axil.adapters.base import Adapter, FittedTrees
+from axil.adapters.base import Adapter, FittedTrees, TrainingRows
 from axil.adapters.sklearn import read as find
 from axil.errors import InputError, UnsupportedModelError
 
@@ -38,7 +38,7 @@ def read(model: Any) -> Adapter:
 
 
 def read_trees(case: Case, adapter: Adapter) -> FittedTrees:
-    (trees,) = adapter.trees(case.X, case.targets, case.sample_weight, None)
+    (trees,) = adapter.trees(TrainingRows(case.X, case.targets, case.sample_weight))
     return trees
 
 
@@ -59,6 +59,7 @@ def replay(
     y, leaves, n_trees = case.targets, adapter.leaves(case.X), len(trees.n_leaves)
     w = trees.row_weights if trees.row_weights is not None else case.sample_weight
     w = np.ones(len(y)) if w is None else w
+    w = w if trees.held_out is None else np.where(trees.held_out, 0.0, w)
     base = trees.base_value if not own or trees.base is not None else np.average(y, axis=0, weights=w)
     omega, beta = np.tril(np.tile(trees.rates, (n_trees + 1, 1)), -1), np.ones(n_trees + 1)
     if trees.coefficients is not None:
@@ -187,7 +188,7 @@ def test_wrong_weights_and_rows_show() -> None:
     case = forest("RandomForestRegressor")
     assert read(case.model).fitted_rows == len(case.y)
     with pytest.raises(InputError, match="no offsets"):
-        read(case.model).trees(case.X, case.targets, None, np.zeros((len(case.y), 1)))
+        read(case.model).trees(TrainingRows(case.X, case.targets, None, np.zeros((len(case.y), 1))))
 
 
 def test_bases() -> None:
@@ -199,10 +200,8 @@ def test_bases() -> None:
     trees = read_trees(case, read(case.model))
     assert trees.base is None
     assert trees.held_out is not None
-    assert trees.row_weights is not None
     assert trees.held_out.sum() == 30
-    np.testing.assert_array_equal(trees.row_weights == 0, trees.held_out)
-    assert trees.base_value[0] == pytest.approx(np.average(case.y, weights=trees.row_weights), rel=1e-14)
+    assert trees.base_value[0] == pytest.approx(np.average(case.y, weights=~trees.held_out), rel=1e-14)
 
 
 def test_rows_given_to_stop_early_by_are_no_split() -> None:

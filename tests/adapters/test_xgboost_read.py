@@ -19,7 +19,7 @@ from scipy import sparse
 from xgboost_models import CASES, OLD, Case, booster, loaded, regressor, table
 
 from axil import Explainer
-from axil.adapters.base import FittedTrees
+from axil.adapters.base import FittedTrees, TrainingRows
 from axil.adapters.xgboost import XGBoostAdapter, read
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 
@@ -43,9 +43,8 @@ def two_columns(y: Array) -> Array:
 
 def read_trees(case: Case, adapter: XGBoostAdapter) -> list[FittedTrees]:
     weights = None if case.sample_weight is None else single(case.sample_weight)
-    return adapter.trees(
-        case.X, two_columns(single(case.y)), weights, None if case.base_margin is None else margins(case)
-    )
+    offsets = None if case.base_margin is None else margins(case)
+    return adapter.trees(TrainingRows(case.X, two_columns(single(case.y)), weights, offsets))
 
 
 def margins(case: Case) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,9 +13,107 @@ from axil.adapters.routes import Routes
 from axil.errors import UnsupportedModelError
 from axil.structure import Coefficients
 
-__all__ = ["Adapter", "Coefficients", "FittedSmoother", "FittedTrees", "Model", "Sampler", "SmootherModel", "TreeModel"]
+__all__ = [
+    "Adapter",
+    "Coefficients",
+    "FittedSmoother",
+    "FittedTrees",
+    "LeafTotals",
+    "Model",
+    "Sampler",
+    "SmootherModel",
+    "Totals",
+    "TrainingRows",
+    "TreeModel",
+]
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over the training rows, which parts of a data set add up to."""
+
+    n_rows: int
+    weight: float  #: the sum of the weights
+    lightest: float  #: the smallest weight
+    even: bool  #: whether every weight is one
+    sums: Array  #: (K,) of weight * target
+    size: float  #: the sum of |target|, over all outputs
+    largest: float  #: the largest |target|
+    weighted: bool  #: whether there are weights
+    offset: bool  #: whether there are offsets
+
+    @classmethod
+    def of(cls, targets: Array, weights: Array | None, offsets: Array | None) -> Totals:
+        """The totals of rows with targets (N, K) and weights (N,)."""
+        weighted = targets if weights is None else targets * weights[:, None]
+        return cls(
+            n_rows=len(targets),
+            weight=float(len(targets) if weights is None else weights.sum()),
+            lightest=1.0 if weights is None else float(weights.min(initial=np.inf)),
+            even=weights is None or bool(np.all(weights == 1)),
+            sums=np.array([column.sum() for column in np.ascontiguousarray(weighted.T)]),
+            size=float(np.abs(targets).sum()),
+            largest=float(np.abs(targets).max(initial=0.0)),
+            weighted=weights is not None,
+            offset=offsets is not None,
+        )
+
+    @property
+    def means(self) -> Array:
+        """(K,): the weighted means of the targets."""
+        return self.sums / self.weight
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.n_rows + other.n_rows,
+            self.weight + other.weight,
+            min(self.lightest, other.lightest),
+            self.even and other.even,
+            self.sums + other.sums,
+            self.size + other.size,
+            max(self.largest, other.largest),
+            self.weighted,
+            self.offset,
+        )
+
+
+@dataclass(frozen=True)
+class LeafTotals:
+    """What the L leaves of one entry of the trees were made of, as the library saw it."""
+
+    weights: Array  #: (L,) of weight * draw
+    sums: Array  #: (L, K) of weight * draw * residual
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The training rows, targets, weights and offsets rounded as the library does.
+
+    Most models are read with the totals alone. Rows that lie on several machines have nothing else at first: their model is
+    read, walked through on the machines, and read again with what its leaves were made of. What needs the rows themselves is
+    then refused (see `axil.dask`).
+    """
+
+    X: Any
+    targets: Array  #: (N, K)
+    weights: Array | None = None  #: (N,)
+    offsets: Array | None = None  #: (N, K)
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether all rows are here."""
+        return True
+
+    @property
+    def leaf_totals(self) -> list[LeafTotals] | None:
+        """One for each entry of the trees, where rows that are not at hand have been walked through the fit."""
+        return None
+
+    @cached_property
+    def totals(self) -> Totals:
+        return Totals.of(self.targets, self.weights, self.offsets)
 
 
 class Sampler(Protocol):
@@ -52,7 +151,7 @@ class FittedTrees:
     )
     steps: int | Array = 1  #: Newton steps, of all leaves or (L,) of each
     l2_by_weight: bool = False  #: whether l2 is in proportion to the sum of all row weights
-    row_weights: Array | None = None  #: (N,) weights as the fit used them; 0 for a row it held out
+    row_weights: Array | None = None  #: (N,) weights that the fit used in place of the sample weights
     held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)
     sampler: Sampler | None = None
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
@@ -112,11 +211,8 @@ class Adapter(Model, Protocol):
     leaf_steps: int  #: Newton steps that make a leaf value
     leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
 
-    def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
-        """The model's trees: one entry for all outputs where they share trees, else one for each output.
-
-        X are the training rows; targets (N, K), weights (N,) and offsets (N, K) are rounded as the library does.
-        """
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+        """The model's trees: one entry for all outputs where they share trees, else one for each output."""
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree, from 0, every row of X falls into, by the library's own account."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.base import FittedTrees, TreeModel
+from axil.adapters.base import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.catboost_blob import parse
 from axil.adapters.catboost_fits import Stage, base_factor, coefficients, fit, settings_of_each_tree
 from axil.adapters.catboost_refusals import REFUSALS, Reading
@@ -92,21 +92,18 @@ class CatBoostAdapter(TreeModel):
         """CatBoost keeps names as they are."""
         return name
 
-    def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """All trees in one entry: they serve every output."""
         blob, n_trees, last = self._blob, len(self._n_leaves), self._fits[-1]
-        w = np.ones(len(targets)) if weights is None else weights
-        targets = targets.reshape(len(targets), self.n_outputs)
-        means = np.average(targets, axis=0, weights=w)
-        factor = base_factor(last, n_trees, blob.scale, blob.bias, means)
+        factor = base_factor(last, n_trees, blob.scale, blob.bias, rows.totals.means)
         base_value = blob.bias / factor
-        rates, l2, steps = self._regularisation(X, targets, w, base_value, offsets)
+        rates, l2, steps = self._regularisation(rows, base_value)
         recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
         if recorded is not None:
             l2 = np.where(recorded <= self._least_weight, np.inf, l2)
         if last.leaves_zero:
             l2 = np.full_like(l2, np.inf)
-        whole = recorded is not None and bool(np.all(w == 1)) and bool(np.all(recorded == np.rint(recorded)))
+        whole = recorded is not None and rows.totals.even and bool(np.all(recorded == np.rint(recorded)))
         return [
             FittedTrees(
                 n_leaves=self._n_leaves,
@@ -123,26 +120,30 @@ class CatBoostAdapter(TreeModel):
             )
         ]
 
-    def _regularisation(
-        self, X: Any, targets: Array, w: Array, base: Array, offsets: Array | None
-    ) -> tuple[Array, Array, int | Array]:
+    def _regularisation(self, rows: TrainingRows, base: Array) -> tuple[Array, Array, int | Array]:
         """rates (T,), l2 (L,) and steps."""
         n_trees, last = len(self._n_leaves), self._fits[-1]
+        mean_weight = rows.totals.weight / rows.totals.n_rows
         started_before = bool(np.any(self._blob.bias != 0)) and not last.from_average
-        if len(self._fits) == 1 and n_trees <= last.iterations and not started_before:
-            return np.full(n_trees, last.rate), np.full(self._n_leaves.sum(), last.scaled_l2(w)), last.steps
-        stages = self._stages(self.leaves(X), targets, w, base, offsets)
-        return settings_of_each_tree(self._fits, stages, w)
+        in_one_go = len(self._fits) == 1 and n_trees <= last.iterations and not started_before
+        if in_one_go or not (rows.at_hand or rows.leaf_totals):
+            return np.full(n_trees, last.rate), np.full(self._n_leaves.sum(), last.scaled_l2(mean_weight)), last.steps
+        return settings_of_each_tree(self._fits, self._stages(rows, base), mean_weight)
 
-    def _stages(
-        self, leaves: NDArray[Any], targets: Array, w: Array, base: Array, offsets: Array | None
-    ) -> Iterator[Stage]:
+    def _stages(self, rows: TrainingRows, base: Array) -> Iterator[Stage]:
         """Tree after tree, each fitted to what the model's own trees leave over."""
-        residuals, negligible = targets - base, 1e-9 * float(np.abs(targets).max(initial=0.0)) or 1.0
-        if offsets is not None:
-            residuals = residuals - np.float32(offsets).astype(np.float64).reshape(len(targets), -1)
-        values = np.split(self._blob.leaf_values.reshape(-1, self.n_outputs), np.cumsum(self._n_leaves)[:-1])
-        for leaf, own in zip(leaves.T, values):
+        ends, negligible = np.cumsum(self._n_leaves)[:-1], 1e-9 * rows.totals.largest or 1.0
+        values = np.split(self._blob.leaf_values.reshape(-1, self.n_outputs), ends)
+        if rows.leaf_totals is not None:
+            (found,) = rows.leaf_totals
+            parts = zip(np.split(found.sums, ends), np.split(found.weights, ends), values)
+            yield from (Stage(*part, negligible) for part in parts)
+            return
+        targets, w = rows.targets, np.ones(len(rows.targets)) if rows.weights is None else rows.weights
+        residuals = targets - base
+        if rows.offsets is not None:
+            residuals = residuals - np.float32(rows.offsets).astype(np.float64).reshape(len(targets), -1)
+        for leaf, own in zip(self.leaves(rows.X).T, values):
             weights, *sums = (np.bincount(leaf, each, len(own)).astype(np.float64) for each in (w, *(w * residuals.T)))
             yield Stage(np.stack(sums, axis=1), weights, own, negligible)
             residuals = residuals - own[leaf]

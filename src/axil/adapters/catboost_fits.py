@@ -31,9 +31,9 @@ class Fit:
     shrink: float = 0.0
     shrink_constant: bool = True
 
-    def scaled_l2(self, weights: Array) -> float:
+    def scaled_l2(self, mean_weight: float) -> float:
         """l2_leaf_reg times the mean weight (ScaleL2Reg, catboost/private/libs/algo_helpers/online_predictor.h)."""
-        scaled = self.l2 * (float(weights.sum()) / len(weights))
+        scaled = self.l2 * mean_weight
         return single(scaled) if self.rounds_l2 else scaled
 
     def shrinkage(self, tree: int) -> float:
@@ -125,21 +125,21 @@ class Stage:
         found, _, rank, _ = np.linalg.lstsq(known, (self.values * self.weights[:, None]).ravel(), rcond=1e-9)
         return (float(found[0]), float(found[1])) if rank == 2 else None
 
-    def agrees(self, fit: Fit, weights: Array) -> bool:
+    def agrees(self, fit: Fit, mean_weight: float) -> bool:
         """Whether this fit's settings lead to the model's values."""
-        return self.misses(fit.rate, self.l2(fit, fit.scaled_l2(weights))) < _MISS
+        return self.misses(fit.rate, self.l2(fit, fit.scaled_l2(mean_weight))) < _MISS
 
-    def solved(self, weights: Array, rounds_l2: bool) -> Fit | None:
+    def solved(self, mean_weight: float, rounds_l2: bool) -> Fit | None:
         """The settings that lead to the model's values with one step, rounded to float32 as CatBoost keeps them."""
         pair = self.solve()
         if pair is None or pair[0] <= 0:
             return None
-        l2 = single(pair[1] * len(weights) / float(weights.sum()))
+        l2 = single(pair[1] / mean_weight)
         found = Fit(1, single(pair[0]), 0.0 if abs(l2) < _MISS else l2, rounds_l2=rounds_l2)
-        return found if found.l2 >= 0 and self.agrees(found, weights) else None
+        return found if found.l2 >= 0 and self.agrees(found, mean_weight) else None
 
 
-def settings_of_each_tree(fits: list[Fit], stages: Iterator[Stage], weights: Array) -> tuple[Array, Array, Array]:
+def settings_of_each_tree(fits: list[Fit], stages: Iterator[Stage], mean_weight: float) -> tuple[Array, Array, Array]:
     """rates (T,), l2 and steps (L,) of a continued model, of which CatBoost keeps the settings of the last fit, at times of more.
 
     Each tree takes the settings that lead to its values: those of a known fit, else those that solve for them. Where
@@ -147,13 +147,13 @@ def settings_of_each_tree(fits: list[Fit], stages: Iterator[Stage], weights: Arr
     """
     rates, l2s, steps = [], [], []
     for stage in stages:
-        known = next((fit for fit in reversed(fits) if stage.agrees(fit, weights)), None)
+        known = next((fit for fit in reversed(fits) if stage.agrees(fit, mean_weight)), None)
         if known is None:
-            known = stage.solved(weights, fits[-1].rounds_l2)
+            known = stage.solved(mean_weight, fits[-1].rounds_l2)
             fits = fits if known is None else [*fits, known]
         rates.append(np.nan if known is None else known.rate)
         closest = known or fits[0]
-        l2s.append(np.full(len(stage.weights), closest.scaled_l2(weights)))
+        l2s.append(np.full(len(stage.weights), closest.scaled_l2(mean_weight)))
         steps.append(np.full(len(stage.weights), float(closest.steps)))
     return np.array(rates), np.concatenate(l2s), np.concatenate(steps)
 

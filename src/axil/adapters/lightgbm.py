@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.base import Coefficients, FittedTrees, TreeModel
+from axil.adapters.base import Coefficients, FittedTrees, Totals, TrainingRows, TreeModel
 from axil.adapters.lightgbm_refusals import REFUSALS, Reading, cause
 from axil.adapters.lightgbm_text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, Settings, TreeText, parse
 from axil.adapters.refusals import refuse
@@ -109,18 +109,18 @@ class LightGBMAdapter(TreeModel):
         """LightGBM keeps no spaces in names (set_feature_names, include/LightGBM/dataset.h)."""
         return name.replace(" ", "_")
 
-    def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees, their base taken out of the first one, where LightGBM hides it."""
-        if self._smooth > 0 and weights is not None and np.any(weights != 1):
+        totals = rows.totals
+        if self._smooth > 0 and not totals.even:
             raise UnsupportedModelError(
                 "path_smooth",
                 f"{self._smooth:g} with sample weights",
                 "LightGBM smooths by row counts that it estimates from the weights while it grows a tree",
                 "Fit with path_smooth=0, or without sample_weight.",
             )
-        mean = float(np.average(targets[:, 0], weights=weights))
-        coefficients = self._coefficients(X, len(targets))
-        base, base_value, hidden = self._base(targets, mean, offsets, coefficients)
+        coefficients = self._coefficients(rows)
+        base, base_value, hidden = self._base(totals, coefficients)
         values = [tree.floats("leaf_value") for tree in self._trees]
         if self._reading.forest:
             values = [(v - hidden * (len(v) > 1)) / len(values) for v in values]
@@ -131,41 +131,39 @@ class LightGBMAdapter(TreeModel):
             # LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h). Two leaves do not tell the rate from the targets.
             told = self._trees[0].n_leaves > 2 or bool(np.isnan(rates[1:]).any())
             rates[0] = np.nan if told else self._settings.precisely("learning_rate")[0]
-        evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values))
-        leaf_weights = self._leaf_weights(targets, weights)
+        weights = rows.weights if rows.at_hand else None  # for draws, which are not replayed on several machines
+        evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values))
+        leaf_weights = self._leaf_weights(totals)
         if self._reading.forest and self._reading.bags:
-            self._count_lone_leaves(evidence, leaf_weights, len(targets))
+            self._count_lone_leaves(evidence, leaf_weights, totals.n_rows)
         trees = FittedTrees(
             n_leaves=self._n_leaves,
             values=evidence.values[:, None],
-            counts=evidence.counts,
+            counts=None if self._reading.machines > 1 and not totals.even else evidence.counts,
             weights=leaf_weights,
             l2=evidence.l2,
             rates=rates,
             base=None if base is None else np.array([base]),
             base_value=np.array([base_value]),
             mixing=evidence.mixing,
-            row_weights=weights,
-            sampler=self._sampler(evidence, len(targets)),
+            sampler=self._sampler(evidence, totals.n_rows),
             coefficients=coefficients,
         )
         return [trees]
 
-    def _base(
-        self, targets: Array, mean: float, offsets: Array | None, coefficients: Coefficients | None
-    ) -> tuple[float | None, float, float]:
+    def _base(self, totals: Totals, coefficients: Coefficients | None) -> tuple[float | None, float, float]:
         """The base (None: the mean), as a number, and how much of it the leaves of the first tree (all, of a forest) have."""
-        first = self._trees[0]
+        first, mean = self._trees[0], float(totals.means[0])
         scale = 1.0 if coefficients is None or self._reading.forest else float(coefficients.beta[-1])
         shrinkage = first.shrinkage if scale == 1 else f"{float(first.shrinkage) / scale:.5g}"  # but for DART's factors
-        from_average = self._settings.flag("boost_from_average") and offsets is None
+        from_average = self._settings.flag("boost_from_average") and not totals.offset
         # A mean of zero is not boosted from (src/boosting/gbdt.cpp), but with other targets the fit starts from theirs.
-        zero = abs(mean) <= 1e-14 * float(np.abs(targets).mean())
+        zero = abs(mean) <= 1e-14 * totals.size / totals.n_rows
         if self._reading.forest:  # without a feature to split on it starts from the mean in any case
             folded = (from_average or self._reading.no_features) and not zero and abs(mean) > 1e-15
         elif first.n_leaves == 1:  # holds the mean even where boost_from_average is off, and 0 where there are offsets
             minute = 0 < abs(mean) <= 1e-15 and first.floats("leaf_value")[0] == 0.0
-            folded = offsets is None and not minute
+            folded = not totals.offset and not minute
         elif shrinkage != "1":
             folded = False
         else:  # only for a rate of 1 does boost_from_average decide: continued training may have changed it since
@@ -175,7 +173,7 @@ class LightGBMAdapter(TreeModel):
             return None, mean, scale * mean
         return (None, mean, 0.0) if from_average and zero else (0.0, 0.0, 0.0)
 
-    def _coefficients(self, X: Any, n_rows: int) -> Coefficients | None:
+    def _coefficients(self, rows: TrainingRows) -> Coefficients | None:
         """How the trees add up: None for plain boosting."""
         T = len(self._trees)
         if self._reading.forest:  # a tree that found no split lacks the base (src/boosting/rf.hpp)
@@ -185,7 +183,7 @@ class LightGBMAdapter(TreeModel):
             return None
         printed = np.array([float(tree.shrinkage) for tree in self._trees])
         dart = self._settings.dart()
-        for stages in self._stages(X, n_rows):
+        for stages in self._stages(rows):
             omega, beta = dart.run(stages, T)
             if (
                 np.allclose(printed[1:], omega[T, 1:], rtol=1e-5, atol=0)
@@ -200,7 +198,7 @@ class LightGBMAdapter(TreeModel):
             'Fit it in one go with constant settings, or with boosting="gbdt".',
         )
 
-    def _stages(self, X: Any, n_rows: int) -> Iterator[list[list[bool]]]:
+    def _stages(self, rows: TrainingRows) -> Iterator[list[list[bool]]]:
         """What may have come of DART's attempts at trees, likeliest first: the model does not say which found no split."""
         T, n = len(self._trees), int(self._settings.number("num_iterations"))
         grown = [bool(self._n_leaves[0] > 1)] + [True] * (T - 1)
@@ -209,8 +207,9 @@ class LightGBMAdapter(TreeModel):
             yield [grown[: T - n], [True] * n]  # went on from a model of the same settings
         elif n > T:
             yield [grown + [True] * (n - T)]  # and lost the last trees since
+            n_rows = rows.totals.n_rows
             start = self._settings.bagging(n_rows) if self._reading.bags else None
-            for outcomes in histories(start, self.leaves(X), self._evidence(n_rows, None), n - T):
+            for outcomes in histories(start, self.leaves(rows.X), self._evidence(n_rows, None), n - T):
                 yield [outcomes]
 
     def _evidence(self, n_rows: int, weights: Array | None) -> Evidence:
@@ -262,14 +261,13 @@ class LightGBMAdapter(TreeModel):
             rate = np.nan if slack else rate
         return np.array([rate if tree.n_leaves > 1 else 0.0 for tree in self._trees])
 
-    def _leaf_weights(self, targets: Array, weights: Array | None) -> Array | None:
+    def _leaf_weights(self, totals: Totals) -> Array | None:
         """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""
         if self._on_gpu or self._renewed:
             return None
-        total = float(len(targets) if weights is None else weights.sum())
         # A tree of one leaf records none, or 0 where it is still in memory.
-        recorded = [tree.floats("leaf_weight") if tree.n_leaves > 1 else np.array([total]) for tree in self._trees]
-        return np.concatenate(recorded)
+        alone = np.array([totals.weight])
+        return np.concatenate([tree.floats("leaf_weight") if tree.n_leaves > 1 else alone for tree in self._trees])
 
     def _l2(self, tree: TreeText) -> Array:
         """(2L - 1,): what regularisation adds to the denominators of the tree's splits and then of its leaves.

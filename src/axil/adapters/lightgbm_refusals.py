@@ -48,6 +48,11 @@ class Reading:
         return set(self.text.header.get("feature_infos", "").split()) <= {"none"}
 
     @property
+    def machines(self) -> int:
+        """On how many machines it was trained; on several, leaves count rows by their weights, not one by one."""
+        return int(self.settings.number("num_machines") or 1)
+
+    @property
     def dart(self) -> bool:
         return self.settings.text("boosting") == "dart"
 
@@ -260,8 +265,12 @@ _WEIGHTS = (
 _VALUES = (
     "Most likely the targets are not those of the fit, or in another order, or the fit was given another init_score. "
     "Other reasons: the model was changed after its fit (refit, set_leaf_output, shuffle_models), continued from one "
-    "with other data or settings (init_model), given settings that changed while it was trained, or trained on several "
-    "machines."
+    "with other data or settings (init_model), or given settings that changed while it was trained."
+)
+_MACHINES = (
+    "The model was trained on {} machines: LightGBM then starts from the plain mean of the machines' own means, which is the "
+    "mean of all targets only where every machine had the same number of rows (the same total weight). Fit with as many rows "
+    "on each machine, or with boost_from_average=False. If that is so: "
 )
 _DIGITS = (
     " The model was loaded from text, which keeps six digits of lambda_l2, cat_l2 and path_smooth, and of learning_rate, "
@@ -274,4 +283,7 @@ def cause(model: Reading, what: str, digits_lost: bool) -> str:
     sampled = _SAMPLED if model.bags or model.goss else ""
     if what == "counts":
         return _COUNTS + sampled + (_BUNDLES if model.settings.flag("enable_bundle") else "")
-    return _WEIGHTS + sampled if what == "weights" else _VALUES + (_DIGITS if digits_lost else "")
+    if what == "weights":
+        return _WEIGHTS + sampled
+    apart = _MACHINES.format(model.machines) if model.machines > 1 and model.settings.flag("boost_from_average") else ""
+    return apart + _VALUES + (_DIGITS if digits_lost else "")

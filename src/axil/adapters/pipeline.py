@@ -6,14 +6,16 @@ import hashlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from axil.adapters.base import FittedTrees, TrainingRows
 from axil.errors import UnsupportedModelError
 
-TAKES_ROWS = {"trees", "smoother", "leaves", "assign", "coordinates", "predictions"}
+TAKES_ROWS = {"smoother", "leaves", "assign", "coordinates", "predictions"}
 
 
 class PipelineAdapter:
@@ -41,6 +43,19 @@ class PipelineAdapter:
         self.feature_names: list[str] | None = None if names is None else [str(name) for name in names]
         self.takes_text = True
         self.fingerprint = fingerprint(last, self._steps)
+
+    @property
+    def trees(self) -> Callable[[TrainingRows], list[FittedTrees]]:
+        """Those of the last step; a property, so that a smoother has none."""
+        read: Callable[[TrainingRows], list[FittedTrees]] = self._last.trees
+
+        def transformed(rows: TrainingRows) -> list[FittedTrees]:
+            if not rows.at_hand or self._steps is None:
+                return read(rows)
+            found: list[FittedTrees] = self._through(lambda X: read(replace(rows, X=X)), rows.X)
+            return found
+
+        return transformed
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._last, name)

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.base import FittedTrees, TreeModel
+from axil.adapters.base import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn_forest import SklearnAdapter, TreeStack, no_offsets, numbers
 from axil.adapters.sklearn_refusals import DRAWS, LOSSES, STAGES
@@ -37,20 +37,18 @@ class GradientBoostingAdapter(SklearnAdapter, TreeModel):
         own = f"{self._stack.fingerprint()} {float(model.learning_rate)!r} {float(self._start[0])!r}"
         self.fingerprint = hashlib.sha256(own.encode()).hexdigest()
 
-    def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees; rows that early stopping held out, and the rows of each stage, are drawn again."""
-        no_offsets(offsets)
-        model, n_rows = self._model, len(targets)
+        no_offsets(rows)
+        model, n_rows = self._model, rows.totals.n_rows
         rate = float(model.learning_rate)
-        rows = None
+        fitted = None
         if model.n_iter_no_change is not None:
-            rows = training_rows(n_rows, model.validation_fraction, int(model.random_state))
-        row_weights, held_out = without(rows, n_rows, weights)
-        fitted = row_weights if held_out is None or row_weights is None else row_weights[~held_out]
-        counted = fitted is None or bool(np.all(fitted != 0))  # trees do not count rows of weight zero
+            fitted = training_rows(n_rows, model.validation_fraction, int(model.random_state))
         sampler = None
         if model.subsample < 1 and self.refused_draws is None:
-            sampler = StageSampler(n_rows, rows, float(model.subsample), int(model.random_state))
+            sampler = StageSampler(n_rows, fitted, float(model.subsample), int(model.random_state))
+        counted = rows.totals.lightest > 0  # trees do not count rows of weight zero
         trees = FittedTrees(
             n_leaves=self._stack.n_leaves,
             values=rate * self._stack.gather("value")[:, :, 0],
@@ -60,8 +58,7 @@ class GradientBoostingAdapter(SklearnAdapter, TreeModel):
             rates=np.full(len(self._stack.n_leaves), rate),
             base=None if self._from_mean else self._start,
             base_value=self._start,
-            row_weights=row_weights,
-            held_out=held_out,
+            held_out=all_but(fitted, n_rows),
             sampler=sampler,
         )
         return [trees]
@@ -102,12 +99,12 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             digest.update(np.ascontiguousarray(predictor.raw_left_cat_bitsets).tobytes())
         return digest.hexdigest()
 
-    def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees; rows that early stopping held out are drawn again from the seed that the model keeps."""
-        no_offsets(offsets)
-        if weights is None and getattr(self._model, "_fitted_with_sw", False):
+        no_offsets(rows)
+        if not rows.totals.weighted and getattr(self._model, "_fitted_with_sw", False):
             raise InputError("This model was fitted with sample weights: pass the same as sample_weight.")
-        row_weights, held_out = without(self._training_rows(len(targets)), len(targets), weights)
+        n_rows = rows.totals.n_rows
         n_leaves = np.array([len(inner) for inner in self._inner], dtype=np.int64)
         # Against division by zero (compute_node_value, sklearn/ensemble/_hist_gradient_boosting/splitting.pyx).
         # A root that is not split has the value 0 (_initialize_root in grower.py).
@@ -121,8 +118,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             rates=np.full(len(n_leaves), float(self._model.learning_rate)),
             base=None,
             base_value=np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(1),
-            row_weights=row_weights,
-            held_out=held_out,
+            held_out=all_but(self._training_rows(n_rows), n_rows),
         )
         return [trees]
 
@@ -169,13 +165,13 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         return X.set_axis(self.feature_names, axis=1)
 
 
-def without(rows: Indices | None, n_rows: int, weights: Array | None) -> tuple[Array | None, NDArray[np.bool_] | None]:
-    """Row weights and held-out rows (N,) of a fit to these rows alone."""
+def all_but(rows: Indices | None, n_rows: int) -> NDArray[np.bool_] | None:
+    """(N,): which rows a fit to these alone held out; None for a fit to all."""
     if rows is None:
-        return weights, None
+        return None
     held_out = np.ones(n_rows, dtype=bool)
     held_out[rows] = False
-    return np.where(held_out, 0.0, 1.0 if weights is None else weights), held_out
+    return held_out
 
 
 def _column(series: nw.Series[Any]) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from axil.adapters.base import Coefficients, FittedTrees, TreeModel
+from axil.adapters.base import Coefficients, FittedTrees, TrainingRows, TreeModel
 from axil.adapters.refusals import refuse
 from axil.adapters.sklearn_refusals import TREES
 from axil.errors import InputError, UnsupportedModelError
@@ -129,9 +129,9 @@ class SklearnAdapter:
         return {"counts": _COUNTS, "weights": _WEIGHTS}.get(what, _VALUES)
 
 
-def no_offsets(offsets: Array | None) -> None:
+def no_offsets(rows: TrainingRows) -> None:
     """scikit-learn's models start from no prediction of the caller's."""
-    if offsets is not None:
+    if rows.totals.offset:
         raise InputError("scikit-learn's models take no offsets (init_score): leave them out.")
 
 
@@ -167,13 +167,14 @@ class ForestAdapter(SklearnAdapter, TreeModel):
         self._stack = TreeStack([member.tree_ for member in self._members], features)
         self.fingerprint = self._stack.fingerprint()
 
-    def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees, all outputs together."""
-        no_offsets(offsets)
+        no_offsets(rows)
         n_trees = len(self._members)
-        row_weights = self._row_weights(targets, weights)
+        row_weights = self._row_weights(rows)
         # Trees do not count rows of weight zero, and bagging may have counted a row as often as it was drawn.
-        counted = not self._bagging and (row_weights is None or bool(np.all(row_weights != 0)))
+        positive = rows.totals.lightest > 0 if row_weights is None else bool(np.all(row_weights != 0))
+        counted = positive and not self._bagging
         omega = np.zeros((n_trees + 1, n_trees))
         omega[-1] = 1 / n_trees
         trees = FittedTrees(
@@ -186,7 +187,7 @@ class ForestAdapter(SklearnAdapter, TreeModel):
             base=np.zeros(self.n_outputs),
             base_value=np.zeros(self.n_outputs),
             row_weights=row_weights,
-            sampler=self._sampler(targets) if self._sampled else None,
+            sampler=self._sampler(rows) if self._sampled else None,
             coefficients=Coefficients(omega, np.zeros(n_trees + 1)),
         )
         return [trees]
@@ -205,36 +206,38 @@ class ForestAdapter(SklearnAdapter, TreeModel):
             start += len(own)
         return values
 
-    def _row_weights(self, targets: Array, weights: Array | None) -> Array | None:
-        """(N,): what rows count in the leaves, times how often they are drawn."""
+    def _row_weights(self, rows: TrainingRows) -> Array | None:
+        """(N,): what rows count in the leaves, times how often they are drawn; None: their sample weights."""
         setting = getattr(self._members[0] if self._bagging else self._model, "class_weight", None)
         by_class = setting is not None and self.classes is not None
+        ones = np.ones(rows.totals.n_rows) if self._weights_drawn else None
         if self._weights_drawn:
-            weights = np.ones(len(targets))
             by_class = by_class and self._bagging
         if not by_class or (setting == "balanced_subsample" and self._sampled):
-            return weights
+            return ones
         kept = getattr(self._model, "_sample_weight", None)
         if kept is not None and not self._sampled:  # with "balanced" in proportion to the sample weights of each class
             return np.asarray(kept, dtype=np.float64)
         from sklearn.utils.class_weight import compute_sample_weight
 
         setting = "balanced" if setting == "balanced_subsample" else setting
-        codes = targets.argmax(axis=1)
+        codes = rows.targets.argmax(axis=1)
         labels = codes if self._bagging or self.classes is None else self.classes[codes]
         factors = np.asarray(compute_sample_weight(setting, labels), dtype=np.float64)
+        weights = ones if self._weights_drawn else rows.weights
         return factors if weights is None else weights * factors
 
-    def _sampler(self, targets: Array) -> BootstrapSampler:
+    def _sampler(self, rows: TrainingRows) -> BootstrapSampler:
         from sklearn.utils.class_weight import compute_sample_weight
 
         def balanced(bag: Indices) -> Array:
+            codes = rows.targets.argmax(axis=1)
             return np.asarray(compute_sample_weight("balanced", codes, indices=bag), dtype=np.float64)
 
-        codes = targets.argmax(axis=1)
         by_bag = not self._bagging and getattr(self._model, "class_weight", None) == "balanced_subsample"
         name = f"the bags of scikit-learn's {type(self._model).__name__}"
-        return BootstrapSampler(name, len(targets), lambda: _bags(self._bagged), balanced if by_bag else None)
+        n_rows = rows.totals.n_rows
+        return BootstrapSampler(name, n_rows, lambda: _bags(self._bagged), balanced if by_bag else None)
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""

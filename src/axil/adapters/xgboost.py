@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.base import Coefficients, FittedTrees, TreeModel
+from axil.adapters.base import Coefficients, FittedTrees, LeafTotals, TrainingRows, TreeModel
 from axil.adapters.refusals import refuse
 from axil.adapters.routes import Kind, Nodes, Routes, make_routes
 from axil.adapters.xgboost_causes import likeliest
@@ -157,29 +157,29 @@ class XGBoostAdapter(TreeModel):
 
     # -- trees --------------------------------------------------------------------------------------------------------
 
-    def trees(self, X: Any, targets: Array, weights: Array | None, offsets: Array | None) -> list[FittedTrees]:
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees, one entry for each output, or for all where they share leaves."""
-        plan = plan_of(self._model, self._settings, len(targets))
+        plan = plan_of(self._model, self._settings, rows.totals.n_rows)
         factors = drop_factors(self._model, plan, self._n_iterations) if plan.dart else None
-        rates, l2 = self._rates(X, targets, weights, offsets, plan)
+        rates, l2 = self._rates(rows, plan)
         entries = []
         for group in range(1 if self._model.shared else self.n_outputs):
             own = np.flatnonzero(self._groups == group)
             outputs = np.arange(self.n_outputs) if self._model.shared else np.array([group])
-            entry = self._entry(own, outputs, rates[own], [l2[t] for t in own], weights)
+            entry = self._entry(own, outputs, rates[own], [l2[t] for t in own], rows.totals.weighted)
             entry = replace(entry, sampler=Subsample(plan, own) if plan.samples else None)
-            entries.append(self._with_coefficients(entry, own, factors, offsets is not None))
+            entries.append(self._with_coefficients(entry, own, factors, rows.totals.offset))
         return entries
 
     def _entry(
-        self, own: NDArray[np.intp], outputs: NDArray[np.intp], rates: Array, l2: list[Array], weights: Array | None
+        self, own: NDArray[np.intp], outputs: NDArray[np.intp], rates: Array, l2: list[Array], weighted: bool
     ) -> FittedTrees:
         trees = [self._trees[t] for t in own]
         n_leaves = np.array([len(tree.leaves) for tree in trees], dtype=np.int64)
         drop = np.ones(len(own)) if self._model.weight_drop is None else self._model.weight_drop[own]
         hessians = [None if tree.node_hessians is None else tree.node_hessians[tree.leaves] for tree in trees]
         known = None if any(own is None for own in hessians) else np.concatenate([h for h in hessians if h is not None])
-        whole = known is not None and weights is None and bool(np.all(known == np.rint(known)) and known.max() < 2**24)
+        whole = known is not None and not weighted and bool(np.all(known == np.rint(known)) and known.max() < 2**24)
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,))[outputs]
         return FittedTrees(
             n_leaves=n_leaves,
@@ -226,9 +226,7 @@ class XGBoostAdapter(TreeModel):
 
     # -- rates and regularisation ---------------------------------------------------------------------------------------
 
-    def _rates(
-        self, X: Any, targets: Array, weights: Array | None, offsets: Array | None, plan: Plan
-    ) -> tuple[Array, list[Array]]:
+    def _rates(self, rows: TrainingRows, plan: Plan) -> tuple[Array, list[Array]]:
         """(T,) rates, parallel trees accounted for, and for each tree (L_t,) what is added to its leaves' weights.
 
         Those of the settings where a few trees confirm them on the data, and all others by themselves; else the data decide.
@@ -239,9 +237,9 @@ class XGBoostAdapter(TreeModel):
         # Any rate would lead to a single leaf's value, and any targets to one that min_child_weight set to zero.
         single = all(len(tree.splits) == 0 for tree in self._trees)
         drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
-        if drops or single or not len(targets):
+        if drops or single or not rows.totals.n_rows or not (rows.at_hand or rows.leaf_totals):
             return as_stated
-        observed = self._observe(as_matrix(X, self._booster, self._missing), targets, weights, offsets, plan)
+        observed = self._observe(rows, plan) if rows.leaf_totals is None else self._found(rows.leaf_totals)
         first = []
         for leaves in observed:
             first.append(leaves)
@@ -254,13 +252,12 @@ class XGBoostAdapter(TreeModel):
         rates, lambdas = recover(every, stated, l2, self._model.n_parallel)
         return rates, [np.where(leaves.zero, np.inf, found) for leaves, found in zip(every, lambdas)]
 
-    def _observe(
-        self, matrix: Any, targets: Array, weights: Array | None, offsets: Array | None, plan: Plan
-    ) -> Iterator[Leaves]:
+    def _observe(self, rows: TrainingRows, plan: Plan) -> Iterator[Leaves]:
         """For each tree, the sums that its leaves were made of, the model's own trees standing in for those before."""
-        n_rows = len(targets)
-        y, w = targets.astype(np.float32), (np.ones(n_rows) if weights is None else weights).astype(np.float32)
-        start = np.broadcast_to(self._model.base_score if offsets is None else offsets, targets.shape)
+        n_rows, matrix = len(rows.targets), as_matrix(rows.X, self._booster, self._missing)
+        weights = np.ones(n_rows) if rows.weights is None else rows.weights
+        y, w = rows.targets.astype(np.float32), weights.astype(np.float32)
+        start = np.broadcast_to(self._model.base_score if rows.offsets is None else rows.offsets, y.shape)
         score, after = start.astype(np.float32), start.astype(np.float32)
         sampler, step = Subsample(plan, np.arange(self._n_trees)), max(1, BLOCK_ENTRIES // n_rows)
         for begin in range(0, self._n_iterations, step):
@@ -275,14 +272,28 @@ class XGBoostAdapter(TreeModel):
                 yield self._sums(tree, leaf[drawn], (w[:, None] * (y[:, outputs] - score[:, outputs]))[drawn], w[drawn])
                 after[:, outputs] += tree.values.astype(np.float32)[leaf]
 
+    def _found(self, totals: list[LeafTotals]) -> Iterator[Leaves]:
+        """The same, from sums that were made elsewhere."""
+        found: dict[int, Leaves] = {}
+        for group, entry in enumerate(totals):
+            own = np.flatnonzero(self._groups == group)
+            ends = np.cumsum([len(self._trees[t].leaves) for t in own])[:-1]
+            for t, weights, sums in zip(own, np.split(entry.weights, ends), np.split(entry.sums, ends)):
+                found[int(t)] = self._made_of(self._trees[t], weights, sums, float(np.abs(sums).sum()))
+        return (found[t] for t in range(self._n_trees))
+
     def _sums(self, tree: Tree, leaf: NDArray[np.int32], gradients: Any, weights: Any) -> Leaves:
-        n, values = len(tree.leaves), tree.values
-        totals = np.bincount(leaf, weights.astype(np.float64), n)[:, None]
-        sums = np.stack([np.bincount(leaf, column, n) for column in gradients.T.astype(np.float64)], axis=1)
+        n = len(tree.leaves)
+        columns = (weights.astype(np.float64), *gradients.T.astype(np.float64))
+        totals, *sums = (np.bincount(leaf, column, n).astype(np.float64) for column in columns)
+        return self._made_of(tree, totals, np.stack(sums, axis=1), float(np.abs(gradients).sum()))
+
+    def _made_of(self, tree: Tree, totals: Array, sums: Array, size: float) -> Leaves:
+        values = tree.values
         # A loaded model has lost min_child_weight, but where there are residuals no other leaf is zero.
-        left = np.abs(sums).max(axis=1) > 1e-12 * np.abs(gradients).sum()
-        zero = self._zero(tree) | (left & ~values.any(axis=1)) | (totals[:, 0] <= 0)
-        weights = np.broadcast_to(totals, values.shape)
+        left = np.abs(sums).max(axis=1) > 1e-12 * size
+        zero = self._zero(tree) | (left & ~values.any(axis=1)) | (totals <= 0)
+        weights = np.broadcast_to(totals[:, None], values.shape)
         return Leaves(values[~zero].ravel(), weights[~zero].ravel(), sums[~zero].ravel(), zero)
 
     def causes(self, what: str) -> str:

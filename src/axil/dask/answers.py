@@ -1,0 +1,118 @@
+"""What partitions answer about a batch of queries, and how the answers of several add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+
+from axil.dask.partitions import Partition, blocks, read_block
+from axil.explanation import group_codes
+from axil.reading import read_largest, reading
+from axil.tables import Largest
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What n queries ask of every training row; for each entry of the fitted trees an adjoint of the leaf sums."""
+
+    phi: list[Array]  #: (L, n)
+    constant: list[Array]  #: (n,) what the base adds to the weight of every row of row weight one
+    n_threads: int
+
+    def served(self, entry: int, n_outputs: int) -> range:
+        """The outputs that an entry serves."""
+        return range(n_outputs) if len(self.phi) == 1 else range(entry, entry + 1)
+
+
+def read(partition: Partition, asked: Asked, entry: int) -> Array:
+    """(n_rows, n): the weights of these rows by one entry of the fitted trees."""
+    return read_block(partition, entry, asked.phi[entry], asked.constant[entry], asked.n_threads)
+
+
+@dataclass(frozen=True)
+class Best:
+    """The k largest weights (or contributions) of n predictions of K outputs, largest first, equal ones in row order."""
+
+    k: int
+    by: str
+    weights: Array  #: (n, K, k'), k' <= k where there are fewer rows
+    targets: Array  #: (n, K, k')
+    labels: NDArray[Any]  #: (n, K, k')
+
+    def __add__(self, other: Best) -> Best:
+        """The best of both; the rows of ``other`` come after these."""
+        mine = [part for part in (self, other) if part.weights.shape[2]] or [self]
+        names = ("weights", "targets", "labels")
+        weights, targets, labels = (np.concatenate([getattr(p, name) for p in mine], axis=2) for name in names)
+        size = np.abs(weights if self.by == "weight" else weights * targets)
+        order = np.argsort(-size, axis=2, kind="stable")[:, :, : self.k]
+        weights, targets, labels = (np.take_along_axis(part, order, axis=2) for part in (weights, targets, labels))
+        return Best(self.k, self.by, weights, targets, labels)
+
+
+def best(partition: Partition, asked: Asked, k: int, by: str) -> Best:
+    """The largest weights of these rows."""
+    n, (n_rows, n_outputs) = asked.phi[0].shape[1], partition.targets.shape
+    largest = [Largest(n, k, y, by, asked.n_threads) for y in partition.targets.T]
+    for e, structure in enumerate(partition.structures):
+        read = reading(structure, asked.phi[e], asked.constant[e])
+        for one in [largest[output] for output in asked.served(e, n_outputs) if n_rows]:
+            read_largest(read, one.scale, one.values, one.rows, asked.n_threads)
+    weights = np.stack([one.values for one in largest], axis=1)
+    targets = np.stack([one.targets[one.rows] for one in largest], axis=1)
+    labels = np.stack([partition.labels[one.rows] for one in largest], axis=1)
+    return Best(k, by, weights, targets, labels)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Sums of weights and contributions of n predictions of K outputs, by groups of training rows."""
+
+    groups: NDArray[Any]  #: (G,)
+    weights: Array  #: (n, K, G)
+    contributions: Array  #: (n, K, G)
+
+    def __add__(self, other: Grouped) -> Grouped:
+        parts = [part for part in (self, other) if len(part.groups)] or [self]
+        names = np.concatenate([part.groups for part in parts])
+        codes, groups = group_codes(names, len(names))
+        return Grouped(
+            groups,
+            _sums([part.weights for part in parts], codes, len(groups)),
+            _sums([part.contributions for part in parts], codes, len(groups)),
+        )
+
+    @property
+    def made(self) -> Array:
+        """(n, K)."""
+        return np.asarray(self.contributions.sum(axis=2))
+
+
+def _sums(parts: list[Array], codes: NDArray[np.intp], n_groups: int) -> Array:
+    """(n, K, n_groups): columns of the same code added, from the first to the last."""
+    columns = np.concatenate(parts, axis=2)
+    out = np.zeros((*columns.shape[:2], n_groups))
+    for column, code in enumerate(codes):
+        out[:, :, code] += columns[:, :, column]
+    return out
+
+
+def grouped(partition: Partition, labels: Any, asked: Asked) -> Grouped:
+    """The sums over these rows by their labels (n,)."""
+    n, (n_rows, n_outputs) = asked.phi[0].shape[1], partition.targets.shape
+    codes, groups = group_codes(labels, n_rows)
+    weights, contributions = np.zeros((2, n, n_outputs, len(groups)))
+    for e, (phi, constant) in enumerate(zip(asked.phi, asked.constant)):
+        for first, block in blocks(partition, e, phi, constant, asked.n_threads):
+            own, ends = slice(first, first + len(block)), np.arange(len(block) + 1)
+            for output in asked.served(e, n_outputs):
+                for sums, values in ((weights, np.ones(len(block))), (contributions, partition.targets[own, output])):
+                    member = csc_array((values, codes[own], ends), shape=(len(groups), len(block)))
+                    sums[:, output] += (member @ block).T
+    return Grouped(groups, weights, contributions)

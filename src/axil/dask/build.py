@@ -1,0 +1,262 @@
+"""From a fitted model and partitioned training rows to leaf space, with the same proof as on one machine.
+
+Three passes over the rows: totals of the targets; leaves, replay and sums over leaves; co-occurrence of leaves. Each is a
+sum over partitions, added on the workers. What follows from the sums is done here, where nothing has the size of N.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
+from operator import add
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.base import Adapter, FittedTrees, LeafTotals, Model, Totals, TrainingRows
+from axil.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
+from axil.dask.cluster import Cluster, literal, task
+from axil.dask.partitions import (
+    LeafSums,
+    Place,
+    Precision,
+    Shared,
+    entry_sums,
+    furthest_row,
+    label_dtype,
+    observe,
+    replay_partition,
+    together,
+    totals,
+)
+from axil.errors import InputError, UnsupportedModelError
+from axil.forest import is_forest
+from axil.leaf_space import LeafSpace
+from axil.memory import Budget
+from axil.operators import Operators
+from axil.replay import Replay, fitted_structure, fitted_values
+from axil.structure import Structure
+from axil.verify import CHECKED_ROWS
+
+Array = NDArray[np.float64]
+
+
+class PartitionedRows(TrainingRows):
+    """Training rows of which only the totals are here and, after the walk, those of leaves."""
+
+    def __init__(self, totals: Totals, of_leaves: list[LeafTotals] | None = None):
+        object.__setattr__(self, "_totals", totals)
+        object.__setattr__(self, "_of_leaves", of_leaves)
+
+    @property
+    def at_hand(self) -> bool:
+        return False
+
+    @property
+    def totals(self) -> Totals:
+        return cast(Totals, vars(self)["_totals"])
+
+    @property
+    def leaf_totals(self) -> list[LeafTotals] | None:
+        return cast("list[LeafTotals] | None", vars(self)["_of_leaves"])
+
+    def _elsewhere(self) -> Any:
+        raise UnsupportedModelError(
+            "training rows",
+            "on several machines",
+            "what this model does not state itself (which trees were tried and dropped, weights of classes) follows from all "
+            "of its training rows only",
+            "Use axil.Explainer with all rows in memory, or fit the model in one go.",
+        )
+
+    X = targets = weights = offsets = property(_elsewhere)
+
+
+@dataclass(frozen=True)
+class Collections:
+    """The user's data as lists of delayed partitions, all of the same rows."""
+
+    X: list[Any]
+    y: list[Any]
+    weights: list[Any]
+    offsets: list[Any]
+    bags: list[Any]
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the draws are known."""
+        return self.bags[0] is not None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the fitted trees, as far as it is independent of the number of rows."""
+
+    operators: Operators  #: on a structure without rows; leaf space comes with `prepare`
+    target_sums: Array  #: (L, K) of weight * draw * target
+    moment: Array  #: (K,) of weight * target
+
+
+@dataclass(frozen=True)
+class Held:
+    """The training rows on the workers."""
+
+    partitions: list[Any]  #: delayed, held
+    sizes: list[int]
+    label_dtype: np.dtype[Any]
+    entries: list[Entry]
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *self.sizes])
+
+
+def build(
+    model: Model, data: Collections, cluster: Cluster, n_threads: int, budget: Budget, check: bool
+) -> tuple[Held, Verification | None]:
+    """Replay the fit on the workers; raise where model and data disagree, as `axil.verify.build` does."""
+    adapter = _readable(model, data.recorded)
+    precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
+    arguments = zip(range(len(data.y)), data.y, data.weights, data.offsets)
+    observed = cluster.hold([task(observe, *parts, precision) for parts in arguments])
+    each: list[Totals] = cluster.collect([task(totals, part) for part in observed])
+    whole = reduce(add, each)
+    _check_totals(adapter, whole)
+    fitted = adapter.trees(PartitionedRows(whole))
+    _refuse_sampled(fitted, data.recorded)
+    _require_leaf_space(fitted, budget)
+    sizes = [part.n_rows for part in each]
+    shared = cluster.share(Shared(adapter, [_without_rows(t) for t in fitted], _n_checked(sizes), n_threads))
+    places = _places(fitted, sizes)
+    walked = [task(replay_partition, *parts, shared) for parts in zip(data.X, observed, data.bags, places)]
+    held = cluster.hold([pair[i] for i in (0, 1) for pair in walked])
+    partitions, evidence = held[: len(sizes)], held[len(sizes) :]
+    every: list[LeafSums] = [
+        cluster.total([task(entry_sums, part, e) for part in evidence]) for e in range(len(fitted))
+    ]
+    fitted = adapter.trees(PartitionedRows(whole, [LeafTotals(sums.leaf_weights, sums.residuals) for sums in every]))
+    entries, found = [], []
+    for e, (trees, sums) in enumerate(zip(fitted, every)):
+        replayed = _replayed(trees, sums)
+        leaf_error = check_leaves(adapter, _without_rows(trees), replayed, sums.extent) if check else 0.0
+        operators = Operators(replayed.structure, n_threads, sums.offsets)
+        target_sums = sums.started if sums.offsets is None else sums.started + sums.offsets
+        entries.append(Entry(operators, target_sums, sums.extent.sums))
+        if check:
+            prepare(cluster, partitions, operators, e, n_threads)
+            miss = _furthest(cluster, partitions, evidence, operators, e, sums, n_threads)
+            found.append(verified(adapter, trees, replayed, sums.extent, leaf_error, miss))
+    kinds = cluster.collect([task(label_dtype, part) for part in partitions])
+    label_kind = next(kind for kind, size in zip(kinds, sizes) if size)
+    return Held(partitions, sizes, label_kind, entries), worst(found) if check else None
+
+
+def prepare(cluster: Cluster, partitions: list[Any], operators: Operators, entry: int, n_threads: int) -> None:
+    """Build leaf space: O(T^2 N) on the workers, 8 L^2 bytes from each of them and here."""
+    if operators.leaf_space is not None:
+        return
+    if is_forest(operators.structure):
+        operators.leaf_space = LeafSpace(operators.structure, None, n_threads)
+        return
+    counted = cluster.total([task(together, part, entry, n_threads) for part in partitions])
+    operators.leaf_space = LeafSpace.of(operators.structure, np.require(counted, requirements=["C", "W"]), n_threads)
+
+
+def _readable(model: Model, recorded: bool) -> Adapter:
+    """The model as one of trees."""
+    if hasattr(model, "smoother"):
+        raise UnsupportedModelError(
+            "model",
+            f"a linear smoother of {model.library}",
+            "its weights are a product of matrices of all training rows, which partitions do not add up to",
+            "Use axil.Explainer with all rows in memory.",
+        )
+    if model.refused_draws is not None and not recorded:
+        raise model.refused_draws
+    return cast(Adapter, model)
+
+
+def _check_totals(adapter: Adapter, whole: Totals) -> None:
+    if whole.n_rows == 0:
+        raise InputError("X has no rows in any partition; expected the rows that the model was fitted on.")
+    if whole.weight == 0:
+        raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
+    if adapter.fitted_rows is not None and adapter.fitted_rows != whole.n_rows:
+        refuse_rows(adapter, whole.n_rows, adapter.fitted_rows)
+
+
+def _refuse_sampled(fitted: list[FittedTrees], recorded: bool) -> None:
+    sampler = fitted[0].sampler
+    if sampler is not None and not recorded:
+        raise UnsupportedModelError(
+            "row sampling",
+            sampler.name,
+            "on a cluster each machine draws from its own rows, in an order that no model records, so the draws cannot be "
+            "replayed on partitions",
+            "Fit without it, use axil.Explainer with the rows in the order of the fit, or pass recorded draws as bags=.",
+        )
+
+
+def _require_leaf_space(fitted: list[FittedTrees], budget: Budget) -> None:
+    """Refuse before X is read what cannot be asked in the end."""
+    needed = 0
+    for trees in fitted:
+        c, total = trees.coefficients, int(trees.n_leaves.sum())
+        needed += 2 * 8 * total**2 if c is None or c.omega[:-1].any() else 0
+    instead = (
+        "On several machines weights are computed in leaf space only, 8 bytes for each pair of leaves and as much again "
+        "while it is built. Raise memory_limit, fit fewer or smaller trees, or use axil.Explainer, which can do without."
+    )
+    budget.require(needed, "Leaf space", instead)
+
+
+def _without_rows(trees: FittedTrees) -> FittedTrees:
+    """What holds for all partitions alike."""
+    return replace(trees, row_weights=None, held_out=None, sampler=None)
+
+
+def _n_checked(sizes: list[int]) -> int:
+    return -(-CHECKED_ROWS // max(1, sum(size > 0 for size in sizes)))
+
+
+def _places(fitted: list[FittedTrees], sizes: list[int]) -> list[Place]:
+    starts = np.cumsum([0, *sizes])
+    places = []
+    for p, (first, last) in enumerate(pairwise(starts)):
+        weights = [None if trees.row_weights is None else trees.row_weights[first:last] for trees in fitted]
+        held_out = [None if trees.held_out is None else trees.held_out[first:last] for trees in fitted]
+        places.append(Place(p, int(first), weights, held_out))
+    return places
+
+
+def _replayed(trees: FittedTrees, sums: LeafSums) -> Replay:
+    """What the walk over all rows comes to; its structure has no rows itself."""
+    nothing = np.empty((len(trees.n_leaves), 0), dtype=np.uint8)
+    structure: Structure = fitted_structure(
+        _without_rows(trees), nothing, np.ones(1), sums.leaf_weights, None, sums.extent.weight
+    )
+    values, rates, recovered = fitted_values(trees, structure, sums.residuals)
+    score = np.empty((0, values.shape[1]))
+    return Replay(replace(structure, rates=rates), sums.counts, values, score, recovered)
+
+
+def _furthest(
+    cluster: Cluster,
+    partitions: list[Any],
+    evidence: list[Any],
+    operators: Operators,
+    entry: int,
+    sums: LeafSums,
+    n_threads: int,
+) -> Miss:
+    """Where the linear map, run over the targets in leaf space, is furthest from the model's predictions of its rows."""
+    s, extent = operators.structure, sums.extent
+    base = extent.sums / extent.weight if s.base is None else s.base
+    assert operators.leaf_space is not None
+    values = np.repeat(s.final, s.n_leaves)[:, None] * operators.leaf_space.leaf_values(sums.started, base)
+    made = literal((values, s.beta[-1] * base))
+    tasks = [task(furthest_row, *pair, entry, made, n_threads) for pair in zip(partitions, evidence)]
+    found: list[Miss] = [miss for miss in cluster.collect(tasks) if miss is not None]
+    return max(found, key=lambda miss: np.nan_to_num(miss.error, nan=np.inf))

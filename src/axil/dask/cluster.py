@@ -1,0 +1,106 @@
+"""Dask collections as aligned partitions, and the few ways in which axil has them worked on."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from functools import reduce
+from math import isnan
+from operator import add
+from typing import Any
+
+import dask
+import dask.array as da
+from dask import delayed
+
+from axil.errors import InputError
+
+FAN_IN = 4  # parts that are added at a time: the shape of a sum depends on their number alone
+
+
+def layout(values: Any) -> tuple[float, ...]:
+    """How many rows each partition of a Dask collection has, nan where that is not known yet."""
+    return tuple(values.chunks[0]) if isinstance(values, da.Array) else (float("nan"),) * values.npartitions
+
+
+def partitions(values: Any, what: str, like: tuple[float, ...] | None = None) -> list[Any]:
+    """The partitions of a Dask collection as delayed values: frames and series, or blocks of rows of an array.
+
+    ``like`` is the layout that they must have. Where it is not known the partitions are compared once they are there.
+    """
+    if not dask.is_dask_collection(values) or not hasattr(values, "to_delayed"):
+        raise InputError(
+            f"{what} is a {type(values).__module__}.{type(values).__name__}; expected a Dask DataFrame, Series or Array "
+            "with the partitions of X. For data in memory use axil.Explainer."
+        )
+    own = layout(values)
+    if like is not None and len(own) != len(like):
+        raise InputError(
+            f"{what} has {len(own)} partitions and X has {len(like)}; expected the same rows in each. "
+            "Take both from one collection, or repartition (rechunk) them alike."
+        )
+    for number, (given, expected) in enumerate(zip(own, like or ())):
+        if given != expected and not (isnan(given) or isnan(expected)):
+            raise InputError(
+                f"{what} has {given} rows in partition {number} (from 0) and X has {expected}; expected the same. "
+                "Rechunk one like the other."
+            )
+    if not isinstance(values, da.Array):
+        return list(values.to_delayed())
+    wide = values.rechunk(dict.fromkeys(range(1, values.ndim), -1)) if values.ndim > 1 else values
+    return list(wide.to_delayed().ravel())
+
+
+class Cluster:
+    """Where the work is done: by a client's workers, or where there is none by Dask's own scheduler in this process.
+
+    All that is held is a result of tasks that lead back to the user's collections and to arguments that the scheduler has,
+    so a worker that dies takes nothing along that is not computed again.
+    """
+
+    def __init__(self, client: Any = None):
+        self._client = client
+
+    def hold(self, parts: list[Any]) -> list[Any]:
+        """Compute these and keep the results on the workers."""
+        return list(dask.persist(*parts) if self._client is None else self._client.persist(parts))
+
+    def share(self, value: Any) -> Any:
+        """One value for all tasks, sent once; a task makes it, so that it is made again where it was lost."""
+        return self.hold([delayed(pickle.loads)(pickle.dumps(value))])[0]
+
+    def collect(self, parts: list[Any]) -> list[Any]:
+        """The results, in order."""
+        if self._client is None:
+            return list(dask.compute(*parts))
+        return list(self._client.gather(self._client.compute(parts)))
+
+    def each(self, parts: list[Any]) -> Iterator[Any]:
+        """The results, in order, one by one: none is kept that was handed out."""
+        if self._client is None:
+            yield from self.collect(parts)
+            return
+        futures = self._client.compute(parts)[::-1]
+        while futures:
+            yield futures.pop().result()
+
+    def total(self, parts: list[Any]) -> Any:
+        """The sum of the results, added on the workers in the order of the parts and in a fixed shape."""
+        while len(parts) > 1:
+            parts = [delayed(sum_of)(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
+        return self.collect(parts)[0]
+
+
+def sum_of(parts: list[Any]) -> Any:
+    """The sum, from the first to the last."""
+    return reduce(add, parts)
+
+
+def literal(value: Any) -> Any:
+    """A value as one argument of many tasks, which the graph then holds once."""
+    return delayed(value, traverse=False)
+
+
+def task(function: Callable[..., Any], *arguments: Any) -> Any:
+    """A delayed call."""
+    return delayed(function)(*arguments)

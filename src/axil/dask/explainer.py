@@ -1,0 +1,293 @@
+"""Explainer over Dask collections: the same questions, answered by partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NoReturn
+
+import dask
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import adapters, inputs, tables
+from axil.checks import Verification, check_answer
+from axil.dask.answers import Asked, Best, Grouped, best, grouped, read
+from axil.dask.build import Collections, Held, build, prepare
+from axil.dask.cluster import Cluster, layout, literal, partitions, task
+from axil.dask.partitions import row_labels, row_targets
+from axil.errors import InputError
+from axil.explanation import Explanation
+from axil.memory import Budget
+from axil.operators import Adjoints
+
+Array = NDArray[np.float64]
+
+ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
+BATCH_BYTES = 1 << 28  # of weights gathered at a time by `Explainer.iter`
+STREAM = (
+    "Use explainer.top(X) or explainer.group(X, labels), explainer.iter(X) for batches, explainer.weights(X) for a Dask array, "
+    "or raise memory_limit."
+)
+
+
+class Explainer:
+    """As `axil.Explainer`, for training rows in the partitions of Dask collections, and with the same numbers.
+
+    ``X`` is a Dask DataFrame or Array; ``y``, ``sample_weight``, ``init_score`` and ``bags`` have the same partitions. The
+    model is a fitted one of any library that axil reads, also one that Dask trained (DaskLGBMRegressor, DaskXGBRegressor,
+    the dictionary that ``xgboost.dask.train`` returns). ``client`` is a distributed.Client; without one Dask's own choice
+    is taken. ``n_threads`` are those of one task, ``memory_limit`` is for this process. Queries are rows in memory.
+
+    >>> import dask.dataframe as dd
+    >>> from lightgbm import LGBMRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = LGBMRegressor(verbose=-1).fit(X, y)
+    >>> explainer = Explainer(model, dd.from_pandas(X, npartitions=4), dd.from_pandas(y, npartitions=4))
+    >>> len(explainer.top(X.head(3), k=5))
+    15
+    """
+
+    verification: Verification | None  #: what the replay found; None with ``verify=False``
+
+    def __init__(
+        self,
+        model: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        init_score: Any = None,
+        bags: Any = None,
+        *,
+        client: Any = None,
+        n_threads: int = 1,
+        memory_limit: int | str | None = None,
+        verify: bool = True,
+    ):
+        self._n_threads = inputs.as_count(n_threads, "n_threads")
+        self._budget = Budget(None if memory_limit is None else inputs.as_bytes(memory_limit))
+        self._adapter = adapters.read(model["booster"] if isinstance(model, dict) and "booster" in model else model)
+        parts = partitions(X, "X")
+        given = {"y": y, "sample_weight": sample_weight, "init_score": init_score, "bags": bags}
+        if y is None:
+            raise InputError("y is None; expected the targets, a Dask Series or Array with the partitions of X.")
+        nothing: list[Any] = [None] * len(parts)
+        aligned = (nothing if values is None else partitions(values, what, layout(X)) for what, values in given.items())
+        data = Collections(parts, *aligned)
+        self._layout = layout(X)  # for labels that come later
+        self._cluster = Cluster(client)
+        self._held: Held
+        self._held, self.verification = build(self._adapter, data, self._cluster, self._n_threads, self._budget, verify)
+
+    def __repr__(self) -> str:
+        proof = "not verified" if self.verification is None else f"verified to {self.verification.max_error:.1e}"
+        rows = f"{self._n_rows} training rows in {len(self._held.sizes)} partitions"
+        return f"<axil.dask.Explainer: {self._adapter.library}, {rows}, {proof}>"
+
+    @property
+    def _n_rows(self) -> int:
+        return sum(self._held.sizes)
+
+    @property
+    def outputs(self) -> NDArray[Any] | None:
+        """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
+        if self._adapter.n_outputs == 1:
+            return None
+        return np.arange(self._adapter.n_outputs) if self._adapter.classes is None else self._adapter.classes
+
+    @property
+    def targets(self) -> Any:
+        """(n_train,) or (n_train, K) Dask array of the targets as given, in the partitions of X."""
+        whole = self._column(row_targets, (self._adapter.n_outputs,), np.float64)
+        return whole[:, 0] if self.outputs is None else whole
+
+    @property
+    def index(self) -> Any:
+        """(n_train,) Dask array of the labels of the training rows, in the partitions of X."""
+        return self._column(row_labels, (), self._held.label_dtype)
+
+    def _column(self, column: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        held = zip(self._held.partitions, self._held.sizes)
+        return da.concatenate([da.from_delayed(task(column, part), (n, *shape), dtype) for part, n in held if n])
+
+    @cached_property
+    def _gathered(self) -> tuple[Array, NDArray[Any]]:
+        """Targets and labels of all rows, for explanations that have all their weights anyhow."""
+        held = [part for part, size in zip(self._held.partitions, self._held.sizes) if size]
+        found = (self._cluster.collect([task(column, part) for part in held]) for column in (row_targets, row_labels))
+        whole, names = map(np.concatenate, found)
+        return whole, names
+
+    def __call__(self, X: Any, init_score: Any = None) -> Explanation:
+        """The same as `explain`."""
+        return self.explain(X, init_score)
+
+    def explain(self, X: Any, init_score: Any = None) -> Explanation:
+        """The weight of every training target in the prediction of every row of X, gathered here; 8 * n * n_train bytes."""
+        X, offsets = self._queries(X, init_score)
+        self._require(X.shape[0], STREAM)
+        return self._explanation(X, offsets, inputs.row_labels(X))
+
+    def weights(self, X: Any) -> Any:
+        """(n, n_train), or (K, n, n_train) where outputs have trees of their own: the weights as a Dask array.
+
+        Nothing is read out yet: chunks lie along the training rows, in the partitions of X, and are made when asked for.
+        """
+        X, _ = self._queries(X, None)
+        rows: list[list[Any]] = [[] for _ in self._held.entries]
+        for batch, asked, intercepts, labels in self._batches(X):
+            check_answer(self._adapter, self.verification, batch, self._made(asked) + intercepts, labels)
+            shared, n = literal(asked), asked.phi[0].shape[1]
+            for e, entry in enumerate(rows):
+                held = [pair for pair in zip(self._held.partitions, self._held.sizes) if pair[1]]
+                blocks = [da.from_delayed(task(read, part, shared, e), (size, n), np.float64) for part, size in held]
+                entry.append(da.concatenate(blocks).T)
+        found = [da.concatenate(entry) for entry in rows]
+        return found[0] if len(found) == 1 else da.stack(found)
+
+    def iter(self, X: Any, batch_size: int | None = None, init_score: Any = None) -> Iterator[Explanation]:
+        """Explanations of X batch by batch, so that never more than one batch of weights is gathered."""
+        X, offsets = self._queries(X, init_score)
+        held = min(BATCH_BYTES, self._budget.available // 2) // (8 * self._n_rows * len(self._held.entries))
+        size = max(1, int(held)) if batch_size is None else inputs.as_count(batch_size, "batch_size")
+        self._require(size, "Take a smaller batch_size or raise memory_limit.")
+        labels = inputs.row_labels(X)
+
+        def explain(part: slice) -> Explanation:
+            return self._explanation(inputs.take_rows(X, part), offsets[part], labels[part])
+
+        return (explain(slice(start, start + size)) for start in range(0, X.shape[0], size))
+
+    def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
+        """As `Explanation.top`, for any number of rows of X: every partition sends its k largest weights alone."""
+        tables.check_by(by)
+        k = inputs.as_count(k, "k")
+        X, _ = self._queries(X, init_score)
+        parts = []
+        for batch, asked, intercepts, labels in self._batches(X):
+            check_answer(self._adapter, self.verification, batch, self._made(asked) + intercepts, labels)
+            shared = literal(asked)
+            found: Best = self._cluster.total([task(best, part, shared, k, by) for part in self._held.partitions])
+            parts.append(self._lines(labels, "rank", np.arange(1, found.weights.shape[2] + 1)))
+            parts[-1] |= {"row": found.labels.ravel(), "weight": found.weights.ravel(), "target": found.targets.ravel()}
+            parts[-1]["contribution"] = parts[-1]["weight"] * parts[-1]["target"]
+        return tables.concatenate(parts, "pandas")
+
+    def group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
+        """As `Explanation.group`, streamed: how much of each prediction comes from each group of training rows.
+
+        ``labels`` is a Dask Series or Array with the partitions of the training rows.
+        """
+        X, _ = self._queries(X, init_score)
+        columns = partitions(labels, "labels", self._layout)
+        parts = []
+        for batch, asked, intercepts, own in self._batches(X):
+            shared = literal(asked)
+            tasks = [task(grouped, part, column, shared) for part, column in zip(self._held.partitions, columns)]
+            found: Grouped = self._cluster.total(tasks)
+            check_answer(self._adapter, self.verification, batch, found.made + intercepts, own)
+            parts.append(self._lines(own, "group", found.groups))
+            parts[-1] |= {"weight": found.weights.ravel(), "contribution": found.contributions.ravel()}
+        return tables.concatenate(parts, "pandas")
+
+    def prepare(self) -> Explainer:
+        """Build leaf space now, in one pass over the rows; with ``verify=True`` the proof has built it already."""
+        for e, entry in enumerate(self._held.entries):
+            prepare(self._cluster, self._held.partitions, entry.operators, e, self._n_threads)
+        return self
+
+    def matrix(self) -> NoReturn:
+        """Refused: (n_train, n_train) numbers are no answer for data of this size."""
+        raise InputError(
+            f"The matrix of {self._n_rows} x {self._n_rows} weights is not made over Dask collections. "
+            "Use explainer.weights(X) for the rows you want, as a Dask array, or explainer.top(X)."
+        )
+
+    @property
+    def operator(self) -> NoReturn:
+        """Refused: its vectors would have to be gathered."""
+        raise InputError(
+            "K is not offered as an operator over Dask collections: its vectors have one number for each training row. "
+            "Use explainer.weights(X), a Dask array that can be multiplied, or axil.Explainer."
+        )
+
+    # -- queries --------------------------------------------------------------------------------------------------------
+
+    def _queries(self, X: Any, init_score: Any) -> tuple[Any, Array]:
+        """X and the offsets of its rows, (n, K), checked."""
+        if dask.is_dask_collection(X):
+            raise InputError(
+                "X is a Dask collection; expected the rows to explain in memory. Pass X.compute(), in batches."
+            )
+        X = inputs.as_features(X, self._adapter, "X")
+        shape = X.shape[0], self._adapter.n_outputs
+        offsets = inputs.as_offsets(init_score, *shape, "explained")
+        return X, np.zeros(shape) if offsets is None else offsets
+
+    def _batches(self, X: Any) -> Iterator[tuple[Any, Asked, Array, NDArray[Any]]]:
+        """Rows of X, what they ask of the training rows, their intercepts (n, K) and labels; at least one batch."""
+        self.prepare()
+        labels = inputs.row_labels(X)
+        total = sum(entry.operators.structure.total_leaves for entry in self._held.entries)
+        size = max(1, ASKED_BYTES // (8 * total))
+        for start in range(0, max(X.shape[0], 1), size):
+            batch = inputs.take_rows(X, slice(start, start + size))
+            leaves = self._adapter.coordinates(batch, self._n_threads)
+            phi, constant, intercepts = [], [], []
+            for entry in self._held.entries:
+                operators, columns = entry.operators, entry.operators.structure.columns
+                adjoints: Adjoints = operators.adjoints(leaves if columns is None else leaves[:, columns])
+                phi.append(adjoints.phi)
+                constant.append(operators.base_weight(adjoints))
+                intercepts.append(operators.intercepts(adjoints))
+            parts = np.concatenate(intercepts, axis=1)
+            whole = np.array(np.broadcast_to(parts, (len(parts), self._adapter.n_outputs)))
+            yield batch, Asked(phi, constant, self._n_threads), whole, labels[start : start + size]
+
+    def _made(self, asked: Asked) -> Array:
+        """(n, K): weights times targets, from sums over leaves alone."""
+        entries = zip(self._held.entries, asked.phi, asked.constant)
+        parts = [phi.T @ entry.target_sums + np.outer(constant, entry.moment) for entry, phi, constant in entries]
+        return np.concatenate(parts, axis=1)
+
+    def _explanation(self, X: Any, offsets: Array, labels: NDArray[Any]) -> Explanation:
+        """The weights of a batch, gathered partition by partition."""
+        targets, index = self._gathered
+        starts = self._held.starts
+        weights = np.empty((len(self._held.entries), self._n_rows, len(labels)))
+        intercepts, done = offsets.copy(), 0
+        for _, asked, own, names in self._batches(X):
+            shared, columns = literal(asked), slice(done, done + len(names))
+            for e in range(len(weights)):
+                tasks = [task(read, part, shared, e) for part in self._held.partitions]
+                for p, block in enumerate(self._cluster.each(tasks)):
+                    weights[e, starts[p] : starts[p + 1], columns] = block
+            intercepts[columns] += own
+            done += len(names)
+        whole = weights.transpose(0, 2, 1)
+        explanation = Explanation(
+            weights=whole[0] if len(whole) == 1 else whole,
+            intercepts=intercepts[:, 0] if self.outputs is None else intercepts,
+            targets=targets[:, 0] if self.outputs is None else targets,
+            index=index,
+            query_index=labels,
+            outputs=self.outputs,
+            n_threads=self._n_threads,
+        )
+        made = explanation.predictions.reshape(offsets.shape) - offsets
+        check_answer(self._adapter, self.verification, X, made, labels)
+        return explanation
+
+    def _lines(self, labels: NDArray[Any], name: str, of_each: NDArray[Any]) -> dict[str, Any]:
+        """The first columns of a table with a line for each query, output and one of these."""
+        n_outputs = self._adapter.n_outputs
+        columns = {"query": np.repeat(labels, n_outputs * len(of_each))}
+        if self.outputs is not None:
+            columns["output"] = np.tile(np.repeat(self.outputs, len(of_each)), len(labels))
+        return columns | {name: np.tile(of_each, len(labels) * n_outputs)}
+
+    def _require(self, n: int, instead: str) -> None:
+        needed = 8 * n * self._n_rows * len(self._held.entries)
+        self._budget.require(needed, f"The weights of {n} x {self._n_rows} rows", instead)

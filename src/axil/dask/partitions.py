@@ -1,0 +1,248 @@
+"""What is done to one partition of the training rows, on the worker that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.adapters.base import Adapter, FittedTrees, Totals
+from axil.checks import Extent, Miss, furthest, with_predictions
+from axil.engines import READ_ROWS
+from axil.errors import InputError
+from axil.leaf_space import cooccurrence
+from axil.memory import Budget
+from axil.operators import Operators
+from axil.reading import read_values, read_weights, reading
+from axil.replay import assign_leaves, fitted_structure
+from axil.structure import Structure
+from axil.verify import all_n_leaves, own_leaves_of, round_to, with_rows
+from axil.walk import walk
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """In which a library keeps what it is given, and how it reads targets."""
+
+    n_outputs: int
+    classes: NDArray[Any] | None
+    targets: type[np.floating[Any]]
+    offsets: type[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Targets, weights and offsets of a partition's n rows; targets as given and, as the others, as the library keeps them."""
+
+    given: Array  #: (n, K)
+    targets: Array  #: (n, K)
+    weights: Array | None  #: (n,)
+    offsets: Array | None  #: (n, K)
+
+    @property
+    def totals(self) -> Totals:
+        return Totals.of(self.targets, self.weights, self.offsets)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What every partition is worked on with."""
+
+    adapter: Adapter
+    fitted: list[FittedTrees]  #: without what belongs to single rows
+    n_checked: int  #: rows of each partition whose prediction is asked of the library
+    n_threads: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which partition this is, and what the fit says of its rows alone, by entry of the fitted trees."""
+
+    number: int
+    start: int  #: its first row, among all
+    row_weights: list[Array | None]
+    held_out: list[NDArray[np.bool_] | None]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What is kept of n training rows: their leaves, targets and labels.
+
+    ``structures``, one for each entry of the fitted trees, are of these rows alone: so are their leaf weights.
+    """
+
+    start: int
+    structures: list[Structure]
+    targets: Array  #: (n, K) as given
+    labels: NDArray[Any]  #: (n,)
+
+
+@dataclass(frozen=True)
+class LeafSums:
+    """What the rows add to the leaves of one entry of the fitted trees."""
+
+    counts: NDArray[np.int64]  #: (L,)
+    leaf_weights: Array  #: (L,)
+    residuals: Array  #: (L, K) see `Walked.sums`
+    started: Array  #: (L, K) of weight * draw * (target - offset)
+    offsets: Array | None  #: (L, K) of weight * draw * offset
+    extent: Extent
+
+    def __add__(self, other: LeafSums) -> LeafSums:
+        return LeafSums(
+            self.counts + other.counts,
+            self.leaf_weights + other.leaf_weights,
+            self.residuals + other.residuals,
+            self.started + other.started,
+            None if self.offsets is None or other.offsets is None else self.offsets + other.offsets,
+            self.extent + other.extent,
+        )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the proof needs and queries do not."""
+
+    sums: list[LeafSums]
+    scores: list[Array]  #: (n, K) the model's predictions, the library's own for some rows
+    offsets: Array | None
+
+
+@contextmanager
+def named(number: int) -> Iterator[None]:
+    """Say in which partition an input was found wrong."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"In partition {number} (from 0): {error}") from None
+
+
+def observe(number: int, y: Any, weights: Any, offsets: Any, precision: Precision) -> Observed:
+    """Check and round what goes with the rows; 8 bytes a row and number."""
+    with named(number):
+        n = len(y)
+        given = inputs.as_targets(y, n, precision.n_outputs, precision.classes)
+        w = inputs.weights_of_some(weights, n)
+        o = inputs.as_offsets(offsets, n, precision.n_outputs, "training")
+        return Observed(
+            given,
+            round_to(precision.targets, given),
+            None if w is None else round_to(precision.targets, w),
+            None if o is None else round_to(precision.offsets, o),
+        )
+
+
+def totals(observed: Observed) -> Totals:
+    return observed.totals
+
+
+def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared: Shared) -> tuple[Partition, Evidence]:
+    """Assign the rows to their leaves and walk them through the fit; cost as on one machine, n * T cell numbers kept."""
+    with named(place.number):
+        X = inputs.as_features(X, shared.adapter, "X")
+        n = len(observed.targets)
+        if X.shape[0] != n:
+            raise InputError(f"X has {X.shape[0]} rows and y {n}; expected the same rows. Repartition them alike.")
+        bags = inputs.as_bags(bags, n)
+    adapter, labels = shared.adapter, inputs.row_labels(X)
+    if not hasattr(X, "index"):
+        labels = labels + place.start
+    budget = Budget(None)  # of this worker
+    leaves = assign_leaves(adapter, X, n, all_n_leaves(shared.fitted), shared.n_threads, budget)
+    asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
+    structures, sums, scores = [], [], []
+    for e, trees in enumerate(shared.fitted):
+        output = slice(None) if len(shared.fitted) == 1 else slice(e, e + 1)
+        trees = replace(trees, row_weights=place.row_weights[e], held_out=place.held_out[e])
+        trees = with_rows(trees, observed.weights, bags)
+        own = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, budget)
+        targets, offsets = (
+            observed.targets[:, output],
+            None if observed.offsets is None else observed.offsets[:, output],
+        )
+        walked = walk(adapter, trees, own, targets, offsets, shared.n_threads, budget)
+        structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, None)
+        operators = Operators(structure, shared.n_threads)
+        structures.append(structure)
+        sums.append(
+            LeafSums(
+                walked.counts,
+                walked.leaf_weights,
+                walked.sums,
+                operators.leaf_sums(targets if offsets is None else targets - offsets),
+                None if offsets is None else operators.leaf_sums(offsets),
+                Extent.of(targets, trees.row_weights, offsets, walked.score),
+            )
+        )
+        scores.append(with_predictions(adapter, X, asked, offsets, walked.score, output))
+    partition = Partition(place.start, structures, observed.given, labels)
+    return partition, Evidence(sums, scores, observed.offsets)
+
+
+def row_targets(partition: Partition) -> Array:
+    return partition.targets
+
+
+def row_labels(partition: Partition) -> NDArray[Any]:
+    return partition.labels
+
+
+def label_dtype(partition: Partition) -> np.dtype[Any]:
+    return partition.labels.dtype
+
+
+def entry_sums(evidence: Evidence, entry: int) -> LeafSums:
+    return evidence.sums[entry]
+
+
+def together(partition: Partition, entry: int, n_threads: int) -> Array:
+    """(L, L): the co-occurrence of leaves in these rows; O(T^2 n)."""
+    structure = partition.structures[entry]
+    return cooccurrence(structure, 0, structure.n_trees, n_threads)
+
+
+def furthest_row(
+    partition: Partition, evidence: Evidence, entry: int, made: tuple[Array, Array], n_threads: int
+) -> Miss | None:
+    """Where predictions ``made`` of leaf values (L, K) and a base (K,) are furthest from the model's; None: no rows."""
+    score = evidence.scores[entry]
+    if not len(score):
+        return None
+    found = np.empty_like(score)
+    read_values(partition.structures[entry], *made, found, n_threads)
+    if evidence.offsets is not None:
+        found += evidence.offsets if len(partition.structures) == 1 else evidence.offsets[:, entry : entry + 1]
+    miss = furthest(found, score)
+    return replace(miss, row=partition.start + miss.row)
+
+
+def read_block(
+    partition: Partition,
+    entry: int,
+    phi: Array,
+    constant: Array,
+    n_threads: int,
+    first: int = 0,
+    rows: int | None = None,
+) -> Array:
+    """(n, S): the weights of these rows in S predictions, or of ``rows`` of them from ``first`` on."""
+    structure = partition.structures[entry]
+    out = np.empty((structure.n_rows - first if rows is None else rows, phi.shape[1]))
+    read_weights(reading(structure, phi, constant), first, out, n_threads)
+    return out
+
+
+def blocks(
+    partition: Partition, entry: int, phi: Array, constant: Array, n_threads: int
+) -> Iterator[tuple[int, Array]]:
+    """The same, `READ_ROWS` rows at a time."""
+    n = partition.structures[entry].n_rows
+    for first in range(0, n, READ_ROWS):
+        yield first, read_block(partition, entry, phi, constant, n_threads, first, min(READ_ROWS, n - first))
