@@ -58,3 +58,15 @@ def test_the_coverage_on_the_page_is_what_was_measured():
     for *key, mean, function in lines:
         assert measured[(*key, "mean of predictions")]["coverage"] == mean
         assert measured[(*key, "true function")]["coverage"] == function
+
+
+def test_the_table_of_wrong_labels_is_the_measured_one():
+    import pandas as pd
+
+    metrics = ["precision", "recall at 10 %", "average precision"]
+    lines = pd.read_csv(ROOT / "experiments" / "results" / "label_noise.csv")
+    means = lines.groupby(["method", "wrong"])[metrics].mean().round(2)
+    text = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
+    for method in lines["method"].unique():
+        found = [means.loc[(method, kind), metric] for metric in metrics for kind in ("shifted", "swapped")]
+        assert f"| {method} | " + " | ".join(f"{value:.2f}" for value in found) + " |" in text
