@@ -19,7 +19,7 @@ template <class Leaf>
 struct Job {
     Leaves<Leaf> leaves;
     const double *values, *targets, *weights;
-    bool single;
+    bool single, single_score;
     double* score;
 };
 
@@ -56,6 +56,8 @@ AXIL_INLINE void block(const Job<Leaf>& job, std::size_t begin, std::size_t n, d
             for (std::size_t j = 0; j < n; ++j) residuals[j] = static_cast<float>(residuals[j]);
         add(leaf, residuals, n, job.leaves.count(t), sums + start);
         for (std::size_t j = 0; j < n; ++j) score[j] += job.values[start + leaf[j]];
+        if (job.single_score)
+            for (std::size_t j = 0; j < n; ++j) score[j] = static_cast<float>(score[j]);
     }
 }
 
@@ -73,9 +75,9 @@ AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size from, Size to, double*
 
 template <class Leaf>
 void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights,
-            bool single, double* score, double* sums, const Crew& crew) {
+            bool single, bool single_score, double* score, double* sums, const Crew& crew) {
     using namespace replaying;
-    const Job<Leaf> job{leaves, values, targets, weights, single, score};
+    const Job<Leaf> job{leaves, values, targets, weights, single, single_score, score};
     const std::size_t size = leaves.total();
     // All partial sums together take no more than 32 bytes a row.
     const std::size_t least = std::max({least_rows, least_visits / std::max<std::size_t>(leaves.trees, 1), size / 4});
@@ -90,11 +92,11 @@ void replay(const Leaves<Leaf>& leaves, const double* values, const double* targ
     std::copy_n(partials.get(), size, sums);
 }
 
-template void replay(const Leaves<std::uint8_t>&, const double*, const double*, const double*, bool, double*, double*,
-                     const Crew&);
-template void replay(const Leaves<std::uint16_t>&, const double*, const double*, const double*, bool, double*, double*,
-                     const Crew&);
-template void replay(const Leaves<std::uint32_t>&, const double*, const double*, const double*, bool, double*, double*,
-                     const Crew&);
+template void replay(const Leaves<std::uint8_t>&, const double*, const double*, const double*, bool, bool, double*,
+                     double*, const Crew&);
+template void replay(const Leaves<std::uint16_t>&, const double*, const double*, const double*, bool, bool, double*,
+                     double*, const Crew&);
+template void replay(const Leaves<std::uint32_t>&, const double*, const double*, const double*, bool, bool, double*,
+                     double*, const Crew&);
 
 }  // namespace axil

@@ -281,13 +281,14 @@ class TestReplay:
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("single", [False, True])
-    def test_formula(self, dtype: type, weighted: bool, single: bool) -> None:
+    @pytest.mark.parametrize("single_score", [False, True])
+    def test_formula(self, dtype: type, weighted: bool, single: bool, single_score: bool) -> None:
         f = forest(dtype, n_rows=20_003)
         values, targets, w = f.normal(f.total), f.normal(f.n_rows), f.weights(weighted)
         start, results = f.normal(f.n_rows), []
         for n_threads in (1, 2, 5):
             score, sums = start.copy(), f.normal(f.total)
-            _core.replay(f.leaves, f.starts, values, targets, w, single, score, sums, n_threads)
+            _core.replay(f.leaves, f.starts, values, targets, w, single, single_score, score, sums, n_threads)
             results.append((score, sums))
         for other in results[1:]:
             np.testing.assert_array_equal(other[0], results[0][0])
@@ -299,6 +300,7 @@ class TestReplay:
             residuals = residuals.astype(rounded).astype(np.float64)
             np.testing.assert_allclose(sums[f.part(t)], f.leaf_sums(t, residuals[:, None])[:, 0], **CLOSE)
             expected += f.rows_of(values, t)
+            expected = expected.astype(np.float32 if single_score else np.float64).astype(np.float64)
         np.testing.assert_array_equal(score, expected)  # the same additions in the same order
 
 
@@ -391,7 +393,7 @@ def test_nothing_or_next_to_nothing(dtype: type, n_rows: int, n_leaves: list[int
     _core.pair_sums(f.leaves, f.starts, np.ones((f.total, f.total)), None, 0, diagonal, 2)
     np.testing.assert_array_equal(diagonal, len(n_leaves) * (len(n_leaves) + 1) / 2)
     score, seen = np.zeros(n_rows), f.normal(f.total)
-    _core.replay(f.leaves, f.starts, table[:, 0].copy(), np.ones(n_rows), None, False, score, seen, 2)
+    _core.replay(f.leaves, f.starts, table[:, 0].copy(), np.ones(n_rows), None, False, False, score, seen, 2)
     np.testing.assert_allclose(score, out[:, 0], **CLOSE)
     assert f.total == 0 or n_rows or not seen.any()
     values, rows = np.zeros((2, 1)), np.full((2, 1), -1, np.int64)
@@ -511,7 +513,9 @@ class TestRefusals:
         with pytest.raises(ValueError, match="factors"):
             _core.pair_sums(f.leaves, f.starts, np.zeros((95, 95)), np.zeros((6, 50)), 0, np.zeros(50), 1)
         with pytest.raises(ValueError, match="targets"):
-            _core.replay(f.leaves, f.starts, np.zeros(95), np.zeros(49), None, False, np.zeros(50), np.zeros(95), 1)
+            _core.replay(
+                f.leaves, f.starts, np.zeros(95), np.zeros(49), None, False, False, np.zeros(50), np.zeros(95), 1
+            )
         rows = np.full((2, 3), -1, np.int64)
         with pytest.raises(ValueError, match="values"):
             _core.top(np.zeros((5, 2)), 0, None, np.zeros((3, 3)), rows, 1)

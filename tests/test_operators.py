@@ -29,8 +29,8 @@ def random_queries(structure, n, seed=0):
 @pytest.fixture(params=["one tree a pass", "shared passes", "leaf space by solves", "leaf space by look-ups"])
 def make(request, monkeypatch):
     """Operators that use one engine, whatever the size of the problem."""
-    if request.param == "shared passes":
-        monkeypatch.setattr(operators_module, "SHARED_COLUMNS", 0)
+    if request.param == "one tree a pass":
+        monkeypatch.setattr(operators_module, "SHARED_TREES", 1)
 
     def make(structure, n_threads=2):
         operators = Operators(structure, n_threads)
@@ -149,9 +149,9 @@ def test_every_engine_gives_the_dense_weights(shared, **shape):
     expected, _ = dense_weights(structure, queries)
     # weights may grow where mixing is random: compare relative to the largest
     close = {"rtol": 0, "atol": 1e-12 * max(1.0, np.abs(expected).max())}
-    operators = Operators(structure, 2)
-    if shared:
-        operators._plan = lambda n_columns: operators._shared
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operators_module, "SHARED_TREES", 4 if shared else 1)
+        operators = Operators(structure, 2)
     np.testing.assert_allclose(operators.weights(queries)[0], expected, **close)
     operators.prepare()
     np.testing.assert_allclose(operators.weights(queries)[0], expected, **close)

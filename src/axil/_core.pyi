@@ -95,6 +95,7 @@ def replay(
     targets: _F64,
     weights: _F64 | None,
     single: bool,
+    single_score: bool,
     score: _F64,
     sums: _F64,
     n_threads: int,
@@ -102,7 +103,8 @@ def replay(
     """Walk through the trees with the model's own leaf values and sum the residuals that each of its leaves saw.
 
     For t = 0 .. T - 1: ``sums[starts[t] + l] = sum_{j in l} round(w_j * round(targets_j - score_j))``, then
-    ``score_j += values[starts[t] + leaf_t(j)]``; round is to float32 where ``single``. ``score`` (N,) in place, ``sums`` (L,).
+    ``score_j += values[starts[t] + leaf_t(j)]``; round is to float32 where ``single``, and so is the score after each tree where
+    ``single_score``. ``score`` (N,) in place, ``sums`` (L,).
     """
 
 def assign(

@@ -45,8 +45,7 @@ READ_COST = 0.15  # per row, tree and query, once it is prepared
 SOLVE_COST = 0.2  # per pair of leaves and query
 INVERSE_COST = 0.035  # per three leaves, once, instead of the solves
 
-# Trees share a pass where that saves more than counting their co-occurrence costs: for several columns, or once counted.
-SHARED_COLUMNS = 8
+# Trees share a pass: their co-occurrence is counted once and saves more than that in two passes, or in one of a few columns.
 SHARED_TREES = 4
 SHARED_LEAVES = 200
 
@@ -81,8 +80,7 @@ class Operators:
         self.structure = s = structure
         self.n_threads = n_threads
         self.leaf_space: LeafSpace | None = None
-        self._groups = groups_of(s)
-        self._shared = shared_groups(s) if s.coefficients is None else self._groups
+        self._groups = shared_groups(s) if s.coefficients is None else groups_of(s)
         self._target_sums: tuple[Array, Array] | None = None
         self._tables: dict[int, Array] = {}  # first tree of a group -> co-occurrence within the group
         self._offset_sums = offset_sums if s.offsets is None else self.leaf_sums(s.offsets)
@@ -130,7 +128,7 @@ class Operators:
         table = np.zeros((s.cell_starts[-1], v.shape[1]))
         sums = np.empty_like(table)
         done: list[int] = []
-        for group in track(self._plan(v.shape[1]), "forward"):
+        for group in track(self._groups, "forward"):
             self._pass(residual, done, table, None, list(group.trees), sums, s.row_weights)
             for t in group.trees:
                 own = s.to_leaves(self._cells_of(sums, t), drawn=True)
@@ -233,7 +231,7 @@ class Operators:
         table = np.zeros((s.cell_starts[-1], p.shape[1]))
         sums = np.empty_like(table)
         done: list[int] = []
-        for group in track(self._plan(p.shape[1])[::-1], "weights"):
+        for group in track(self._groups[::-1], "weights"):
             self._pass(p, done, table, s.row_weights, [t for t, _ in group.changes], sums, None)
             for t, coefficient in group.changes:
                 gathered = s.to_leaves(self._cells_of(sums, t), drawn=False)
@@ -271,9 +269,6 @@ class Operators:
         cells, starts = self.structure.cells, self.structure.cell_starts
         _core.sweep(cells, starts, state, trees, table, apply_weights, wanted, sums, gather_weights, self.n_threads)
 
-    def _plan(self, n_columns: int) -> list[Group]:
-        return self._shared if n_columns >= SHARED_COLUMNS or self._tables else self._groups
-
     def _within(self, group: Group, t: int) -> tuple[slice, slice, slice]:
         """Where the leaves of the group's trees before t, of t and after t stand in the group's own table."""
         first, start, end, last = self.structure.starts[[group.first, t, t + 1, group.last + 1]]
@@ -286,9 +281,8 @@ class Operators:
 
 
 def groups_of(structure: Structure) -> list[Group]:
-    """The trees between two changes of the residuals; in plain boosting every tree by itself."""
-    if structure.coefficients is None:
-        return [Group(t, t, [(t, float(rate))]) for t, rate in enumerate(structure.rates)]
+    """The trees between two changes of the residuals."""
+    assert structure.coefficients is not None
     omega, beta = structure.coefficients.omega, structure.coefficients.beta
     groups, first = [], 0
     for t in range(structure.n_trees):

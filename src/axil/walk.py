@@ -45,7 +45,7 @@ def walk(
     budget: Budget,
 ) -> Walked:
     """Walk through the fit with some or all of its rows."""
-    plain = trees.sampler is None and trees.coefficients is None and adapter.score_precision is np.float64
+    plain = trees.sampler is None and trees.coefficients is None
     if plain:
         return _walk_fast(adapter, trees, leaves, targets, offsets, n_threads)
     return _Walk(adapter, trees, leaves, targets, offsets, budget).run()
@@ -75,13 +75,15 @@ def _walk_fast(
     starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
     score = np.empty_like(targets)
     sums = np.empty((starts[-1], targets.shape[1]))
-    single = adapter.residual_precision is np.float32
+    single, single_score = (p is np.float32 for p in (adapter.residual_precision, adapter.score_precision))
     for k in range(targets.shape[1]):
         own, total = np.full(len(targets), trees.base_value[k]), np.empty(starts[-1])
         if offsets is not None:
             own += offsets[:, k]
         values, target = np.ascontiguousarray(trees.values[:, k]), np.ascontiguousarray(targets[:, k])
-        _core.replay(leaves, starts, values, target, weights, single, own, total, n_threads)
+        if single_score:
+            own, values = (numbers.astype(np.float32).astype(np.float64) for numbers in (own, values))
+        _core.replay(leaves, starts, values, target, weights, single, single_score, own, total, n_threads)
         score[:, k], sums[:, k] = own, total
     return Walked(leaves, np.ones(1), np.rint(counts).astype(np.int64), leaf_weights, sums, score)
 

@@ -477,3 +477,24 @@ def test_rates_are_not_fitted_to_wrong_targets(kind: str) -> None:
     y[0] += 5.0
     with pytest.raises(ExactnessError):
         Explainer(made.model, made.X, y)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "loaded",
+        "loaded reg_lambda=500",
+        "rate schedule",
+        "rate schedule forests",
+        "one_output_per_tree loaded",
+        "categorical",
+        "csr",
+    ],
+)
+def test_many_rows_are_observed_a_few_iterations_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a model does not state is found out from leaf sums; of many rows, block by block."""
+    case = loaded(CASES[name]())
+    at_once = Explainer(case.model, case.X, case.y)(case.X_new)
+    monkeypatch.setattr("axil.adapters.xgboost.BLOCK_ENTRIES", 3 * len(case.y))
+    in_blocks = Explainer(case.model, case.X, case.y)(case.X_new)
+    np.testing.assert_array_equal(in_blocks.weights, at_once.weights)

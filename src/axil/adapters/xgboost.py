@@ -114,7 +114,7 @@ class XGBoostAdapter(TreeModel):
         """(n, T): which leaf of each tree every row falls into."""
         if X.shape[0] == 0:
             return np.zeros((0, self._n_trees), dtype=np.int32)
-        return self._leaves(as_matrix(X, self._booster, self._missing), 0, self._n_iterations)
+        return self._leaves(X, 0, self._n_iterations)
 
     @cached_property
     def routes(self) -> Routes | None:
@@ -139,13 +139,26 @@ class XGBoostAdapter(TreeModel):
             return None
         return as_table(X)
 
-    def _leaves(self, matrix: Any, begin: int, end: int) -> NDArray[np.int32]:
+    def _leaves(self, X: Any, begin: int, end: int) -> NDArray[np.int32]:
         """(n, trees of these iterations)."""
-        nodes = self._booster.predict(matrix, pred_leaf=True, iteration_range=(begin, end), validate_features=False)
+        matrix = as_matrix(X, self._booster, self._missing)
+        # XGBoost tells leaves from the first iteration on only; a slice of the model has its own first.
+        booster = self._booster[begin:end] if begin else self._booster
+        nodes = booster.predict(matrix, pred_leaf=True, iteration_range=(0, end - begin), validate_features=False)
         first, last = np.searchsorted(self._iterations, (begin, end))
         nodes = np.asarray(nodes).reshape(matrix.num_row(), last - first).astype(np.int64)
         found: NDArray[np.int32] = self._leaf_of_node[nodes + self._node_starts[first:last]]
         return found
+
+    def _some_leaves(self, X: Any, begin: int, end: int) -> NDArray[np.integer[Any]]:
+        """The same by routes, where there are any."""
+        table = None if self.routes is None else self.table(X)
+        if self.routes is not None and table is not None:
+            first, last = np.searchsorted(self._iterations, (begin, end))
+            found = np.empty((last - first, X.shape[0]), dtype=np.uint16)
+            if replace(self.routes, starts=self.routes.starts[first : last + 1]).assign(table, found, 1):
+                return found.T
+        return self._leaves(X, begin, end)
 
     def predictions(self, X: Any) -> Array:
         """(n, K): what ``predict`` gives."""
@@ -254,14 +267,14 @@ class XGBoostAdapter(TreeModel):
 
     def _observe(self, rows: TrainingRows, plan: Plan) -> Iterator[Leaves]:
         """For each tree, the sums that its leaves were made of, the model's own trees standing in for those before."""
-        n_rows, matrix = len(rows.targets), as_matrix(rows.X, self._booster, self._missing)
+        n_rows = len(rows.targets)
         weights = np.ones(n_rows) if rows.weights is None else rows.weights
         y, w = rows.targets.astype(np.float32), weights.astype(np.float32)
         start = np.broadcast_to(self._model.base_score if rows.offsets is None else rows.offsets, y.shape)
         score, after = start.astype(np.float32), start.astype(np.float32)
         sampler, step = Subsample(plan, np.arange(self._n_trees)), max(1, BLOCK_ENTRIES // n_rows)
         for begin in range(0, self._n_iterations, step):
-            block = self._leaves(matrix, begin, min(begin + step, self._n_iterations))
+            block = self._some_leaves(rows.X, begin, min(begin + step, self._n_iterations))
             first = int(np.searchsorted(self._iterations, begin))
             for t in range(first, first + block.shape[1]):
                 if t == 0 or self._iterations[t] != self._iterations[t - 1]:
@@ -282,7 +295,7 @@ class XGBoostAdapter(TreeModel):
                 found[int(t)] = self._made_of(self._trees[t], weights, sums, float(np.abs(sums).sum()))
         return (found[t] for t in range(self._n_trees))
 
-    def _sums(self, tree: Tree, leaf: NDArray[np.int32], gradients: Any, weights: Any) -> Leaves:
+    def _sums(self, tree: Tree, leaf: NDArray[np.integer[Any]], gradients: Any, weights: Any) -> Leaves:
         n = len(tree.leaves)
         columns = (weights.astype(np.float64), *gradients.T.astype(np.float64))
         totals, *sums = (np.bincount(leaf, column, n).astype(np.float64) for column in columns)
