@@ -485,7 +485,6 @@ def test_rates_are_not_fitted_to_wrong_targets(kind: str) -> None:
         "loaded",
         "loaded reg_lambda=500",
         "rate schedule",
-        "rate schedule forests",
         "one_output_per_tree loaded",
         "categorical",
         "csr",
