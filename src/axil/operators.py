@@ -281,8 +281,9 @@ class Operators:
 
 
 def groups_of(structure: Structure) -> list[Group]:
-    """The trees between two changes of the residuals."""
-    assert structure.coefficients is not None
+    """The trees between two changes of the residuals; in plain boosting every tree by itself."""
+    if structure.coefficients is None:
+        return [Group(t, t, [(t, float(rate))]) for t, rate in enumerate(structure.rates)]
     omega, beta = structure.coefficients.omega, structure.coefficients.beta
     groups, first = [], 0
     for t in range(structure.n_trees):
