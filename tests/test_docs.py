@@ -70,3 +70,8 @@ def test_the_table_of_wrong_labels_is_the_measured_one():
     for method in lines["method"].unique():
         found = [means.loc[(method, kind), metric] for metric in metrics for kind in ("shifted", "swapped")]
         assert f"| {method} | " + " | ".join(f"{value:.2f}" for value in found) + " |" in text
+
+
+def test_the_page_of_derivatives_runs(capsys):
+    run("docs/jacobian.md")
+    assert "derivative, structure held fixed" in capsys.readouterr().out

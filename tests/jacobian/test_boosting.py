@@ -145,7 +145,7 @@ def test_wrong_training_data_raise(name):
     swapped = case.y.copy()
     i, j = 0, int(np.flatnonzero(case.y != case.y[0])[0])
     swapped[[i, j]] = swapped[[j, i]]
-    with pytest.raises(axil.ExactnessError, match="leaf|starts"):
+    with pytest.raises(axil.ExactnessError, match=r"leaf|starts"):
         axil.JacobianExplainer(case.model, X, swapped, case.weights)
     with pytest.raises(axil.ExactnessError):
         axil.JacobianExplainer(case.model, X, case.y, case.w * np.linspace(0.9, 1.1, N))

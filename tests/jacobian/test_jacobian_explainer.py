@@ -42,6 +42,9 @@ def test_one_output(binary):
     assert list(explanation.query_index) == list(X.index[:4])
     assert "derivative" in repr(explanation)
     assert "derivative" in repr(binary)
+    frames = binary.top(X.head(2)), explanation.top(), explanation.group(LABELS), explanation.concentration()
+    for frame in (*frames, explanation.to_frame()):
+        assert "derivative" in frame.attrs["axil"]
     assert "leaf error" in repr(binary.report)
     assert binary.report["tolerance"] <= 1e-5
 

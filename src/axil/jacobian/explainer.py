@@ -128,7 +128,7 @@ class JacobianExplainer:
             for one, own in zip(largest, derivatives):
                 one.add(own.T, 0)
             parts.append(tables.top_columns(largest, self.index, labels[part], self.outputs))
-        return tables.concatenate(parts, self._backend)
+        return tables.note(tables.concatenate(parts, self._backend), tables.DERIVATIVE)
 
     def weight_derivatives(self, X: Any) -> Array:
         """(n, n_train) or (K, n, n_train): how predictions move with each row's sample weight.
