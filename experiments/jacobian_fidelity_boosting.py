@@ -34,6 +34,7 @@ from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingCla
 from sklearn.model_selection import train_test_split
 
 import axil
+from axil.adapters.smooth import find
 
 COMMAND = "python experiments/jacobian_fidelity_boosting.py"
 TREES, HELD_OUT, SMALL = 50, 20, 1e-4
@@ -106,16 +107,16 @@ def cases():
 
 
 def moved(targets, y, j):
-    """The targets (N, K) and the user's y with row j changed, and the change (K,): a class for another, or a larger number."""
-    after, own = targets.copy(), y.copy()
+    """The user's y with row j changed, and the change of its targets (K,): a class for another, or a larger number."""
+    own, after = y.copy(), targets[j].copy()
     classes = np.unique(y) if y.dtype.kind == "i" else None
     if classes is None:
         own[j] = y[j] + y.std()
-        after[j] += y.std()
+        after += y.std()
     else:
         own[j] = classes[(np.searchsorted(classes, y[j]) + 1) % len(classes)]
-        after[j] = own[j] == (classes[1:] if after.shape[1] == 1 else classes)
-    return after, own, after[j] - targets[j]
+        after = (own[j] == (classes[1:] if len(after) == 1 else classes)).astype(float)
+    return own, after - targets[j]
 
 
 def agreement(foretold, found):
@@ -138,17 +139,18 @@ def measure(model, X, y, n_rows, rng):
     replayed = replay(smooth, leaves, queries, targets)
     results = {"small": [], "fixed": [], "refit": []}
     for j in chosen:
-        after, own, delta = moved(targets, y, j)
+        own, delta = moved(targets, y, j)
         k = int(np.argmax(delta)) if len(delta) > 1 else 0  # one output: the class that the row moves to
         foretold, only = J[k, :, j], targets.copy()
         ends = []
-        for only[j, k] in (targets[j, k] + SMALL, targets[j, k] - SMALL):
+        for step in (SMALL, -SMALL):
+            only[j, k] = targets[j, k] + step
             ends.append(replay(smooth, leaves, queries, only)[:, k])
         results["small"].append((2 * SMALL * foretold, ends[0] - ends[1]))
         only[j, k] = targets[j, k] + delta[k]
         results["fixed"].append((delta[k] * foretold, (replay(smooth, leaves, queries, only) - replayed)[:, k]))
         if len(delta) == 1:  # a refit of several classes moves all columns at once, J is by one of them
-            again = scores(clone(model).fit(X, own), X, own, X_out)
+            again = find(clone(model).fit(X, own)).scores(X_out)
             results["refit"].append((delta[k] * foretold, (again - before)[:, k]))
     row = {
         "rows": len(y),
@@ -159,10 +161,6 @@ def measure(model, X, y, n_rows, rng):
         rank, error = agreement(*(np.array(part) for part in zip(*pairs))) if pairs else (np.nan, np.nan)
         row[f"{name} rank"], row[f"{name} error"] = f"{rank:.4f}", f"{error:.2e}"
     return row
-
-
-def scores(model, X, y, X_out):
-    return axil.adapters.smooth.find(model).scores(X_out)
 
 
 def main():

@@ -57,9 +57,12 @@ class Case:
     def fit(self):
         extra = {} if self.weights is None else {"sample_weight": self.weights}
         if self.offsets is not None:
-            name = {"lightgbm": "init_score", "xgboost": "base_margin", "catboost": "baseline"}[self.library]
+            name = "init_score" if self.library == "lightgbm" else "base_margin"
             extra[name] = self.offsets
-        self.model.fit(X, self.y, **extra)
+        if self.library == "catboost" and self.offsets is not None:
+            self.model.fit(catboost.Pool(X, self.y, weight=self.weights, baseline=self.offsets))
+        else:
+            self.model.fit(X, self.y, **extra)
         return self
 
     @property
@@ -168,6 +171,9 @@ CASES = {
         LR(**LGB, reg_alpha=1.5, max_delta_step=0.4), SCORE, "squared", "mean", WEIGHTS, more={"l1": 1.5, "most": 0.4}
     ),
     "xgboost binary": lambda: Case(XC(**XGB), BINARY, "logistic", "logit", WEIGHTS, more=L2),
+    "xgboost binary from offsets": lambda: Case(
+        XC(**XGB), BINARY, "logistic", "zero", WEIGHTS, OFFSETS, more={**L2, "query_start": "logit"}
+    ),
     "xgboost scale_pos_weight": lambda: Case(
         XC(**XGB, scale_pos_weight=3.0),
         BINARY,
@@ -192,6 +198,12 @@ CASES = {
         more={**L2, "l1": 1.5, "most": 0.4},
     ),
     "catboost binary": lambda: Case(CC(**CAT), BINARY, "logistic", "zero", WEIGHTS, more=MORE),
+    "catboost binary from offsets": lambda: Case(
+        CC(**CAT, leaf_estimation_iterations=2), BINARY, "logistic", "zero", WEIGHTS, OFFSETS, more={**MORE, "steps": 2}
+    ),
+    "catboost tweedie": lambda: Case(
+        CR(**CAT, loss_function="Tweedie:variance_power=1.3"), COUNTS, "tweedie1.3", "zero", WEIGHTS, more=MORE
+    ),
     "catboost binary 4 steps": lambda: Case(
         CC(**CAT, leaf_estimation_iterations=4), WORDS, "logistic", "zero", WEIGHTS, more={**MORE, "steps": 4}
     ),

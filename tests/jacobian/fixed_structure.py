@@ -54,6 +54,8 @@ def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf
     counted = w * f if more.get("start_factors") else w
     base = STARTS[start](counted @ y / counted.sum())
     F, Q = base + more.get("offsets", 0.0) + np.zeros_like(y), base + np.zeros((len(queries), n_outputs))
+    if "query_start" in more:  # of predictions without an offset, where the fit had them
+        Q = STARTS[more["query_start"]](counted @ y / counted.sum()) + np.zeros_like(Q)
     l2 = l2 * w.mean() if more.get("scale_l2") else l2
     for t in range(n_iterations):
         bag = more["bags"][:, t] if "bags" in more else 1.0

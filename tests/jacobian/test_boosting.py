@@ -5,9 +5,10 @@ from functools import cache
 import catboost
 import lightgbm as lgb
 import numpy as np
+import pandas as pd
 import pytest
 import xgboost as xgb
-from boosting_models import BINARY, CASES, CAT, GB, HIST, LGB, SCORE, WEIGHTS, X_NEW, XGB, N, X, case_of
+from boosting_models import BINARY, CASES, CAT, CLASSES, GB, HIST, LGB, SCORE, WEIGHTS, X_NEW, XGB, N, X, case_of
 from fixed_structure import differences, replay, sigmoid, softmax
 from sklearn.ensemble import (
     GradientBoostingClassifier,
@@ -17,6 +18,7 @@ from sklearn.ensemble import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
 
 import axil
 
@@ -159,6 +161,99 @@ def test_a_model_that_changed_is_noticed():
     model.booster_.set_leaf_output(2, 0, 3.0)
     with pytest.raises(axil.ExactnessError, match="changed"):
         explainer(X)
+
+
+def loaded(tmp_path):
+    model = xgb.XGBClassifier(**XGB).fit(X, BINARY)
+    model.save_model(tmp_path / "model.json")
+    booster = xgb.Booster()
+    booster.load_model(tmp_path / "model.json")
+    return booster, BINARY
+
+
+def schedule(i):
+    return 0.3 * 0.9**i
+
+
+FITTED = {
+    "lightgbm schedule": lambda path: (
+        lgb.train(
+            {"objective": "binary", "verbose": -1, "num_threads": 1},
+            lgb.Dataset(X, BINARY),
+            6,
+            callbacks=[lgb.reset_parameter(learning_rate=schedule)],
+        ),
+        BINARY,
+    ),
+    "lightgbm text": lambda path: (
+        lgb.Booster(model_str=case_of("lightgbm multiclassova").model.booster_.model_to_string()),
+        CLASSES,
+    ),
+    "lightgbm bagging": lambda path: (
+        lgb.LGBMClassifier(**LGB, subsample=0.6, subsample_freq=2).fit(X, BINARY),
+        BINARY,
+    ),
+    "lightgbm no splits": lambda path: (lgb.LGBMClassifier(**{**LGB, "min_child_samples": 100}).fit(X, BINARY), BINARY),
+    "xgboost loaded": loaded,
+    "xgboost schedule": lambda path: (
+        xgb.train(
+            {"objective": "binary:logistic", "nthread": 1},
+            xgb.DMatrix(X, BINARY),
+            6,
+            callbacks=[xgb.callback.LearningRateScheduler(schedule)],
+        ),
+        BINARY,
+    ),
+    "xgboost logitraw": lambda path: (
+        xgb.train({"objective": "binary:logitraw", "nthread": 1}, xgb.DMatrix(X, BINARY), 6),
+        BINARY,
+    ),
+    "xgboost subsample multiclass": lambda path: (
+        xgb.XGBClassifier(**XGB, subsample=0.6, num_parallel_tree=2).fit(X, CLASSES),
+        CLASSES,
+    ),
+    "catboost lossguide": lambda path: (
+        catboost.CatBoostClassifier(**CAT, grow_policy="Lossguide").fit(X, CLASSES),
+        CLASSES,
+    ),
+    "sklearn early stopping": lambda path: (
+        GradientBoostingClassifier(**GB, n_iter_no_change=3).fit(X, CLASSES),
+        CLASSES,
+    ),
+    "sklearn hist early stopping": lambda path: (
+        HistGradientBoostingClassifier(**HIST, early_stopping=True, random_state=0).fit(X, CLASSES),
+        CLASSES,
+    ),
+    "sklearn from zero": lambda path: (GradientBoostingClassifier(**GB, init="zero").fit(X, BINARY), BINARY),
+}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_other_ways_to_a_model_are_replayed(name, tmp_path):
+    model, y = FITTED[name](tmp_path)
+    explainer = axil.JacobianExplainer(model, X, y)
+    assert explainer.report["leaf error"] < 3e-7
+    assert np.isfinite(explainer(X_NEW).weights).all()
+
+
+def test_class_weights_are_sample_weights():
+    w = compute_sample_weight("balanced", CLASSES)
+    for kind, settings in ((lgb.LGBMClassifier, LGB), (HistGradientBoostingClassifier, HIST)):
+        model = kind(**settings, class_weight="balanced").fit(X, CLASSES)
+        assert axil.JacobianExplainer(model, X, CLASSES, w).report
+        with pytest.raises(axil.ExactnessError, match="class_weight='balanced'"):
+            axil.JacobianExplainer(model, X, CLASSES)
+
+
+def test_categories():
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(kind=pd.Categorical(np.array(list("uvwxyz"))[CLASSES * 2]))
+    models = (
+        lgb.LGBMClassifier(**LGB),
+        xgb.XGBClassifier(**XGB, enable_categorical=True),
+        HistGradientBoostingClassifier(**HIST, categorical_features="from_dtype"),
+    )
+    for model in models:
+        assert axil.JacobianExplainer(model.fit(frame, BINARY), frame, BINARY)(frame.head(2)).weights.shape == (2, N)
 
 
 def test_pipelines():

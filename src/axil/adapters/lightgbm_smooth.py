@@ -15,7 +15,7 @@ from axil.adapters.base import FittedTrees, TrainingRows
 from axil.adapters.lightgbm import LightGBMAdapter, _counts, _without
 from axil.adapters.lightgbm_refusals import REFUSALS, Reading
 from axil.adapters.refusals import Refusal, smooth_refusals
-from axil.adapters.smooth import LossName, SmoothTrees, label_factors
+from axil.adapters.smooth import LossName, SmoothTrees, label_factors, weighed_classes
 from axil.errors import InputError
 
 Array = NDArray[np.float64]
@@ -42,7 +42,7 @@ def read(model: Any) -> SmoothLightGBM | None:
         return None
     if not model.__sklearn_is_fitted__():
         raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
-    return SmoothLightGBM(model.booster_, getattr(model, "classes_", None))
+    return SmoothLightGBM(model.booster_, getattr(model, "classes_", None), model.class_weight)
 
 
 def _name(model: Reading) -> str:
@@ -108,8 +108,11 @@ class SmoothLightGBM(LightGBMAdapter):
     refusals = SMOOTH
     smooth_tolerance = 2e-6
 
-    def __init__(self, booster: Any, classes: NDArray[Any] | None):
+    def __init__(self, booster: Any, classes: NDArray[Any] | None, class_weight: Any = None):
         super().__init__(booster)
+        self._class_weight = class_weight
+        if classes is not None and len(classes) < 2:
+            raise InputError(f"This LightGBM model knows the class {classes[0]} alone: its predictions do not move.")
         objective, *options = self._reading.text.objective.split()
         self._objective = objective
         self._options = dict(option.split(":", 1) for option in options if ":" in option)
@@ -162,6 +165,10 @@ class SmoothLightGBM(LightGBMAdapter):
             most=self._settings.precisely("max_delta_step")[0],
             factors=self._factors(targets, weights),
         )
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts" or "values"."""
+        return f"{super().causes(what)} {weighed_classes(self._class_weight)}"
 
     def _loss(self) -> LossName:
         scale = float(self._options.get("sigmoid", 1.0)) if self._objective in ("binary", "multiclassova") else 1.0

@@ -18,7 +18,7 @@ from axil.adapters.sklearn import require_fitted
 from axil.adapters.sklearn_boosting import GradientBoostingAdapter, HistGradientBoostingAdapter, all_but
 from axil.adapters.sklearn_forest import SklearnAdapter, TreeStack, no_offsets
 from axil.adapters.sklearn_refusals import DRAWS, MONOTONIC, unknown_init, unknown_split
-from axil.adapters.smooth import LossName, SmoothTrees
+from axil.adapters.smooth import LossName, SmoothTrees, weighed_classes
 from axil.errors import InputError
 from axil.sampling.sklearn import StageSampler, training_rows
 
@@ -165,7 +165,7 @@ class SmoothHistograms(HistGradientBoostingAdapter):
         if X.shape[0] == 0:
             return np.zeros((0, self.n_outputs))
         try:
-            found = self._model._raw_predict(self._model._preprocess_X(self._rows(X), reset=False))
+            found = self._model._raw_predict(self._rows(X))
         except ValueError as error:
             raise InputError(f"scikit-learn does not take these rows: {error}") from error
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
@@ -181,6 +181,10 @@ class SmoothHistograms(HistGradientBoostingAdapter):
             trees, _loss(self._model, self.n_outputs), numbers // self.n_outputs, numbers % self.n_outputs
         )
 
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts" or "values"."""
+        return super().causes(what) + weighed_classes(getattr(self._model, "class_weight", None))
+
     def _training_rows(self, n_rows: int) -> Any:
         """The rows of the fit; those of a classifier were held out class by class."""
         if self._labels is None or super()._training_rows(n_rows) is None:
@@ -195,7 +199,7 @@ def _labels(targets: Array) -> Array:
 
 def _loss(model: Any, n_outputs: int) -> LossName:
     name = _LOSSES[model.loss]
-    return LossName("softmax", centred=True) if name == "logistic" and n_outputs > 1 else LossName(name)
+    return LossName("softmax", start="centred") if name == "logistic" and n_outputs > 1 else LossName(name)
 
 
 _READERS: dict[str, type[SmoothStages] | type[SmoothHistograms]] = {

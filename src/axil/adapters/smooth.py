@@ -20,7 +20,7 @@ from axil.errors import UnsupportedModelError
 
 Array = NDArray[np.float64]
 
-__all__ = ["LossName", "SmoothModel", "SmoothTrees", "find", "label_factors"]
+__all__ = ["LossName", "SmoothModel", "SmoothTrees", "find", "label_factors", "weighed_classes"]
 
 # Each library has a module here with ``read(model)``.
 _LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
@@ -28,16 +28,19 @@ _LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
 
 @dataclass(frozen=True)
 class LossName:
-    """Which loss, by the name that `axil.jacobian.losses` gives it, and its settings."""
+    """Which loss, by the name that `axil.jacobian.losses` gives it, and its settings.
+
+    A fit starts from the link of the targets' weighted means, or, where ``start`` says so, from "centred" logarithms (less their
+    mean over the classes), from one "newton" step from 0, in which the rows' factors count, or from the "mean" itself.
+    """
 
     name: str  #: squared, logistic, softmax, poisson, gamma or tweedie
     scale: float = 1.0  #: of scores inside the logistic function (LightGBM's sigmoid)
     power: float = 1.5  #: of the variance, for tweedie
     hessian: float = 1.0  #: what the library multiplies second derivatives by
     unit_hessian: bool = False  #: the library takes gradient steps: every h is 1
-    centred: bool = False  #: softmax: the fit starts from logarithms of means less their mean
+    start: str = "link"  #: "link", "centred", "newton" or "mean"
     joint: bool = False  #: softmax: a leaf's values for all classes solve one system, with the whole second derivative
-    newton_start: bool = False  #: logistic: the fit starts from one Newton step from 0, in which factors count
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,16 @@ class SmoothModel(Protocol):
 
     def causes(self, what: str) -> str:
         """The likeliest reason for a disagreement in "counts" or "values"."""
+
+
+def weighed_classes(setting: Any) -> str:
+    """What to try where a model with this ``class_weight`` disagrees with its data; nothing where it has none."""
+    if setting is None:
+        return ""
+    return (
+        f"The model has class_weight={setting!r}, which multiplies sample weights: pass sample_weight times "
+        "sklearn.utils.class_weight.compute_sample_weight(class_weight, y)."
+    )
 
 
 def find(model: Any) -> SmoothModel | None:

@@ -18,6 +18,7 @@ from axil.adapters.smooth import LossName, SmoothTrees, label_factors
 from axil.adapters.xgboost import XGBoostAdapter
 from axil.adapters.xgboost_draws import plan_of
 from axil.adapters.xgboost_input import as_matrix
+from axil.adapters.xgboost_rates import confirmed
 from axil.adapters.xgboost_refusals import REFUSALS, SQUARED_ERROR
 from axil.errors import InputError
 from axil.sampling.xgboost import Subsample
@@ -117,13 +118,12 @@ class SmoothXGBoost(XGBoostAdapter):
         """All trees; those of one iteration, for several classes or in parallel, see the same scores."""
         plan = plan_of(self._model, self._settings, rows.totals.n_rows)
         plan = replace(plan, n_groups=self.n_outputs)
-        rate = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
         l2 = self._settings.number("reg_lambda")
         every = np.arange(self._n_trees)
         entry = self._entry(
             every,
             np.arange(1),
-            np.full(self._n_trees, rate),
+            self._smooth_rates(l2),
             [np.where(self._zero(tree), np.inf, l2) for tree in self._trees],
             rows.totals.weighted,
         )
@@ -148,6 +148,21 @@ class SmoothXGBoost(XGBoostAdapter):
             base_in_fit=not rows.totals.offset,
         )
 
+    def _smooth_rates(self, l2: float) -> Array:
+        """(T,): the rate of the settings; nan, for the replay to find, where a tree of three values and more does not show it.
+
+        So it is in schedules and in models that were loaded from a file, which does not keep the rate.
+        """
+        rate = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
+        rates = np.full(self._n_trees, rate)
+        if self._settings.number("reg_alpha") or self._settings.number("max_delta_step"):
+            return rates
+        negligible = 1e-5 * max(float(np.abs(tree.values).max()) for tree in self._trees)
+        for t, tree in enumerate(self._trees):
+            if np.count_nonzero(np.abs(tree.values) > negligible) > 2 and not confirmed(tree, rate, l2):
+                rates[t] = np.nan
+        return rates
+
     def _factors(self, targets: Array) -> Array | None:
         """scale_pos_weight, which weighs rows whose label is exactly 1."""
         positive = float(self._settings.text("scale_pos_weight") or 1.0)
@@ -162,15 +177,17 @@ class SmoothXGBoost(XGBoostAdapter):
         if name == "tweedie":
             return LossName(name, power=float(said["tweedie_regression_param"]["tweedie_variance_power"]))
         if name == "softmax":
-            return LossName(name, hessian=2.0, centred=True)
+            return LossName(name, hessian=2.0, start="centred")
         # Before 3.1, where base_score is no list, every fit starts from a Newton step; with scale_pos_weight it still does.
         weighed = float(self._settings.text("scale_pos_weight") or 1.0) != 1
-        return LossName(name, newton_start=weighed or not self._model.parameters["base_score"].startswith("["))
+        newton = weighed or not self._model.parameters["base_score"].startswith("[")
+        raw = self._objective == "binary:logitraw"  # takes base_score, a mean, for a score
+        return LossName(name, start="mean" if raw else "newton" if newton else "link")
 
     def _start(self, loss: LossName) -> Array:
         """(K,): base_score as a score; it is kept as a mean, but for several classes."""
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,)).copy()
-        if loss.name == "logistic":
+        if loss.name == "logistic" and loss.start != "mean":
             base = np.clip(base, 1e-15, 1 - 1e-15)
             return np.asarray(np.log(base / (1 - base)))
         return np.asarray(np.log(base)) if loss.name in ("poisson", "gamma", "tweedie") else base

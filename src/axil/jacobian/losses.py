@@ -108,11 +108,11 @@ class Squared(_Single):
 class Logistic(_Single):
     """p = 1 / (1 + exp(-s F)), g = s (p - y), h = s^2 p (1 - p).
 
-    A fit starts from the logit of the mean m, or from one Newton step from 0, ``4 (m - 1/2) / s``.
+    A fit starts from the logit of the mean m, from one Newton step from 0, ``4 (m - 1/2) / s``, or from m itself.
     """
 
     scale: float = 1.0
-    newton_start: bool = False
+    begin: str = "link"
 
     def slopes(self, y: Array, F: Array) -> Slopes:
         s, p = self.scale, self.mean(F)
@@ -120,13 +120,17 @@ class Logistic(_Single):
         return Slopes(s * (p - y), s**2 * spread, s**2 * spread, s**3 * spread * (1 - 2 * p), -s)
 
     def start(self, means: Array) -> Array:
-        if self.newton_start:
+        if self.begin == "mean":
+            return means
+        if self.begin == "newton":
             return np.asarray(4 * (means - 0.5) / self.scale)
         p = np.clip(means, NEAR, 1 - NEAR)
         return np.asarray(np.log(p / (1 - p)) / self.scale)
 
     def _start_slope(self, means: Array) -> Array:
-        p = np.full_like(means, 0.5) if self.newton_start else np.clip(means, NEAR, 1 - NEAR)
+        if self.begin == "mean":
+            return np.ones_like(means)
+        p = np.full_like(means, 0.5) if self.begin == "newton" else np.clip(means, NEAR, 1 - NEAR)
         return np.asarray(1.0 / (self.scale * p * (1 - p)))
 
     def mean(self, F: Array) -> Array:
@@ -258,8 +262,8 @@ def make(name: LossName) -> Loss:
     """The loss that an adapter names."""
     losses: dict[str, Loss] = {
         "squared": Squared(),
-        "logistic": Logistic(name.scale, name.newton_start),
-        "softmax": Softmax(name.hessian, name.centred, name.joint),
+        "logistic": Logistic(name.scale, name.start),
+        "softmax": Softmax(name.hessian, name.start == "centred", name.joint),
         "poisson": Poisson(name.hessian),
         "gamma": Gamma(),
         "tweedie": Tweedie(name.power),

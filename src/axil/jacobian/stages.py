@@ -88,7 +88,7 @@ class Walked:
 
 def start_factors(smooth: SmoothTrees, n_rows: int) -> Array:
     """(N,): see `Walked`."""
-    counted = smooth.loss.newton_start and smooth.factors is not None
+    counted = smooth.loss.start == "newton" and smooth.factors is not None
     return smooth.factors if counted and smooth.factors is not None else np.ones(n_rows)
 
 
