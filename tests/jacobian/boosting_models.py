@@ -140,6 +140,9 @@ CC, CR = catboost.CatBoostClassifier, catboost.CatBoostRegressor
 GC, GR = GradientBoostingClassifier, GradientBoostingRegressor
 HC, HR = HistGradientBoostingClassifier, HistGradientBoostingRegressor
 L2 = {"l2": 1.0}
+# Before 3.1 XGBoost started from one Newton step, several classes from 0.5.
+RECENT = tuple(int(part) for part in xgb.__version__.split(".")[:2]) >= (3, 1)
+LOGIT, LOG, CENTRED = ("logit", "log", "centred") if RECENT else ("newton", "newton", "half")
 MORE = {"l2": 3.0, "scale_l2": True}
 BALANCE = max(BINARY.sum(), N - BINARY.sum())
 
@@ -170,9 +173,9 @@ CASES = {
     "lightgbm l1 and clipped": lambda: Case(
         LR(**LGB, reg_alpha=1.5, max_delta_step=0.4), SCORE, "squared", "mean", WEIGHTS, more={"l1": 1.5, "most": 0.4}
     ),
-    "xgboost binary": lambda: Case(XC(**XGB), BINARY, "logistic", "logit", WEIGHTS, more=L2),
+    "xgboost binary": lambda: Case(XC(**XGB), BINARY, "logistic", LOGIT, WEIGHTS, more=L2),
     "xgboost binary from offsets": lambda: Case(
-        XC(**XGB), BINARY, "logistic", "zero", WEIGHTS, OFFSETS, more={**L2, "query_start": "logit"}
+        XC(**XGB), BINARY, "logistic", "zero", WEIGHTS, OFFSETS, more={**L2, "query_start": LOGIT}
     ),
     "xgboost scale_pos_weight": lambda: Case(
         XC(**XGB, scale_pos_weight=3.0),
@@ -181,13 +184,13 @@ CASES = {
         "newton",
         more={**L2, "factors": np.where(BINARY, 3.0, 1.0), "start_factors": True},
     ),
-    "xgboost multiclass": lambda: Case(XC(**XGB), CLASSES, "softmax2", "centred", WEIGHTS, more=L2),
+    "xgboost multiclass": lambda: Case(XC(**XGB), CLASSES, "softmax2", CENTRED, WEIGHTS, more=L2),
     "xgboost poisson": lambda: Case(
-        XR(**XGB, objective="count:poisson"), COUNTS, "poisson0.7", "log", WEIGHTS, more={**L2, "most": 0.7}
+        XR(**XGB, objective="count:poisson"), COUNTS, "poisson0.7", LOG, WEIGHTS, more={**L2, "most": 0.7}
     ),
-    "xgboost gamma": lambda: Case(XR(**XGB, objective="reg:gamma"), POSITIVE, "gamma", "log", WEIGHTS, more=L2),
+    "xgboost gamma": lambda: Case(XR(**XGB, objective="reg:gamma"), POSITIVE, "gamma", LOG, WEIGHTS, more=L2),
     "xgboost tweedie": lambda: Case(
-        XR(**XGB, objective="reg:tweedie", tweedie_variance_power=1.3), COUNTS, "tweedie1.3", "log", WEIGHTS, more=L2
+        XR(**XGB, objective="reg:tweedie", tweedie_variance_power=1.3), COUNTS, "tweedie1.3", LOG, WEIGHTS, more=L2
     ),
     "xgboost l1 and clipped": lambda: Case(
         XR(**XGB, reg_alpha=1.5, max_delta_step=0.4),

@@ -39,8 +39,16 @@ STARTS = {
     "logit2": lambda m: np.log(m / (1 - m)) / 2,
     "log": np.log,
     "centred": lambda m: np.log(m) - np.log(m).mean(),
-    "newton": lambda m: 4 * (m - 0.5),
+    "half": lambda m: 0 * m + 0.5,
 }
+
+
+def first(start, loss, means):
+    """(K,): where scores start; "newton": one step from 0."""
+    if start == "newton":
+        g, h = LOSSES[loss](means[None], np.zeros((1, len(means))))
+        return -(g / h)[0]
+    return STARTS[start](means)
 
 
 def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf, steps=1, **more):
@@ -52,10 +60,10 @@ def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf
     n_rows, n_iterations, n_outputs = leaves.shape
     f = more.get("factors", np.ones(n_rows))
     counted = w * f if more.get("start_factors") else w
-    base = STARTS[start](counted @ y / counted.sum())
+    base = first(start, loss, counted @ y / counted.sum())
     F, Q = base + more.get("offsets", 0.0) + np.zeros_like(y), base + np.zeros((len(queries), n_outputs))
     if "query_start" in more:  # of predictions without an offset, where the fit had them
-        Q = STARTS[more["query_start"]](counted @ y / counted.sum()) + np.zeros_like(Q)
+        Q = first(more["query_start"], loss, counted @ y / counted.sum()) + np.zeros_like(Q)
     l2 = l2 * w.mean() if more.get("scale_l2") else l2
     for t in range(n_iterations):
         bag = more["bags"][:, t] if "bags" in more else 1.0

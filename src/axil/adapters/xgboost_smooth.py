@@ -133,7 +133,7 @@ class SmoothXGBoost(XGBoostAdapter):
             entry,
             counts=None,
             weights=None,
-            base=None if self._model.base_estimated else base,
+            base=None if self._model.base_estimated and (self._recent or loss.name != "softmax") else base,
             base_value=base,
             sampler=Subsample(plan, every) if plan.samples else None,
         )
@@ -171,23 +171,33 @@ class SmoothXGBoost(XGBoostAdapter):
     def _loss(self) -> LossName:
         name = _LOSSES[self._objective]
         said = self._settings.learner["objective"]
+        start = "link" if self._recent or name == "squared" else "newton"
         if name == "poisson":
             step = float(said["poisson_regression_param"]["max_delta_step"])
-            return LossName(name, hessian=float(np.exp(step)))
+            return LossName(name, hessian=float(np.exp(step)), start=start)
         if name == "tweedie":
-            return LossName(name, power=float(said["tweedie_regression_param"]["tweedie_variance_power"]))
+            power = float(said["tweedie_regression_param"]["tweedie_variance_power"])
+            return LossName(name, power=power, start=start)
         if name == "softmax":
             return LossName(name, hessian=2.0, start="centred")
-        # Before 3.1, where base_score is no list, every fit starts from a Newton step; with scale_pos_weight it still does.
-        weighed = float(self._settings.text("scale_pos_weight") or 1.0) != 1
-        newton = weighed or not self._model.parameters["base_score"].startswith("[")
-        raw = self._objective == "binary:logitraw"  # takes base_score, a mean, for a score
-        return LossName(name, start="mean" if raw else "newton" if newton else "link")
+        if name == "logistic" and float(self._settings.text("scale_pos_weight") or 1.0) != 1:
+            start = "newton"
+        if self._objective == "binary:logitraw" and start == "link":
+            start = "mean"  # takes base_score, a mean, for a score
+        return LossName(name, start=start)
+
+    @property
+    def _recent(self) -> bool:
+        """Whether it is from XGBoost 3.1 on, where fits start from the link of the mean and base_score is a list.
+
+        Before, they started from one Newton step, and several classes from a constant.
+        """
+        return self._model.parameters["base_score"].startswith("[")
 
     def _start(self, loss: LossName) -> Array:
-        """(K,): base_score as a score; it is kept as a mean, but for several classes."""
+        """(K,): base_score as a score; it is kept as a mean, but for several classes and binary:logitraw."""
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,)).copy()
-        if loss.name == "logistic" and loss.start != "mean":
+        if loss.name == "logistic" and self._objective != "binary:logitraw":
             base = np.clip(base, 1e-15, 1 - 1e-15)
             return np.asarray(np.log(base / (1 - base)))
         return np.asarray(np.log(base)) if loss.name in ("poisson", "gamma", "tweedie") else base

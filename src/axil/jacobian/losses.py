@@ -108,11 +108,11 @@ class Squared(_Single):
 class Logistic(_Single):
     """p = 1 / (1 + exp(-s F)), g = s (p - y), h = s^2 p (1 - p).
 
-    A fit starts from the logit of the mean m, from one Newton step from 0, ``4 (m - 1/2) / s``, or from m itself.
+    A fit starts from the logit of the mean, or, as XGBoost's binary:logitraw does, from the mean itself.
     """
 
     scale: float = 1.0
-    begin: str = "link"
+    from_mean: bool = False
 
     def slopes(self, y: Array, F: Array) -> Slopes:
         s, p = self.scale, self.mean(F)
@@ -120,17 +120,15 @@ class Logistic(_Single):
         return Slopes(s * (p - y), s**2 * spread, s**2 * spread, s**3 * spread * (1 - 2 * p), -s)
 
     def start(self, means: Array) -> Array:
-        if self.begin == "mean":
+        if self.from_mean:
             return means
-        if self.begin == "newton":
-            return np.asarray(4 * (means - 0.5) / self.scale)
         p = np.clip(means, NEAR, 1 - NEAR)
         return np.asarray(np.log(p / (1 - p)) / self.scale)
 
     def _start_slope(self, means: Array) -> Array:
-        if self.begin == "mean":
+        if self.from_mean:
             return np.ones_like(means)
-        p = np.full_like(means, 0.5) if self.begin == "newton" else np.clip(means, NEAR, 1 - NEAR)
+        p = np.clip(means, NEAR, 1 - NEAR)
         return np.asarray(1.0 / (self.scale * p * (1 - p)))
 
     def mean(self, F: Array) -> Array:
@@ -258,15 +256,36 @@ class GradientSteps:
         return Slopes(found.g, 1.0, by_score, 0.0, found.g_by_target)
 
 
+@dataclass(frozen=True)
+class NewtonStart:
+    """A loss of which the fit starts from one Newton step from 0: ``-g / h`` at the mean, for g and h are affine in the target."""
+
+    inner: Loss
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def start(self, means: Array) -> Array:
+        at = self.inner.slopes(means[None], np.zeros((1, len(means))))
+        return np.asarray(-np.broadcast_to(at.g / at.h, (1, len(means)))[0])
+
+    def start_slopes(self, means: Array) -> Array:
+        at = self.inner.slopes(means[None], np.zeros((1, len(means))))
+        slope = -(at.g_by_target * at.h - at.g * at.h_by_target) / at.h**2
+        return np.diag(np.broadcast_to(slope, (1, len(means)))[0])
+
+
 def make(name: LossName) -> Loss:
     """The loss that an adapter names."""
     losses: dict[str, Loss] = {
         "squared": Squared(),
-        "logistic": Logistic(name.scale, name.start),
+        "logistic": Logistic(name.scale, name.start == "mean"),
         "softmax": Softmax(name.hessian, name.start == "centred", name.joint),
         "poisson": Poisson(name.hessian),
         "gamma": Gamma(),
         "tweedie": Tweedie(name.power),
     }
     found = losses[name.name]
+    if name.start == "newton":
+        found = NewtonStart(found)
     return GradientSteps(found) if name.unit_hessian else found
