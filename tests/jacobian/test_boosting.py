@@ -122,7 +122,7 @@ def test_the_step_search_finds_halved_steps():
     """CatBoost's default of ten steps gives up some of them near the optimum: the replay has to say which."""
     model = catboost.CatBoostClassifier(**{**CAT, "iterations": 30}, leaf_estimation_iterations=10).fit(X, BINARY)
     explainer = axil.JacobianExplainer(model, X, BINARY)
-    assert explainer.report["leaf error"] < 1e-12
+    assert explainer.report["leaf_error"] < 1e-12
     stages = np.bincount(explainer._model._walked.stage_tree)
     assert stages.min() < 10  # or there would be nothing to find
 
@@ -232,7 +232,7 @@ FITTED = {
 def test_other_ways_to_a_model_are_replayed(name, tmp_path):
     model, y = FITTED[name](tmp_path)
     explainer = axil.JacobianExplainer(model, X, y)
-    assert explainer.report["leaf error"] < 3e-7
+    assert explainer.report["leaf_error"] < 3e-7
     assert np.isfinite(explainer(X_NEW).weights).all()
 
 
@@ -279,5 +279,5 @@ def test_default_models_on_more_rows():
     )
     for model in models:
         explainer = axil.JacobianExplainer(model.fit(rows, labels), rows, labels)
-        assert explainer.report["leaf error"] < explainer.report["tolerance"]
+        assert explainer.report["leaf_error"] < explainer.report["tolerance"]
         assert len(explainer.top(rows[:2], k=3)) == 6

@@ -45,7 +45,7 @@ def test_one_output(binary):
     frames = binary.top(X.head(2)), explanation.top(), explanation.group(LABELS), explanation.concentration()
     for frame in (*frames, explanation.to_frame()):
         assert "derivative" in frame.attrs["axil"]
-    assert "leaf error" in repr(binary.report)
+    assert "leaf_error" in repr(binary.report)
     assert binary.report["tolerance"] <= 1e-5
 
 

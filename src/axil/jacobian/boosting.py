@@ -81,6 +81,8 @@ class Boosting:
         self._loss = losses.make(fitted.loss)
         self._loss.check(targets)
         n_leaves = fitted.trees.n_leaves
+        if fitted.trees.sampler is not None:
+            budget.require(len(targets) * len(n_leaves), "The draws of all trees", "Raise memory_limit.")
         leaves = assign_leaves(adapter, X, len(targets), n_leaves, n_threads, budget)  # type: ignore[arg-type]
         self._walked = walk(adapter, fitted, self._loss, leaves, targets, offsets, verify)
         self._adapter, self._n_threads, self._raw = adapter, n_threads, output == "raw"
@@ -98,8 +100,8 @@ class Boosting:
         return {
             "loss": fitted.loss.name,
             "trees": len(fitted.trees.n_leaves),
-            "leaf error": self._walked.leaf_error,
-            "score error": score_error,
+            "leaf_error": self._walked.leaf_error,
+            "score_error": score_error,
             "tolerance": self._adapter.smooth_tolerance,
             **self._walked.recovered,
         }

@@ -49,7 +49,7 @@ class Walked:
     loss: Loss
     leaves: Leaves  #: (T, N)
     starts: NDArray[np.int64]  #: (T + 1,) where each tree's leaves begin among all
-    drawn: NDArray[Any] | None  #: (T, N) how often each row was drawn for each tree; None: once
+    drawn: NDArray[np.uint8] | None  #: (T, N) whether each row was drawn for each tree; None: all were
     targets: Array  #: (N, K)
     weights: Array  #: (N,) as the base counts rows; 0 for one that the fit held out
     stage_tree: NDArray[np.int64]
@@ -79,11 +79,8 @@ class Walked:
     def start_slopes(self) -> Array:
         """(K, K): of the scores that the fit starts from by the targets' means; 0 where it starts from constants."""
         n_outputs = self.targets.shape[1]
-        return (
-            np.zeros((n_outputs, n_outputs))
-            if self.smooth.trees.base is not None
-            else self.loss.start_slopes(self.means)
-        )
+        constant = self.smooth.trees.base is not None
+        return np.zeros((n_outputs, n_outputs)) if constant else self.loss.start_slopes(self.means)
 
 
 def start_factors(smooth: SmoothTrees, n_rows: int) -> Array:
@@ -126,7 +123,7 @@ class _Walk:
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
         base = trees.base_value if smooth.base_in_fit else np.zeros(n_outputs)
         self.score = base + np.zeros_like(targets) + (0.0 if offsets is None else offsets)
-        self.drawn = None if trees.sampler is None else np.zeros(leaves.shape, dtype=np.float32)
+        self.drawn = None if trees.sampler is None else np.zeros(leaves.shape, dtype=np.uint8)
         self.stage_tree: list[int] = []
         self.stage_output: list[int] = []
         self.steps: list[Step] = []
