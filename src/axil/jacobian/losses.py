@@ -258,7 +258,7 @@ class GradientSteps:
 
 @dataclass(frozen=True)
 class NewtonStart:
-    """A loss of which the fit starts from one Newton step from 0: ``-g / h`` at the mean, for g and h are affine in the target."""
+    """A loss whose fit starts from one Newton step from 0: ``-g / h`` at the mean, for g and h are affine in the target."""
 
     inner: Loss
 
