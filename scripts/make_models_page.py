@@ -19,7 +19,8 @@ A model is explained exactly, or refused by name. *Exact* means that weights tim
 predictions to 1e-6 of the largest (libraries that keep targets or residuals in single precision; XGBoost with hundreds of trees
 to a little more, for its own sum strays) or 1e-9 (the others), with the fitted structure held fixed. Conditions are those of
 the linear leaf-update criterion: (i) the first prediction is linear in the targets; (ii) residuals are linear in the targets
-and leaf values linear in the residuals. `axil.supports(model)` tells for a fitted model, without its data.
+and leaf values linear in the residuals. `axil.supports(model)` tells for a fitted model, without its data. Where it says
+*derivative*, `axil.JacobianExplainer` takes the model (docs/jacobian.md).
 """
 SECTIONS = {
     "LightGBM": (("LGBMRegressor", "Booster"), lightgbm_refusals.EXACT, lightgbm_refusals.REFUSALS),
@@ -35,10 +36,11 @@ SECTIONS = {
 
 def refusals(rows: Iterable[Any]) -> list[str]:
     """One line for each setting and reason."""
-    merged: dict[tuple[str, str, str], None] = {}
+    merged: dict[tuple[str, str, str, str], None] = {}
     for row in rows:
-        merged[row.setting, row.reason, row.condition or "none, but not replayed"] = None
-    return [f"| `{setting}` | {reason} | {condition} |" for setting, reason, condition in merged]
+        kind = "yes" if row.derivative else ""
+        merged[row.setting, row.reason, row.condition or "none, but not replayed", kind] = None
+    return [f"| `{setting}` | {reason} | {condition} | {kind} |" for setting, reason, condition, kind in merged]
 
 
 def page() -> str:
@@ -46,9 +48,18 @@ def page() -> str:
     for library, (models, exact, rows) in SECTIONS.items():
         lines += [f"## {library}", "", "Reads " + ", ".join(f"`{name}`" for name in models) + ".", "", "Exact:", ""]
         lines += [f"- {line}" for line in exact]
-        lines += ["", "Refused:", "", "| setting | why | condition broken |", "|---|---|---|", *refusals(rows), ""]
-    lines += ["### Refused classes of scikit-learn", "", "| class | why |", "|---|---|"]
-    lines += [f"| `{name}` | {refused.reason} |" for name, refused in sklearn_refusals.CLASSES.items()]
+        lines += [
+            "",
+            "Refused:",
+            "",
+            "| setting | why | condition broken | derivative |",
+            "|---|---|---|---|",
+            *refusals(rows),
+            "",
+        ]
+    lines += ["### Refused classes of scikit-learn", "", "| class | why | derivative |", "|---|---|---|"]
+    for name, refused in sklearn_refusals.CLASSES.items():
+        lines.append(f"| `{name}` | {refused.reason} | {'yes' if refused.derivative else ''} |")
     assert set(sklearn_smoothers.SMOOTHERS) <= set(sklearn_adapters.ADAPTERS)
     return "\n".join(lines) + "\n"
 

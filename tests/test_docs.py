@@ -70,3 +70,16 @@ def test_the_table_of_wrong_labels_is_the_measured_one():
     for method in lines["method"].unique():
         found = [means.loc[(method, kind), metric] for metric in metrics for kind in ("shifted", "swapped")]
         assert f"| {method} | " + " | ".join(f"{value:.2f}" for value in found) + " |" in text
+
+
+def test_the_page_of_derivatives_runs(capsys):
+    run("docs/jacobian.md")
+    assert "derivative, structure held fixed" in capsys.readouterr().out
+
+
+def test_the_table_of_derivatives_is_the_measured_one():
+    names = ("library", "data", "loss", "small error", "fixed rank", "fixed error", "refit rank", "refit error")
+    page = (ROOT / "docs" / "jacobian.md").read_text(encoding="utf-8")
+    with (ROOT / "experiments" / "results" / "jacobian_fidelity_boosting.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            assert f"| {' | '.join(line[name] for name in names)} |" in page

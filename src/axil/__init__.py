@@ -16,6 +16,7 @@ __all__ = [
     "Explainer",
     "Explanation",
     "InputError",
+    "JacobianExplainer",
     "Support",
     "UnsupportedModelError",
     "Verification",
@@ -23,10 +24,17 @@ __all__ = [
     "supports",
 ]
 
-_LAZY = {"baselines"}  # submodules that are imported when they are first asked for
+_LAZY = {"baselines", "jacobian"}  # submodules that are imported when they are first asked for
+_LAZY_NAMES = {"JacobianExplainer": "jacobian"}  # public names out of them
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return import_module(f"axil.{name}")
+    if name in _LAZY_NAMES:
+        return getattr(import_module(f"axil.{_LAZY_NAMES[name]}"), name)
     raise AttributeError(f"module 'axil' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_LAZY_NAMES})

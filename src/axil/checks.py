@@ -156,11 +156,11 @@ def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
         n_given = int(walked.counts[: trees.n_leaves[0]].sum())
         if n_fitted != n_given and trees.sampler is None:
             refuse_rows(adapter, n_given, n_fitted)
-        _compare("row count", walked.counts, trees.counts, 0.5, trees, before + adapter.causes("counts") + after)
+        compare("row count", walked.counts, trees.counts, 0.5, trees, before + adapter.causes("counts") + after)
     if trees.weights is not None:
         slack = WEIGHT_SLACK * s.total_weight
         cause = before + adapter.causes("weights") + after
-        _compare("sample weight", s.leaf_weights, trees.weights, slack, trees, cause)
+        compare("sample weight", s.leaf_weights, trees.weights, slack, trees, cause)
 
 
 def check_base(adapter: Adapter, trees: FittedTrees, extent: Extent) -> None:
@@ -185,7 +185,7 @@ def check_values(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: fl
     else:
         cause = "The targets' mean agrees, so the same targets may be in another order, or single ones differ. "
     for k in range(values.shape[1]):
-        _compare("value", values[:, k], trees.values[:, k], slack, trees, cause + adapter.causes("values"))
+        compare("value", values[:, k], trees.values[:, k], slack, trees, cause + adapter.causes("values"))
     return float(np.abs(values - trees.values).max(initial=0.0)) / scale
 
 
@@ -227,9 +227,10 @@ def check_answer(
         raise ExactnessError(f"prediction of row {labels[miss.row]}", miss.found, miss.expected, cause)
 
 
-def _compare(
+def compare(
     what: str, found: NDArray[Any], expected: NDArray[Any], slack: float, trees: FittedTrees, cause: str
 ) -> None:
+    """Raise for the first leaf where the two are further apart than ``slack``."""
     apart = np.flatnonzero(~(np.abs(found - expected) <= slack))
     if len(apart):
         first = int(apart[0])

@@ -38,7 +38,7 @@ class UnsupportedModelError(AxilError):
         self.condition = condition
         self.derivative = derivative
         broken = f" It breaks condition {condition} of the linear leaf-update criterion." if condition else ""
-        smooth = " No exact weights can exist for it, only a derivative, which this version does not compute."
+        smooth = " No exact weights can exist for it; axil.JacobianExplainer gives the derivative by the targets."
         super().__init__(
             f"This model has {setting}={value!s}: {reason}.{broken}{smooth if derivative else ''} {instead}"
         )

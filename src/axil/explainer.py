@@ -66,7 +66,7 @@ class Explainer(Questions):
         scratch: Any = None,
         verify: bool = True,
     ):
-        threads, budget = _threads(n_threads), _budget(memory_limit, scratch)
+        threads, budget = threads_of(n_threads), budget_of(memory_limit, scratch)
         adapter = adapters.read(model)
         X_train = inputs.as_features(X_train, adapter, "X_train")
         n_train = X_train.shape[0]
@@ -285,7 +285,7 @@ def load(
     path: Any, model: Any, n_threads: int | None = None, memory_limit: int | str | None = None, X_train: Any = None
 ) -> Explainer:
     """An explainer saved with `Explainer.save`, for the same fitted model; ``X_train`` only for `Explainer.similar`."""
-    threads, budget = _threads(n_threads), _budget(memory_limit, None)
+    threads, budget = threads_of(n_threads), budget_of(memory_limit, None)
     adapter = adapters.read(model)
     header, structures, targets, index = storage.load(path)
     if header["fingerprint"] != adapter.fingerprint:
@@ -303,12 +303,14 @@ def load(
     return explainer
 
 
-def _threads(n_threads: int | None) -> int:
+def threads_of(n_threads: int | None) -> int:
+    """How many threads to use: as the user says, or one for each processor that this process may use."""
     if n_threads is not None:
         return inputs.as_count(n_threads, "n_threads")
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _budget(memory_limit: int | str | None, scratch: Any) -> Budget:
+def budget_of(memory_limit: int | str | None, scratch: Any = None) -> Budget:
+    """The budget that the user sets, or that the machine does."""
     limit = None if memory_limit is None else inputs.as_bytes(memory_limit)
     return Budget(limit, None if scratch is None else inputs.as_directory(scratch))

@@ -89,7 +89,11 @@ class Explanation:
         tables.check_by(by)
         k = as_count(k, "k")
         columns = tables.top_columns(self._largest(k, by), self.index, self.query_index, self.outputs)
-        return tables.make(columns, self.backend)
+        return self._told(tables.make(columns, self.backend))
+
+    def _told(self, frame: Any) -> Any:
+        """The frame itself; that of a derivative says so."""
+        return frame if self.exact else tables.note(frame, tables.DERIVATIVE)
 
     def _largest(self, k: int, by: str) -> list[tables.Largest]:
         """The k largest of each prediction, for each output."""
@@ -108,7 +112,7 @@ class Explanation:
         ``labels`` (n_train,): a year, a region, a source. A frame with the columns query, group, weight, contribution, and
         output if there are several.
         """
-        return tables.make(self.group_columns(*group_codes(labels, len(self.targets))), self.backend)
+        return self._told(tables.make(self.group_columns(*group_codes(labels, len(self.targets))), self.backend))
 
     def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]:
         """The columns of `group`, for rows of these group numbers (n_train,)."""
@@ -152,7 +156,8 @@ class Explanation:
 
         A frame with the columns query, share, rows, and output where outputs have trees of their own.
         """
-        return tables.note(tables.make(self.concentration_columns(as_shares(shares)), self.backend), tables.NOTE)
+        made = tables.make(self.concentration_columns(as_shares(shares)), self.backend)
+        return self._told(tables.note(made, tables.NOTE))
 
     def concentration_columns(self, shares: Array) -> dict[str, Any]:
         """The columns of `concentration`."""
@@ -184,7 +189,7 @@ class Explanation:
         if self.backend == "pandas":
             import pandas as pd
 
-            return pd.DataFrame(weights, index=self.query_index, columns=self.index)
+            return self._told(pd.DataFrame(weights, index=self.query_index, columns=self.index))
         names = [str(label) for label in self.index]
         if len({"query", *names}) != len(names) + 1:
             raise InputError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from axil import adapters
+from axil.adapters import smooth
 from axil.errors import UnsupportedModelError
 
 
@@ -37,7 +38,7 @@ def supports(model: Any) -> Support:
     try:
         adapter = adapters.find(model)
     except UnsupportedModelError as error:
-        return Support("jacobian" if error.derivative else "no", error.setting, str(error))
+        return _smooth(model, error)
     refused = None if adapter is None else adapter.refused_draws
     if refused is not None:
         return Support("no", refused.setting, str(refused))
@@ -46,3 +47,14 @@ def supports(model: Any) -> Support:
     return Support(
         "exact", None, f"Predictions of this {adapter.library} model are weighted sums of its training targets."
     )
+
+
+def _smooth(model: Any, error: UnsupportedModelError) -> Support:
+    """Of a model without exact weights: whether a derivative is at hand, or what else stands in its way."""
+    if not error.derivative:
+        return Support("no", error.setting, str(error))
+    try:
+        smooth.find(model)
+    except UnsupportedModelError as second:
+        return Support("no", second.setting, str(second))
+    return Support("jacobian", error.setting, str(error))

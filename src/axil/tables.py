@@ -37,6 +37,7 @@ def _values(series: nw.Series[Any]) -> NDArray[Any]:
 
 
 NOTE = "exact with the fitted structure held fixed; not a retraining"
+DERIVATIVE = "a derivative by the targets with the fitted structure held fixed; not a decomposition of the prediction"
 FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
 
 

@@ -41,6 +41,7 @@ class CatBoostAdapter(TreeModel):
     """
 
     library = "CatBoost"
+    refusals = REFUSALS
     classes: NDArray[Any] | None = None
     precision = np.float32
     residual_precision = np.float64
@@ -53,7 +54,7 @@ class CatBoostAdapter(TreeModel):
         self._blob = parse(model._serialize_model())
         names = [str(name) for name in model.feature_names_]
         self._reading = Reading(self._blob)
-        refuse(REFUSALS, self._reading)
+        refuse(self.refusals, self._reading)
         self._fits = [fit(settings) for settings in self._blob.settings]
         self.leaf_steps = max(fit.steps for fit in self._fits)
         self._n_leaves = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)

@@ -79,6 +79,7 @@ _LOGISTIC = {
     "MultiClassOneVsAll": _SIGMOID,
     "MultiClass": _SOFTMAX,
 }
+_SMOOTH = {"Poisson", "Tweedie", "Logloss", "CrossEntropy", "MultiClassOneVsAll", "MultiClass"}  # differentiated
 _RANKING = (
     *("YetiRank", "YetiRankPairwise", "PairLogit", "PairLogitPairwise", "QuerySoftMax", "QueryCrossEntropy"),
     *("StochasticFilter", "StochasticRank", "LambdaMart"),
@@ -168,10 +169,13 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "Pass the model as CatBoost fitted it, or a .cbm or .json file that save_model made from it.",
     ),
     *(
-        Refusal("loss_function", _loss(name), why, "(ii)", _RMSE, derivative=why is _EXPONENTIAL)
+        Refusal("loss_function", _loss(name), why, "(ii)", _RMSE, derivative=name in _SMOOTH)
         for name, why in _LOSSES.items()
     ),
-    *(Refusal("loss_function", _loss(name), why, "(i)", _RMSE, derivative=True) for name, why in _LOGISTIC.items()),
+    *(
+        Refusal("loss_function", _loss(name), why, "(i)", _RMSE, derivative=name in _SMOOTH)
+        for name, why in _LOGISTIC.items()
+    ),
     *(Refusal("loss_function", _loss(name), _RANKED, "(ii)", _RMSE) for name in _RANKING),
     Refusal(
         "loss_function",
@@ -181,7 +185,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         'Fit with loss_function="MultiRMSE" on rows with all targets, or one model for each output.',
     ),
     Refusal("loss_function", _custom_loss, "its gradients are not known to be those of squared error", "(ii)", _RMSE),
-    Refusal("loss_function", _other_loss, "it is not squared error", "(ii)", _RMSE),
+    Refusal("loss_function", _other_loss, "it is not squared error", "(ii)", _RMSE, linear_only=True),
     Refusal(
         "posterior_sampling",
         _flag("posterior_sampling"),

@@ -44,8 +44,9 @@ class LightGBMAdapter(TreeModel):
     """
 
     library = "LightGBM"
-    classes = None
+    classes: NDArray[Any] | None = None
     n_outputs = 1
+    refusals = REFUSALS
     precision = np.float32
     residual_precision = np.float32
     score_precision = np.float64
@@ -67,7 +68,7 @@ class LightGBMAdapter(TreeModel):
             )
         self._settings = Settings(text.parameters, booster.params or {})
         self._reading = Reading(text, self._settings, _refit_decay_rate(booster))
-        refuse(REFUSALS, self._reading)
+        refuse(self.refusals, self._reading)
         self._trees = text.trees
         self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)
         self.n_features = int(booster.num_feature())

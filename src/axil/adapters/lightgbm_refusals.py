@@ -90,7 +90,7 @@ _OBJECTIVES = {  # name: reason, condition, whether it is smooth in the targets
     "multiclass": ("residuals pass through a softmax, and the fit starts from logarithms of means", "(i)", True),
     "multiclassova": (_LOGIT, "(i)", True),
     "cross_entropy": (_LOGIT, "(i)", True),
-    "cross_entropy_lambda": ("residuals pass through a logarithm", "(ii)", True),
+    "cross_entropy_lambda": ("residuals pass through a logarithm", "(ii)", False),
     "lambdarank": (_RANKED, "(ii)", False),
     "rank_xendcg": (_RANKED, "(ii)", False),
 }
@@ -163,13 +163,21 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "(i)",
         "Fit with reg_sqrt=False, or transform the targets yourself and explain the predicted roots.",
     ),
-    Refusal("objective", _other_objective, "its gradients are not known to be those of squared error", "(ii)", _L2),
+    Refusal(
+        "objective",
+        _other_objective,
+        "its gradients are not known to be those of squared error",
+        "(ii)",
+        _L2,
+        linear_only=True,
+    ),
     Refusal(
         "num_tree_per_iteration",
         _trees_per_iteration,
         "axil expects one tree an iteration",
         None,
         "Fit one output a model.",
+        linear_only=True,
     ),
     Refusal(
         "lambda_l1",

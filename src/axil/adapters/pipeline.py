@@ -15,7 +15,7 @@ import numpy as np
 from axil.adapters.base import FittedTrees, TrainingRows
 from axil.errors import UnsupportedModelError
 
-TAKES_ROWS = {"smoother", "leaves", "assign", "coordinates", "predictions"}
+TAKES_ROWS = {"smoother", "leaves", "assign", "coordinates", "predictions", "scores"}
 
 
 class PipelineAdapter:

@@ -25,6 +25,7 @@ class Refusal(Generic[R]):
     condition: str | None  #: which it breaks; None where it is linear but not replayed
     instead: str
     derivative: bool = False  #: whether predictions are at least smooth in the targets, with the structure fixed
+    linear_only: bool = False  #: whether it stands in the way of exact weights alone
 
 
 def refusal(table: Iterable[Refusal[R]], reading: R) -> UnsupportedModelError | None:
@@ -41,3 +42,8 @@ def refuse(table: Iterable[Refusal[R]], reading: R) -> None:
     error = refusal(table, reading)
     if error is not None:
         raise error
+
+
+def smooth_refusals(table: Iterable[Refusal[R]], *more: Refusal[R]) -> tuple[Refusal[R], ...]:
+    """The rows that stand in the way of a derivative too, and those that only it has."""
+    return *(row for row in table if not (row.derivative or row.linear_only)), *more

@@ -82,12 +82,15 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
 
     def __init__(self, model: Any):
         refuse(LOSSES, model)
+        self._read(model, [predictor for (predictor,) in model._predictors])
+
+    def _read(self, model: Any, predictors: list[Any]) -> None:
         super().__init__(model)
         self.leaf_tolerance = 3e-7 if getattr(model, "_fitted_with_sw", False) else 1e-10
         self.takes_text = model._preprocessor is not None
         if self.takes_text:  # what encodes the categories finds its columns by name
             self._model = model
-        self._predictors = [predictor for (predictor,) in model._predictors]
+        self._predictors = predictors
         self._inner = [np.flatnonzero(predictor.nodes["is_leaf"]) for predictor in self._predictors]
         self.fingerprint = self._digest()
 
@@ -117,7 +120,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             l2=np.repeat(l2, n_leaves),
             rates=np.full(len(n_leaves), float(self._model.learning_rate)),
             base=None,
-            base_value=np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(1),
+            base_value=np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(-1),
             held_out=all_but(self._training_rows(n_rows), n_rows),
         )
         return [trees]

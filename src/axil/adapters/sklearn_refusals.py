@@ -94,7 +94,8 @@ def _other_loss(model: Any) -> str:
     return "" if isinstance(model.loss, str) and model.loss == "squared_error" else str(model.loss)
 
 
-def _unknown_init(model: Any) -> str:
+def unknown_init(model: Any) -> str:
+    """An init that is neither the mean nor a constant."""
     init = model.init_
     plain = isinstance(init, str) or (type(init).__name__ == "DummyRegressor" and init.strategy in ("mean", "constant"))
     return "" if plain else str(init)
@@ -104,7 +105,8 @@ def _unseeded(model: Any) -> bool:
     return not isinstance(model.random_state, (Integral, np.integer))
 
 
-def _unknown_split(model: Any) -> str:
+def unknown_split(model: Any) -> str:
+    """Early stopping whose rows cannot be drawn again."""
     return (
         f"{model.random_state} with n_iter_no_change" if model.n_iter_no_change is not None and _unseeded(model) else ""
     )
@@ -133,7 +135,7 @@ def _other_criterion(tree: Any) -> str:
     return "" if isinstance(tree.criterion, str) and tree.criterion in _MEANS else str(tree.criterion)
 
 
-_MONOTONIC = Refusal(
+MONOTONIC = Refusal(
     "monotonic_cst",
     _monotonic,
     "leaf values are clipped to keep predictions monotone",
@@ -142,9 +144,17 @@ _MONOTONIC = Refusal(
 )
 
 #: Of gradient boosting, with and without histograms.
-LOSSES = (
+LOSSES: tuple[Refusal[Any], ...] = (
+    Refusal(
+        "loss",
+        lambda model: model.loss if model.loss in ("poisson", "gamma") else "",
+        "predictions pass through an exponential, and the fit starts from the logarithm of a mean",
+        "(ii)",
+        _L2,
+        derivative=True,
+    ),
     Refusal("loss", _other_loss, "its leaf values are not means of residuals of squared error", "(ii)", _L2),
-    _MONOTONIC,
+    MONOTONIC,
 )
 
 #: Of GradientBoostingRegressor.
@@ -152,14 +162,14 @@ STAGES: tuple[Refusal[Any], ...] = (
     *LOSSES,
     Refusal(
         "init",
-        _unknown_init,
+        unknown_init,
         "its first prediction is neither a constant nor the mean of the targets, as far as axil can tell",
         "(i)",
         _MEAN,
     ),
     Refusal(
         "random_state",
-        _unknown_split,
+        unknown_split,
         "linear in the targets, but which rows early stopping held out cannot be drawn again",
         None,
         _SEED,
@@ -193,7 +203,7 @@ TREES: tuple[Refusal[Any], ...] = (
         "(ii)",
         'Fit with criterion="squared_error" or, for classes, "gini".',
     ),
-    _MONOTONIC,
+    MONOTONIC,
     Refusal(
         "n_outputs_",
         lambda tree: str(tree.n_outputs_) if hasattr(tree, "classes_") and tree.n_outputs_ > 1 else "",

@@ -60,7 +60,8 @@ class XGBoostAdapter(TreeModel):
     """
 
     library = "XGBoost"
-    classes = None
+    classes: NDArray[Any] | None = None
+    refusals = REFUSALS
     precision = np.float32
     offset_precision = np.float32
     residual_precision = np.float32
@@ -79,7 +80,7 @@ class XGBoostAdapter(TreeModel):
             raise InputError("This XGBoost model has no trees: train it first.")
         self._settings = settings(booster.save_config())
         model = parse(booster.save_raw("json"))
-        refuse(REFUSALS, Reading(self._settings, model, estimator, custom))
+        refuse(self.refusals, Reading(self._settings, model, estimator, custom))
         assert model is not None  # it is for gblinear, which is refused
         self._model: Model = model
         self._n_iterations = n_iterations or int(model.iterations[-1]) + 1

@@ -156,6 +156,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "its gradients are not known to be those of squared error",
         "(ii)",
         _L2,
+        linear_only=True,
     ),
     Refusal(
         "estimator",
@@ -163,6 +164,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "what it predicts is not the sum of its trees",
         None,
         "Fit an XGBRegressor.",
+        linear_only=True,
     ),
     Refusal(
         "reg_alpha",
@@ -186,6 +188,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "rows are weighted by whether their target is exactly 1",
         "(ii)",
         "Fit with scale_pos_weight=1 and pass sample_weight.",
+        linear_only=True,
     ),
     Refusal(
         "monotone_constraints",
@@ -221,6 +224,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "a model file does not keep subsample and seed, without which the rows cannot be known",
         None,
         'Set them on the loaded booster, as in booster.set_param({"subsample": 0.8, "seed": 0}), or pickle models.',
+        linear_only=True,
     ),
     Refusal(
         "base_score",
@@ -228,5 +232,6 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "each output starts from the mean of the targets of all of them",
         None,
         "Fit with base_score=0, one output a model, or XGBoost 3.1 or later.",
+        linear_only=True,
     ),
 )

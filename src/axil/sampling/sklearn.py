@@ -16,11 +16,11 @@ _LARGEST = (
 )  # RAND_R_MAX, the bound of the one number that each tree's splitter draws (sklearn/tree/_utils.pyx)
 
 
-def training_rows(n_rows: int, held_out: float | int, seed: int) -> Indices:
-    """The rows that are left to fit on, in the order of the fit, once early stopping has held some out."""
+def training_rows(n_rows: int, held_out: float | int, seed: int, classes: Array | None = None) -> Indices:
+    """The rows that are left to fit on, in the order of the fit, once early stopping has held some out of each class (N,)."""
     from sklearn.model_selection import train_test_split
 
-    rows: Indices = train_test_split(np.arange(n_rows), test_size=held_out, random_state=seed)[0]
+    rows: Indices = train_test_split(np.arange(n_rows), test_size=held_out, random_state=seed, stratify=classes)[0]
     return rows
 
 

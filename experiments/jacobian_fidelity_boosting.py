@@ -1,0 +1,191 @@
+"""How well the derivatives of boosting foretell what happens when targets change: small changes, whole ones, and refits.
+
+For some training rows j and rows x held out, the change of the score at x that J foretells, J[x, j] * delta, is compared with
+
+- small: replays with the structure fixed and target j moved by 1e-4 up and down (the derivative itself);
+- fixed: a replay with the structure fixed and a whole change: a label flipped, a target one standard deviation larger;
+- refit: the model fitted again to the changed targets, splits and all.
+
+Half of the rows j have the largest |J| for the rows held out, half are drawn at random. Reported are the rank correlation over j
+(the median over x) and the relative error ||foretold - found|| / ||found||. Data: scikit-learn's own, no download.
+
+    python experiments/jacobian_fidelity_boosting.py [--rows 24] [--out experiments/results/jacobian_fidelity_boosting.csv]
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import platform
+import time
+import warnings
+from pathlib import Path
+
+import catboost
+import lightgbm as lgb
+import numpy as np
+import scipy
+import sklearn
+import xgboost as xgb
+from scipy.stats import spearmanr
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.model_selection import train_test_split
+
+import axil
+from axil.adapters.smooth import find
+
+COMMAND = "python experiments/jacobian_fidelity_boosting.py"
+TREES, HELD_OUT, SMALL = 50, 20, 1e-4
+LGB = {
+    "n_estimators": TREES,
+    "verbose": -1,
+    "n_jobs": 1,
+    "deterministic": True,
+    "force_row_wise": True,
+    "num_leaves": 15,
+}
+XGB = {"n_estimators": TREES, "n_jobs": 1, "max_depth": 4}
+CAT = {"iterations": TREES, "verbose": 0, "thread_count": 1, "allow_writing_files": False, "random_seed": 0, "depth": 4}
+CAT["leaf_estimation_iterations"] = 1  # the replay here takes one step a tree
+HIST = {"max_iter": TREES, "random_state": 0, "max_leaf_nodes": 15}
+
+
+def sigmoid(F):
+    return 1 / (1 + np.exp(-F))
+
+
+def softmax(F):
+    e = np.exp(F - F.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+#: By the name of the loss: (y, F) -> g, h; and what a fit starts from, of the means.
+LOSSES = {
+    "squared": (lambda y, F: (F - y, np.ones_like(F)), lambda m: m),
+    "logistic": (lambda y, F: (sigmoid(F) - y, sigmoid(F) * sigmoid(-F)), lambda m: np.log(m / (1 - m))),
+    "softmax": (lambda y, F: (softmax(F) - y, softmax(F) * (1 - softmax(F))), np.log),
+    "poisson": (lambda y, F: (np.exp(F) - y, np.exp(F)), np.log),
+    "gamma": (lambda y, F: (1 - y * np.exp(-F), y * np.exp(-F)), np.log),
+}
+
+
+def replay(smooth, leaves, queries, y):
+    """(n, K): the scores in the leaves ``queries`` (n, T) when the trees with these leaves (N, T) are fitted to y (N, K) anew."""
+    t, derivatives, start = smooth.trees, *LOSSES[smooth.loss.name]
+    base = start(y.mean(axis=0)) if t.base is None else t.base
+    F, Q = base + np.zeros_like(y), base + np.zeros((len(queries), y.shape[1]))
+    starts = np.concatenate([[0], np.cumsum(t.n_leaves)])
+    for number in np.unique(smooth.iterations):
+        g, h = derivatives(y, F)
+        for s in np.flatnonzero(smooth.iterations == number):
+            k, n, leaf = smooth.outputs[s], t.n_leaves[s], leaves[:, s]
+            G, H = np.bincount(leaf, g[:, k], n), smooth.loss.hessian * np.bincount(leaf, h[:, k], n)
+            v = -np.sign(G) * np.maximum(np.abs(G) - smooth.l1, 0) / (H + t.l2[starts[s] : starts[s + 1]])
+            v = np.clip(v, -smooth.most, smooth.most) if smooth.most else v
+            F[:, k] += t.rates[s] * v[leaf]
+            Q[:, k] += t.rates[s] * v[queries[:, s]]
+    return Q
+
+
+def cases():
+    """library, data, loss, model, X, y."""
+    cancer, wine, diabetes = (load(return_X_y=True) for load in (load_breast_cancer, load_wine, load_diabetes))
+    counts = diabetes[0], np.rint(diabetes[1] / 25)
+    yield "LightGBM", "breast_cancer", "binary", lgb.LGBMClassifier(**LGB), *cancer
+    yield "XGBoost", "breast_cancer", "binary:logistic", xgb.XGBClassifier(**XGB), *cancer
+    yield "CatBoost", "breast_cancer", "Logloss", catboost.CatBoostClassifier(**CAT), *cancer
+    boosting = GradientBoostingClassifier(n_estimators=TREES, random_state=0)
+    yield "scikit-learn", "breast_cancer", "log_loss", boosting, *cancer
+    yield "scikit-learn hist", "breast_cancer", "log_loss", HistGradientBoostingClassifier(**HIST), *cancer
+    yield "LightGBM", "wine", "multiclass", lgb.LGBMClassifier(**LGB), *wine
+    yield "LightGBM", "diabetes", "poisson", lgb.LGBMRegressor(**LGB, objective="poisson"), *counts
+    yield "scikit-learn hist", "diabetes", "gamma", HistGradientBoostingRegressor(**HIST, loss="gamma"), *diabetes
+    yield "XGBoost", "diabetes", "squared, alpha=50", xgb.XGBRegressor(**XGB, reg_alpha=50.0), *diabetes
+    yield "LightGBM", "diabetes", "squared (exact)", lgb.LGBMRegressor(**LGB), *diabetes
+
+
+def moved(targets, y, j):
+    """The user's y with row j changed, and the change of its targets (K,): a class for another, or a larger number."""
+    own, after = y.copy(), targets[j].copy()
+    classes = np.unique(y) if y.dtype.kind == "i" else None
+    if classes is None:
+        own[j] = y[j] + y.std()
+        after += y.std()
+    else:
+        own[j] = classes[(np.searchsorted(classes, y[j]) + 1) % len(classes)]
+        after = (own[j] == (classes[1:] if len(after) == 1 else classes)).astype(float)
+    return own, after - targets[j]
+
+
+def agreement(foretold, found):
+    """The median over rows x of the rank correlation over rows j, and the relative error; (n_j, n_x) each."""
+    ranks = [spearmanr(a, b).statistic for a, b in zip(foretold.T, found.T) if np.ptp(a) > 0 and np.ptp(b) > 0]
+    return float(np.median(ranks)), float(np.linalg.norm(foretold - found) / np.linalg.norm(found))
+
+
+def measure(model, X, y, n_rows, rng):
+    X, X_out, y, _ = train_test_split(X, y, test_size=HELD_OUT, random_state=0)
+    model = model.fit(X, y)
+    explainer = axil.JacobianExplainer(model, X, y, n_threads=1)
+    inner, J = explainer._model, explainer(X_out).weights.reshape(-1, HELD_OUT, len(y))
+    smooth, adapter, targets = inner._walked.smooth, inner._adapter, inner.targets
+    leaves, queries = (adapter.coordinates(rows).astype(int) for rows in (X, X_out))
+    before = adapter.scores(X_out)
+    size = np.abs(J).sum(axis=(0, 1))
+    others = rng.permutation(np.argsort(size)[: -n_rows // 2])[: n_rows - n_rows // 2]
+    chosen = np.concatenate([np.argsort(size)[-n_rows // 2 :], others])
+    replayed = replay(smooth, leaves, queries, targets)
+    results = {"small": [], "fixed": [], "refit": []}
+    for j in chosen:
+        own, delta = moved(targets, y, j)
+        k = int(np.argmax(delta)) if len(delta) > 1 else 0  # one output: the class that the row moves to
+        foretold, only = J[k, :, j], targets.copy()
+        ends = []
+        for step in (SMALL, -SMALL):
+            only[j, k] = targets[j, k] + step
+            ends.append(replay(smooth, leaves, queries, only)[:, k])
+        results["small"].append((2 * SMALL * foretold, ends[0] - ends[1]))
+        only[j, k] = targets[j, k] + delta[k]
+        results["fixed"].append((delta[k] * foretold, (replay(smooth, leaves, queries, only) - replayed)[:, k]))
+        if len(delta) == 1:  # a refit of several classes moves all columns at once, J is by one of them
+            again = find(clone(model).fit(X, own)).scores(X_out)
+            results["refit"].append((delta[k] * foretold, (again - before)[:, k]))
+    row = {
+        "rows": len(y),
+        "trees": len(smooth.trees.n_leaves),
+        "replay error": f"{np.abs(replayed - before).max():.1e}",
+    }
+    for name, pairs in results.items():
+        rank, error = agreement(*(np.array(part) for part in zip(*pairs))) if pairs else (np.nan, np.nan)
+        row[f"{name} rank"], row[f"{name} error"] = f"{rank:.4f}", f"{error:.2e}"
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=24, help="training rows whose targets are changed")
+    parser.add_argument("--out", default="experiments/results/jacobian_fidelity_boosting.csv")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    libraries = (axil, np, scipy, sklearn, lgb, xgb, catboost)
+    versions = " ".join(f"{library.__name__} {library.__version__}" for library in libraries)
+    rows = []
+    for library, data, loss, model, X, y in cases():
+        start = time.perf_counter()
+        found = measure(model, X, y, arguments.rows, np.random.default_rng(0))
+        rows.append({"library": library, "data": data, "loss": loss, "changed": arguments.rows, **found})
+        rows[-1] |= {"seconds": f"{time.perf_counter() - start:.1f}", "command": COMMAND}
+        rows[-1] |= {"versions": f"{versions} Python {platform.python_version()}"}
+        print({key: value for key, value in rows[-1].items() if key not in ("versions", "command")}, flush=True)
+    path = Path(arguments.out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Boosted trees fitted to a smooth loss: what a library says of them, and from any such model to its reader.
+
+With g and h the first and second derivatives of a row's loss by its score, G and H their sums over a leaf's rows, each times
+weight * factor * draw, a leaf's value before the rate is ``-soft(G, l1) / (H + l2)``, clipped at ``most``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.base import FittedTrees, TrainingRows
+from axil.adapters.pipeline import PipelineAdapter, last_step
+from axil.errors import UnsupportedModelError
+
+Array = NDArray[np.float64]
+
+__all__ = ["LossName", "SmoothModel", "SmoothTrees", "find", "label_factors", "weighed_classes"]
+
+# Each library has a module here with ``read(model)``.
+_LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
+
+
+@dataclass(frozen=True)
+class LossName:
+    """Which loss, by the name that `axil.jacobian.losses` gives it, and its settings.
+
+    A fit starts from the link of the targets' weighted means, or, where ``start`` says so, from "centred" logarithms (less their
+    mean over the classes), from one "newton" step from 0, in which the rows' factors count, or from the "mean" itself.
+    """
+
+    name: str  #: squared, logistic, softmax, poisson, gamma or tweedie
+    scale: float = 1.0  #: of scores inside the logistic function (LightGBM's sigmoid)
+    power: float = 1.5  #: of the variance, for tweedie
+    hessian: float = 1.0  #: what the library multiplies second derivatives by
+    unit_hessian: bool = False  #: the library takes gradient steps: every h is 1
+    start: str = "link"  #: "link", "centred", "newton" or "mean"
+    joint: bool = False  #: softmax: a leaf's values for all classes solve one system, with the whole second derivative
+
+
+@dataclass(frozen=True)
+class SmoothTrees:
+    """T trees of a smooth loss; K outputs, each tree serving one, or all where ``shared``."""
+
+    trees: FittedTrees  #: values (L, 1), or (L, K) if shared; base None: the link of the weighted means of the targets
+    loss: LossName
+    iterations: NDArray[np.int64]  #: (T,) trees of one iteration see the same scores
+    outputs: NDArray[np.int64]  #: (T,) which output each tree serves; of no account if shared
+    shared: bool = False
+    l1: float = 0.0
+    most: float = 0.0  #: the largest |leaf value| before the rate; 0: any
+    factors: Array | None = None  #: (N,) what multiplies row weights in leaves, but not in the base
+    l2_by_weight: float = 0.0  #: what l2 grows by with the weight of any row
+    base_in_fit: bool = True  #: False: predictions start from the base, the fit did not
+
+
+class SmoothModel(Protocol):
+    """One fitted model, read once; construction refuses, by name, what is not differentiated."""
+
+    library: str
+    n_features: int
+    feature_names: list[str] | None
+    takes_text: bool
+    classes: NDArray[Any] | None  #: names of the classes; two for one output
+    n_outputs: int
+    precision: type[np.floating[Any]]
+    offset_precision: type[np.floating[Any]]
+    refused_draws: UnsupportedModelError | None
+    smooth_tolerance: float  #: of leaf values and scores in a replay in float64, relative to the largest
+
+    def spelling(self, name: str) -> str:
+        """How the library writes a column's name."""
+
+    def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
+        """(n, T): leaves."""
+
+    def assign(self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int) -> None:
+        """Fill ``out`` (T, n) with the same leaves."""
+
+    def scores(self, X: Any) -> Array:
+        """(n, K): raw scores by the library's own account, before any link, without offsets."""
+
+    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+        """The trees of these training rows; targets are 0 and 1 for classes."""
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts" or "values"."""
+
+
+def weighed_classes(setting: Any) -> str:
+    """What to try where a model with this ``class_weight`` disagrees with its data; nothing where it has none."""
+    if setting is None:
+        return ""
+    return (
+        f"The model has class_weight={setting!r}, which multiplies sample weights: pass sample_weight times "
+        "sklearn.utils.class_weight.compute_sample_weight(class_weight, y)."
+    )
+
+
+def find(model: Any) -> SmoothModel | None:
+    """The reader of boosted trees with a smooth loss, None for any other object; refuses what it cannot differentiate."""
+    last = last_step(model)
+    if last is not None:
+        inner = find(last)
+        return None if inner is None else PipelineAdapter(model, inner)
+    for library in _LIBRARIES:
+        if library in sys.modules:
+            found: SmoothModel | None = import_module(f"axil.adapters.{library}_smooth").read(model)
+            if found is not None:
+                return found
+    return None
+
+
+def label_factors(targets: Array, positive: float, negative: float = 1.0) -> Array | None:
+    """(N,): how much more rows of the positive class count, held fixed where targets move; None: all alike."""
+    return None if positive == negative == 1.0 else np.where(targets[:, 0] > 0, positive, negative)

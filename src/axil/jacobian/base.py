@@ -1,0 +1,61 @@
+"""What JacobianExplainer asks of a differentiated model, whichever way it was differentiated."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.memory import Budget
+
+Array = NDArray[np.float64]
+
+OUTPUTS = ("raw", "probability")
+
+
+class Differentiated(Protocol):
+    """One fitted model on its training data, ready to give derivatives of its predictions. Construction verifies it."""
+
+    library: str  #: for messages
+    n_features: int
+    feature_names: list[str] | None
+    takes_text: bool
+    outputs: NDArray[Any] | None  #: (K,) names of classes or numbers of outputs; None for one output
+    targets: Array  #: (N, K) the numbers that predictions are differentiated by; 0 and 1 for classes
+    report: dict[str, Any]  #: what the user should know: errors of the replay, gradient norm, damping, ...
+
+    def spelling(self, name: str) -> str:
+        """How the library writes a column's name."""
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): raw scores or probabilities, as asked for."""
+
+    def target_derivatives(self, X: Any) -> Array:
+        """(K, n, N): of output k's prediction by column k of the targets."""
+
+    def weight_derivatives(self, X: Any) -> Array:
+        """(K, n, N): of output k's prediction by the row weights."""
+
+    def bytes_a_query(self) -> int:
+        """Bytes that one query's derivatives take while they are computed."""
+
+
+class Reader(Protocol):
+    """A module that reads some kind of model."""
+
+    def read(
+        self,
+        model: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        init_score: Any,
+        output: str,
+        loss: Any,
+        *,
+        n_threads: int,
+        budget: Budget,
+        verify: bool,
+    ) -> Differentiated | None:
+        """The model on its training data, all as the user gave them; None for a model of another kind."""

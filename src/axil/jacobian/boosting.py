@@ -1,0 +1,151 @@
+"""Boosted trees with a smooth loss: read, replayed, and differentiated with their structure held fixed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.adapters import smooth
+from axil.adapters.base import TrainingRows
+from axil.adapters.smooth import SmoothModel
+from axil.errors import ExactnessError, InputError
+from axil.jacobian import losses
+from axil.jacobian.reverse import Reverse
+from axil.jacobian.stages import check_scores, walk
+from axil.memory import Budget
+from axil.replay import assign_leaves
+from axil.verify import round_to, with_rows
+
+Array = NDArray[np.float64]
+
+
+def read(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    init_score: Any,
+    output: str,
+    loss: Any,
+    *,
+    n_threads: int,
+    budget: Budget,
+    verify: bool,
+) -> Boosting | None:
+    """Boosted trees on their training data, None for any other model."""
+    adapter = smooth.find(model)
+    if adapter is None:
+        return None
+    if loss is not None:
+        raise InputError(
+            f"loss is {loss!r}; a {adapter.library} model says itself what it was fitted to: leave it out."
+        )
+    X = inputs.as_features(X, adapter, "X_train")
+    n_rows = X.shape[0]
+    if n_rows == 0:
+        raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
+    targets = inputs.as_targets(y, n_rows, adapter.n_outputs, adapter.classes)
+    if adapter.classes is not None and adapter.n_outputs == 1:
+        targets = targets[:, 1:]  # of two classes: whether a row is of the second
+    weights = inputs.as_weights(sample_weight, n_rows)
+    offsets = inputs.as_offsets(init_score, n_rows, adapter.n_outputs, "training")
+    return Boosting(adapter, X, targets, weights, offsets, output, n_threads, budget, verify)
+
+
+class Boosting:
+    """`Differentiated`, by reverse mode through the replayed fit; see `axil.jacobian.reverse`."""
+
+    def __init__(
+        self,
+        adapter: SmoothModel,
+        X: Any,
+        targets: Array,
+        weights: Array | None,
+        offsets: Array | None,
+        output: str,
+        n_threads: int,
+        budget: Budget,
+        verify: bool,
+    ):
+        if adapter.refused_draws is not None:
+            raise adapter.refused_draws
+        targets = round_to(adapter.precision, targets)
+        weights = None if weights is None else round_to(adapter.precision, weights)
+        offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
+        fitted = adapter.smooth_trees(TrainingRows(X, targets, weights, offsets))
+        fitted = replace(fitted, trees=with_rows(fitted.trees, weights, None))
+        self._loss = losses.make(fitted.loss)
+        self._loss.check(targets)
+        n_leaves = fitted.trees.n_leaves
+        if fitted.trees.sampler is not None:
+            budget.require(len(targets) * len(n_leaves), "The draws of all trees", "Raise memory_limit.")
+        leaves = assign_leaves(adapter, X, len(targets), n_leaves, n_threads, budget)  # type: ignore[arg-type]
+        self._walked = walk(adapter, fitted, self._loss, leaves, targets, offsets, verify)
+        self._adapter, self._n_threads, self._raw = adapter, n_threads, output == "raw"
+        self.targets = targets
+        self.report = self._report(fitted, check_scores(adapter, X, offsets, self._walked)) if verify else {}
+        self._verify = verify
+        self.library, self.n_features = adapter.library, adapter.n_features
+        self.feature_names, self.takes_text = adapter.feature_names, adapter.takes_text
+        several = adapter.n_outputs > 1
+        self.outputs = (
+            (np.arange(adapter.n_outputs) if adapter.classes is None else adapter.classes) if several else None
+        )
+
+    def _report(self, fitted: smooth.SmoothTrees, score_error: float) -> dict[str, Any]:
+        return {
+            "loss": fitted.loss.name,
+            "trees": len(fitted.trees.n_leaves),
+            "leaf_error": self._walked.leaf_error,
+            "score_error": score_error,
+            "tolerance": self._adapter.smooth_tolerance,
+            **self._walked.recovered,
+        }
+
+    def spelling(self, name: str) -> str:
+        """As the library writes it."""
+        return self._adapter.spelling(name)
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): raw scores, or what the link makes of them."""
+        scores = self._adapter.scores(X)
+        return scores if self._raw else self._loss.mean(scores)
+
+    def target_derivatives(self, X: Any) -> Array:
+        """(K, n, N)."""
+        return self._reverse(X).by_targets()
+
+    def weight_derivatives(self, X: Any) -> Array:
+        """(K, n, N)."""
+        return self._reverse(X).by_weights()
+
+    def bytes_a_query(self) -> int:
+        """The adjoints of all scores and the result, for each output."""
+        n_rows, n_outputs = self.targets.shape
+        return 8 * int(n_rows) * int(n_outputs) * (int(n_outputs) + 3)
+
+    def _reverse(self, X: Any) -> Reverse:
+        leaves, scores = self._adapter.coordinates(X, self._n_threads), self._adapter.scores(X)
+        if self._verify and len(scores):
+            self._check(leaves, scores)
+        n, n_outputs = scores.shape
+        seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw else self._loss.mean_slopes(scores)
+        return Reverse(self._walked, leaves, seeds, self._n_threads)
+
+    def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
+        """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
+        w = self._walked
+        trees, made = w.smooth.trees, w.smooth.trees.base_value + np.zeros_like(scores)
+        for t in range(len(trees.n_leaves)):
+            own = slice(None) if w.smooth.shared else slice(int(w.smooth.outputs[t]), int(w.smooth.outputs[t]) + 1)
+            made[:, own] += trees.values[w.starts[t] + leaves[:, t].astype(np.intp)]
+        error = np.abs(made - scores)
+        worst = np.unravel_index(int(error.argmax()), error.shape)
+        scale = max(float(np.abs(scores).max()), float(np.abs(w.score).max()), 1e-300)
+        if not error[worst] <= self._adapter.smooth_tolerance * scale:
+            cause = "The model may have changed since the explainer was made: make a new one."
+            raise ExactnessError(f"score of explained row {worst[0]} (from 0)", made[worst], scores[worst], cause)

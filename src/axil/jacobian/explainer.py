@@ -1,0 +1,193 @@
+"""JacobianExplainer: the derivative of predictions by training targets, where no exact weights can exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs, tables
+from axil.errors import InputError
+from axil.explainer import BATCH_BYTES, MOST_QUERIES, STREAM, budget_of, threads_of
+from axil.explanation import Explanation
+from axil.jacobian.base import OUTPUTS, Differentiated
+from axil.progress import track
+from axil.support import supports
+
+Array = NDArray[np.float64]
+
+#: Modules with a ``read`` as `axil.jacobian.base.Reader` has it, tried in order.
+READERS = ("axil.jacobian.boosting", "axil.jacobian.sklearn_smooth", "axil.jacobian.torch")
+
+
+class Report(dict[str, Any]):
+    """What was found while the model was read: errors of the replay, or how far it is from a stationary point."""
+
+    def __repr__(self) -> str:
+        lines = (
+            f"  {name:<14} {value:.1e}" if isinstance(value, float) else f"  {name:<14} {value}"
+            for name, value in self.items()
+        )
+        return "\n".join(["axil.JacobianExplainer report", *(lines if self else ["  not verified"])])
+
+
+class JacobianExplainer:
+    """How predictions move with each training target, to first order, with the fitted structure held fixed.
+
+    ``J[i, j] = d prediction_i / d y_j``. It is a derivative, not a decomposition: J times the targets is not the prediction,
+    and a change of targets that is not small moves predictions along a curve. Explanations have ``exact=False``, J for
+    weights and ``intercepts = predictions - J @ targets``, so that weights times targets plus intercepts is the prediction all
+    the same. For models that are linear in their targets J is the exact weights.
+
+    ``output``: "raw" scores, or "probability", what the link makes of them: probabilities of classes, the expected value of a
+    Poisson, gamma or Tweedie target. Of two classes there is one output, the second class, and targets are 0 and 1; more
+    classes have an output each, which is differentiated by its own column of the one-hot targets.
+    ``loss``: of a model that does not say what it was fitted to.
+
+    >>> from lightgbm import LGBMClassifier
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = LGBMClassifier(n_estimators=20, verbose=-1).fit(X, y)
+    >>> JacobianExplainer(model, X, y, output="probability")(X.head(3))
+    <axil.Explanation: 3 predictions by 569 training rows, derivative, structure held fixed>
+    """
+
+    exact = False
+    report: Report  #: what the replay, or the check of the optimum, found; empty with ``verify=False``
+
+    def __init__(
+        self,
+        model: Any,
+        X_train: Any,
+        y_train: Any,
+        sample_weight: Any = None,
+        init_score: Any = None,
+        *,
+        output: str = "raw",
+        loss: Any = None,
+        n_threads: int | None = None,
+        memory_limit: int | str | None = None,
+        verify: bool = True,
+    ):
+        threads, budget = threads_of(n_threads), budget_of(memory_limit)
+        if output not in OUTPUTS:
+            raise InputError(
+                f'output is {output!r}; expected "raw" (scores) or "probability" (what the link makes of them).'
+            )
+        X_train = _as_rows(X_train)
+        given = model, X_train, y_train, sample_weight, init_score, output, loss
+        self._model = _read(given, {"n_threads": threads, "budget": budget, "verify": verify})
+        self._targets = self._model.targets
+        self.targets = self._targets[:, 0] if self._model.outputs is None else self._targets
+        self.outputs = self._model.outputs
+        self.index = inputs.row_labels(X_train) if hasattr(X_train, "shape") else np.arange(len(self._targets))
+        self.report = Report(self._model.report)
+        self._backend = tables.backend_of(X_train)
+        self._n_threads, self._budget = threads, budget
+
+    def __repr__(self) -> str:
+        proof = "verified" if self.report else "not verified"
+        return (
+            f"<axil.JacobianExplainer: {self._model.library}, {len(self.targets)} training rows, derivative, {proof}>"
+        )
+
+    def __call__(self, X: Any) -> Explanation:
+        """The same as `explain`."""
+        return self.explain(X)
+
+    def explain(self, X: Any) -> Explanation:
+        """The derivative of the prediction of every row of X by every training target; 8 * n * n_train bytes and more."""
+        X = self._rows(X)
+        self._require(X.shape[0], STREAM)
+        return self._explanation(X, inputs.row_labels(X))
+
+    def iter(self, X: Any, batch_size: int | None = None) -> Iterator[Explanation]:
+        """Explanations of X batch by batch, so that never more than one batch of derivatives is held."""
+        X = self._rows(X)
+        size = self._batch_size() if batch_size is None else inputs.as_count(batch_size, "batch_size")
+        self._require(size, "Take a smaller batch_size or raise memory_limit.")
+        labels = inputs.row_labels(X)
+        parts = (slice(start, start + size) for start in range(0, X.shape[0], size))
+        return (self._explanation(inputs.take_rows(X, part), labels[part]) for part in parts)
+
+    def top(self, X: Any, k: int = 10, by: str = "weight") -> Any:
+        """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array."""
+        tables.check_by(by)
+        k = inputs.as_count(k, "k")
+        X = self._rows(X)
+        n, labels, size, parts = X.shape[0], inputs.row_labels(X), self._batch_size(), []
+        self._require(1, "Raise memory_limit.")
+        for start in track(range(0, max(n, 1), size), "top"):
+            part = slice(start, start + size)
+            derivatives = self._model.target_derivatives(inputs.take_rows(X, part))
+            largest = [tables.Largest(len(labels[part]), k, y, by, self._n_threads) for y in self._targets.T]
+            for one, own in zip(largest, derivatives):
+                one.add(own.T, 0)
+            parts.append(tables.top_columns(largest, self.index, labels[part], self.outputs))
+        return tables.note(tables.concatenate(parts, self._backend), tables.DERIVATIVE)
+
+    def weight_derivatives(self, X: Any) -> Array:
+        """(n, n_train) or (K, n, n_train): how predictions move with each row's sample weight.
+
+        ``-weight * derivative`` is the first-order effect of leaving the row out, the structure held fixed.
+        """
+        X = self._rows(X)
+        self._require(X.shape[0], "Ask for fewer rows at a time, or raise memory_limit.")
+        found = self._model.weight_derivatives(X)
+        return found[0] if self.outputs is None else found
+
+    def _explanation(self, X: Any, labels: NDArray[Any]) -> Explanation:
+        predictions = self._model.predictions(X)
+        derivatives = self._model.target_derivatives(X)
+        products = [own @ y for own, y in zip(derivatives, self._targets.T)]
+        intercepts = predictions - np.stack(products, axis=1)
+        single = self.outputs is None
+        return Explanation(
+            weights=derivatives[0] if single else derivatives,
+            intercepts=intercepts[:, 0] if single else intercepts,
+            targets=self.targets,
+            index=self.index,
+            query_index=labels,
+            exact=False,
+            outputs=self.outputs,
+            backend=self._backend,
+            n_threads=self._n_threads,
+        )
+
+    def _rows(self, X: Any) -> Any:
+        return inputs.as_features(_as_rows(X), self._model, "X")
+
+    def _require(self, n: int, instead: str) -> None:
+        what = f"The derivatives of {n} predictions by {len(self.targets)} training rows"
+        self._budget.require(n * self._model.bytes_a_query(), what, instead)
+
+    def _batch_size(self) -> int:
+        held = min(BATCH_BYTES, self._budget.available // 2)
+        return int(max(1, min(held // self._model.bytes_a_query(), MOST_QUERIES)))
+
+
+def _as_rows(X: Any) -> Any:
+    """X itself, or as an array where it is one of another library, such as a tensor."""
+    if isinstance(X, (list, tuple, np.ndarray)) or inputs.is_sparse(X) or inputs.as_frame(X) is not None:
+        return X
+    return np.asarray(X) if hasattr(X, "__array__") and getattr(X, "ndim", 0) > 0 else X
+
+
+def _read(given: tuple[Any, ...], settings: dict[str, Any]) -> Differentiated:
+    """The first reader's answer that is one."""
+    for name in READERS:
+        if find_spec(name) is None:
+            continue
+        found: Differentiated | None = import_module(name).read(*given, **settings)
+        if found is not None:
+            return found
+    known = supports(given[0])
+    exact = " It has exact weights: use axil.Explainer." if known.exact else f" {known.reason}"
+    raise InputError(
+        f"The model is a {type(given[0]).__module__}.{type(given[0]).__qualname__}, which axil.JacobianExplainer does not "
+        f"differentiate.{exact}"
+    )

@@ -1,0 +1,295 @@
+"""A boosting fit with a smooth loss, walked through with the model's own leaf values and ready to be run backwards.
+
+Scores start from a base and offsets. In every round some stages, each one step of one tree for one output, look at the same
+scores; then the scores of the training rows change by multiples of stages' leaf values:
+
+    G = sum of w g,  H = sum of w h over a leaf's rows,   v = -soft(G, l1) / (H + l2), clipped
+    F = F + coefficient * v[leaf]
+
+Plain boosting is one stage a round with the rate for coefficient. Several Newton steps on one tree are stages whose
+coefficient is 1 until the tree is done and the rate from then on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.checks import compare
+from axil.errors import ExactnessError
+from axil.inputs import take_rows
+from axil.jacobian.losses import Loss
+from axil.jacobian.steps import Step, StepSearch, joint_steps, leaf_step
+from axil.progress import track
+from axil.replay import recover_rates
+from axil.verify import CHECKED_ROWS
+
+Array = NDArray[np.float64]
+Leaves = NDArray[np.unsignedinteger[Any]]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Stages that look at the same scores, and what the scores gain after them: (stage, coefficient)."""
+
+    stages: tuple[int, ...]
+    changes: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What came of the walk: everything that reverse mode reads."""
+
+    smooth: SmoothTrees
+    loss: Loss
+    leaves: Leaves  #: (T, N)
+    starts: NDArray[np.int64]  #: (T + 1,) where each tree's leaves begin among all
+    drawn: NDArray[np.uint8] | None  #: (T, N) whether each row was drawn for each tree; None: all were
+    targets: Array  #: (N, K)
+    weights: Array  #: (N,) as the base counts rows; 0 for one that the fit held out
+    stage_tree: NDArray[np.int64]
+    stage_output: NDArray[np.int64]
+    steps: tuple[Step, ...]  #: by stage
+    rounds: tuple[Round, ...]
+    score: Array  #: (N, K) of the training rows, in the end
+    leaf_error: float  #: relative to the largest leaf value
+    recovered: dict[str, Any]
+
+    def counted(self, tree: int) -> Array:
+        """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves."""
+        factors = self.smooth.factors
+        ones = np.ones(len(self.weights)) if factors is None else factors
+        return ones if self.drawn is None else ones * self.drawn[tree]
+
+    @property
+    def start_factors(self) -> Array:
+        """(N,): what a row's weight is multiplied by in the means that the fit starts from."""
+        return start_factors(self.smooth, len(self.weights))
+
+    @property
+    def means(self) -> Array:
+        """(K,): of the targets."""
+        return np.average(self.targets, axis=0, weights=self.weights * self.start_factors)
+
+    def start_slopes(self) -> Array:
+        """(K, K): of the scores that the fit starts from by the targets' means; 0 where it starts from constants."""
+        n_outputs = self.targets.shape[1]
+        constant = self.smooth.trees.base is not None
+        return np.zeros((n_outputs, n_outputs)) if constant else self.loss.start_slopes(self.means)
+
+
+def start_factors(smooth: SmoothTrees, n_rows: int) -> Array:
+    """(N,): see `Walked`."""
+    counted = smooth.loss.start == "newton" and smooth.factors is not None
+    return smooth.factors if counted and smooth.factors is not None else np.ones(n_rows)
+
+
+def walk(
+    adapter: SmoothModel,
+    smooth: SmoothTrees,
+    loss: Loss,
+    leaves: Leaves,
+    targets: Array,
+    offsets: Array | None,
+    check: bool,
+) -> Walked:
+    """Walk through the fit, computing every leaf value from the scores that the model's own trees lead to.
+
+    With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
+    """
+    return _Walk(adapter, smooth, loss, leaves, targets, offsets).run(check)
+
+
+class _Walk:
+    def __init__(
+        self,
+        adapter: SmoothModel,
+        smooth: SmoothTrees,
+        loss: Loss,
+        leaves: Leaves,
+        targets: Array,
+        offsets: Array | None,
+    ):
+        self.adapter, self.smooth, self.loss, self.leaves, self.targets = adapter, smooth, loss, leaves, targets
+        trees = self.trees = smooth.trees
+        self.n_steps = int(np.max(trees.steps))
+        n_rows, n_outputs = targets.shape
+        self.weights = np.ones(n_rows) if trees.row_weights is None else trees.row_weights
+        self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
+        base = trees.base_value if smooth.base_in_fit else np.zeros(n_outputs)
+        self.score = base + np.zeros_like(targets) + (0.0 if offsets is None else offsets)
+        self.drawn = None if trees.sampler is None else np.zeros(leaves.shape, dtype=np.uint8)
+        self.stage_tree: list[int] = []
+        self.stage_output: list[int] = []
+        self.steps: list[Step] = []
+        self.rounds: list[Round] = []
+        self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
+
+    def run(self, check: bool) -> Walked:
+        if check:
+            self._check_start()
+            self._check_counts_of_all_rows()
+        first = np.flatnonzero(np.diff(self.smooth.iterations, prepend=-1))
+        bounds = [*first, len(self.smooth.iterations)]
+        for begin, end in track(list(pairwise(bounds)), "replay"):
+            self._iteration(range(begin, end))
+        rates, recovered = recover_rates(self.trees, self.replayed)
+        error = self._check_values(rates) if check else 0.0
+        self._settle(rates)
+        return Walked(
+            smooth=self.smooth,
+            loss=self.loss,
+            leaves=self.leaves,
+            starts=self.starts,
+            drawn=self.drawn,
+            targets=self.targets,
+            weights=self.weights,
+            stage_tree=np.array(self.stage_tree),
+            stage_output=np.array(self.stage_output),
+            steps=tuple(self.steps),
+            rounds=tuple(self.rounds),
+            score=self.score,
+            leaf_error=error,
+            recovered=recovered,
+        )
+
+    def _iteration(self, trees: range) -> None:
+        """The trees of one iteration, of which each takes its steps: several only where it is the only one."""
+        before = self.score.copy()
+        for t in trees:
+            if self.trees.sampler is not None and self.drawn is not None:
+                self.drawn[t] = self.trees.sampler.draw(t, self.leaves[t], None)  # type: ignore[arg-type]
+        own: list[list[int]] = []
+        scales = self._scales(trees[0])
+        for number, scale in enumerate(scales):
+            slopes = self.loss.slopes(self.targets, self.score)
+            stages = [s for t in trees for s in self._stages(t, slopes, scale)]
+            own.append(stages)
+            if number < len(scales) - 1:
+                self.rounds.append(Round(tuple(stages), tuple((stage, 1.0) for stage in stages)))
+                self._advance(stages)
+        self.score = before
+        for t in trees:
+            place = slice(self.starts[t], self.starts[t + 1])
+            for column, k in enumerate(self._outputs(t)):
+                self.score[:, k] += self.trees.values[place, column][self.leaves[t]]
+        self.rounds.append(Round(tuple(own[-1]), tuple((s, np.nan) for stages in own for s in stages)))
+
+    def _scales(self, t: int) -> list[float]:
+        """What each of the tree's steps was multiplied by; found on the leaf that needs most steps, that of least H."""
+        if self.n_steps == 1:
+            return [1.0]
+        place = slice(self.starts[t], self.starts[t + 1])
+        values, l2 = self.trees.values[place], self.trees.l2[place]
+        sizes = np.bincount(self.leaves[t], minlength=len(values))
+        usable = np.flatnonzero((sizes > 0) & np.isfinite(l2) & values.any(axis=1))
+        if not len(usable):
+            return [1.0] * self.n_steps
+        h = np.broadcast_to(self.loss.slopes(self.targets, self.score).h, self.targets.shape).sum(axis=1)
+        leaf = usable[np.bincount(self.leaves[t], self.weights * h, len(values))[usable].argmin()]
+        rows = self.leaves[t] == leaf
+        goal = values[leaf] / self.trees.rates[t]
+        given = self.targets[rows], self.score[rows], self.weights[rows]
+        return StepSearch(self.loss, *given, float(l2[leaf]), goal).scales(self.n_steps)
+
+    def _outputs(self, t: int) -> range | list[int]:
+        return range(self.targets.shape[1]) if self.smooth.shared else [int(self.smooth.outputs[t])]
+
+    def _stages(self, t: int, slopes: Any, scale: float) -> list[int]:
+        """One step of tree t, a stage for each of its outputs."""
+        n, leaf = int(self.trees.n_leaves[t]), self.leaves[t]
+        place = slice(self.starts[t], self.starts[t + 1])
+        w = self.weights if self.smooth.factors is None else self.weights * self.smooth.factors
+        w = w if self.drawn is None else w * self.drawn[t]
+        if self.loss.joint:
+            steps = joint_steps(slopes.g, self.loss.mean(self.score), w, leaf, self.trees.l2[place])
+        else:
+            steps = []
+            for k in self._outputs(t):
+                g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in (slopes.g, slopes.h))
+                G, H = (np.asarray(np.bincount(leaf, w * each, n), dtype=np.float64) for each in (g, h))
+                steps.append(leaf_step(G, H, self.trees.l2[place], self.smooth.l1, self.smooth.most))
+        first = len(self.steps)
+        for column, (k, step) in enumerate(zip(self._outputs(t), steps)):
+            step = step.scaled(scale)
+            self.replayed[place, column] += step.value
+            self.stage_tree.append(t)
+            self.stage_output.append(k)
+            self.steps.append(step)
+        return list(range(first, len(self.steps)))
+
+    def _advance(self, stages: list[int]) -> None:
+        for s in stages:
+            self.score[:, self.stage_output[s]] += self.steps[s].value[self.leaves[self.stage_tree[s]]]
+
+    def _settle(self, rates: Array) -> None:
+        """Put the rates in, and give each tree's last step what the model's own leaf values leave for it."""
+        for number, one in enumerate(self.rounds):
+            if not any(np.isnan(coefficient) for _, coefficient in one.changes):
+                continue
+            done = {s: rates[self.stage_tree[s]] - (0.0 if s in one.stages else 1.0) for s, _ in one.changes}
+            self.rounds[number] = Round(one.stages, tuple((s, float(c)) for s, c in done.items()))
+            for s in one.stages:
+                t, k = self.stage_tree[s], self.stage_output[s]
+                if rates[t] == 0:
+                    continue
+                place = slice(self.starts[t], self.starts[t + 1])
+                column = k if self.smooth.shared else 0
+                missing = self.trees.values[place, column] / rates[t] - self.replayed[place, column]
+                self.steps[s] = replace(self.steps[s], value=self.steps[s].value + missing)
+
+    def _check_start(self) -> None:
+        trees, slack = self.trees, self.adapter.smooth_tolerance
+        if trees.base is not None:
+            return
+        counted = self.weights * start_factors(self.smooth, len(self.targets))
+        found = self.loss.start(np.average(self.targets, axis=0, weights=counted))
+        for mine, own in zip(found, trees.base_value):
+            if not abs(mine - own) <= slack * max(1.0, float(np.abs(self.targets).max()), abs(own)):
+                cause = self.adapter.causes("values")
+                raise ExactnessError("score that the fit starts from", float(mine), float(own), cause)
+
+    def _check_counts_of_all_rows(self) -> None:
+        trees = self.trees
+        if trees.counts is None or trees.sampler is not None:
+            return
+        taken = np.ones(len(self.targets)) if trees.held_out is None else (~trees.held_out).astype(float)
+        n_given, n_fitted = int(taken.sum()), int(trees.counts[: trees.n_leaves[0]].sum())
+        if n_given != n_fitted:
+            cause = f"The {self.adapter.library} model was fitted on {n_fitted} rows: pass exactly those."
+            raise ExactnessError("number of training rows", n_given, n_fitted, cause)
+        found = np.concatenate([np.bincount(leaf, taken, n) for leaf, n in zip(self.leaves, trees.n_leaves)])
+        compare("row count", found, trees.counts, 0.5, trees, self.adapter.causes("counts"))
+
+    def _check_values(self, rates: Array) -> float:
+        trees = self.trees
+        found = self.replayed * np.repeat(rates, trees.n_leaves)[:, None]
+        largest = float(np.abs(trees.values).max(initial=0.0)) or 1.0
+        slack = self.adapter.smooth_tolerance * largest
+        for k in range(found.shape[1]):
+            compare("value", found[:, k], trees.values[:, k], slack, trees, self.adapter.causes("values"))
+        return float(np.abs(found - trees.values).max(initial=0.0)) / largest
+
+
+def check_scores(adapter: SmoothModel, X: Any, offsets: Array | None, walked: Walked) -> float:
+    """Compare the sums of the leaves with the scores that the library gives; the largest difference, relative.
+
+    Up to `CHECKED_ROWS` training rows are asked for.
+    """
+    asked = np.arange(0, len(walked.score), -(-len(walked.score) // CHECKED_ROWS))
+    expected = adapter.scores(take_rows(X, asked))
+    found = walked.score[asked] - (0.0 if offsets is None else offsets[asked])
+    if not walked.smooth.base_in_fit:
+        found = found + walked.smooth.trees.base_value
+    scale = float(np.abs(expected).max()) or 1.0
+    error = np.abs(found - expected) / scale
+    worst = np.unravel_index(int(error.argmax()), error.shape)
+    if not error[worst] <= adapter.smooth_tolerance:
+        what = f"score of training row {asked[worst[0]]} (from 0)"
+        raise ExactnessError(what, float(found[worst]), float(expected[worst]), adapter.causes("values"))
+    return float(error[worst])

@@ -1,0 +1,114 @@
+"""From sums over a leaf's rows to its value: one step, and which steps a library took that halves those it does not like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.jacobian.losses import Loss
+
+Array = NDArray[np.float64]
+
+SAME = 1e-14  # of a leaf value: close enough to stop searching
+
+
+@dataclass(frozen=True)
+class Step:
+    """Leaf values of one output before the rate, and their derivatives by the leaf's G and H: (L_t,) each.
+
+    Where the outputs' values are solved for together, ``inverse`` (L_t, K, K) is that of H + l2, and derivatives are by what it
+    is applied to.
+    """
+
+    value: Array
+    by_g: Array
+    by_h: Array
+    by_l2: Array
+    inverse: Array | None = None
+    solved: Array | None = None  #: (L_t,) the value that was solved for, where the step is a part of that
+
+    def scaled(self, factor: float) -> Step:
+        """A part of the step."""
+        if factor == 1:
+            return self
+        if self.inverse is not None:
+            return replace(self, value=factor * self.value, inverse=factor * self.inverse)
+        return Step(*(factor * part for part in (self.value, self.by_g, self.by_h, self.by_l2)))
+
+
+def leaf_step(G: Array, H: Array, l2: Array, l1: float, most: float) -> Step:
+    """``v = -soft(G, l1) / (H + l2)`` clipped at ``most``; a threshold's or a clip's active pattern counts as fixed."""
+    denominator = H + l2
+    inverse = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator > 0)
+    value = -np.sign(G) * np.maximum(np.abs(G) - l1, 0.0) * inverse
+    moves = np.abs(G) > l1 if l1 > 0 else np.ones(len(G), dtype=bool)
+    if most > 0:
+        moves &= np.abs(value) <= most
+        value = np.clip(value, -most, most)
+    by_h = np.where(moves, -value * inverse, 0.0)
+    return Step(value, np.where(moves, -inverse, 0.0), by_h, by_h)
+
+
+def joint_steps(g: Array, p: Array, w: Array, leaf: NDArray[Any], l2: Array) -> list[Step]:
+    """``v = -(H + l2)^-1 G`` of all outputs, H the sum of w (diag(p) - p p'); g and p (N, K), w and leaf (N,), l2 (L_t,)."""
+    n, K = len(l2), g.shape[1]
+    G = np.stack([np.bincount(leaf, w * g[:, k], n) for k in range(K)], axis=1)
+    H = np.zeros((n, K, K))
+    for k in range(K):
+        H[:, k, k] += np.bincount(leaf, w * p[:, k], n)
+        for m in range(K):
+            H[:, k, m] -= np.bincount(leaf, w * p[:, k] * p[:, m], n)
+    inverse, whole = np.zeros_like(H), np.isfinite(l2)
+    inverse[whole] = np.linalg.inv(H[whole] + l2[whole, None, None] * np.eye(K))
+    values = -np.einsum("lkm,lm->lk", inverse, G)
+    minus = -np.ones(n)
+    return [Step(values[:, k], minus, minus, -values[:, k], inverse, values[:, k]) for k in range(K)]
+
+
+@dataclass
+class StepSearch:
+    """Which steps lead from 0 to a leaf's value, when some may have been halved.
+
+    A step that does not lower the loss is halved, again and again, and every attempt counts as one of ``n_steps``; what the
+    library finds lower is a matter of its rounding. So all ways are tried, whole steps first, on one leaf that is slow to
+    arrive: all leaves of a tree share the halvings.
+    """
+
+    loss: Loss
+    y: Array  #: (rows, K) of the leaf
+    score: Array  #: (rows, K) before the tree
+    w: Array  #: (rows,)
+    l2: float
+    goal: Array  #: (K,) the leaf's value before the rate
+
+    def scales(self, n_steps: int) -> list[float]:
+        """What each step was multiplied by, as close to the goal as any way leads."""
+        self._best: tuple[float, list[float]] = (np.inf, [1.0] * n_steps)
+        self._close = SAME * float(np.abs(self.goal).max(initial=0.0))
+        self._go(np.zeros_like(self.goal), n_steps, [])
+        return self._best[1]
+
+    def _go(self, total: Array, left: int, path: list[float]) -> bool:
+        step = self._step(total)
+        for halvings in range(left):
+            scale = 0.5**halvings
+            after, taken = total + scale * step, [*path, scale]
+            apart = float(np.abs(after - self.goal).max())
+            if apart < self._best[0]:
+                self._best = apart, taken
+            if apart <= self._close or (left > halvings + 1 and self._go(after, left - halvings - 1, taken)):
+                return True
+        return False
+
+    def _step(self, total: Array) -> Array:
+        score = self.score + total
+        slopes = self.loss.slopes(self.y, score)
+        if self.loss.joint:
+            only = np.zeros(len(self.y), dtype=np.intp)
+            steps = joint_steps(slopes.g, self.loss.mean(score), self.w, only, np.array([self.l2]))
+            return np.array([step.value[0] for step in steps])
+        G, H = (self.w @ np.broadcast_to(each, self.y.shape) for each in (slopes.g, slopes.h))
+        return leaf_step(G, H, np.full(len(G), self.l2), 0.0, 0.0).value

@@ -1,0 +1,283 @@
+"""Derivatives of boosting with smooth losses against finite differences of an independent replay with the leaves held fixed."""
+
+from functools import cache
+
+import catboost
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+from boosting_models import BINARY, CASES, CAT, CLASSES, GB, HIST, LGB, SCORE, WEIGHTS, X_NEW, XGB, N, X, case_of
+from fixed_structure import differences, replay, sigmoid, softmax
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
+
+import axil
+
+COLUMNS = [0, 3, 17, 60, 119]
+
+
+@cache
+def explainer_of(name, output="raw"):
+    case = case_of(name)
+    return axil.JacobianExplainer(case.model, X, case.y, case.weights, case.offsets, output=output)
+
+
+def replayed(case, y, w):
+    """(n, K): what the independent replay predicts for the new rows."""
+    more = {"rate": 0.25, **case.more}
+    if case.offsets is not None:
+        more["offsets"] = case.offsets[:, None]
+    w = w if case.library == "sklearn" else w + (np.float32(case.w) - case.w)  # as the library keeps them
+    return replay(case.leaves(X), case.leaves(X_NEW), y, w, case.loss, case.start, **more)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_replay_of_the_tests_is_the_fit(name):
+    case = case_of(name)
+    scores = case.scores(X_NEW)
+    assert np.abs(replayed(case, case.targets, case.w) - scores).max() < 2e-6 * np.abs(scores).max()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_target_derivatives_are_finite_differences(name):
+    """Central differences of 1e-5 are good to some 1e-9; the fit in float32 moves the point where they are taken by 1e-7."""
+    case = case_of(name)
+    found = explainer_of(name)(X_NEW).weights.reshape(case.targets.shape[1], len(X_NEW), N)
+    for k in range(case.targets.shape[1]):
+
+        def predict(column, k=k):
+            y = case.targets.copy()
+            y[:, k] = column
+            return replayed(case, y, case.w)[:, k]
+
+        expected = differences(predict, case.targets[:, k], COLUMNS, 1e-5)
+        assert np.abs(found[k][:, COLUMNS].T - expected).max() < 1e-6 * np.abs(found[k]).max()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weight_derivatives_are_finite_differences(name):
+    case = case_of(name)
+    found = explainer_of(name).weight_derivatives(X_NEW).reshape(case.targets.shape[1], len(X_NEW), N)
+    expected = differences(lambda w: replayed(case, case.targets, w), case.w, COLUMNS, 1e-5)
+    assert np.abs(found[:, :, COLUMNS].transpose(2, 1, 0) - expected).max() < 1e-6 * np.abs(found).max()
+
+
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("lightgbm binary", sigmoid),
+        ("xgboost multiclass", softmax),
+        ("catboost multiclass", softmax),
+        ("sklearn hist poisson", np.exp),
+    ],
+)
+def test_probabilities_are_differentiated_through_the_link(name, link):
+    case = case_of(name)
+    explanation = explainer_of(name, "probability")(X_NEW)
+    K = case.targets.shape[1]
+    found = explanation.weights.reshape(K, len(X_NEW), N)
+    for k in range(K):
+
+        def predict(column, k=k):
+            y = case.targets.copy()
+            y[:, k] = column
+            return link(replayed(case, y, case.w))[:, k]
+
+        expected = differences(predict, case.targets[:, k], COLUMNS, 1e-5)
+        assert np.abs(found[k][:, COLUMNS].T - expected).max() < 1e-6 * np.abs(found[k]).max()
+    own = case.model.predict_proba(X_NEW)[:, -K:] if hasattr(case.model, "predict_proba") else case.model.predict(X_NEW)
+    assert np.allclose(explanation.predictions.reshape(len(X_NEW), K), np.reshape(own, (len(X_NEW), K)), atol=1e-6)
+
+
+SQUARED = {
+    "lightgbm": lgb.LGBMRegressor(**LGB, reg_lambda=0.5),
+    "lightgbm bagging": lgb.LGBMRegressor(**LGB, subsample=0.6, subsample_freq=1),
+    "xgboost": xgb.XGBRegressor(**XGB),
+    "xgboost subsample": xgb.XGBRegressor(**XGB, subsample=0.6, num_parallel_tree=2),
+    "catboost": catboost.CatBoostRegressor(**CAT, leaf_estimation_iterations=3),
+    "sklearn": GradientBoostingRegressor(**GB, subsample=0.6),
+    "sklearn hist": HistGradientBoostingRegressor(**HIST, early_stopping=True, random_state=1),
+}
+
+
+@pytest.mark.parametrize("name", SQUARED)
+def test_squared_error_gives_the_exact_weights(name):
+    model = SQUARED[name].fit(X, SCORE, sample_weight=WEIGHTS)
+    exact = axil.Explainer(model, X, SCORE, WEIGHTS)(X_NEW)
+    found = axil.JacobianExplainer(model, X, SCORE, WEIGHTS)(X_NEW)
+    assert np.abs(found.weights - exact.weights).max() < 1e-8 * np.abs(exact.weights).max()
+    assert np.abs(found.predictions - exact.predictions).max() < 1e-6
+
+
+def test_the_step_search_finds_halved_steps():
+    """CatBoost's default of ten steps gives up some of them near the optimum: the replay has to say which."""
+    model = catboost.CatBoostClassifier(**{**CAT, "iterations": 30}, leaf_estimation_iterations=10).fit(X, BINARY)
+    explainer = axil.JacobianExplainer(model, X, BINARY)
+    assert explainer.report["leaf_error"] < 1e-12
+    stages = np.bincount(explainer._model._walked.stage_tree)
+    assert stages.min() < 10  # or there would be nothing to find
+
+
+@pytest.mark.parametrize("name", ["lightgbm multiclass", "catboost binary 4 steps", "xgboost binary"])
+def test_threads_and_batches_change_nothing(name):
+    case, explainer = case_of(name), explainer_of(name)
+    other = axil.JacobianExplainer(case.model, X, case.y, case.weights, n_threads=2)
+    whole = explainer(X[:7]).weights
+    assert np.array_equal(other(X[:7]).weights, whole)
+    parts = [part.weights for part in explainer.iter(X[:7], batch_size=3)]
+    assert np.allclose(np.concatenate(parts, axis=-2), whole, rtol=0, atol=1e-15 * np.abs(whole).max())
+    assert np.allclose(
+        np.concatenate([explainer.weight_derivatives(X[:4]), explainer.weight_derivatives(X[4:7])], axis=-2),
+        explainer.weight_derivatives(X[:7]),
+    )
+
+
+@pytest.mark.parametrize("name", ["lightgbm binary", "xgboost gamma", "catboost multiclass", "sklearn multiclass"])
+def test_wrong_training_data_raise(name):
+    case = case_of(name)
+    swapped = case.y.copy()
+    i, j = 0, int(np.flatnonzero(case.y != case.y[0])[0])
+    swapped[[i, j]] = swapped[[j, i]]
+    with pytest.raises(axil.ExactnessError, match=r"leaf|starts"):
+        axil.JacobianExplainer(case.model, X, swapped, case.weights)
+    with pytest.raises(axil.ExactnessError):
+        axil.JacobianExplainer(case.model, X, case.y, case.w * np.linspace(0.9, 1.1, N))
+    with pytest.raises(axil.ExactnessError):
+        axil.JacobianExplainer(case.model, X[::-1], case.y, case.weights)
+
+
+def test_a_model_that_changed_is_noticed():
+    model = lgb.LGBMClassifier(**LGB).fit(X, BINARY)
+    explainer = axil.JacobianExplainer(model, X, BINARY)
+    model.booster_.set_leaf_output(2, 0, 3.0)
+    with pytest.raises(axil.ExactnessError, match="changed"):
+        explainer(X)
+
+
+def loaded(tmp_path):
+    model = xgb.XGBClassifier(**XGB).fit(X, BINARY)
+    model.save_model(tmp_path / "model.json")
+    booster = xgb.Booster()
+    booster.load_model(tmp_path / "model.json")
+    return booster, BINARY
+
+
+def schedule(i):
+    return 0.3 * 0.9**i
+
+
+FITTED = {
+    "lightgbm schedule": lambda path: (
+        lgb.train(
+            {"objective": "binary", "verbose": -1, "num_threads": 1},
+            lgb.Dataset(X, BINARY),
+            6,
+            callbacks=[lgb.reset_parameter(learning_rate=schedule)],
+        ),
+        BINARY,
+    ),
+    "lightgbm text": lambda path: (
+        lgb.Booster(model_str=case_of("lightgbm multiclassova").model.booster_.model_to_string()),
+        CLASSES,
+    ),
+    "lightgbm bagging": lambda path: (
+        lgb.LGBMClassifier(**LGB, subsample=0.6, subsample_freq=2).fit(X, BINARY),
+        BINARY,
+    ),
+    "lightgbm no splits": lambda path: (lgb.LGBMClassifier(**{**LGB, "min_child_samples": 100}).fit(X, BINARY), BINARY),
+    "xgboost loaded": loaded,
+    "xgboost schedule": lambda path: (
+        xgb.train(
+            {"objective": "binary:logistic", "nthread": 1},
+            xgb.DMatrix(X, BINARY),
+            6,
+            callbacks=[xgb.callback.LearningRateScheduler(schedule)],
+        ),
+        BINARY,
+    ),
+    "xgboost logitraw": lambda path: (
+        xgb.train({"objective": "binary:logitraw", "nthread": 1}, xgb.DMatrix(X, BINARY), 6),
+        BINARY,
+    ),
+    "xgboost subsample multiclass": lambda path: (
+        xgb.XGBClassifier(**XGB, subsample=0.6, num_parallel_tree=2).fit(X, CLASSES),
+        CLASSES,
+    ),
+    "catboost lossguide": lambda path: (
+        catboost.CatBoostClassifier(**CAT, grow_policy="Lossguide").fit(X, CLASSES),
+        CLASSES,
+    ),
+    "sklearn early stopping": lambda path: (
+        GradientBoostingClassifier(**GB, n_iter_no_change=3).fit(X, CLASSES),
+        CLASSES,
+    ),
+    "sklearn hist early stopping": lambda path: (
+        HistGradientBoostingClassifier(**HIST, early_stopping=True, random_state=0).fit(X, CLASSES),
+        CLASSES,
+    ),
+    "sklearn from zero": lambda path: (GradientBoostingClassifier(**GB, init="zero").fit(X, BINARY), BINARY),
+}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_other_ways_to_a_model_are_replayed(name, tmp_path):
+    model, y = FITTED[name](tmp_path)
+    explainer = axil.JacobianExplainer(model, X, y)
+    assert explainer.report["leaf_error"] < 3e-7
+    assert np.isfinite(explainer(X_NEW).weights).all()
+
+
+def test_class_weights_are_sample_weights():
+    w = compute_sample_weight("balanced", CLASSES)
+    for kind, settings in ((lgb.LGBMClassifier, LGB), (HistGradientBoostingClassifier, HIST)):
+        model = kind(**settings, class_weight="balanced").fit(X, CLASSES)
+        assert axil.JacobianExplainer(model, X, CLASSES, w).report
+        with pytest.raises(axil.ExactnessError, match="class_weight='balanced'"):
+            axil.JacobianExplainer(model, X, CLASSES)
+
+
+def test_categories():
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(kind=pd.Categorical(np.array(list("uvwxyz"))[CLASSES * 2]))
+    models = (
+        lgb.LGBMClassifier(**LGB),
+        xgb.XGBClassifier(**XGB, enable_categorical=True),
+        HistGradientBoostingClassifier(**HIST, categorical_features="from_dtype"),
+    )
+    for model in models:
+        assert axil.JacobianExplainer(model.fit(frame, BINARY), frame, BINARY)(frame.head(2)).weights.shape == (2, N)
+
+
+def test_pipelines():
+    model = make_pipeline(StandardScaler(), GradientBoostingClassifier(**GB)).fit(X, BINARY)
+    plain = GradientBoostingClassifier(**GB).fit(StandardScaler().fit_transform(X), BINARY)
+    scaler = StandardScaler().fit(X)
+    expected = axil.JacobianExplainer(plain, scaler.transform(X), BINARY)(scaler.transform(X_NEW))
+    found = axil.JacobianExplainer(model, X, BINARY)(X_NEW)
+    assert np.array_equal(found.weights, expected.weights)
+
+
+@pytest.mark.slow
+def test_default_models_on_more_rows():
+    """The settings that people use, where leaves are many and probabilities near 0 and 1."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(20_000, 8))
+    labels = (3 * rows[:, 0] + 2 * rows[:, 1] * rows[:, 2] + rng.logistic(size=len(rows)) > 0).astype(int)
+    models = (
+        lgb.LGBMClassifier(n_estimators=300, verbose=-1, n_jobs=1),
+        xgb.XGBClassifier(n_estimators=300, n_jobs=1),
+        catboost.CatBoostClassifier(verbose=0, thread_count=1, allow_writing_files=False),
+        HistGradientBoostingClassifier(random_state=0),
+    )
+    for model in models:
+        explainer = axil.JacobianExplainer(model.fit(rows, labels), rows, labels)
+        assert explainer.report["leaf_error"] < explainer.report["tolerance"]
+        assert len(explainer.top(rows[:2], k=3)) == 6

@@ -1,0 +1,105 @@
+"""What boosting is not differentiated, by name, and what `supports` says of it."""
+
+import catboost
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+from boosting_models import BINARY, CASES, CAT, CLASSES, COUNTS, GB, HIST, LGB, SCORE, XGB, X, case_of
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import axil
+
+LC, LR, XC, XR = lgb.LGBMClassifier, lgb.LGBMRegressor, xgb.XGBClassifier, xgb.XGBRegressor
+CC, CR = catboost.CatBoostClassifier, catboost.CatBoostRegressor
+BAG = {"subsample": 0.7, "subsample_freq": 1}
+
+REFUSED = [
+    (LR(**LGB, objective="l1"), SCORE, "objective"),
+    (LR(**LGB, objective="quantile"), SCORE, "objective"),
+    (LR(**LGB, objective="huber"), SCORE, "objective"),
+    (LR(**LGB, objective="cross_entropy_lambda"), BINARY, "objective"),
+    (LC(**LGB, boosting_type="dart"), BINARY, "boosting"),
+    (LC(**LGB, data_sample_strategy="goss"), BINARY, "data_sample_strategy"),
+    (LC(**LGB, path_smooth=1.0), BINARY, "path_smooth"),
+    (LC(**LGB, linear_tree=False, monotone_constraints=[1, 0, 0, 0]), BINARY, "monotone_constraints"),
+    (LC(**LGB, use_quantized_grad=True), BINARY, "use_quantized_grad"),
+    (LC(**LGB, **BAG), CLASSES, "bagging_fraction"),
+    (LC(**LGB, pos_bagging_fraction=0.5, subsample_freq=1), BINARY, "bagging_fraction"),
+    (XC(**XGB, booster="dart", rate_drop=0.3), BINARY, "booster"),
+    (XC(**XGB, multi_strategy="multi_output_tree"), CLASSES, "multi_strategy"),
+    (XC(**XGB, monotone_constraints=(1, 0, 0, 0)), BINARY, "monotone_constraints"),
+    (XC(**XGB, objective="binary:hinge"), BINARY, "objective"),
+    (XR(**XGB, objective="reg:absoluteerror"), SCORE, "objective"),
+    (XR(**XGB, objective="reg:quantileerror", quantile_alpha=0.5), SCORE, "objective"),
+    (XR(**XGB, objective="reg:pseudohubererror"), SCORE, "objective"),
+    (CR(**CAT, loss_function="MAE"), SCORE, "loss_function"),
+    (CC(**CAT, loss_function="Focal:focal_alpha=0.5;focal_gamma=1"), BINARY, "loss_function"),
+    (CC(**CAT, auto_class_weights="Balanced"), BINARY, "class_weights"),
+    (CC(**CAT, model_shrink_rate=0.1), BINARY, "model_shrink_rate"),
+    (CC(**CAT, langevin=True), BINARY, "langevin"),
+    (CC(**CAT, l2_leaf_reg=0), CLASSES, "l2_leaf_reg"),
+    (GradientBoostingClassifier(**GB, loss="exponential"), BINARY, "loss"),
+    (GradientBoostingClassifier(**{**GB, "random_state": None}, subsample=0.5), BINARY, "random_state"),
+    (GradientBoostingClassifier(**GB, subsample=0.5), CLASSES, "subsample"),
+    (HistGradientBoostingRegressor(**HIST, loss="quantile", quantile=0.5), SCORE, "loss"),
+    (HistGradientBoostingRegressor(**HIST, loss="poisson", monotonic_cst=[1, 0, 0, 0]), COUNTS, "monotonic_cst"),
+]
+
+
+@pytest.mark.parametrize(("model", "y", "setting"), REFUSED)
+@pytest.mark.filterwarnings("ignore")
+def test_refused_by_name(model, y, setting):
+    model.fit(X, y)
+    with pytest.raises(axil.UnsupportedModelError) as caught:
+        axil.JacobianExplainer(model, X, y)
+    assert caught.value.setting == setting
+    if setting != "random_state":  # which is linear all the same, or smooth: only the draws are lost
+        assert axil.supports(model).kind == "no"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_models_that_only_have_a_derivative_are_told(name):
+    model = case_of(name).model
+    assert axil.supports(model).kind == "jacobian"
+    with pytest.raises(axil.UnsupportedModelError, match=r"axil\.JacobianExplainer"):
+        axil.Explainer(model, X, case_of(name).y)
+
+
+def test_ranking_is_refused():
+    model = lgb.LGBMRanker(**LGB).fit(X, CLASSES, group=[60, 60])
+    with pytest.raises(axil.UnsupportedModelError, match="ranked"):
+        axil.JacobianExplainer(model, X, CLASSES)
+    assert axil.supports(model).kind == "no"
+
+
+def test_custom_objectives_are_refused():
+    def squared(y, F):
+        return F - y, np.ones_like(y)
+
+    for model in (LR(**LGB, objective=squared), XR(**XGB, objective=squared)):
+        with pytest.raises(axil.UnsupportedModelError):
+            axil.JacobianExplainer(model.fit(X, SCORE), X, SCORE)
+
+
+def test_targets_outside_the_loss_are_refused():
+    model = case_of("lightgbm gamma").model
+    with pytest.raises(axil.InputError, match="above 0"):
+        axil.JacobianExplainer(model, X, SCORE)
+    booster = lgb.train({"objective": "binary", "verbose": -1, "num_threads": 1}, lgb.Dataset(X, BINARY), 2)
+    with pytest.raises(axil.InputError, match="0 and 1"):
+        axil.JacobianExplainer(booster, X, 2 * BINARY)
+
+
+def test_offsets_where_there_are_none():
+    with pytest.raises(axil.InputError, match="no offsets"):
+        axil.JacobianExplainer(
+            case_of("sklearn binary").model, X, case_of("sklearn binary").y, init_score=np.zeros(120)
+        )
+
+
+def test_pipelines_are_told_too():
+    model = make_pipeline(StandardScaler(), GradientBoostingClassifier(**GB)).fit(X, BINARY)
+    assert axil.supports(model).kind == "jacobian"
