@@ -34,12 +34,13 @@ def read(model: Any) -> Model | None:
             continue
         refuse_class(kind.__name__)
         if kind.__name__ in ADAPTERS:
-            _require_fitted(model)
+            require_fitted(model)
             return ADAPTERS[kind.__name__](model)
     return None
 
 
-def _require_fitted(model: Any) -> None:
+def require_fitted(model: Any) -> None:
+    """Raise for a model that has not been fitted."""
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
