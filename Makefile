@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: demo test test-slow test-oldest fuzz lint bench bench-growth wheel-check clean
+.PHONY: demo test test-slow test-oldest test-torch fuzz lint bench bench-growth wheel-check clean
 
 demo: .venv/demo
 	$(BIN)/python examples/diabetes.py
@@ -22,6 +22,15 @@ test-oldest:
 	.venv-oldest/bin/python -m pip install --quiet --constraint tests/oldest.txt '.[test]'
 	.venv-oldest/bin/python -m pytest -n 2 -q tests/test_contract.py \
 		-k "weights_times and not quantized and not (sklearn and nan)"
+
+# Derivatives of torch modules, in an environment of their own: torch is large. A build without CUDA will do.
+test-torch: .venv-torch/torch
+	.venv-torch/bin/python -m pytest -q tests/jacobian/test_torch.py tests/jacobian/test_implicit_page.py
+
+.venv-torch/torch: $(SOURCES)
+	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet --editable '.[torch,scikit-learn]' torch==2.13.0 'pytest>=8'
+	touch $@
 
 fuzz: .venv/test
 	$(BIN)/python tests/fuzz.py --n 2000 --jobs 2
@@ -42,7 +51,7 @@ wheel-check:
 	scripts/check_wheel.sh
 
 clean:
-	rm -rf .venv .venv-oldest build dist
+	rm -rf .venv .venv-oldest .venv-torch build dist
 
 # Each stamp is one set of extras, installed anew when the build or the core changes; Python sources are live.
 .venv/demo .venv/test .venv/lint .venv/bench: .venv/%: $(SOURCES)

@@ -4,13 +4,14 @@ from importlib import import_module
 from typing import Any
 
 from axil.checks import Verification
-from axil.errors import AxilError, ExactnessError, InputError, UnsupportedModelError
+from axil.errors import ApproximationWarning, AxilError, ExactnessError, InputError, UnsupportedModelError
 from axil.explainer import Explainer, load
 from axil.explanation import Explanation
 from axil.support import Support, supports
 
 __version__ = "0.1.0"
 __all__ = [
+    "ApproximationWarning",
     "AxilError",
     "ExactnessError",
     "Explainer",

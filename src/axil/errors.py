@@ -13,6 +13,10 @@ class InputError(AxilError, ValueError):
     """Data or arguments that cannot be used as given."""
 
 
+class ApproximationWarning(UserWarning):
+    """A derivative that rests on less than it should: a fit that stopped early, a Hessian that had to be damped."""
+
+
 class UnsupportedModelError(AxilError):
     """A model whose predictions are not linear in the training targets, or a setting axil does not read yet.
 

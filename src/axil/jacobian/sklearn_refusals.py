@@ -1,0 +1,81 @@
+"""Which settings of scikit-learn's smooth learners have no derivative that axil computes, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from axil.adapters.refusals import Refusal
+
+LBFGS = 'Fit with solver="lbfgs", a small tol (1e-8), a large max_iter and max_fun (100000), and alpha well above 0.'
+
+
+def _multilabel(model: Any) -> bool:
+    binarizer = getattr(model, "_label_binarizer", None)
+    return binarizer is not None and str(binarizer.y_type_).startswith("multilabel")
+
+
+def _l1(model: Any) -> str:
+    """By the setting penalty, or by l1_ratio alone in versions that drop it."""
+    penalty = getattr(model, "penalty", "deprecated")
+    given = getattr(model, "l1_ratio_", getattr(model, "l1_ratio", None))  # the one that was chosen, or set
+    ratios = np.asarray(given, dtype=object).ravel()
+    shrunk = any(ratio is not None and ratio > 0 for ratio in ratios)
+    if penalty is None or penalty == "l2":
+        return ""
+    return f"{penalty}, l1_ratio={ratios[0]}" if penalty in ("l1", "elasticnet") or shrunk else ""
+
+
+def _one_by_one(model: Any) -> str:
+    several = hasattr(model, "coef_") and len(getattr(model, "classes_", ())) > 2
+    alone = getattr(model, "multi_class", None) == "ovr" or getattr(model, "solver", None) == "liblinear"
+    return "one against the rest" if several and alone else ""
+
+
+#: Settings of smooth learners that are not differentiated; tried in order.
+REFUSALS: tuple[Refusal[Any], ...] = (
+    Refusal("penalty", _l1, "an L1 penalty is not smooth", None, "Fit with an L2 penalty (l1_ratio=0)."),
+    Refusal(
+        "multi_class",
+        _one_by_one,
+        "its probabilities are those of several fits put together",
+        None,
+        "Fit one multinomial model, or explain one binary model for each class.",
+    ),
+    Refusal(
+        "refit",
+        lambda model: "False" if getattr(model, "refit", True) is False else "",
+        "its coefficients are means of those of several fits",
+        None,
+        "Fit with refit=True.",
+    ),
+    Refusal(
+        "positive",
+        lambda model: "True" if getattr(model, "positive", False) else "",
+        "coefficients are clipped at zero",
+        None,
+        "Fit with positive=False.",
+    ),
+    Refusal(
+        "early_stopping",
+        lambda model: "True" if getattr(model, "early_stopping", False) else "",
+        "a network stopped on held-out rows is at no stationary point of its training loss",
+        None,
+        LBFGS,
+    ),
+    Refusal(
+        "alpha",
+        lambda model: str(model.alpha) if hasattr(model, "coefs_") and not model.alpha > 0 else "",
+        "without a penalty a network's training loss is flat along some directions, so the derivative is not determined",
+        None,
+        "Fit with alpha > 0.",
+    ),
+    Refusal(
+        "classes",
+        lambda model: "multilabel" if isinstance(getattr(model, "classes_", None), list) or _multilabel(model) else "",
+        "axil explains the classes of one output at a time",
+        None,
+        "Fit one classifier for each label.",
+    ),
+)

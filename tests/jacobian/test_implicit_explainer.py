@@ -1,0 +1,71 @@
+"""Smooth learners through the public explainer."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from implicit_models import cancer, diabetes, wine
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import axil
+
+pytest.importorskip("axil.jacobian.explainer", reason="the explainer is not part of this tree")
+
+
+@pytest.mark.parametrize("model", [Ridge(2.0), KernelRidge(alpha=0.5, kernel="rbf", gamma=0.05)], ids=str)
+def test_linear_learners_have_the_weights_of_the_exact_explainer(model):
+    X, y = diabetes()
+    model.fit(X, y)
+    ours, exact = axil.JacobianExplainer(model, X, y)(X[:9]), axil.Explainer(model, X, y)(X[:9])
+    np.testing.assert_allclose(ours.weights, exact.weights, atol=1e-10)
+    np.testing.assert_allclose(ours.predictions, exact.predictions)
+    assert not ours.exact
+    assert "derivative" in repr(ours)
+
+
+def test_a_pipeline_on_a_frame():
+    X, y = cancer()
+    X = pd.DataFrame(X * 3 + 1, columns=list("abcdefgh"), index=np.arange(150) + 1000)
+    model = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8)).fit(X, y)
+    explainer = axil.JacobianExplainer(model, X, y, output="probability")
+    explanation = explainer(X.iloc[:4])
+    np.testing.assert_allclose(explanation.predictions, model.predict_proba(X.iloc[:4])[:, 1])
+    assert list(explanation.query_index) == [1000, 1001, 1002, 1003]
+    top = explainer.top(X.iloc[:4], k=3)
+    pd.testing.assert_frame_equal(top, explanation.top(3))
+    batches = np.vstack([part.weights for part in explainer.iter(X.iloc[:4], batch_size=3)])
+    np.testing.assert_allclose(batches, explanation.weights)
+    assert explainer.weight_derivatives(X.iloc[:4]).shape == (4, 150)
+    assert len(explainer(X.iloc[:0])) == 0
+    with pytest.raises(axil.InputError, match="another order"):
+        explainer(X[list("hgfedcba")])
+
+
+def test_classes_have_weights_each():
+    X, y = wine()
+    labels = np.array(["red", "rose", "white"])[y]
+    model = LogisticRegression(tol=1e-8, max_iter=1000).fit(X, labels)
+    explainer = axil.JacobianExplainer(model, X, labels)
+    explanation = explainer(X[:4])
+    assert explanation.weights.shape == (3, 4, len(y))
+    np.testing.assert_allclose(explanation.predictions, model.decision_function(X[:4]))
+    assert list(explainer.outputs) == ["red", "rose", "white"]
+    assert explainer.weight_derivatives(X[:4]).shape == (3, 4, len(y))
+    assert set(explanation.top(2)["output"]) == {"red", "rose", "white"}
+
+
+def test_a_budget_is_kept():
+    X, y = cancer()
+    model = LogisticRegression().fit(X, y)
+    with pytest.raises(axil.InputError, match="memory_limit"):
+        axil.JacobianExplainer(model, X, y, memory_limit=100_000)(np.repeat(X, 10, axis=0))
+
+
+def test_smooth_learners_are_known_to_have_a_derivative_only():
+    X, y = cancer()
+    model = LogisticRegression().fit(X, y)
+    assert axil.supports(model).kind == "jacobian"
+    with pytest.raises(axil.UnsupportedModelError, match="JacobianExplainer"):
+        axil.Explainer(model, X, y)

@@ -1,0 +1,31 @@
+"""The page of implicit differentiation: its code runs, and its table has the results of the experiment."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "jacobian_implicit.md"
+
+
+def test_the_code_runs(capsys):
+    pytest.importorskip("axil.jacobian.explainer", reason="the explainer is not part of this tree")
+    learner, module = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
+    exec(compile(learner, PAGE.name, "exec"), {})
+    assert "(3, 569)" in capsys.readouterr().out
+    pytest.importorskip("torch", reason="torch is not installed: make test-torch runs the other block")
+    exec(compile(module, PAGE.name, "exec"), {})
+    assert "(3, 442)" in capsys.readouterr().out
+
+
+def test_the_table_has_the_results():
+    page = PAGE.read_text(encoding="utf-8")
+    results = ROOT / "experiments" / "results" / "jacobian_fidelity_implicit.csv"
+    lines = list(csv.DictReader(results.read_text(encoding="utf-8").splitlines()))
+    assert len(lines) > 40
+    for line in lines:
+        own = f"| {line['learner']} | {line['refit'] or '-'} |"
+        cell = f"| {line['relative_error']}, {line['rank_correlation']} |" if line["slope"] else "| refused |"
+        assert any(row.startswith(own) and cell in row for row in page.splitlines()), line
