@@ -185,15 +185,17 @@ void top_rows(const Array<const Leaf, 2>& leaves, const Numbers& starts, const M
 template <class Leaf>
 void replay(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Vector& values, const Vector& targets,
             const Maybe& weights, bool single, bool single_score, const Array<double, 1>& score,
-            const Array<double, 1>& sums, int n_threads) {
+            const Array<double, 1>& sums, const Array<double, 1>& counts, int n_threads) {
     const auto all = checked(leaves, starts);
+    require_length(counts.shape(0), all.total(), "counts");
     require_length(values.shape(0), all.total(), "values");
     require_length(targets.shape(0), all.rows, "targets");
     require_length(score.shape(0), all.rows, "score");
     require_length(sums.shape(0), all.total(), "sums");
     const double* w = pointer(weights, all.rows, "weights");
     run(n_threads, [&](const axil::Crew& crew) {
-        axil::replay(all, values.data(), targets.data(), w, single, single_score, score.data(), sums.data(), crew);
+        axil::replay(all, values.data(), targets.data(), w, single, single_score, score.data(), sums.data(),
+                     counts.data(), crew);
     });
 }
 
@@ -321,7 +323,8 @@ void bind(nb::module_& m) {
     m.def("top_rows", top_rows<Leaf>, array("leaves"), array("starts"), array("table"), array("constant"),
           maybe("weights"), maybe("scale"), array("values"), array("rows"), "n_threads"_a);
     m.def("replay", replay<Leaf>, array("leaves"), array("starts"), array("values"), array("targets"),
-          maybe("weights"), "single"_a, "single_score"_a, array("score"), array("sums"), "n_threads"_a);
+          maybe("weights"), "single"_a, "single_score"_a, array("score"), array("sums"),
+          array("counts"), "n_threads"_a);
     m.def("scaled_read_out", scaled_read_out<Leaf>, array("leaves"), array("starts"), array("table"),
           array("factors"), "first"_a, array("out"), "n_threads"_a);
     m.def("residual_factors", residual_factors<Leaf>, array("leaves"), array("starts"), array("steps"),

@@ -54,7 +54,7 @@ void top_rows(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
 
 template <class Leaf>
 void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights,
-            bool single, bool single_score, double* score, double* sums, const Crew& crew);
+            bool single, bool single_score, double* score, double* sums, double* counts, const Crew& crew);
 
 // The tests of some trees, and how values are coded for them; see assign.cpp.
 struct Node {

@@ -27,20 +27,32 @@ struct Job {
 constexpr std::size_t turns = 4, few_leaves = 64;
 
 template <class Leaf>
-AXIL_INLINE void add(const Leaf* leaf, const double* residuals, std::size_t n, std::size_t n_leaves, double* sums) {
+AXIL_INLINE void add(const Leaf* leaf, const double* residuals, std::size_t n, std::size_t n_leaves, double* sums,
+                     double* counts) {
     std::size_t j = 0;
     if (n_leaves <= few_leaves && n >= 4 * few_leaves) {
         double own[few_leaves][turns];
+        std::uint32_t seen[few_leaves][turns];
         std::fill(&own[0][0], &own[n_leaves][0], 0.0);
+        std::fill(&seen[0][0], &seen[n_leaves][0], 0u);
         for (; j + turns <= n; j += turns)
-            AXIL_UNROLL for (std::size_t r = 0; r < turns; ++r) own[leaf[j + r]][r] += residuals[j + r];
-        for (std::size_t l = 0; l < n_leaves; ++l) sums[l] += (own[l][0] + own[l][1]) + (own[l][2] + own[l][3]);
+            AXIL_UNROLL for (std::size_t r = 0; r < turns; ++r) {
+                own[leaf[j + r]][r] += residuals[j + r];
+                ++seen[leaf[j + r]][r];
+            }
+        for (std::size_t l = 0; l < n_leaves; ++l) {
+            sums[l] += (own[l][0] + own[l][1]) + (own[l][2] + own[l][3]);
+            counts[l] += (seen[l][0] + seen[l][1]) + (seen[l][2] + seen[l][3]);
+        }
     }
-    for (; j < n; ++j) sums[leaf[j]] += residuals[j];
+    for (; j < n; ++j) {
+        sums[leaf[j]] += residuals[j];
+        counts[leaf[j]] += 1.0;
+    }
 }
 
 template <class Leaf>
-AXIL_INLINE void block(const Job<Leaf>& job, std::size_t begin, std::size_t n, double* sums) {
+AXIL_INLINE void block(const Job<Leaf>& job, std::size_t begin, std::size_t n, double* sums, double* counts) {
     double residuals[block_rows];
     double* score = job.score + begin;
     const double* targets = job.targets + begin;
@@ -54,7 +66,7 @@ AXIL_INLINE void block(const Job<Leaf>& job, std::size_t begin, std::size_t n, d
             for (std::size_t j = 0; j < n; ++j) residuals[j] *= job.weights[begin + j];
         if (job.single && job.weights)
             for (std::size_t j = 0; j < n; ++j) residuals[j] = static_cast<float>(residuals[j]);
-        add(leaf, residuals, n, job.leaves.count(t), sums + start);
+        add(leaf, residuals, n, job.leaves.count(t), sums + start, counts + start);
         for (std::size_t j = 0; j < n; ++j) score[j] += job.values[start + leaf[j]];
         if (job.single_score)
             for (std::size_t j = 0; j < n; ++j) score[j] = static_cast<float>(score[j]);
@@ -63,7 +75,8 @@ AXIL_INLINE void block(const Job<Leaf>& job, std::size_t begin, std::size_t n, d
 
 template <std::size_t, class Leaf>
 AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end, double* sums) {
-    for (; begin < end; begin += block_rows) block(job, begin, std::min(block_rows, end - begin), sums);
+    double* counts = sums + job.leaves.total();
+    for (; begin < end; begin += block_rows) block(job, begin, std::min(block_rows, end - begin), sums, counts);
 }
 
 using Size = std::size_t;
@@ -75,12 +88,12 @@ AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size from, Size to, double*
 
 template <class Leaf>
 void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights,
-            bool single, bool single_score, double* score, double* sums, const Crew& crew) {
+            bool single, bool single_score, double* score, double* sums, double* counts, const Crew& crew) {
     using namespace replaying;
     const Job<Leaf> job{leaves, values, targets, weights, single, single_score, score};
-    const std::size_t size = leaves.total();
-    // All partial sums together take no more than 32 bytes a row.
-    const std::size_t least = std::max({least_rows, least_visits / std::max<std::size_t>(leaves.trees, 1), size / 4});
+    const std::size_t total = leaves.total(), size = 2 * total;  // sums and counts
+    // All partial sums together take no more than 64 bytes a row.
+    const std::size_t least = std::max({least_rows, least_visits / std::max<std::size_t>(leaves.trees, 1), total / 4});
     const Chunks chunks(leaves.rows, least, most_chunks);
     const Buffer partials(chunks.count() * size);
     parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) {
@@ -89,14 +102,15 @@ void replay(const Leaves<Leaf>& leaves, const double* values, const double* targ
         chunk(job, chunks.begin(i), chunks.end(i), partial);
     });
     add_up(partials.get(), chunks.count(), size, crew);
-    std::copy_n(partials.get(), size, sums);
+    std::copy_n(partials.get(), total, sums);
+    std::copy_n(partials.get() + total, total, counts);
 }
 
 template void replay(const Leaves<std::uint8_t>&, const double*, const double*, const double*, bool, bool, double*,
-                     double*, const Crew&);
+                     double*, double*, const Crew&);
 template void replay(const Leaves<std::uint16_t>&, const double*, const double*, const double*, bool, bool, double*,
-                     double*, const Crew&);
+                     double*, double*, const Crew&);
 template void replay(const Leaves<std::uint32_t>&, const double*, const double*, const double*, bool, bool, double*,
-                     double*, const Crew&);
+                     double*, double*, const Crew&);
 
 }  // namespace axil

@@ -287,9 +287,11 @@ class TestReplay:
         values, targets, w = f.normal(f.total), f.normal(f.n_rows), f.weights(weighted)
         start, results = f.normal(f.n_rows), []
         for n_threads in (1, 2, 5):
-            score, sums = start.copy(), f.normal(f.total)
-            _core.replay(f.leaves, f.starts, values, targets, w, single, single_score, score, sums, n_threads)
+            score, sums, counts = start.copy(), f.normal(f.total), f.normal(f.total)
+            _core.replay(f.leaves, f.starts, values, targets, w, single, single_score, score, sums, counts, n_threads)
             results.append((score, sums))
+            rows = [np.bincount(f.leaves[t], minlength=n) for t, n in enumerate(f.n_leaves)]
+            np.testing.assert_array_equal(counts, np.concatenate(rows))
         for other in results[1:]:
             np.testing.assert_array_equal(other[0], results[0][0])
             np.testing.assert_array_equal(other[1], results[0][1])
@@ -392,8 +394,9 @@ def test_nothing_or_next_to_nothing(dtype: type, n_rows: int, n_leaves: list[int
     diagonal = f.normal(n_rows)
     _core.pair_sums(f.leaves, f.starts, np.ones((f.total, f.total)), None, 0, diagonal, 2)
     np.testing.assert_array_equal(diagonal, len(n_leaves) * (len(n_leaves) + 1) / 2)
-    score, seen = np.zeros(n_rows), f.normal(f.total)
-    _core.replay(f.leaves, f.starts, table[:, 0].copy(), np.ones(n_rows), None, False, False, score, seen, 2)
+    score, seen, counts = np.zeros(n_rows), f.normal(f.total), f.normal(f.total)
+    _core.replay(f.leaves, f.starts, table[:, 0].copy(), np.ones(n_rows), None, False, False, score, seen, counts, 2)
+    assert counts.sum() == n_rows * len(n_leaves)
     np.testing.assert_allclose(score, out[:, 0], **CLOSE)
     assert f.total == 0 or n_rows or not seen.any()
     values, rows = np.zeros((2, 1)), np.full((2, 1), -1, np.int64)
@@ -514,7 +517,7 @@ class TestRefusals:
             _core.pair_sums(f.leaves, f.starts, np.zeros((95, 95)), np.zeros((6, 50)), 0, np.zeros(50), 1)
         with pytest.raises(ValueError, match="targets"):
             _core.replay(
-                f.leaves, f.starts, np.zeros(95), np.zeros(49), None, False, False, np.zeros(50), np.zeros(95), 1
+                f.leaves, f.starts, np.zeros(95), np.zeros(49), None, False, False, np.zeros(50), *np.zeros((2, 95)), 1
             )
         rows = np.full((2, 3), -1, np.int64)
         with pytest.raises(ValueError, match="values"):

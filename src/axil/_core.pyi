@@ -98,13 +98,14 @@ def replay(
     single_score: bool,
     score: _F64,
     sums: _F64,
+    counts: _F64,
     n_threads: int,
 ) -> None:
     """Walk through the trees with the model's own leaf values and sum the residuals that each of its leaves saw.
 
     For t = 0 .. T - 1: ``sums[starts[t] + l] = sum_{j in l} round(w_j * round(targets_j - score_j))``, then
     ``score_j += values[starts[t] + leaf_t(j)]``; round is to float32 where ``single``, and so is the score after each tree where
-    ``single_score``. ``score`` (N,) in place, ``sums`` (L,).
+    ``single_score``. ``score`` (N,) in place, ``sums`` (L,); ``counts`` (L,) how many rows each leaf has.
     """
 
 def assign(

@@ -66,15 +66,9 @@ def _walk_fast(
 ) -> Walked:
     """Plain boosting on all rows: the residuals of a row depend on no other, so a kernel walks block by block."""
     weights = trees.row_weights
-    leaf_weights = leaf_totals(leaves, trees.n_leaves, weights, n_threads)
-    counts = leaf_weights
-    if trees.held_out is not None:
-        counts = leaf_totals(leaves, trees.n_leaves, (~trees.held_out).astype(float), n_threads)
-    elif weights is not None:
-        counts = leaf_totals(leaves, trees.n_leaves, None, n_threads)
     starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
     score = np.empty_like(targets)
-    sums = np.empty((starts[-1], targets.shape[1]))
+    sums, counts = np.empty((starts[-1], targets.shape[1])), np.empty(starts[-1])
     single, single_score = (p is np.float32 for p in (adapter.residual_precision, adapter.score_precision))
     for k in range(targets.shape[1]):
         own, total = np.full(len(targets), trees.base_value[k]), np.empty(starts[-1])
@@ -83,8 +77,11 @@ def _walk_fast(
         values, target = np.ascontiguousarray(trees.values[:, k]), np.ascontiguousarray(targets[:, k])
         if single_score:
             own, values = (numbers.astype(np.float32).astype(np.float64) for numbers in (own, values))
-        _core.replay(leaves, starts, values, target, weights, single, single_score, own, total, n_threads)
+        _core.replay(leaves, starts, values, target, weights, single, single_score, own, total, counts, n_threads)
         score[:, k], sums[:, k] = own, total
+    leaf_weights = counts if weights is None else leaf_totals(leaves, trees.n_leaves, weights, n_threads)
+    if trees.held_out is not None:
+        counts = leaf_totals(leaves, trees.n_leaves, (~trees.held_out).astype(float), n_threads)
     return Walked(leaves, np.ones(1), np.rint(counts).astype(np.int64), leaf_weights, sums, score)
 
 
