@@ -42,6 +42,9 @@ def supports(model: Any) -> Support:
     refused = None if adapter is None else adapter.refused_draws
     if refused is not None:
         return Support("no", refused.setting, str(refused))
+    if adapter is None and smooth.is_module(model):
+        reason = "A network is not linear in its targets. axil.JacobianExplainer gives the derivative; it takes the loss, loss=."
+        return Support("jacobian", "class", reason)
     if adapter is None:
         return Support("no", None, adapters.unknown(model))
     return Support(

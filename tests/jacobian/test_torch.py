@@ -198,3 +198,9 @@ def test_a_module_that_was_not_trained_to_the_end_is_refused():
         module[0].weight *= 1.05
     with pytest.warns(ApproximationWarning, match="stationary point"):
         read(module, X, y, loss=loss)
+
+
+def test_supports_names_the_derivative():
+    found = axil.supports(torch.nn.Linear(2, 1))
+    assert (found.kind, found.exact) == ("jacobian", False)
+    assert "JacobianExplainer" in found.reason

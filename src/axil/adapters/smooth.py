@@ -116,6 +116,11 @@ def find(model: Any) -> SmoothModel | None:
     return None
 
 
+def is_module(model: Any) -> bool:
+    """Whether this is a torch module, which a derivative exists of once its loss is given."""
+    return "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module)
+
+
 def label_factors(targets: Array, positive: float, negative: float = 1.0) -> Array | None:
     """(N,): how much more rows of the positive class count, held fixed where targets move; None: all alike."""
     return None if positive == negative == 1.0 else np.where(targets[:, 0] > 0, positive, negative)
