@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import re
+import runpy
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -83,3 +84,8 @@ def test_the_table_of_derivatives_is_the_measured_one():
     with (ROOT / "experiments" / "results" / "jacobian_fidelity_boosting.csv").open(encoding="utf-8") as file:
         for line in csv.DictReader(file):
             assert f"| {' | '.join(line[name] for name in names)} |" in page
+
+
+def test_the_tables_of_scaling_are_the_measured_ones():
+    made = runpy.run_path(str(ROOT / "scripts" / "scaling_tables.py"))["page"]()
+    assert made == (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")

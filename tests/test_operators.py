@@ -31,6 +31,7 @@ def make(request, monkeypatch):
     """Operators that use one engine, whatever the size of the problem."""
     if request.param == "one tree a pass":
         monkeypatch.setattr(operators_module, "SHARED_TREES", 1)
+        monkeypatch.setattr(operators_module, "SWEPT", 2)
 
     def make(structure, n_threads=2):
         operators = Operators(structure, n_threads)

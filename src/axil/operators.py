@@ -47,6 +47,7 @@ INVERSE_COST = 0.035  # per three leaves, once, instead of the solves
 
 # Trees share a pass: their co-occurrence is counted once and saves more than that in two passes, or in one of a few columns.
 SHARED_TREES = 4
+SWEPT = 128  # queries that share a sweep
 SHARED_LEAVES = 200
 
 
@@ -156,12 +157,25 @@ class Operators:
 
     def weights(self, queries: Leaves) -> tuple[Array, Adjoints]:
         """(n, N) weights of the predictions in these leaves, (n, T), and their adjoints. Cost O(T N) a query."""
-        out = np.zeros((self.structure.n_rows, len(queries)))
         if self.leaf_space is None:
-            return out.T, self._sweep(out, asked(self.structure, queries), np.ones(len(queries)))
+            return self._swept(queries)
+        out = np.empty((self.structure.n_rows, len(queries)))
         adjoints = self.adjoints(queries)
         self.read_out(adjoints, 0, out)
         return out.T, adjoints
+
+    def _swept(self, queries: Leaves) -> tuple[Array, Adjoints]:
+        """The weights by sweeps, so many queries at a time that tables of their leaves stay in the caches."""
+        s, n = self.structure, len(queries)
+        if n <= SWEPT:
+            state = np.zeros((s.n_rows, n))
+            return state.T, self._sweep(state, asked(s, queries), np.ones(n))
+        out, phi, beta = np.empty((n, s.n_rows)), np.empty((s.total_leaves, n)), np.empty(n)
+        for first in range(0, n, SWEPT):
+            part = slice(first, first + SWEPT)
+            out[part], adjoints = self._swept(queries[part])
+            phi[:, part], beta[part] = adjoints.phi, adjoints.beta
+        return out, Adjoints(phi, beta)
 
     def adjoints(self, queries: Leaves) -> Adjoints:
         """The adjoints of these predictions from leaf space alone, without a pass over the rows. Cost O(L^2) a query."""
