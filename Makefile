@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: demo test test-slow test-oldest test-torch fuzz lint bench bench-growth wheel-check clean
+.PHONY: demo test test-slow test-oldest test-torch fuzz lint bench bench-growth docs wheel-check clean
 
 demo: .venv/demo
 	$(BIN)/python examples/diabetes.py
@@ -47,6 +47,10 @@ bench: .venv/test
 bench-growth: .venv/bench
 	$(BIN)/python benchmarks/growth.py --large
 
+# The manual, in build/manual; every warning is an error.
+docs: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 wheel-check:
 	scripts/check_wheel.sh
 
@@ -54,7 +58,7 @@ clean:
 	rm -rf .venv .venv-oldest .venv-torch build dist
 
 # Each stamp is one set of extras, installed anew when the build or the core changes; Python sources are live.
-.venv/demo .venv/test .venv/lint .venv/bench: .venv/%: $(SOURCES)
+.venv/demo .venv/test .venv/lint .venv/bench .venv/docs: .venv/%: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	touch $@

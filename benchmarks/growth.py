@@ -1,8 +1,8 @@
 """Time and memory against rows, trees, leaves and queries; the paper's own times beside ours.
 
 Friedman #1, LightGBM; T = 100, 31 leaves, 10 queries and 100,000 rows where they do not vary. `make bench-growth` writes
-results/growth.csv and draws results/growth.svg (`--large`: up to ten million rows). Each point is a process of its own. Times
-are from a fitted model: set-up (leaves, replay, checks) and explanations of the queries; once prepared, explanations of 10 more;
+results/growth.csv and draws docs/figures/growth.svg (`--large`: up to ten million rows). Each point is a process of its own.
+Times are from a fitted model: set-up (leaves, replay, checks) and explanations of the queries; once prepared, explanations of 10 more;
 and all training rows' weights where they fit. Memory is the process's peak over what data and model take. The paper's times
 are for a Core i9-14900K with 24 cores and 192 GB; what they include of the set-up it does not say.
 """
@@ -112,7 +112,7 @@ def draw():
     panels[1, 0].set_ylabel("peak memory, MiB")
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     figure.suptitle(f"Friedman #1, LightGBM, {lines[0]['machine']}; the paper: Core i9-14900K, 24 cores", fontsize=10)
-    figure.savefig(RESULTS / "growth.svg", metadata={"Date": None})
+    figure.savefig(RESULTS.parent.parent / "docs" / "figures" / "growth.svg", metadata={"Date": None})
 
 
 def fixed(axis):

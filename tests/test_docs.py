@@ -6,6 +6,8 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -27,6 +29,20 @@ def run(path, together=False):
 def test_the_readme_runs(capsys):
     run("README.md")
     assert "contribution" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["index", "recipes", "extending", "scaling"])
+def test_pages_run(page, capsys):
+    run(f"docs/{page}.md", together=True)
+    assert "query" in capsys.readouterr().out
+
+
+def test_no_page_is_left_out():
+    """A page with Python on it is run here, or by the tests of what it is about."""
+    named = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    pages = [path for path in (ROOT / "docs").glob("*.md") if "```python" in path.read_text(encoding="utf-8")]
+    missing = [path.name for path in pages if f'"{path.stem}"' not in named and path.name not in named]
+    assert not missing
 
 
 def test_the_page_of_baselines_runs(capsys):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
-from axil.adapters.base import Model
+from axil.adapters.base import Model, TreeModel
 from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.errors import InputError
 
@@ -30,7 +30,9 @@ def read(model: Any) -> Model:
 
 
 def find(model: Any) -> Model | None:
-    """The adapter for a fitted model, None for an object that axil does not know."""
+    """The adapter for a fitted model, None for an object that axil does not know; an adapter is its own."""
+    if isinstance(model, TreeModel):
+        return cast(Model, model)
     last = last_step(model)
     if last is not None:
         inner = find(last)
