@@ -2,7 +2,7 @@
 
 Friedman #1, LightGBM; T = 100, 31 leaves, 10 queries and 100,000 rows where they do not vary. `make bench-growth` writes
 results/growth.csv and draws docs/figures/growth.svg (`--large`: up to ten million rows). Each point is a process of its own.
-Times are from a fitted model: set-up (leaves, replay, checks) and explanations of the queries; once prepared, explanations of 10 more;
+Times are from a fitted model: set-up (leaves, replay, checks) and explanations of the queries; once prepared, of 10 more;
 and all training rows' weights where they fit. Memory is the process's peak over what data and model take. The paper's times
 are for a Core i9-14900K with 24 cores and 192 GB; what they include of the set-up it does not say.
 """
