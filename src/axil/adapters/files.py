@@ -91,7 +91,7 @@ def _described(path: Path, head: bytes) -> str:
 def _instead(head: bytes) -> str:
     """What to do with files that are models, but not such as can be read back."""
     if b'"features_info"' in head or b'"boosting_params"' in head:
-        return f"This looks like CatBoost's JSON, which leaves out how the model was fitted; use {CATBOOST.save}."
+        return f"This looks like CatBoost's JSON; write its binary form instead, with {CATBOOST.save}."
     if re.match(rb'\s*\{\s*"name"\s*:\s*"tree"', head):
         return f"This looks like LightGBM's dump_model, which cannot be read back; use {LIGHTGBM.save}."
     if head.startswith(b"binf") or re.match(rb'\s*\[?\s*\{?\s*"nodeid"', head):
@@ -102,6 +102,8 @@ def _instead(head: bytes) -> str:
 def _lightgbm(path: Path, trust: bool) -> Any:
     import lightgbm
 
+    if b"\nend of trees" not in path.read_bytes():  # on a tree that is cut short LightGBM 4.7 ends the process
+        raise ValueError("the end of its trees is missing")
     return lightgbm.Booster(model_file=str(path))
 
 

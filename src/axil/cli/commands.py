@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,8 +154,8 @@ def _check_answer(arguments: argparse.Namespace) -> None:
 
 
 def _formatted(table: Any, form: str) -> str:
-    """The table as CSV, or as one JSON object a line."""
-    made = (
-        table.to_csv(index=False) if form == "csv" else table.to_json(orient="records", lines=True, double_precision=15)
-    )
-    return str(made)
+    """The table as CSV, or as one JSON object a line, all digits kept; what is missing is null."""
+    if form == "csv":
+        return str(table.to_csv(index=False))
+    records = table.astype(object).where(table.notna(), None).to_dict("records")
+    return "".join(json.dumps(record, default=str) + "\n" for record in records)

@@ -102,18 +102,19 @@ def read_table(path: str) -> Any:
 def _csv(path: str, separator: str) -> Any:
     import pandas as pd
 
-    try:  # round_trip: the default parser may be off in the last digit, which can move a row across a threshold
-        frame = pd.read_csv(path, sep=separator, float_precision="round_trip", low_memory=False)
+    # A last digit that is off can move a row across a threshold. pandas keeps it by default from 3.1 on, which wants no option.
+    exact = {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+    try:
+        frame = pd.read_csv(path, sep=separator, low_memory=False, **exact)
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty; expected a line of column names and one line a row.") from None
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path} is not UTF-8 text (byte {error.start}); save it as CSV with UTF-8 encoding."
         ) from None
-    except (pd.errors.ParserError, ValueError, EOFError) as error:
-        raise InputError(
-            f"{path} cannot be read as a table: {str(error).strip()}. Mend that line, or save it anew."
-        ) from None
+    except Exception as error:  # of the parser, or of what unpacks the file
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path} cannot be read as a table: {said}. Mend the file, or save it anew.") from None
     if not isinstance(frame.index, pd.RangeIndex):
         raise InputError(f"{path} has more values in its rows than names in its first line; name every column.")
     if len(frame.columns) == 1 and ";" in str(frame.columns[0]):
