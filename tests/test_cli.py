@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import axil
-from axil.cli import main
+from axil.cli import main, screen
 
 ROOT = Path(__file__).parent.parent
 N_TRAIN, N_QUERY = 150, 3
@@ -88,6 +88,24 @@ def table_of(text):
     """A table out of CSV; the numbers in it by Python itself."""
     frame = pd.DataFrame(list(csv.DictReader(text.splitlines())))
     return frame.apply(lambda column: column if column.str.match("[a-zA-Z]").any() else column.map(float))
+
+
+@pytest.mark.parametrize(
+    ("values", "signed", "expected"),
+    [
+        ([0.0312, -0.25], True, ["+0.03120", "-0.25000"]),
+        ([3.12e-7, -1e-8], True, ["+0.00000031200", "-0.00000001000"]),
+        ([123456.78, 0.5], False, ["123457", "0"]),
+        ([1.0, 20.0], False, ["1", "20"]),
+        ([1.5, np.nan], False, ["1.5000", "-"]),
+        ([np.inf, 0.5], False, ["inf", "0.50000"]),
+        ([0.0, 0.0], False, ["0", "0"]),
+        ([3, -4], False, ["3", "-4"]),
+        (["a", "a" * 30], False, ["a", "a" * 21 + "..."]),
+    ],
+)
+def test_numbers_show_the_digits_of_the_largest(values, signed, expected):
+    assert screen.texts(np.array(values), signed) == expected
 
 
 @pytest.fixture(scope="module")
@@ -291,6 +309,29 @@ def test_several_outputs_and_classes(run):
     code, out, _ = run(f"{words.replace('two', 'classes')} --target kind")
     assert code == 0
     assert "Query 0, output high: predicted " in out
+
+
+def test_outputs_with_trees_of_their_own(run):
+    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2).fit(X, TRAIN[["y", "y2"]])
+    model.save_model("own.json")
+    code, out, _ = run("explain own.json --train train.csv --target y,y2 --query query.csv --top 3")
+    assert code == 0
+    explanation = axil.Explainer(model, X, TRAIN[["y", "y2"]])(QUERY[FEATURES])
+    for query, output in np.ndindex(N_QUERY, 2):
+        held = np.abs(explanation.weights[output, query])
+        part = out.split(f"Query {query}, output {output}: predicted {explanation.predictions[query, output]:.7g}\n")[1]
+        assert f"hold {np.sort(held)[-3:].sum() / held.sum():.0%} of" in part.split("Query")[0]
+    code, out, _ = run("blame own.json --train train.csv --target y,y2 --validation validation.csv --top 3")
+    assert code == 0
+    assert re.search(r"^row +output +target +gradient", out, re.M)
+
+
+def test_missing_values(run):
+    QUERY.assign(bmi=np.nan).to_csv("gaps.csv", index=False)
+    _, out, _ = run(f"{EXPLAIN} --query gaps.csv --top 1 --format json")
+    assert [json.loads(line)["bmi (query)"] for line in out.splitlines()] == [None] * N_QUERY
+    _, out, _ = run(f"{EXPLAIN} --query gaps.csv --top 1")
+    assert re.search(r"^ +query .* - ", out, re.M)
 
 
 def test_early_stopping_of_xgboost_is_kept(run):

@@ -41,7 +41,7 @@ def texts(values: Any, signed: bool = False) -> list[str]:
     values = np.asarray(values)
     if values.dtype.kind == "f":
         form = f"{'+' if signed else ''}.{decimals(values)}f"
-        return ["" if math.isnan(value) else format(float(value), form) for value in values]
+        return ["-" if math.isnan(value) else format(float(value), form) for value in values]
     cut = (str(value) for value in values.tolist())
     return [text if len(text) <= WIDEST_TEXT else text[: WIDEST_TEXT - 3] + "..." for text in cut]
 
