@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import pickle
 import re
 import shlex
@@ -225,7 +226,7 @@ def test_the_table_for_reading(run):
     assert len({len(line) for line in lines[3:7]}) == 1
     held = np.abs(explanation.weights[0])
     share = np.sort(held)[-2:].sum() / held.sum()
-    assert lines[7] == f"These 2 of 150 training rows hold {share:.0%} of the absolute weight."
+    assert lines[7] == f"{share:.0%} of the absolute weight of all 150 training rows is in this table."
     assert lines[-1] == "Exact with the fitted structure held fixed; not a retraining."
 
 
@@ -275,6 +276,10 @@ def test_parquet_weights_and_labels(run, folder):
     labelled = X.set_axis(TRAIN["id"]), Y.set_axis(TRAIN["id"])
     expected = axil.Explainer(model, *labelled, TRAIN["w"])(QUERY[FEATURES].set_axis(QUERY["id"])).top(10)
     pd.testing.assert_frame_equal(found[list(expected.columns)], expected, check_dtype=False, rtol=1e-12)
+    TRAIN.to_csv(folder / "train.tsv", sep="\t", index=False)
+    TRAIN.to_csv(folder / "train.csv.gz", index=False)
+    for name in ("train.tsv", "train.csv.gz", "train.csv"):
+        assert run(f"explain weighted.txt {table.replace('train.parquet', name)} --scratch .")[:2] == (0, out)
     TRAIN.set_index("id").to_parquet(folder / "indexed.parquet")  # as pandas keeps an index
     again = run(f"explain weighted.txt {table.replace('train.parquet', 'indexed.parquet')}")
     assert again[:2] == (0, out)
@@ -320,7 +325,7 @@ def test_outputs_with_trees_of_their_own(run):
     for query, output in np.ndindex(N_QUERY, 2):
         held = np.abs(explanation.weights[output, query])
         part = out.split(f"Query {query}, output {output}: predicted {explanation.predictions[query, output]:.7g}\n")[1]
-        assert f"hold {np.sort(held)[-3:].sum() / held.sum():.0%} of" in part.split("Query")[0]
+        assert f"\n{np.sort(held)[-3:].sum() / held.sum():.0%} of the absolute" in part.split("Query")[0]
     code, out, _ = run("blame own.json --train train.csv --target y,y2 --validation validation.csv --top 3")
     assert code == 0
     assert re.search(r"^row +output +target +gradient", out, re.M)
@@ -356,6 +361,12 @@ def test_categories(run, fails):
         assert code == 0, err
         assert re.search("Oslo|Rome|Lima", out) or "city" in out
         fails(words, "Column 'city' of cities.csv holds '", "takes numbers", "pass --categorical 'city'")
+    frame["sex"] = frame["sex"].astype("category")  # numbers, so that nothing shows in the file
+    lightgbm_model().fit(frame[FEATURES], y).booster_.save_model("sex.txt")
+    fails(
+        "check sex.txt --train cities.csv --target y", "LightGBM does not take the rows of cities.csv", "--categorical"
+    )
+    assert run("check sex.txt --train cities.csv --target y --categorical sex")[0] == 0
     QUERY.assign(city="Bonn").to_csv("new_city.csv", index=False)
     fails(
         f"{words} --categorical city".replace("query.csv", "new_city.csv"),
@@ -486,6 +497,8 @@ def test_tables_that_cannot_be_used(fails, name, parts):
         (f"check lightgbm.txt {PLAIN} --categorical city", ["not among the features: age, sex, bmi, bp"]),
         (f"check lightgbm.txt {PLAIN} --threads 0", ["n_threads is 0"]),
         (f"check lightgbm.txt {PLAIN} --memory-limit lots", ["memory_limit is 'lots'"]),
+        (f"check lightgbm.txt {PLAIN} --memory-limit 10B", ["10 bytes is allowed by memory_limit"]),
+        (f"check lightgbm.txt {PLAIN} --scratch nowhere", ["scratch is 'nowhere', which is no directory"]),
         (
             "check lightgbm.txt --train noage.csv --target y",
             ["noage.csv lacks 1 of the 4 features", ": age. It has id"],
@@ -569,6 +582,14 @@ def test_as_a_program(folder):
     failed = shell([sys.executable, "-m", "axil", "check", "missing.txt"], folder)
     assert (failed.returncode, failed.stdout) == (2, "")
     assert "Traceback" not in failed.stderr
+
+
+def test_labels_that_the_terminal_cannot_show(folder):
+    TRAIN.assign(id="Øst " + TRAIN["id"]).to_csv(folder / "east.csv", index=False)
+    words = shlex.split("blame lightgbm.txt --train east.csv --target y --index id --validation validation.csv --top 2")
+    done = shell([sys.executable, "-m", "axil", *words], folder, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\\xd8st p") == 2
 
 
 def test_a_reader_that_stops_early_is_no_error(folder):

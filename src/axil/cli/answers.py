@@ -32,7 +32,7 @@ class Answer:
             for name in names
         ]
         columns += features(rows_of(self.top, training), queries.iloc[[self.query]])
-        held = f"These {len(self.top)} of {self.n_train} training rows hold {self.share:.0%} of the absolute weight."
+        held = f"{self.share:.0%} of the absolute weight of all {self.n_train} training rows is in this table."
         return [self.title, *screen.fitted(columns), held]
 
 

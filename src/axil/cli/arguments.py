@@ -127,6 +127,9 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
     data.add_argument("--categorical", metavar="A,B,...", help="columns that were of pandas' category type in the fit")
     work = one.add_argument_group("the work")
     work.add_argument("--memory-limit", metavar="SIZE", help='such as "2GiB" (default: most of what is free)')
+    work.add_argument(
+        "--scratch", metavar="DIRECTORY", help="keep the leaf numbers of all training rows here, not in memory"
+    )
     work.add_argument("--threads", type=int, metavar="N", help="(default: all processors)")
 
 

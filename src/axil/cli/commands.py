@@ -131,13 +131,13 @@ def write_page(explanation: Explanation, path: str) -> None:
 
 def _question(arguments: argparse.Namespace) -> Question:
     threads_of(arguments.threads)  # what is wrong with these two is said before files are read
-    budget_of(arguments.memory_limit)
+    budget_of(arguments.memory_limit, arguments.scratch)
     model = files.load(arguments.model, arguments.trust)
     adapter = adapters.read(model)
     named = arguments.index, arguments.weights, arguments.features, arguments.categorical
     roles = data.Roles(arguments.target, *named)
     training = data.training_rows(arguments.train, roles, adapter)
-    limits = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit}
+    limits = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit, "scratch": arguments.scratch}
     explainer = Explainer(model, training.features, training.target, training.weights, **limits)
     return Question(arguments.model, adapter, explainer, roles, training)
 

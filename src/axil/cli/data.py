@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from axil.adapters import Model
-from axil.errors import InputError
+from axil.errors import AxilError, InputError
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 SHOWN = 8  # names in a message
+TRIED = 100  # rows that a model predicts to see whether it takes them
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def training_rows(path: str, roles: Roles, model: Model) -> Rows:
         raise InputError(f"--categorical names {strange[0]!r}, which is not among the features: {_some(names)}.")
     features = frame[names].astype(dict.fromkeys(chosen, "category"))
     _refuse_text(features, model, path)
+    _refuse_types(features, model, path)
     return Rows(path, features, target, weights, targets)
 
 
@@ -72,6 +74,7 @@ def rows_like(training: Rows, path: str, roles: Roles, model: Model, with_target
             _refuse_new_categories(features[name], dtype, path, training.path)
             features[name] = features[name].astype(dtype)
     _refuse_text(features, model, path)
+    _refuse_types(features, model, path)
     if not with_target:
         return Rows(path, features, None)
     for name in training.targets:
@@ -223,6 +226,20 @@ def _filled(frame: Any, name: str, path: str, option: str) -> Any:
             f"first in row {gaps.argmax()}. Drop these rows as the fit did, or fill them in."
         )
     return frame[name]
+
+
+def _refuse_types(features: Any, model: Model, path: str) -> None:
+    """What the model's library itself does not take, found out by predictions of the first rows."""
+    try:
+        model.predictions(features.head(TRIED))
+    except AxilError:
+        raise
+    except Exception as error:  # each library has its own
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"{model.library} does not take the rows of {path}: {said.rstrip('.')}. Give each column the type that it "
+            "had for the fit; name those that were pandas categories with --categorical."
+        ) from None
 
 
 def _refuse_text(features: Any, model: Model, path: str) -> None:

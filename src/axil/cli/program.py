@@ -67,6 +67,8 @@ def _say(text: str) -> None:
 def _quiet_libraries() -> Iterator[Any]:
     """Standard output for the answer alone: what libraries print goes to standard error, and a warning is one line there."""
     out = sys.stdout
+    if hasattr(out, "reconfigure"):
+        out.reconfigure(errors="backslashreplace")  # a label that the terminal cannot show is no error
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
         yield out
