@@ -25,6 +25,7 @@ OPTIONAL = {
     "pandas",
     "dask",
     "distributed",
+    "skops",
 }
 
 

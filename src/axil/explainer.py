@@ -145,7 +145,7 @@ class Explainer(Questions):
             batch = inputs.take_rows(X, part)
             return self._explanation(batch, self._ask(batch, n), offsets[part], labels[part], sparse)
 
-        return (explain(slice(start, start + size)) for start in range(0, n, size))
+        return (explain(slice(start, start + size)) for start in track(range(0, n, size), "explain"))
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
         """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array."""

@@ -1,0 +1,161 @@
+"""From a file to a fitted model: its first bytes tell which library wrote it, and nothing is unpickled unasked."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from axil.errors import InputError
+
+HEAD = 4096  # bytes that a format is told by
+SHOWN = 24  # of them, in a message about a file that is none of ours
+PICKLES = (".pkl", ".pickle", ".joblib")
+FORMATS = "LightGBM's text (.txt), XGBoost's .json and .ubj, CatBoost's .cbm and skops' .skops"
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file that a fitted model can be read from."""
+
+    name: str  #: for messages
+    extra: str  #: what ``pip install 'axil[...]'`` needs to read it
+    save: str  #: how to write such a file
+    read: Callable[[Path, bool], Any]  #: the model, from a path and whether the user trusts it
+
+
+def load(path: Any, trust: bool = False) -> Any:
+    """The fitted model in a file; pickles, and types that skops does not know, only with ``trust``.
+
+    LightGBM's text, XGBoost's JSON and UBJSON and CatBoost's .cbm hold numbers alone. A pickle runs what its author put in.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a directory; expected the file of a fitted model: {FORMATS}.")
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+    except OSError as error:
+        raise InputError(
+            f"The model {path} cannot be read: {error.strerror}. Give the file of a fitted model."
+        ) from None
+    kind = _format_of(path, head)
+    try:
+        return kind.read(path, trust)
+    except InputError:
+        raise
+    except ImportError as error:
+        raise InputError(
+            f"{path} is {kind.name}, and reading it needs {error.name or 'a library'}, which is not installed. "
+            f"Run: pip install 'axil[{kind.extra}]'"
+        ) from None
+    except Exception as error:  # each library has its own, and a pickle may raise anything
+        said = (str(error).strip().splitlines() or ["no reason given"])[0]
+        raise InputError(
+            f"{path} looks like {kind.name} but cannot be read ({type(error).__name__}: {said}). "
+            f"It may be cut short, or written by another version; save the model again with {kind.save}."
+        ) from None
+
+
+def _format_of(path: Path, head: bytes) -> Format:
+    if not head:
+        raise InputError(f"The model {path} is empty; expected the file of a fitted model: {FORMATS}.")
+    if head.startswith((b"tree\n", b"tree\r\n")):
+        return LIGHTGBM
+    if head.startswith(b"CBM1"):
+        return CATBOOST
+    if head.lstrip().startswith(b"{") and re.search(rb'learner["{]', head[:64]):
+        return XGBOOST
+    if (
+        head.startswith(b"PK\x03\x04")
+        and zipfile.is_zipfile(path)
+        and "schema.json" in zipfile.ZipFile(path).namelist()
+    ):
+        return SKOPS
+    if re.match(rb"\x80[\x02-\x05]", head) or path.suffix.lower() in PICKLES:
+        return PICKLE
+    raise InputError(f"{path} is {_described(path, head)}; axil reads {FORMATS}. {_instead(head)}")
+
+
+def _described(path: Path, head: bytes) -> str:
+    if path.suffix.lower() in (".csv", ".tsv", ".parquet"):
+        return "a table of data by its name, not a model"
+    return f"no model that axil knows: it begins with {head[:SHOWN]!r}"
+
+
+def _instead(head: bytes) -> str:
+    """What to do with files that are models, but not such as can be read back."""
+    if b'"features_info"' in head or b'"boosting_params"' in head:
+        return f"This looks like CatBoost's JSON; write its binary form instead, with {CATBOOST.save}."
+    if re.match(rb'\s*\{\s*"name"\s*:\s*"tree"', head):
+        return f"This looks like LightGBM's dump_model, which cannot be read back; use {LIGHTGBM.save}."
+    if head.startswith(b"binf") or re.match(rb'\s*\[?\s*\{?\s*"nodeid"', head):
+        return f"This looks like an older file or a dump of XGBoost; use {XGBOOST.save}."
+    return "Save the model in one of these formats."
+
+
+def _lightgbm(path: Path, trust: bool) -> Any:
+    import lightgbm
+
+    if b"\nend of trees" not in path.read_bytes():  # on a tree that is cut short LightGBM 4.7 ends the process
+        raise ValueError("the end of its trees is missing")
+    return lightgbm.Booster(model_file=str(path))
+
+
+def _xgboost(path: Path, trust: bool) -> Any:
+    """A Booster, or the class of scikit-learn's kind that wrote it: that one predicts up to the best iteration."""
+    import xgboost
+
+    booster = xgboost.Booster(model_file=str(path))
+    kind = json.loads(booster.attr("scikit_learn") or "{}").get("_estimator_type")
+    wrapper = {"regressor": xgboost.XGBRegressor, "classifier": xgboost.XGBClassifier}.get(kind)
+    if wrapper is None:
+        return booster
+    model = wrapper()
+    model.load_model(str(path))
+    return model
+
+
+def _catboost(path: Path, trust: bool) -> Any:
+    import catboost
+
+    return catboost.CatBoost().load_model(str(path))
+
+
+def _skops(path: Path, trust: bool) -> Any:
+    from skops.io import get_untrusted_types
+    from skops.io import load as read
+
+    unknown = get_untrusted_types(file=path)
+    if unknown and not trust:
+        raise InputError(
+            f"{path} holds types that skops does not vouch for: {', '.join(unknown)}. "
+            "If you know who made the file and expect these types in it, pass --trust."
+        )
+    if unknown:
+        warnings.warn(f"--trust: {path} is read with {', '.join(unknown)}", UserWarning, stacklevel=2)
+    return read(path, trusted=unknown)
+
+
+def _pickle(path: Path, trust: bool) -> Any:
+    if not trust:
+        raise InputError(
+            f"{path} is a pickle, and reading a pickle runs whatever code its author put into it. If you made the file yourself "
+            "or trust who did, pass --trust. Safer: save the model in its library's own format, or scikit-learn's with "
+            "skops.io.dump(model, 'model.skops')."
+        )
+    import joblib
+
+    return joblib.load(path)
+
+
+LIGHTGBM = Format("a LightGBM model", "lightgbm", "booster.save_model('model.txt')", _lightgbm)
+XGBOOST = Format("an XGBoost model", "xgboost,scikit-learn", "model.save_model('model.json')", _xgboost)
+CATBOOST = Format("a CatBoost model", "catboost", "model.save_model('model.cbm')", _catboost)
+SKOPS = Format("a model saved by skops", "skops", "skops.io.dump(model, 'model.skops')", _skops)
+PICKLE = Format("a pickle", "scikit-learn", "joblib.dump(model, 'model.joblib')", _pickle)

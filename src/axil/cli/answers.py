@@ -1,0 +1,102 @@
+"""Answers about predictions: one table of all, for files, and one for each prediction, for reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from axil.cli import screen
+from axil.explanation import Explanation
+
+SIGNED = ("weight", "contribution", "gradient", "gain")  # columns whose signs are shown
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One prediction and the training rows that are largest in it."""
+
+    title: str
+    top: Any  #: rank, row, weight, target, contribution
+    share: float  #: of sum |weight| that these rows hold
+    n_train: int
+    query: int  #: the position of the query
+
+    def lines(self, training: Any, queries: Any) -> list[str]:
+        """A title, the table with features as far as there is room, the query's own above them, and the share."""
+        names = ("rank", "row", "weight", "target", "contribution")
+        columns = [
+            screen.column(name, self.top[name].to_numpy(), name in SIGNED, "query" if name == "row" else " ")
+            for name in names
+        ]
+        columns += features(rows_of(self.top, training), queries.iloc[[self.query]])
+        held = f"{self.share:.0%} of the absolute weight of all {self.n_train} training rows is in this table."
+        return [self.title, *screen.fitted(columns), held]
+
+
+def comparables(
+    explanations: Iterable[Explanation], training: Any, queries: Any, k: int, by: str, n_shown: int
+) -> tuple[Any, list[Answer]]:
+    """The k largest training rows of every prediction with their features beside the query's, and the first answers to show.
+
+    The columns are those of `Explanation.top`, then prediction, and ``name (row)`` and ``name (query)`` for each feature.
+    """
+    import pandas as pd
+
+    answers: list[Answer] = []
+    parts, start = [], 0
+    for part in explanations:
+        top = part.top(k, by)
+        outputs = 1 if part.outputs is None else len(part.outputs)
+        lines = len(top) // (len(part) * outputs)
+        top["prediction"] = np.repeat(part.predictions.reshape(-1), lines)
+        answers += _answers(part, top, lines, outputs, start)[: n_shown * outputs - len(answers)]
+        asked = queries.iloc[np.repeat(np.arange(start, start + len(part)), lines * outputs)]
+        parts.append(with_features(top, training, asked))
+        start += len(part)
+    return pd.concat(parts, ignore_index=True), answers
+
+
+def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) -> list[Answer]:
+    """An answer for each prediction and output of a batch."""
+    sizes = np.abs(part.weights).sum(axis=-1)
+    sizes = np.broadcast_to(np.atleast_2d(sizes).T, (len(part), outputs))  # outputs that share trees share weights
+    found = []
+    for query in range(len(part)):
+        for output in range(outputs):
+            at = (query * outputs + output) * lines
+            own = top.iloc[at : at + lines]
+            name = "" if part.outputs is None else f", output {part.outputs[output]}"
+            share = own["weight"].abs().sum() / sizes[query, output] if sizes[query, output] else 0.0
+            title = f"Query {part.query_index[query]}{name}: predicted {own['prediction'].iloc[0]:.7g}"
+            found.append(Answer(title, own, float(share), len(part.targets), start + query))
+    return found
+
+
+def rows_of(table: Any, training: Any) -> Any:
+    """The features of the training rows that the lines of a table are about."""
+    return training.iloc[training.index.get_indexer(table["row"])]
+
+
+def with_features(table: Any, training: Any, asked: Any = None) -> Any:
+    """The table with ``name (row)`` for each feature, and ``name (query)`` beside it where queries are asked about."""
+    import pandas as pd
+
+    own = rows_of(table, training)
+    beside: dict[str, Any] = {}
+    for name in training.columns:
+        beside[f"{name} (row)"] = own[name].to_numpy()
+        if asked is not None:
+            beside[f"{name} (query)"] = asked[name].to_numpy()
+    return pd.concat([table, pd.DataFrame(beside, index=table.index)], axis=1)
+
+
+def features(rows: Any, query: Any = None) -> list[screen.Column]:
+    """A column for each feature, the query's own value first."""
+    above = [] if query is None else [query]
+    return [
+        screen.column(str(name), np.concatenate([part[name].to_numpy() for part in (*above, rows)]))
+        for name in rows.columns
+    ]

@@ -1,0 +1,146 @@
+"""The words of the command line, and the help that explains them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import axil
+from axil.cli import commands, demo
+
+ABOUT = """\
+Which training rows made a prediction, and by exactly how much.
+
+A prediction of squared-error boosting, a forest or a linear smoother is a weighted sum of the targets it was
+trained on. axil computes the weights from the fitted model and its training data, and proves them on every run."""
+
+EXAMPLES = """\
+examples:
+  axil demo --save demo                        try it: fits a model and writes it, with its data, into demo/
+  axil check demo/model.txt                    can this model be explained?
+  axil explain demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv
+  axil blame demo/model.txt --train demo/train.csv --target progression --index patient --validation demo/validation.csv
+
+exit codes: 0 done; 1 the model is refused, or the replay of its fit disagrees; 2 bad usage or input;
+3 an error that nobody foresaw"""
+
+EXPLAIN = """\
+Prints, for each row of the query file, the training rows of largest weight in its prediction, with their features.
+
+  weight        how far the prediction would move if that row's target were one larger
+  contribution  weight times target; over all training rows, with the intercept, they sum to the prediction
+
+Both hold with the fitted structure held fixed: they do not say what a refit would do."""
+
+DEMO = """\
+Fits LightGBM on scikit-learn's diabetes data (442 patients; the target is disease progression after a year) and shows which
+earlier patients made the predictions for five new ones."""
+
+CHECK = """\
+Says whether exact weights exist for a model, and if not, which setting stands in the way. With --train and --target the
+fit is replayed on the data, and compared with the model leaf by leaf."""
+
+BLAME = """\
+Ranks the training rows by what correcting their target would gain on validation rows.
+
+  gradient   of the mean squared validation error in the row's target
+  corrected  what all other rows say the target would be
+  gain       by how much the mean squared validation error would fall if this one target were corrected"""
+
+MODELS = "LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, skops .skops; .pkl and .joblib only with --trust"
+TABLE = "FILE.csv, .tsv or .parquet"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    whole = argparse.ArgumentParser("axil", description=ABOUT, epilog=EXAMPLES, formatter_class=_Raw)
+    whole.add_argument("--version", action="version", version=f"axil {axil.__version__}")
+    named = whole.add_subparsers(metavar="COMMAND", required=True)
+
+    one = _command(named, "demo", "fit a model on built-in data and explain five predictions", DEMO, demo.run)
+    one.add_argument(
+        "--save", metavar="DIRECTORY", help="write the model and its data here, to try the other commands on"
+    )
+
+    one = _command(named, "explain", "which training rows made these predictions", EXPLAIN, commands.explain)
+    _model(one)
+    _data(one, required=True)
+    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to explain: {TABLE}")
+    one.add_argument(
+        "--by", default="weight", choices=("weight", "contribution"), help="what is largest (default: weight)"
+    )
+    _answer(one, top=10)
+    one.add_argument("--html", metavar="FILE", help="write a page that a browser shows")
+
+    one = _command(
+        named, "check", "can this model be explained, and does it belong to this data", CHECK, commands.check
+    )
+    _model(one)
+    _data(one, required=False)
+
+    one = _command(named, "blame", "which training targets raise the error on validation rows", BLAME, commands.blame)
+    _model(one)
+    _data(one, required=True)
+    one.add_argument("--validation", required=True, metavar="FILE", help=f"rows with their targets: {TABLE}")
+    _answer(one, top=20)
+    return whole
+
+
+class _Raw(argparse.RawDescriptionHelpFormatter):
+    """Help as it was written, with room for long options."""
+
+    def __init__(self, prog: str):
+        super().__init__(prog, max_help_position=28)
+
+
+def _command(named: Any, name: str, short: str, text: str, run: Any) -> Any:
+    one = named.add_parser(name, help=short, description=text, formatter_class=_Raw)
+    one.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    one.set_defaults(run=run)
+    return one
+
+
+def _model(one: argparse.ArgumentParser) -> None:
+    one.add_argument("model", metavar="MODEL", help=MODELS)
+    one.add_argument(
+        "--trust",
+        action="store_true",
+        help="read a pickle, or types that skops does not know: this runs code out of the file",
+    )
+
+
+def _data(one: argparse.ArgumentParser, required: bool) -> None:
+    data = one.add_argument_group(
+        "the training data", "exactly the rows that the model was fitted on, in the same order"
+    )
+    data.add_argument("--train", required=required, metavar="FILE", help=TABLE)
+    data.add_argument(
+        "--target", required=required, metavar="COLUMN", help="what was predicted; for several outputs a,b,c"
+    )
+    data.add_argument("--weights", metavar="COLUMN", help="the sample weights of the fit")
+    data.add_argument("--index", metavar="COLUMN", help="labels of the rows (default: 0, 1, 2, ... down the file)")
+    data.add_argument(
+        "--features",
+        metavar="A,B,...",
+        help="the columns of the fit, in its order (default: those that the model names, or if it names none, all others)",
+    )
+    data.add_argument("--categorical", metavar="A,B,...", help="columns that were of pandas' category type in the fit")
+    work = one.add_argument_group("the work")
+    work.add_argument("--memory-limit", metavar="SIZE", help='such as "2GiB" (default: most of what is free)')
+    work.add_argument(
+        "--scratch", metavar="DIRECTORY", help="keep the leaf numbers of all training rows here, not in memory"
+    )
+    work.add_argument("--threads", type=int, metavar="N", help="(default: all processors)")
+
+
+def _answer(one: argparse.ArgumentParser, top: int) -> None:
+    one.add_argument(
+        "--top", type=int, default=top, metavar="K", help=f"how many training rows to show (default: {top})"
+    )
+    one.add_argument("--csv", metavar="FILE", help="write the whole table here")
+    one.add_argument(
+        "--format",
+        default="table",
+        choices=("table", "csv", "json"),
+        help="of what is printed (default: table, for reading)",
+    )

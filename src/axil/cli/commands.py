@@ -1,0 +1,161 @@
+"""The commands on files: read the model and its data, ask, print the answer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from axil import adapters
+from axil.adapters import files
+from axil.cli import answers, data, screen
+from axil.errors import InputError
+from axil.explainer import Explainer, budget_of, threads_of
+from axil.explanation import Explanation
+from axil.inputs import as_count
+from axil.support import supports
+from axil.tables import NOTE
+
+MOST_ON_SCREEN = 20  # predictions; --csv and --format have them all
+SENTENCE = f"{NOTE[0].upper()}{NOTE[1:]}."
+VERDICTS = {"exact": "exact weights", "jacobian": "no exact weights, but derivatives", "no": "no exact weights"}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A model with its proven explainer, its training rows and the columns that the user named."""
+
+    name: str
+    adapter: adapters.Model
+    explainer: Explainer
+    roles: data.Roles
+    training: data.Rows
+
+    def rows(self, path: str, with_target: bool = False) -> data.Rows:
+        """Rows to ask about, as the model takes them."""
+        return data.rows_like(self.training, path, self.roles, self.adapter, with_target)
+
+    @property
+    def proof(self) -> str:
+        """What the model is and how well the replay agreed."""
+        found, rows = (
+            self.explainer.verification,
+            f"{len(self.training.features)} training rows of {self.training.path}",
+        )
+        error = "" if found is None else f"; replayed predictions agree to {found.max_error:.0e} of the largest"
+        return f"{self.name}: {self.adapter.library}, {rows}{error}"
+
+
+def explain(arguments: argparse.Namespace, out: Any) -> int:
+    """The training rows of largest weight in each prediction."""
+    _check_answer(arguments)
+    if arguments.html is not None:
+        require_page()
+    question = _question(arguments)
+    queries = question.rows(arguments.query).features
+    everything = arguments.csv or arguments.html or arguments.format != "table"
+    asked = queries if everything else queries.iloc[:MOST_ON_SCREEN]
+    explanations: Any = question.explainer.iter(asked)
+    if arguments.html is not None:
+        explanations = [question.explainer(asked)]
+        write_page(explanations[0], arguments.html)
+    features = question.training.features
+    table, shown = answers.comparables(explanations, features, queries, arguments.top, arguments.by, MOST_ON_SCREEN)
+    if arguments.csv is not None:
+        table.to_csv(arguments.csv, index=False)
+    if arguments.format != "table":
+        out.write(_formatted(table, arguments.format))
+        return 0
+    show(question, shown, queries, out)
+    return 0
+
+
+def show(question: Question, shown: list[answers.Answer], queries: Any, out: Any) -> None:
+    """Print answers, and how many there are that have no place on the screen."""
+    print(question.proof, file=out)
+    for answer in shown:
+        print("\n" + "\n".join(answer.lines(question.training.features, queries)), file=out)
+    left = len(queries) - MOST_ON_SCREEN
+    if left > 0:
+        print(f"\n{left} more predictions: --csv FILE or --format csv has them all.", file=out)
+    print(f"\n{SENTENCE}", file=out)
+
+
+def check(arguments: argparse.Namespace, out: Any) -> int:
+    """Whether a model can be explained, and whether it was fitted on this data."""
+    if (arguments.train is None) != (arguments.target is None):
+        given, lacking = ("--train", "--target") if arguments.target is None else ("--target", "--train")
+        raise InputError(f"{given} was given without {lacking}; give both to replay the fit, or neither.")
+    if arguments.train is None:
+        found = supports(files.load(arguments.model, arguments.trust))
+        print(f"{arguments.model}: {VERDICTS[found.kind]}\n{found.reason}", file=out)
+        return 0 if found.exact else 1
+    question = _question(arguments)
+    print(f"{arguments.model}: exact weights, proven on {arguments.train}\n{question.explainer.verification}", file=out)
+    return 0
+
+
+def blame(arguments: argparse.Namespace, out: Any) -> int:
+    """The training rows whose target, once corrected, would lower the validation error most."""
+    _check_answer(arguments)
+    question = _question(arguments)
+    validation = question.rows(arguments.validation, with_target=True)
+    features = question.training.features
+    table = question.explainer.blame(validation.features, validation.target)
+    if arguments.csv is not None:
+        answers.with_features(table, features).to_csv(arguments.csv, index=False)
+    shown = table.head(arguments.top)
+    if arguments.format != "table":
+        out.write(_formatted(answers.with_features(shown, features), arguments.format))
+        return 0
+    columns = [screen.column(name, shown[name].to_numpy(), name in answers.SIGNED) for name in shown.columns]
+    columns += answers.features(answers.rows_of(shown, features))
+    print(question.proof, file=out)
+    print(f"{len(validation.features)} validation rows of {arguments.validation}; the largest gain first\n", file=out)
+    print("\n".join([*screen.fitted(columns), "", SENTENCE]), file=out)
+    return 0
+
+
+def require_page() -> None:
+    """Refuse --html where there is no page."""
+    if not hasattr(Explanation, "to_html"):
+        raise InputError("--html: this version of axil makes no page yet. Use --csv FILE for the table.")
+
+
+def write_page(explanation: Explanation, path: str) -> None:
+    """The explanation as a page."""
+    explanation.to_html(path)  # type: ignore[attr-defined]
+
+
+def _question(arguments: argparse.Namespace) -> Question:
+    threads_of(arguments.threads)  # what is wrong with these two is said before files are read
+    budget_of(arguments.memory_limit, arguments.scratch)
+    model = files.load(arguments.model, arguments.trust)
+    adapter = adapters.read(model)
+    named = arguments.index, arguments.weights, arguments.features, arguments.categorical
+    roles = data.Roles(arguments.target, *named)
+    training = data.training_rows(arguments.train, roles, adapter)
+    limits = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit, "scratch": arguments.scratch}
+    explainer = Explainer(model, training.features, training.target, training.weights, **limits)
+    return Question(arguments.model, adapter, explainer, roles, training)
+
+
+def _check_answer(arguments: argparse.Namespace) -> None:
+    """What is wrong with where the answer goes is said before any work."""
+    as_count(arguments.top, "--top")
+    for option in ("csv", "html"):
+        path = getattr(arguments, option, None)
+        if path is not None and not Path(path).absolute().parent.is_dir():
+            raise InputError(f"--{option} {path}: the directory {Path(path).parent} does not exist. Make it first.")
+        if path is not None and Path(path).is_dir():
+            raise InputError(f"--{option} {path} is a directory; expected the name of a file to write.")
+
+
+def _formatted(table: Any, form: str) -> str:
+    """The table as CSV, or as one JSON object a line, all digits kept; what is missing is null."""
+    if form == "csv":
+        return str(table.to_csv(index=False))
+    records = table.astype(object).where(table.notna(), None).to_dict("records")
+    return "".join(json.dumps(record, default=str) + "\n" for record in records)

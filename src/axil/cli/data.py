@@ -1,0 +1,247 @@
+"""Which columns of a table are features, target, weights and labels, checked in the words of the command line."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+from axil.adapters import Model
+from axil.cli.table_files import read_table
+from axil.errors import AxilError, InputError
+
+SHOWN = 8  # names in a message
+TRIED = 100  # rows that a model predicts to see whether it takes them
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which columns are what, as the user says."""
+
+    target: str
+    index: str | None = None
+    weights: str | None = None
+    features: str | None = None  #: names with commas between them; None: what the model names, else all others
+    categorical: str | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a file as a model takes them; all frames are pandas', labelled by the index that the user chose."""
+
+    path: str
+    features: Any  #: (n, p)
+    target: Any  #: (n,) or (n, outputs); None for rows that are only asked about
+    weights: Any = None  #: (n,)
+    targets: list[str] = field(default_factory=list)  #: the names of its columns
+
+
+def training_rows(path: str, roles: Roles, model: Model) -> Rows:
+    """The training data of a model."""
+    frame = _labelled(read_table(path), roles.index, path)
+    targets = _listed(frame, roles.target, path, "--target")
+    taken = {*targets, *(name for name in (roles.index, roles.weights) if name)}
+    names = _feature_names(frame, roles, model, path, taken)
+    target = _target(frame, targets, model, path)
+    weights = None if roles.weights is None else _numbers(frame, roles.weights, path, "--weights")
+    chosen = [] if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
+    strange = [name for name in chosen if name not in names]
+    if strange:
+        raise InputError(f"--categorical names {strange[0]!r}, which is not among the features: {_some(names)}.")
+    features = frame[names].astype(dict.fromkeys(chosen, "category"))
+    _refuse_text(features, model, path)
+    _refuse_types(features, model, path)
+    return Rows(path, features, target, weights, targets)
+
+
+def rows_like(training: Rows, path: str, roles: Roles, model: Model, with_target: bool = False) -> Rows:
+    """Rows of another file with the features of the training data, in the same order and of the same categories."""
+    import pandas as pd
+
+    frame = _labelled(read_table(path), roles.index, path)
+    names = list(training.features.columns)
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise InputError(
+            f"{path} lacks {len(missing)} of the {len(names)} features: {_some(missing)}. It has {_some(frame.columns)}. "
+            f"Give it the columns of {training.path}."
+        )
+    features = frame[names].copy()
+    for name, dtype in training.features.dtypes.items():
+        if isinstance(dtype, pd.CategoricalDtype):
+            _refuse_new_categories(features[name], dtype, path, training.path)
+            features[name] = features[name].astype(dtype)
+    _refuse_text(features, model, path)
+    _refuse_types(features, model, path)
+    if not with_target:
+        return Rows(path, features, None)
+    for name in training.targets:
+        _require(frame, name, path, "--target")
+    return Rows(path, features, _target(frame, training.targets, model, path), None, training.targets)
+
+
+def _labelled(frame: Any, index: str | None, path: str) -> Any:
+    """The frame with the user's labels for an index; they must tell the rows apart."""
+    if index is None:
+        return frame.reset_index(drop=True)
+    if index in frame.index.names:  # as pandas keeps it in Parquet
+        frame = frame.reset_index()
+    _require(frame, index, path, "--index")
+    labels = frame[index]
+    if labels.isna().any():
+        raise InputError(f"{path} has no label in column {index!r} in row {int(labels.isna().argmax())}; fill it in.")
+    if not labels.is_unique:
+        twice = labels[labels.duplicated()].iloc[0]
+        raise InputError(
+            f"{path} has the label {twice} twice in column {index!r}; --index needs one that no two rows share."
+        )
+    return frame.set_index(index, drop=False)
+
+
+def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set[str]) -> list[str]:
+    """The features' columns in the order of the fit."""
+    if roles.features is not None:
+        names = _listed(frame, roles.features, path, "--features")
+        both = [name for name in names if name in taken]
+        if both:
+            raise InputError(
+                f"--features names {both[0]!r}, which is the target, the weights or the index. Leave it out."
+            )
+        return _counted(names, model, "--features names")
+    others = [str(name) for name in frame.columns if name not in taken]
+    if model.feature_names is None:
+        return _counted(others, model, f"Without the target, {path} has")
+    spelled = {model.spelling(name): name for name in others}
+    missing = [name for name in model.feature_names if name not in spelled]
+    if missing:
+        raise InputError(
+            f"{path} lacks {len(missing)} of the {model.n_features} features of the {model.library} model: {_some(missing)}. "
+            f"It has {_some(others)}. Rename its columns as they were for the fit."
+        )
+    names = [spelled[name] for name in model.feature_names]
+    unused = [name for name in others if name not in names]
+    if unused:
+        warnings.warn(f"the model does not know these columns of {path}, left out: {_some(unused)}", stacklevel=2)
+    return names
+
+
+def _counted(names: list[str], model: Model, what: str) -> list[str]:
+    if len(names) != model.n_features:
+        raise InputError(
+            f"{what} {len(names)} columns ({_some(names)}); the {model.library} model was fitted on {model.n_features} and does "
+            "not say which. Name those of the fit, in its order, with --features; a column of row labels with --index."
+        )
+    return names
+
+
+def _target(frame: Any, names: list[str], model: Model, path: str) -> Any:
+    if model.classes is None:
+        if len(names) != model.n_outputs:
+            raise InputError(
+                f"--target names {len(names)} columns ({_some(names)}); the model has {model.n_outputs} outputs. "
+                "Name one column for each."
+            )
+        columns = [_numbers(frame, name, path, "--target") for name in names]
+        return columns[0] if len(names) == 1 else frame[names]
+    if len(names) != 1:
+        raise InputError(f"--target names {len(names)} columns; expected the one with the classes.")
+    return _filled(frame, names[0], path, "--target")
+
+
+def _numbers(frame: Any, name: str, path: str, option: str) -> Any:
+    """A column of numbers without gaps."""
+    column = _filled(frame, name, path, option)
+    if not _is_numeric(column):
+        raise InputError(
+            f"Column {name!r} of {path} ({option}) holds {_first_text(column)}; expected numbers. "
+            "Name another column, or mend it."
+        )
+    return column
+
+
+def _filled(frame: Any, name: str, path: str, option: str) -> Any:
+    _require(frame, name, path, option)
+    gaps = frame[name].isna().to_numpy()
+    if gaps.any():
+        raise InputError(
+            f"Column {name!r} of {path} ({option}) has no value in {gaps.sum()} of {len(gaps)} rows, "
+            f"first in row {gaps.argmax()}. Drop these rows as the fit did, or fill them in."
+        )
+    return frame[name]
+
+
+def _refuse_types(features: Any, model: Model, path: str) -> None:
+    """What the model's library itself does not take, found out by predictions of the first rows."""
+    try:
+        model.predictions(features.head(TRIED))
+    except AxilError:
+        raise
+    except Exception as error:  # each library has its own
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"{model.library} does not take the rows of {path}: {said.rstrip('.')}. Give each column the type that it "
+            "had for the fit; name those that were pandas categories with --categorical."
+        ) from None
+
+
+def _refuse_text(features: Any, model: Model, path: str) -> None:
+    import pandas as pd
+
+    if model.takes_text:
+        return
+    for name, column in features.items():
+        if not _is_numeric(column) and not isinstance(column.dtype, pd.CategoricalDtype):
+            raise InputError(
+                f"Column {name!r} of {path} holds {_first_text(column)}; the {model.library} model takes numbers. If the fit had "
+                f"it as a pandas category, pass --categorical {name!r}; if not, encode it in the file as it was for the fit."
+            )
+
+
+def _refuse_new_categories(column: Any, dtype: Any, path: str, train: str) -> None:
+    """A value that no training row has would silently count as missing."""
+    new = column.dropna()
+    new = new[~new.isin(dtype.categories)]
+    if len(new):
+        raise InputError(
+            f"Column {column.name!r} of {path} holds {new.iloc[0]!r} (row {new.index[0]}), a category that no row of {train} "
+            "has. Leave it empty if it is to count as missing."
+        )
+
+
+def _is_numeric(column: Any) -> bool:
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    return bool(is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype))
+
+
+def _first_text(column: Any) -> str:
+    """The first value that is no number, and where it stands."""
+    import pandas as pd
+
+    text = column.astype(object)
+    odd = (pd.to_numeric(text, errors="coerce").isna() & text.notna()).to_numpy()
+    at = int(odd.argmax())
+    return f"{text.iloc[at]!r} in row {at}" if odd.any() else f"values of type {column.dtype}"
+
+
+def _listed(frame: Any, text: str, path: str, option: str) -> list[str]:
+    """Columns named in one word: a single name, which may hold commas, or several with commas between them."""
+    names = [text] if text in frame.columns else [name.strip() for name in text.split(",")]
+    for name in names:
+        _require(frame, name, path, option)
+    if len(set(names)) < len(names):
+        raise InputError(f"{option} names a column twice: {text}. Name each once.")
+    return names
+
+
+def _require(frame: Any, name: str, path: str, option: str) -> None:
+    if name not in frame.columns:
+        close = difflib.get_close_matches(name, list(frame.columns), n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Name one of its columns with {option}."
+        raise InputError(f"{path} has no column {name!r} ({option}); it has {_some(frame.columns)}. {hint}")
+
+
+def _some(names: Any) -> str:
+    shown = ", ".join(str(name) for name in list(names)[:SHOWN])
+    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown or "none"

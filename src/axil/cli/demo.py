@@ -1,0 +1,73 @@
+"""`axil demo`: five held-out diabetes patients, and the earlier patients that made each prediction."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from axil import adapters
+from axil.cli import answers, commands, data
+from axil.errors import InputError
+from axil.explainer import Explainer
+
+INDEX, TARGET = "patient", "progression"
+N_ASKED = 5
+TOP = 5
+
+
+def run(arguments: argparse.Namespace, out: Any) -> int:
+    """Fit LightGBM on scikit-learn's diabetes data: 442 patients; the target is disease progression after a year."""
+    try:
+        from lightgbm import LGBMRegressor
+        from sklearn.datasets import load_diabetes
+        from sklearn.model_selection import train_test_split
+    except ImportError as error:
+        raise InputError(
+            f"The demo needs {error.name}, which is not installed. Run: pip install 'axil[demo]'"
+        ) from None
+    folder = None if arguments.save is None else _made(Path(arguments.save))
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    y.name, X.index.name = TARGET, INDEX
+    X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.2, random_state=42)
+    model = LGBMRegressor(n_estimators=100, num_leaves=8, learning_rate=0.05, n_jobs=1, verbose=-1)
+    model.fit(X_train, y_train)
+    asked = X_rest.head(N_ASKED)
+
+    explainer = Explainer(model, X_train, y_train)
+    training = data.Rows("scikit-learn's diabetes data", X_train, y_train)
+    question = commands.Question("LGBMRegressor", adapters.read(model), explainer, data.Roles(TARGET), training)
+    _, shown = answers.comparables(explainer.iter(asked), X_train, asked, TOP, "weight", N_ASKED)
+    commands.show(question, shown, asked, out)
+    if folder is not None:
+        validation = X_rest.iloc[N_ASKED:], y_rest.iloc[N_ASKED:]
+        _save(folder, model.booster_, (X_train, y_train), asked, validation)
+        _tell(folder, out)
+    return 0
+
+
+def _made(folder: Path) -> Path:
+    """The directory, made if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise InputError(
+            f"--save {folder} is a file; expected a directory, which is made if it is not there."
+        ) from None
+    return folder
+
+
+def _save(folder: Path, booster: Any, training: tuple[Any, Any], asked: Any, validation: tuple[Any, Any]) -> None:
+    """The model and its data, as the other commands take them."""
+    booster.save_model(folder / "model.txt")
+    for name, (X, y) in {"train.csv": training, "validation.csv": validation}.items():
+        X.assign(**{TARGET: y}).to_csv(folder / name)
+    asked.to_csv(folder / "new.csv")
+
+
+def _tell(folder: Path, out: Any) -> None:
+    common = f"{folder / 'model.txt'} --train {folder / 'train.csv'} --target {TARGET} --index {INDEX}"
+    print(f"\nThe model and its data are in {folder}. Try next:", file=out)
+    print(f"  axil check {common}", file=out)
+    print(f"  axil explain {common} --query {folder / 'new.csv'}", file=out)
+    print(f"  axil blame {common} --validation {folder / 'validation.csv'}", file=out)

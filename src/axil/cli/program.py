@@ -1,0 +1,75 @@
+"""One run of the command: from its words to an exit code; no traceback unless asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from axil.cli.arguments import parser
+from axil.errors import AxilError, ExactnessError, UnsupportedModelError
+
+DONE, REFUSED, BAD_INPUT, UNFORESEEN, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with these words (by default those of the shell) and give its exit code.
+
+    0: done. 1: the model is refused, or the replay of its fit disagrees. 2: bad usage or input. 3: an error that nobody foresaw.
+    """
+    try:
+        arguments = parser().parse_args(argv)
+    except SystemExit as stop:  # argparse has said why
+        return int(stop.code or 0)
+    try:
+        with _quiet_libraries() as out:
+            return int(arguments.run(arguments, out))
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        _say("interrupted.")
+        return INTERRUPTED
+    except Exception as error:
+        if arguments.debug:
+            raise
+        return _told(error)
+
+
+def _told(error: Exception) -> int:
+    """The exit code of an error, once it has been put into words."""
+    if isinstance(error, AxilError):
+        _say(str(error))
+        return REFUSED if isinstance(error, (UnsupportedModelError, ExactnessError)) else BAD_INPUT
+    if isinstance(error, MemoryError):
+        _say("there is not enough memory. Explain fewer rows at a time, or set --memory-limit.")
+        return BAD_INPUT
+    if isinstance(error, OSError):
+        _say(f"{error.filename or 'a file'}: {error.strerror or error}.")
+        return BAD_INPUT
+    lines = str(error).strip().splitlines()
+    _say(f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}")
+    _say(
+        "Nobody foresaw this error; it may come from the model's library. Check that the files hold what the model was fitted "
+        "on, and run again with --debug to see where it happened."
+    )
+    return UNFORESEEN
+
+
+def _say(text: str) -> None:
+    print(f"axil: {text}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _quiet_libraries() -> Iterator[Any]:
+    """Standard output for the answer alone: what libraries print goes to standard error, and a warning is one line there."""
+    out = sys.stdout
+    if hasattr(out, "reconfigure"):
+        out.reconfigure(errors="backslashreplace")  # a label that the terminal cannot show is no error
+    with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
+        warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
+        yield out
+    out.flush()

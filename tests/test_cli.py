@@ -1,0 +1,615 @@
+"""The command line, on files that the libraries themselves have written."""
+
+import csv
+import json
+import os
+import pickle
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import catboost
+import joblib
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+import xgboost as xgb
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import axil
+from axil.cli import main, screen
+
+ROOT = Path(__file__).parent.parent
+N_TRAIN, N_QUERY = 150, 3
+FEATURES = ["age", "sex", "bmi", "bp"]
+RNG = np.random.default_rng(0)
+
+
+def frames():
+    """Training, query and validation rows with labels, weights, two targets, a class and a category."""
+    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    frame = X[FEATURES].assign(y=y, y2=y**2 / 100, w=RNG.uniform(0.5, 2, len(X)), kind=np.where(y > 140, "high", "low"))
+    frame["city"] = np.array(["Oslo", "Rome", "Lima"])[RNG.integers(0, 3, len(X))]
+    frame.insert(0, "id", [f"p{i:03d}" for i in range(len(X))])
+    parts = frame.iloc[:N_TRAIN], frame.iloc[N_TRAIN : N_TRAIN + N_QUERY], frame.iloc[N_TRAIN + N_QUERY : N_TRAIN + 60]
+    return [part.reset_index(drop=True) for part in parts]
+
+
+TRAIN, QUERY, VALIDATION = frames()
+X, Y = TRAIN[FEATURES], TRAIN["y"]
+
+
+def lightgbm_model(**settings):
+    return lgb.LGBMRegressor(n_estimators=8, num_leaves=6, min_child_samples=5, n_jobs=1, verbose=-1, **settings)
+
+
+def catboost_model():
+    return catboost.CatBoostRegressor(iterations=6, depth=3, verbose=0, allow_writing_files=False)
+
+
+MODELS = {  # file: the model as fitted, how it is written
+    "lightgbm.txt": (lightgbm_model(), lambda model, path: model.booster_.save_model(path)),
+    "xgboost.json": (
+        xgb.XGBRegressor(n_jobs=1, n_estimators=5, max_depth=3),
+        lambda model, path: model.save_model(path),
+    ),
+    "xgboost.ubj": (
+        xgb.XGBRegressor(n_jobs=1, n_estimators=5, max_depth=3),
+        lambda model, path: model.save_model(path),
+    ),
+    "catboost.cbm": (catboost_model(), lambda model, path: model.save_model(str(path))),
+    "forest.skops": (RandomForestRegressor(5, random_state=0), skops.io.dump),
+    "ridge.skops": (make_pipeline(StandardScaler(), Ridge()), skops.io.dump),
+    "forest.pkl": (RandomForestRegressor(5, random_state=0), lambda model, path: path.write_bytes(pickle.dumps(model))),
+    "forest.joblib": (RandomForestRegressor(5, random_state=0), joblib.dump),
+    "xgboost.pkl": (
+        xgb.XGBRFRegressor(n_jobs=1, n_estimators=4),
+        lambda model, path: path.write_bytes(pickle.dumps(model)),
+    ),
+    "packed.joblib": (Ridge(), lambda model, path: joblib.dump(model, path, compress=3)),
+}
+TRUSTED = (
+    "forest.skops",
+    "forest.pkl",
+    "forest.joblib",
+    "xgboost.pkl",
+    "packed.joblib",
+)  # cannot be read without --trust
+
+
+def table_of(text):
+    """A table out of CSV; the numbers in it by Python itself."""
+    frame = pd.DataFrame(list(csv.DictReader(text.splitlines())))
+    return frame.apply(lambda column: column if column.str.match("[a-zA-Z]").any() else column.map(float))
+
+
+@pytest.mark.parametrize(
+    ("values", "signed", "expected"),
+    [
+        ([0.0312, -0.25], True, ["+0.03120", "-0.25000"]),
+        ([3.12e-7, -1e-8], True, ["+0.00000031200", "-0.00000001000"]),
+        ([123456.78, 0.5], False, ["123457", "0"]),
+        ([1.0, 20.0], False, ["1", "20"]),
+        ([1.5, np.nan], False, ["1.5000", "-"]),
+        ([np.inf, 0.5], False, ["inf", "0.50000"]),
+        ([0.0, 0.0], False, ["0", "0"]),
+        ([3, -4], False, ["3", "-4"]),
+        (["a", "a" * 30], False, ["a", "a" * 21 + "..."]),
+    ],
+)
+def test_numbers_show_the_digits_of_the_largest(values, signed, expected):
+    assert screen.texts(np.array(values), signed) == expected
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A directory with the models and their data."""
+    path = tmp_path_factory.mktemp("cli")
+    for name, frame in {"train": TRAIN, "query": QUERY, "validation": VALIDATION}.items():
+        frame.to_csv(path / f"{name}.csv", index=False)
+        frame.to_parquet(path / f"{name}.parquet")
+    for name, (model, write) in MODELS.items():
+        write(model.fit(X, Y), path / name)
+    return path
+
+
+@pytest.fixture(scope="module")
+def damaged(folder):
+    """Files there that no command can use."""
+    TRAIN.drop(columns="age").to_csv(folder / "noage.csv", index=False)
+    VALIDATION.drop(columns="y").to_csv(folder / "noy.csv", index=False)
+    (folder / "noise.bin").write_bytes(b"noise")
+    (folder / "nothing.txt").write_bytes(b"")
+    for name, whole in {
+        "txt": "lightgbm.txt",
+        "json": "xgboost.json",
+        "cbm": "catboost.cbm",
+        "pkl": "forest.pkl",
+    }.items():
+        (folder / f"cut.{name}").write_bytes((folder / whole).read_bytes()[:300])
+    MODELS["catboost.cbm"][0].save_model(str(folder / "catboost.json"), format="json")
+    (folder / "dump.json").write_text(json.dumps(MODELS["lightgbm.txt"][0].booster_.dump_model()), encoding="utf-8")
+    for known, content in FILES.items():
+        (folder / known).write_bytes(content)
+
+
+@pytest.fixture(autouse=True)
+def _here(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command and give its exit code, output and errors; there is never a traceback."""
+
+    def ran(words):
+        code = main(shlex.split(words))
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return code, out, err
+
+    return ran
+
+
+@pytest.fixture
+def fails(run):
+    """Run a command that must fail with this exit code and a message that holds these words; stdout stays empty."""
+
+    def failed(words, *parts, code=2):
+        found, out, err = run(words)
+        assert found == code, err
+        assert out == ""
+        assert err.startswith("axil: ")
+        for part in parts:
+            assert part in err
+        return err
+
+    return failed
+
+
+DATA = "--train train.csv --target y --weights w --index id"
+PLAIN = "--train train.csv --target y"
+EXPLAIN = f"explain lightgbm.txt {PLAIN}"
+
+
+def trust(name):
+    return " --trust" if name in TRUSTED else ""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_explain_gives_what_the_explainer_gives(run, name):
+    code, out, _ = run(f"explain {name} {PLAIN} --query query.csv --top 4 --format csv{trust(name)}")
+    assert code == 0
+    table = table_of(out)
+    explanation = axil.Explainer(MODELS[name][0], X, Y)(QUERY[FEATURES])
+    expected = explanation.top(4)
+    pd.testing.assert_frame_equal(table[list(expected.columns)], expected, check_dtype=False, rtol=1e-12)
+    np.testing.assert_allclose(table["prediction"], np.repeat(explanation.predictions, 4), rtol=1e-12)
+    np.testing.assert_array_equal(table["bmi (row)"], X["bmi"].iloc[expected["row"]])
+    np.testing.assert_array_equal(table["bmi (query)"], np.repeat(QUERY["bmi"], 4))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_check_says_that_a_model_is_exact_and_proves_it(run, name):
+    code, out, _ = run(f"check {name}{trust(name)}")
+    assert code == 0
+    assert out.startswith(f"{name}: exact weights\n")
+    code, out, _ = run(f"check {name} {PLAIN}{trust(name)}")
+    assert code == 0
+    assert out.startswith(f"{name}: exact weights, proven on train.csv\naxil.Verification")
+
+
+def test_the_table_for_reading(run):
+    code, out, err = run(f"{EXPLAIN} --query query.csv --top 2")
+    assert (code, err.count("\n")) == (0, 1)
+    assert "does not know these columns of train.csv, left out: id, y2, w, kind, city" in err
+    lines = out.splitlines()
+    assert lines[0].startswith("lightgbm.txt: LightGBM, 150 training rows of train.csv; replayed predictions agree to ")
+    explanation = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)(QUERY[FEATURES])
+    top = explanation.top(2)
+    assert lines[2] == f"Query 0: predicted {explanation.predictions[0]:.7g}"
+    assert lines[3].split() == ["rank", "row", "weight", "target", "contribution", *FEATURES]
+    assert [float(word) for word in lines[4].split()[1:]] == pytest.approx(list(QUERY[FEATURES].iloc[0]))
+    shown = [float(word) for word in lines[5].split()]
+    first = top.iloc[0]
+    expected = [1, first["row"], first["weight"], first["target"], first["contribution"], *X.iloc[int(first["row"])]]
+    assert shown == pytest.approx(expected, rel=1e-3)
+    assert len({len(line) for line in lines[3:7]}) == 1
+    held = np.abs(explanation.weights[0])
+    share = np.sort(held)[-2:].sum() / held.sum()
+    assert lines[7] == f"{share:.0%} of the absolute weight of all 150 training rows is in this table."
+    assert lines[-1] == "Exact with the fitted structure held fixed; not a retraining."
+
+
+def test_a_narrow_window_leaves_columns_out_and_says_so(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    _, out, _ = run(f"{EXPLAIN} --query query.csv --top 3")
+    tables = [line for line in out.splitlines()[2:] if re.match(r"rank|\s+(query|\d)", line)]
+    assert len(tables) == 5 * N_QUERY
+    assert max(map(len, tables)) <= 60
+    assert re.search(r"more columns in a wider window or with --csv: .*bp\)", out)
+
+
+def test_formats_agree(run, folder):
+    words = f"{EXPLAIN} --features {','.join(FEATURES)} --query query.csv --by contribution"
+    _, table, err = run(f"{words} --csv out.csv")
+    assert err == ""
+    _, printed, _ = run(f"{words} --format csv")
+    _, lines, _ = run(f"{words} --format json")
+    assert (folder / "out.csv").read_text(encoding="utf-8") == printed
+    records = [json.loads(line) for line in lines.splitlines()]
+    frame = table_of((folder / "out.csv").read_text(encoding="utf-8"))
+    assert records == frame.to_dict("records")
+    assert (frame.groupby("query")["contribution"].apply(lambda own: own.abs().is_monotonic_decreasing)).all()
+    assert table.count("Query ") == N_QUERY
+
+
+def test_output_is_the_same_every_time(run):
+    for words in (f"{EXPLAIN} --query query.csv", f"blame lightgbm.txt {PLAIN} --validation validation.csv", "demo"):
+        assert run(words) == run(words)
+
+
+def test_only_so_many_predictions_are_shown(run):
+    _, out, _ = run(f"{EXPLAIN} --query validation.csv --top 1")
+    assert out.count("\nQuery ") == 20
+    assert f"{len(VALIDATION) - 20} more predictions: --csv FILE or --format csv has them all." in out
+    _, out, _ = run(f"{EXPLAIN} --query validation.csv --top 1 --format csv")
+    assert out.count("\n") == 1 + len(VALIDATION)
+
+
+def test_parquet_weights_and_labels(run, folder):
+    model = lightgbm_model().fit(X, Y, sample_weight=TRAIN["w"])
+    model.booster_.save_model("weighted.txt")
+    table = "--train train.parquet --target y --weights w --index id --query query.parquet --format csv"
+    code, out, _ = run(f"explain weighted.txt {table} --threads 1 --memory-limit 1GiB")
+    assert code == 0
+    found = table_of(out)
+    labelled = X.set_axis(TRAIN["id"]), Y.set_axis(TRAIN["id"])
+    expected = axil.Explainer(model, *labelled, TRAIN["w"])(QUERY[FEATURES].set_axis(QUERY["id"])).top(10)
+    pd.testing.assert_frame_equal(found[list(expected.columns)], expected, check_dtype=False, rtol=1e-12)
+    TRAIN.to_csv(folder / "train.tsv", sep="\t", index=False)
+    TRAIN.to_csv(folder / "train.csv.gz", index=False)
+    for name in ("train.tsv", "train.csv.gz", "train.csv"):
+        assert run(f"explain weighted.txt {table.replace('train.parquet', name)} --scratch .")[:2] == (0, out)
+    TRAIN.set_index("id").to_parquet(folder / "indexed.parquet")  # as pandas keeps an index
+    again = run(f"explain weighted.txt {table.replace('train.parquet', 'indexed.parquet')}")
+    assert again[:2] == (0, out)
+
+
+def test_blame(run):
+    code, out, _ = run(f"blame lightgbm.txt {PLAIN} --validation validation.csv --top 7 --format csv --csv all.csv")
+    assert code == 0
+    found = table_of(out)
+    explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)
+    expected = explainer.blame(VALIDATION[FEATURES], VALIDATION["y"])
+    assert len(found) == 7
+    pd.testing.assert_frame_equal(found[list(expected.columns)], expected.head(7), check_dtype=False, rtol=1e-9)
+    np.testing.assert_array_equal(found["age (row)"], X["age"].iloc[found["row"]])
+    assert len(pd.read_csv("all.csv")) == N_TRAIN
+    code, out, _ = run(f"blame lightgbm.txt {DATA.replace('--weights w ', '')} --validation validation.csv --top 3")
+    assert code == 0
+    assert re.search(r"^row +target +gradient +corrected +gain +age", out, re.M)
+    assert len(re.findall(r"^p\d{3} ", out, re.M)) == 3
+
+
+def test_several_outputs_and_classes(run):
+    forest = RandomForestRegressor(4, random_state=0).fit(X, TRAIN[["y", "y2"]])
+    joblib.dump(forest, "two.joblib")
+    words = "explain two.joblib --trust --train train.csv --query query.csv --top 2"
+    code, out, _ = run(f"{words} --target y,y2")
+    assert code == 0
+    predicted = forest.predict(QUERY[FEATURES])
+    for query, output in np.ndindex(predicted.shape):
+        assert f"Query {query}, output {output}: predicted {predicted[query, output]:.7g}\n" in out
+    joblib.dump(RandomForestClassifier(4, random_state=0).fit(X, TRAIN["kind"]), "classes.joblib")
+    code, out, _ = run(f"{words.replace('two', 'classes')} --target kind")
+    assert code == 0
+    assert "Query 0, output high: predicted " in out
+
+
+def test_outputs_with_trees_of_their_own(run):
+    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2).fit(X, TRAIN[["y", "y2"]])
+    model.save_model("own.json")
+    code, out, _ = run("explain own.json --train train.csv --target y,y2 --query query.csv --top 3")
+    assert code == 0
+    explanation = axil.Explainer(model, X, TRAIN[["y", "y2"]])(QUERY[FEATURES])
+    for query, output in np.ndindex(N_QUERY, 2):
+        held = np.abs(explanation.weights[output, query])
+        part = out.split(f"Query {query}, output {output}: predicted {explanation.predictions[query, output]:.7g}\n")[1]
+        assert f"\n{np.sort(held)[-3:].sum() / held.sum():.0%} of the absolute" in part.split("Query")[0]
+    code, out, _ = run("blame own.json --train train.csv --target y,y2 --validation validation.csv --top 3")
+    assert code == 0
+    assert re.search(r"^row +output +target +gradient", out, re.M)
+
+
+def test_missing_values(run):
+    QUERY.assign(bmi=np.nan).to_csv("gaps.csv", index=False)
+    _, out, _ = run(f"{EXPLAIN} --query gaps.csv --top 1 --format json")
+    assert [json.loads(line)["bmi (query)"] for line in out.splitlines()] == [None] * N_QUERY
+    _, out, _ = run(f"{EXPLAIN} --query gaps.csv --top 1")
+    assert re.search(r"^ +query .* - ", out, re.M)
+
+
+def test_early_stopping_of_xgboost_is_kept(run):
+    model = xgb.XGBRegressor(n_jobs=1, n_estimators=60, early_stopping_rounds=2, max_depth=3)
+    model.fit(X, Y, eval_set=[(VALIDATION[FEATURES], VALIDATION["y"])], verbose=False)
+    model.save_model("stopped.json")
+    assert model.best_iteration + 1 < model.get_booster().num_boosted_rounds()
+    code, out, _ = run(f"explain stopped.json {PLAIN} --query query.csv --top 1 --format csv")
+    assert code == 0
+    np.testing.assert_allclose(table_of(out)["prediction"], model.predict(QUERY[FEATURES]), rtol=1e-5)
+
+
+def test_categories(run, fails):
+    frame = TRAIN[[*FEATURES, "city"]].astype({"city": "category"})
+    y = Y + 100 * (TRAIN["city"] == "Rome")
+    TRAIN.assign(y=y).to_csv("cities.csv", index=False)
+    lightgbm_model(min_data_per_group=5).fit(frame, y).booster_.save_model("city.txt")
+    xgb.XGBRegressor(n_jobs=1, n_estimators=4, enable_categorical=True).fit(frame, y).save_model("city.json")
+    for name in ("city.txt", "city.json"):
+        words = f"explain {name} --train cities.csv --target y --query query.csv --top 2"
+        code, out, err = run(f"{words} --categorical city")
+        assert code == 0, err
+        assert re.search("Oslo|Rome|Lima", out) or "city" in out
+        fails(words, "Column 'city' of cities.csv holds '", "takes numbers", "pass --categorical 'city'")
+    frame["sex"] = frame["sex"].astype("category")  # numbers, so that nothing shows in the file
+    lightgbm_model().fit(frame[FEATURES], y).booster_.save_model("sex.txt")
+    fails(
+        "check sex.txt --train cities.csv --target y", "LightGBM does not take the rows of cities.csv", "--categorical"
+    )
+    assert run("check sex.txt --train cities.csv --target y --categorical sex")[0] == 0
+    QUERY.assign(city="Bonn").to_csv("new_city.csv", index=False)
+    fails(
+        f"{words} --categorical city".replace("query.csv", "new_city.csv"),
+        "holds 'Bonn' (row 0), a category that no row of cities.csv has",
+    )
+
+
+def test_a_pipeline_may_take_text(run):
+    text = make_pipeline(OneHotEncoder(), Ridge()).fit(TRAIN[["city"]], Y)
+    skops.io.dump(text, "text.skops")
+    code, out, _ = run("explain text.skops --trust --train train.csv --target y --query query.csv --top 1")
+    assert code == 0
+    assert re.search("Oslo|Rome|Lima", out)
+
+
+def test_a_model_without_names_takes_the_columns_in_order(run, fails):
+    model = lightgbm_model().fit(X.to_numpy(), Y)
+    model.booster_.save_model("unnamed.txt")
+    words = f"explain unnamed.txt {PLAIN} --query query.csv --top 1 --format csv"
+    fails(words, "Without the target, train.csv has 9 columns", "was fitted on 4", "--features", "--index")
+    code, out, err = run(f"{words} --features age,sex,bmi,bp")
+    assert (code, err) == (0, "")
+    np.testing.assert_allclose(table_of(out)["prediction"], model.predict(QUERY[FEATURES]))
+    TRAIN[["bp", "y"]].join(TRAIN[["age"]]).to_csv("few.csv", index=False)
+    fails("check unnamed.txt --train few.csv --target y --features age,bp", "--features names 2 columns (age, bp)")
+
+
+@pytest.mark.parametrize("name", TRUSTED)
+def test_nothing_is_unpickled_unasked(fails, name):
+    reason = "sklearn.tree._tree.Tree" if name.endswith(".skops") else "runs whatever code its author put into it"
+    fails(f"check {name}", reason, "pass --trust")
+
+
+def test_a_pickle_under_another_name_is_seen_and_not_run(fails, folder):
+    class Bomb:
+        def __reduce__(self):
+            return Path.touch, (folder / "exploded",)
+
+    (folder / "model.txt").write_bytes(pickle.dumps(Bomb()))
+    fails("check model.txt", "model.txt is a pickle", "--trust")
+    assert not (folder / "exploded").exists()
+
+
+def test_types_that_are_trusted_are_named(run):
+    assert "--trust: forest.skops is read with sklearn.tree._tree.Tree" in run("check forest.skops --trust")[2]
+
+
+def test_models_that_are_refused(run, fails, folder):
+    lgb.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, TRAIN["kind"]).booster_.save_model("classes.txt")
+    xgb.XGBClassifier(n_jobs=1, n_estimators=2).fit(X, Y > 140).save_model("classes.json")
+    lightgbm_model(objective="huber").fit(X, Y).booster_.save_model("huber.txt")
+    for name, verdict in {"classes.txt": "but derivatives", "classes.json": "but derivatives", "huber.txt": ""}.items():
+        code, out, err = run(f"check {name}")
+        assert (code, err) == (1, "")
+        assert out.startswith(f"{name}: no exact weights")
+        assert verdict in out
+        assert "objective=" in out
+        fails(f"explain {name} {PLAIN} --query query.csv", "This model has objective=", code=1)
+    MODELS["xgboost.pkl"][0].save_model("sampled.json")  # which does not say which rows were drawn
+    fails(f"check sampled.json {PLAIN}", "a model file does not keep subsample and seed", code=1)
+    joblib.dump({"not": "a model"}, folder / "dict.joblib")
+    fails(f"check dict.joblib --trust {PLAIN}", "The model is a builtins.dict; axil reads")
+
+
+def test_a_replay_that_disagrees(fails, folder):
+    TRAIN.iloc[:-1].to_csv(folder / "short.csv", index=False)
+    fails("check lightgbm.txt --train short.csv --target y", "does not agree with the fitted model", code=1)
+    fails("check lightgbm.txt --train train.csv --target y2", "does not agree with the fitted model", code=1)
+    fails("check lightgbm.txt --train train.csv --target y --weights w", "does not agree with the fitted model", code=1)
+
+
+FILES = {
+    "empty.csv": b"",
+    "header.csv": b"age,sex,bmi,bp,y\n",
+    "semicolons.csv": b"age;sex;bmi;bp;y\n1;2;3;4;5\n",
+    "ragged.csv": b"age,sex,bmi,bp,y\n1,2,3,4,5\n1,2,3,4,5,6,7\n",
+    "wide.csv": b"age,sex,bmi,bp,y\n1,2,3,4,5,6\n1,2,3,4,5,6\n",
+    "latin.csv": "age,sex,bmi,bp,y,Stra\xdfe\n1,2,3,4,5,6\n".encode("latin-1"),
+    "text.csv": b"age,sex,bmi,bp,y\n1,2,3,4,5\n1,2,?,4,5\n",
+    "text_target.csv": b"age,sex,bmi,bp,y\n1,2,3,4,5\n1,2,3,4,none\n1,2,3,4,lots\n",
+    "gap.csv": b"age,sex,bmi,bp,y\n1,2,3,4,5\n1,2,3,4,\n",
+    "broken.parquet": b"PAR1 but not really",
+    "table.xlsx": b"PK",
+    "data.csv.gz": b"not gzip",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("missing.csv", ["missing.csv does not exist"]),
+        (".", ["expected .csv, .tsv or .parquet"]),
+        ("empty.csv", ["empty.csv is empty"]),
+        ("header.csv", ["header.csv has columns but no rows"]),
+        ("semicolons.csv", ["has semicolons between its columns"]),
+        ("ragged.csv", ["cannot be read as a table", "line 3"]),
+        ("wide.csv", ["more values in its rows than names"]),
+        ("latin.csv", ["is not UTF-8 text"]),
+        ("text.csv", ["Column 'bmi' of text.csv holds '?' in row 1", "takes numbers"]),
+        ("text_target.csv", ["Column 'y' of text_target.csv (--target) holds 'none' in row 1", "expected numbers"]),
+        ("gap.csv", ["Column 'y' of gap.csv (--target) has no value in 1 of 2 rows, first in row 1"]),
+        ("broken.parquet", ["broken.parquet cannot be read as Parquet"]),
+        ("table.xlsx", ["ends in '.xlsx'", "expected .csv, .tsv or .parquet"]),
+        ("data.csv.gz", ["data.csv.gz"]),
+    ],
+)
+@pytest.mark.usefixtures("damaged")
+def test_tables_that_cannot_be_used(fails, name, parts):
+    fails(f"check lightgbm.txt --train {name} --target y", *parts)
+    if "(--target)" not in parts[0]:
+        fails(f"{EXPLAIN} --query {name}", *parts)
+        fails(f"blame lightgbm.txt {PLAIN} --validation {name}", *parts)
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ("check lightgbm.txt --train train.csv --target Y", ["no column 'Y' (--target)", "it has id, age"]),
+        ("check lightgbm.txt --train train.csv --target cty", ["Did you mean 'city'?"]),
+        ("check lightgbm.txt --train train.csv", ["--train was given without --target"]),
+        ("check lightgbm.txt --target y", ["--target was given without --train"]),
+        ("check lightgbm.txt --train train.csv --target y,y2", ["--target names 2 columns", "has 1 outputs"]),
+        (f"check lightgbm.txt {PLAIN} --weights city", ["Column 'city' of train.csv (--weights) holds '"]),
+        (f"check lightgbm.txt {PLAIN} --index kind", ["has the label ", "twice in column 'kind'"]),
+        (f"check lightgbm.txt {PLAIN} --features age,age,bmi,bp", ["names a column twice"]),
+        (f"check lightgbm.txt {PLAIN} --features age,y,bmi,bp", ["--features names 'y', which is the target"]),
+        (f"check lightgbm.txt {PLAIN} --features bp,bmi,sex,age", ["in another order"]),
+        (f"check lightgbm.txt {PLAIN} --categorical city", ["not among the features: age, sex, bmi, bp"]),
+        (f"check lightgbm.txt {PLAIN} --threads 0", ["n_threads is 0"]),
+        (f"check lightgbm.txt {PLAIN} --memory-limit lots", ["memory_limit is 'lots'"]),
+        (f"check lightgbm.txt {PLAIN} --memory-limit 10B", ["10 bytes is allowed by memory_limit"]),
+        (f"check lightgbm.txt {PLAIN} --scratch nowhere", ["scratch is 'nowhere', which is no directory"]),
+        (
+            "check lightgbm.txt --train noage.csv --target y",
+            ["noage.csv lacks 1 of the 4 features", ": age. It has id"],
+        ),
+        (f"{EXPLAIN} --query noage.csv", ["noage.csv lacks 1 of the 4 features: age", "columns of train.csv"]),
+        (f"{EXPLAIN} --query query.csv --top 0", ["--top is 0"]),
+        (f"{EXPLAIN} --query query.csv --csv no/where.csv", ["the directory no does not exist"]),
+        (f"{EXPLAIN} --query query.csv --csv .", ["is a directory"]),
+        (f"blame lightgbm.txt {PLAIN} --validation noy.csv", ["noy.csv has no column 'y' (--target)"]),
+        ("check missing.txt", ["missing.txt cannot be read: No such file"]),
+        ("check .", [". is a directory"]),
+        ("check train.csv", ["a table of data by its name, not a model"]),
+        ("check noise.bin", ["no model that axil knows: it begins with b'noise'"]),
+        ("check nothing.txt", ["nothing.txt is empty"]),
+        ("check cut.txt", ["looks like a LightGBM model but cannot be read", "save the model again"]),
+        ("check cut.json", ["looks like an XGBoost model but cannot be read"]),
+        ("check cut.cbm", ["looks like a CatBoost model but cannot be read"]),
+        ("check cut.pkl --trust", ["looks like a pickle but cannot be read"]),
+        ("check catboost.json", ["looks like CatBoost's JSON", "model.save_model('model.cbm')"]),
+        ("check dump.json", ["looks like LightGBM's dump_model"]),
+        ("demo --save train.csv", ["--save train.csv is a file"]),
+    ],
+)
+@pytest.mark.usefixtures("damaged")
+def test_bad_input(fails, words, parts):
+    fails(words, *parts)
+
+
+def test_usage(run):
+    for words in ("", "explain", "explain model.txt", "nonsense", f"{EXPLAIN} --query query.csv --by size", "check"):
+        code, out, err = run(words)
+        assert (code, out) == (2, "")
+        assert err.startswith("usage: axil")
+    for words in ("--help", "explain --help", "check --help", "blame --help", "demo --help"):
+        code, out, _ = run(words)
+        assert (code, out[:11]) == (0, "usage: axil")
+    assert run("--version") == (0, f"axil {axil.__version__}\n", "")
+
+
+def test_a_library_that_is_missing_is_named(fails, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    fails("check lightgbm.txt", "needs lightgbm, which is not installed", "pip install 'axil[lightgbm]'")
+    fails("demo", "The demo needs lightgbm", "pip install 'axil[demo]'")
+    monkeypatch.setitem(sys.modules, "skops", None)
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    fails("check ridge.skops", "needs skops", "pip install 'axil[skops]'")
+
+
+def test_an_error_that_nobody_foresaw(fails, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("no idea")
+
+    monkeypatch.setattr("axil.cli.commands.supports", broken)
+    fails("check lightgbm.txt", "ZeroDivisionError: no idea", "--debug", code=3)
+    with pytest.raises(ZeroDivisionError):
+        main(["check", "lightgbm.txt", "--debug"])
+
+
+def test_the_page(run, fails, folder, monkeypatch):
+    words = f"{EXPLAIN} --query query.csv --html page.html"
+    if not hasattr(axil.Explanation, "to_html"):
+        fails(words, "--html: this version of axil makes no page yet", "--csv FILE")
+        monkeypatch.setattr(
+            axil.Explanation, "to_html", lambda self, path: Path(path).write_text(f"<p>{len(self)}</p>"), raising=False
+        )
+    code, out, _ = run(words)
+    assert code == 0
+    assert out.count("Query ") == N_QUERY
+    assert (folder / "page.html").read_text(encoding="utf-8").startswith("<")
+
+
+def shell(words, cwd, **more):
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=120, **more)
+
+
+def test_as_a_program(folder):
+    words = [sys.executable, "-m", "axil", *shlex.split(f"{EXPLAIN} --query query.csv --format csv")]
+    done = shell(words, folder)
+    assert done.returncode == 0, done.stderr
+    assert len(table_of(done.stdout)) == 10 * N_QUERY
+    failed = shell([sys.executable, "-m", "axil", "check", "missing.txt"], folder)
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert "Traceback" not in failed.stderr
+
+
+def test_labels_that_the_terminal_cannot_show(folder):
+    TRAIN.assign(id="Øst " + TRAIN["id"]).to_csv(folder / "east.csv", index=False)
+    words = shlex.split("blame lightgbm.txt --train east.csv --target y --index id --validation validation.csv --top 2")
+    done = shell([sys.executable, "-m", "axil", *words], folder, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\\xd8st p") == 2
+
+
+def test_a_reader_that_stops_early_is_no_error(folder):
+    words = f"{EXPLAIN} --query validation.csv --top 150 --format csv"
+    command = f"set -o pipefail; {sys.executable} -m axil {words} | head -1"
+    done = shell(["bash", "-c", command], folder)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert done.stdout.startswith("query,rank,row")
+
+
+def test_the_page_of_the_command_line_runs(run, tmp_path, monkeypatch):
+    """Every command on docs/cli.md, one after the other in one directory; they print what the page shows."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```(?:\n\n```text\n(.*?)```)?", page, re.S)
+    assert len(blocks) >= 5
+    for words, shown in blocks:
+        for line in words.splitlines():
+            assert line.startswith("axil ")
+            code, out, err = run(line.removeprefix("axil "))
+            assert (code, err) == (0, "")
+        for line in shown.splitlines():
+            assert line == "..." or line in out.splitlines()
