@@ -1,7 +1,7 @@
 """House prices by comparables: what a valuation rests on, for somebody who has to defend it.
 
-A simulated town: 2,000 sales in five districts over ten years, prices by area, rooms, age, distance, district and year. A model is
-fitted to the sales; three houses are valued; each valuation is shown with the sales that made it.
+A simulated town: 2,000 sales in five districts over ten years, prices by area, rooms, age, distance, district and year. A model
+is fitted to the sales; three houses are valued; each valuation is shown with the sales that made it.
 
     python examples/house_prices.py [--out DIRECTORY]
 """

@@ -32,7 +32,7 @@ def test_the_default_is_most_of_what_is_free():
 
 def test_a_request_that_does_not_fit_is_refused_in_words():
     Budget(1000).require(1000, "It", "Do less.")
-    with pytest.raises(InputError, match=r"It takes 1\.0 KiB, but 1000 bytes is allowed by memory_limit\. Do less\."):
+    with pytest.raises(InputError, match=r"It would take 1\.0 KiB, but 1000 bytes is allowed by memory_limit\. Do less\."):
         Budget(1000).require(1024, "It", "Do less.")
     with pytest.raises(InputError, match="is free"):
         Budget(None).require(1 << 60, "It", "Do less.")
@@ -55,7 +55,7 @@ def test_scratch_keeps_leaf_numbers_in_a_file_that_leaves_nothing_behind(tmp_pat
         cells = outside._engines[0].structure.cells
         assert isinstance(cells.base, np.memmap) or isinstance(getattr(cells.base, "base", None), np.memmap)
         np.testing.assert_array_equal(outside(X[:5]).weights, inside(X[:5]).weights)
-    with pytest.raises(InputError, match=r"leaf numbers .* takes .* scratch=directory"):
+    with pytest.raises(InputError, match=r"leaf numbers .* would take .* scratch=directory"):
         axil.Explainer(model, X, y, memory_limit=1000)
 
 

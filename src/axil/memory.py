@@ -64,7 +64,7 @@ class Budget:
         available = self.available
         if n_bytes > available:
             origin = "is free" if self.limit is None else "is allowed by memory_limit"
-            raise InputError(f"{what} takes {in_words(n_bytes)}, but {in_words(available)} {origin}. {instead}")
+            raise InputError(f"{what} would take {in_words(n_bytes)}, but {in_words(available)} {origin}. {instead}")
 
     def empty(self, shape: tuple[int, int], dtype: Any, what: str, instead: str) -> NDArray[Any]:
         """An array of rows times trees, in a file where there is a place for it; not initialised."""
@@ -75,7 +75,7 @@ class Budget:
         free = shutil.disk_usage(self.scratch).free
         if n_bytes > free:
             raise InputError(
-                f"{what} takes {in_words(n_bytes)}, but {in_words(free)} is free in {self.scratch}. "
+                f"{what} would take {in_words(n_bytes)}, but {in_words(free)} is free in {self.scratch}. "
                 "Choose a directory on a larger disk."
             )
         with tempfile.TemporaryFile(dir=self.scratch) as file:  # the mapping outlives the file's name and its handle

@@ -159,7 +159,7 @@ def test_memory_is_asked_for_before_it_is_taken(kind, case):
     baseline = kind(explainer)
     explainer._budget.limit = limit
     with pytest.raises(
-        InputError, match=rf"The {kind.__name__} scores of {len(X)} x {len(case.y)} rows takes .* memory_limit"
+        InputError, match=rf"The {kind.__name__} scores of {len(X)} x {len(case.y)} rows would take .* memory_limit"
     ):
         baseline.scores(X, y)
     assert baseline.scores(X[:5], y[:5]).shape == (5, len(case.y))
