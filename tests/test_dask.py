@@ -353,7 +353,7 @@ def test_smoothers_are_refused():
 
 def test_what_does_not_fit_is_refused_with_its_size(model):
     leaves = 25 * 9
-    with pytest.raises(axil.InputError, match=rf"Leaf space takes {16 * leaves**2 / 1024:.1f} KiB"):
+    with pytest.raises(axil.InputError, match=rf"Leaf space would take {16 * leaves**2 / 1024:.1f} KiB"):
         axil.dask.Explainer(model, partitioned(X), partitioned(Y), memory_limit=8 * leaves**2)
     explainer = axil.dask.Explainer(model, partitioned(X), partitioned(Y), memory_limit=16 * leaves**2)
     with pytest.raises(axil.InputError, match=r"1\.5 MiB.*explainer\.weights"):
