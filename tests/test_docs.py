@@ -105,3 +105,10 @@ def test_the_table_of_derivatives_is_the_measured_one():
 def test_the_tables_of_scaling_are_the_measured_ones():
     made = runpy.run_path(str(ROOT / "scripts" / "scaling_tables.py"))["page"]()
     assert made == (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_deletions_is_the_measured_one():
+    page = (ROOT / "docs" / "jacobian.md").read_text(encoding="utf-8")
+    with (ROOT / "experiments" / "results" / "jacobian_removal.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            assert f"| {' | '.join(list(line.values())[:5])} |" in page
