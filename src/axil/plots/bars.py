@@ -12,7 +12,7 @@ from axil.errors import InputError
 from axil.explanation import Explanation, group_codes
 from axil.inputs import as_count, as_frame, as_vector
 from axil.plots import canvas
-from axil.plots.sources import largest, one_prediction, one_query, row_labels, says_derivative
+from axil.plots.sources import largest, one_prediction, one_query, row_labels, says
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -38,15 +38,15 @@ def weights(
     k = as_count(k, "k")
     one = one_prediction(source, query, output, labels, exact)
     chosen = largest(one.weights, k)
-    title = canvas.head(one) + f"{len(chosen)} largest {one.quantity}s"
+    title = f"{canvas.head(one)}{len(chosen)} largest {one.quantity}s"
     if one.complete:
         whole = np.abs(one.weights).sum()
         share = np.abs(one.weights[chosen]).sum() / whole if whole else 1.0
-        title += f" of {len(one.weights):,}: {100 * share:.0f} % of their absolute sum"
+        title += f" of {len(one.weights):,}, {share:.0%} of the absolute sum"
     ax = canvas.new_axes(ax, canvas.bars_height(len(chosen)))
     canvas.sign_bars(ax, one.labels[chosen].tolist(), one.weights[chosen])
     canvas.few_ticks(ax)
-    return canvas.dress(ax, title, f"{one.long_name} ({canvas.FIXED})", "training row", grid="x")
+    return canvas.dress(ax, title, canvas.fixed(one.long_name), "training row", grid="x")
 
 
 def group(
@@ -70,7 +70,9 @@ def group(
     names, sums, head, exact = _sums(source, labels, by, query, output, exact)
     name = _summed(by, exact)
     shown = np.sort(largest(sums, k))
-    title = f"{head}{name}s of {len(shown)} groups" + (f" of {len(sums):,}" if len(shown) < len(sums) else "")
+    title = f"{head}Sums of {name}s by group" + (
+        f", {len(shown)} largest of {len(sums):,}" if len(shown) < len(sums) else ""
+    )
     names, rest = [names[i] for i in shown], len(sums) - len(shown)
     values = sums[shown]
     if rest:
@@ -78,7 +80,7 @@ def group(
     ax = canvas.new_axes(ax, canvas.bars_height(len(names)))
     canvas.sign_bars(ax, names, values, rest=len(shown) if rest else None)
     canvas.few_ticks(ax)
-    return canvas.dress(ax, title, f"sum of {name}s ({canvas.FIXED})", "group of training rows", grid="x")
+    return canvas.dress(ax, title, canvas.fixed(f"sum of {name}s"), "group", grid="x")
 
 
 def _sums(
@@ -91,7 +93,7 @@ def _sums(
         lines, name = one_query(source, query, output, ("group", by))
         sums = as_vector(lines[by], len(lines[by]), f'the column "{by}"', "table")
         head = canvas.shorten(name, canvas.TITLE) + "\n"
-        return lines["group"].tolist(), sums, head, exact and not says_derivative(source)
+        return lines["group"].tolist(), sums, head, exact and not says(source, tables.DERIVATIVE)
     if labels is None:
         raise InputError("An explanation has no groups; pass labels, one for each training row.")
     one = one_prediction(source, query, output, None, exact)
@@ -139,8 +141,10 @@ def blame(
     keys = np.where(np.isnan(values), -np.inf, values if by == "gain" else np.abs(values))
     chosen = np.argsort(-keys, kind="stable")[:k]
     chosen = chosen[~np.isnan(values[chosen])]
+    if not len(chosen):
+        raise InputError(f"No {by} in the frame is known; expected some. Try by='gradient', which always is.")
     ax = canvas.new_axes(ax, canvas.bars_height(len(chosen)))
     canvas.sign_bars(ax, names[chosen].tolist(), values[chosen])
     canvas.few_ticks(ax)
-    title = f"Blame: {len(chosen)} of {len(values):,} training rows, largest {by} first"
-    return canvas.dress(ax, title, f"{BLAME[by]} ({canvas.FIXED})", "training row", grid="x")
+    title = f"Blame: {len(chosen)} largest {by}s of {len(values):,} training rows"
+    return canvas.dress(ax, title, canvas.fixed(BLAME[by]), "training row", grid="x")

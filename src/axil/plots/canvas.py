@@ -25,8 +25,9 @@ DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1
 
 FIXED = "structure held fixed"
 LONGEST = 28  # characters of a label
-TITLE = 52  # characters in a line of a title
+TITLE = 54  # characters of a name in a title
 TEXT, LEAST = 9.0, 5.0  # points: the size of labels, and the smallest that can be read
+LEADING = 1.35  # the height of a line in letters
 LINE = 0.24  # inches for one bar
 
 
@@ -69,13 +70,19 @@ def number(value: float) -> str:
 def head(one: Prediction) -> str:
     """The line of a title that says whose prediction this is."""
     value = "" if one.value is None else f"prediction {number(one.value)}"
-    parts = [part for part in (shorten(one.name, TITLE - 20), value) if part]
+    parts = [part for part in (shorten(one.name, TITLE - 24), value) if part]
     return ": ".join(parts) + "\n" if parts else ""
+
+
+def fixed(name: str) -> str:
+    """The name of an axis whose numbers hold with the structure held fixed; on two lines where it is long."""
+    return f"{name}{' ' if len(name) < 28 else chr(10)}({FIXED})"
 
 
 def dress(ax: Axes, title: str, x: str, y: str, grid: Any = "both") -> Axes:
     """Title, names of the axes, a light grid behind and no frame above or to the right."""
-    lines = [part for line in title.split("\n") for part in textwrap.wrap(line, TITLE)]
+    width = max(24, int(11.7 * _inches(ax)[0]))  # characters of this size in a line
+    lines = [part for line in title.split("\n") for part in textwrap.wrap(line, width)]
     ax.set_title("\n".join(lines), loc="left", fontsize=TEXT + 1, parse_math=False)
     ax.set_xlabel(x, fontsize=TEXT, parse_math=False)
     ax.set_ylabel(y, fontsize=TEXT, parse_math=False)
@@ -92,6 +99,15 @@ def few_ticks(ax: Axes) -> None:
     ax.locator_params(axis="x", nbins=max(2, min(6, int(_inches(ax)[0] / 0.9))))
 
 
+def date_ticks(ax: Axes) -> None:
+    """Ticks along x at dates, each written as short as those around it allow."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+
+
 def whole_ticks(ax: Axes) -> None:
     """Ticks along x at whole numbers."""
     from matplotlib.ticker import MaxNLocator
@@ -99,18 +115,19 @@ def whole_ticks(ax: Axes) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
-def name_cells(ax: Axes, rows: NDArray[Any], columns: NDArray[Any], most: int) -> None:
+def name_cells(ax: Axes, rows: NDArray[Any], columns: NDArray[Any]) -> None:
     """Labels down and across a heat map; none on a side that has more of them than can be read."""
-    for axis, labels, turn in ((ax.yaxis, rows, 0), (ax.xaxis, columns, 90)):
-        named = list(labels) if len(labels) <= most else []
-        size = TEXT if len(named) <= 20 else TEXT - 2
+    across, down = _inches(ax)
+    for axis, labels, room, turn in ((ax.yaxis, rows, down, 0), (ax.xaxis, columns, across, 90)):
+        size, step = _letters(60 * room, len(labels))  # less than 72 points an inch: names and the scale take some
+        named = list(labels) if step == 1 else []
         texts = [shorten(label, 16) for label in named]
         axis.set_ticks(range(len(named)), texts, fontsize=size, rotation=turn, parse_math=False)
 
 
-def colour_bar(ax: Axes, image: Any, name: str) -> None:
-    """The scale of a heat map, beside it."""
-    bar = ax.figure.colorbar(image, ax=ax, extend="both", shrink=0.9)
+def colour_bar(ax: Axes, image: Any, name: str, beyond: bool) -> None:
+    """The scale of a heat map, beside it; with points at its ends if there are values beyond."""
+    bar = ax.figure.colorbar(image, ax=ax, extend="both" if beyond else "neither", shrink=0.9)
     bar.set_label(name, fontsize=TEXT - 1)
     bar.ax.tick_params(labelsize=TEXT - 1)
     bar.outline.set_visible(False)
@@ -132,14 +149,19 @@ def label_bars(ax: Axes, labels: Sequence[Any]) -> float:
 
     Of more bars than can be named every second, third, ... is.
     """
-    n, room = len(labels), 72 * _inches(ax)[1]
-    size = min(TEXT, max(LEAST, 0.85 * room / max(n, 1)))
-    step = max(1, math.ceil(n * LEAST / room))
+    n = len(labels)
+    size, step = _letters(72 * _inches(ax)[1], n)
     shown = range(0, n, step)
     ax.set_yticks(list(shown), [shorten(labels[i]) for i in shown], fontsize=size, parse_math=False)
     ax.set_ylim(n - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     return size
+
+
+def _letters(room: float, n: int) -> tuple[float, int]:
+    """The size of letters for n lines in so many points, and every how many-th line can be written."""
+    line = room / max(n, 1)
+    return min(TEXT, max(LEAST, line / LEADING)), max(1, math.ceil(LEADING * LEAST / line))
 
 
 def sign_bars(
@@ -190,7 +212,7 @@ def _write_numbers(ax: Axes, ends: Array, leftward: NDArray[np.bool_], texts: li
 
 def sign_points(ax: Axes, x: Array, y: Array, signs: Array) -> None:
     """Points in the colour and shape of their sign: blue circles and orange triangles; those of sign 0 small and grey."""
-    size = float(np.clip(4000 / max(len(x), 1), 4, 30))
+    size = float(np.clip(6000 / max(len(x), 1), 5, 30))
     kinds = (
         (signs == 0, "0.7", ".", "zero"),
         (signs > 0, POSITIVE, "o", "positive"),
@@ -210,6 +232,20 @@ def sign_points(ax: Axes, x: Array, y: Array, signs: Array) -> None:
                 label=name,
                 rasterized=True,
             )
+
+
+def corner(ax: Axes, lines: str) -> None:
+    """A few words in the corner below on the right."""
+    ax.text(
+        0.985,
+        0.04,
+        lines,
+        transform=ax.transAxes,
+        ha="right",
+        va="bottom",
+        fontsize=TEXT,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 2},
+    )
 
 
 def key(ax: Axes) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil import tables
 from axil.errors import InputError
+from axil.explanation import ROUNDING
 from axil.inputs import as_frame, as_vector
 from axil.plots import canvas
-from axil.plots.sources import check_position, one_query, whole_prediction
+from axil.plots.sources import check_position, one_query, says, whole_prediction
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -37,18 +39,13 @@ def concentration(
     share = np.concatenate([[0.0], np.cumsum(sizes) / sizes.sum()])
     ax = canvas.new_axes(ax)
     ax.plot(np.arange(len(share)), share, color=canvas.POSITIVE, linewidth=1.8)
+    counts = []
     for mark in MARKED:
-        rows = int(np.searchsorted(share, mark - 1e-12))
-        ax.plot([rows, rows, 0], [0, mark, mark], color="0.45", linewidth=0.8, linestyle=":")
-        ax.plot(rows, mark, "o", color=canvas.DARK, markersize=4)
-        ax.annotate(
-            f"{mark:.0%}: {rows:,} row{'s' * (rows != 1)}",
-            (rows, mark),
-            xytext=(6, -5),
-            textcoords="offset points",
-            va="top",
-            fontsize=canvas.TEXT - 1,
-        )
+        rows = int(np.searchsorted(share, mark - ROUNDING))
+        counts.append(f"{mark:.0%}: {rows:,} row{'s' * (rows != 1)}")
+        ax.plot([rows, rows, 0], [0, share[rows], share[rows]], color="0.45", linewidth=0.8, linestyle=":")
+        ax.plot(rows, share[rows], "o", color=canvas.DARK, markersize=4)
+    canvas.corner(ax, "\n".join(counts))
     ax.set_xlim(0, 1.02 * len(sizes))
     ax.set_ylim(0, 1.03)
     title = f"{canvas.head(one)}How few rows hold how much of the {one.quantity}s"
@@ -56,7 +53,7 @@ def concentration(
         ax,
         title,
         f"training rows, largest |{one.quantity}| first",
-        f"share of the sum of |{one.quantity}|\n({canvas.FIXED})",
+        canvas.fixed(f"share of the sum of |{one.quantity}|"),
     )
     ax.yaxis.set_major_formatter("{x:.0%}")
     canvas.few_ticks(ax)
@@ -99,6 +96,8 @@ def removal(
         line = np.concatenate([[0.0], total])
         ax.plot(np.arange(len(line)), line, label=str(name), linewidth=1.8, marker=marker, markersize=3, **style)
     title = (canvas.shorten(heads.pop(), canvas.TITLE) + "\n" if len(heads) == 1 else "") + "Removal of training rows"
+    if all(says(curve, tables.FIRST_ORDER) for curve in named.values()):
+        title += ", to first order"
     kept = "model retrained" if retrained else canvas.FIXED
     canvas.dress(ax, title, "rows removed", f"change of the prediction\n({kept})")
     canvas.whole_ticks(ax)
@@ -130,13 +129,13 @@ def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | N
         raise InputError("leverage has no entries; expected explainer.leverage(), one number for each training row.")
     mean = float(found.mean())
     ax = canvas.new_axes(ax)
-    label = f"mean {canvas.number(mean)} = {canvas.number(found.sum())} degrees of freedom / {len(found):,} rows"
-    name = f"leverage: weight of a row in its own prediction ({canvas.FIXED})"
-    title = f"Leverage of {len(found):,} training rows"
+    freedom = f"{canvas.number(found.sum())} degrees of freedom / {len(found):,}"
+    title = f"Leverage of {len(found):,} training rows\nDashed: mean {canvas.number(mean)} = {freedom}"
+    name = canvas.fixed("weight of a row in its own prediction")
     if ranked:
         ax.plot(np.arange(1, len(found) + 1), np.sort(found)[::-1], color=canvas.POSITIVE, linewidth=1.8)
-        ax.axhline(mean, color=canvas.DARK, linestyle="--", linewidth=1.0, label=label)
-        canvas.dress(ax, title, "training rows, largest leverage first", name.replace(": ", ":\n").replace(" (", "\n("))
+        ax.axhline(mean, color=canvas.DARK, linestyle="--", linewidth=1.0)
+        canvas.dress(ax, title, "training rows, largest leverage first", name)
     else:
         ax.hist(
             found,
@@ -145,8 +144,7 @@ def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | N
             edgecolor="white",
             linewidth=0.4,
         )
-        ax.axvline(mean, color=canvas.DARK, linestyle="--", linewidth=1.0, label=label)
+        ax.axvline(mean, color=canvas.DARK, linestyle="--", linewidth=1.0)
         canvas.dress(ax, title, name, "training rows", grid="y")
     canvas.few_ticks(ax)
-    canvas.key(ax)
     return ax

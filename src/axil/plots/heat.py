@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil import tables
 from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.inputs import as_count, as_frame
 from axil.plots import canvas
-from axil.plots.sources import output_position, row_labels, says_derivative
+from axil.plots.sources import output_position, row_labels, says
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 SATURATED = 99.0  # percentile of |weight| at the ends of the colours, as in the paper
-MOST_LABELS = 40  # rows or columns that are named
 
 
 def matrix(
@@ -60,18 +60,19 @@ def matrix(
     ax = canvas.new_axes(ax, 5.0)
     limit = _limit(part)
     image = ax.imshow(part, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
-    name = ("weight" if exact else "derivative") + f" ({canvas.FIXED})"
-    shown = [f"{len(at):,} of {n:,} {what}" for at, n, what in zip((down, across), K.shape, ("explained", "training"))]
-    title = f"{'Weights' if exact else 'Derivatives'}: {shown[0]} by {shown[1]} rows"
+    name = "weight" if exact else "derivative"
+    title = canvas.fixed(f"{name}s".capitalize()) + f"\n{K.shape[0]:,} explained × {K.shape[1]:,} training rows"
     if part.shape != K.shape:
-        title += ", evenly spaced"
+        title += f"\n{part.shape[0]:,} × {part.shape[1]:,} drawn, evenly spaced"
     order = ", cluster order" if cluster else ""
     canvas.dress(ax, title, f"training rows{order}", f"explained rows{order}")
     ax.grid(visible=False)
     ax.spines[:].set_visible(False)
-    canvas.name_cells(ax, rows[down], columns[across], MOST_LABELS)
+    canvas.name_cells(ax, rows[down], columns[across])
     if colorbar:
-        canvas.colour_bar(ax, image, f"{name}\ncolours end at the 99th percentile of |{name.split()[0]}|")
+        beyond = bool(np.abs(part).max() > limit)
+        ends = f"; colours end at the 99th percentile of |{name}|" if beyond else ""
+        canvas.colour_bar(ax, image, name + ends, beyond)
     return ax
 
 
@@ -98,7 +99,7 @@ def _read(source: Any, output: Any, exact: bool) -> tuple[Any, NDArray[Any], NDA
         raise InputError(f"The weights have shape {K.shape} and dtype {K.dtype}; expected numbers (n, n_train).")
     K = K.tocsr() if issparse(K) else K
     if frame is not None:
-        return K, np.asarray(index), np.asarray(columns), exact and not says_derivative(source)
+        return K, np.asarray(index), np.asarray(columns), exact and not says(source, tables.DERIVATIVE)
     return K, np.arange(K.shape[0]), np.arange(K.shape[1]), exact
 
 
@@ -112,8 +113,9 @@ def _cluster_order(rows: Array) -> NDArray[np.intp]:
     if len(rows) < 3:
         return np.arange(len(rows))
     from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import pdist
 
-    return np.asarray(leaves_list(linkage(rows, method="ward")), dtype=np.intp)
+    return np.asarray(leaves_list(linkage(pdist(rows), method="ward")), dtype=np.intp)
 
 
 def _limit(part: Array) -> float:

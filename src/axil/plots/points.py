@@ -46,13 +46,14 @@ def weights_against(
     if not known.all():
         below += f" ({(~known).sum():,} rows without one are left out)"
     title = f"{canvas.head(one)}{one.quantity.capitalize()}s of {known.sum():,} training rows"
-    canvas.dress(ax, title, below, f"{one.long_name} ({canvas.FIXED})")
+    canvas.dress(ax, title, below, canvas.fixed(one.long_name))
     if ticks is not None:
         ax.set_xticks(range(len(ticks)), [canvas.shorten(tick, 72 // len(ticks)) for tick in ticks], parse_math=False)
         ax.grid(visible=False, axis="x")
+    elif x.dtype.kind == "M":
+        canvas.date_ticks(ax)
     else:
         canvas.few_ticks(ax)
-    canvas.key(ax)
     return ax
 
 
@@ -99,10 +100,11 @@ def targets(
     ax = canvas.new_axes(ax)
     canvas.sign_points(ax, one.weights, y, np.sign(one.weights))
     ax.axvline(0.0, color=canvas.DARK, linewidth=0.8)
+    name = "target"
     if one.value is not None:
-        ax.axhline(one.value, color=canvas.DARK, linewidth=1.0, linestyle="--", label="prediction")
+        ax.axhline(one.value, color=canvas.DARK, linewidth=1.0, linestyle="--")
+        name = "target (dashed: the prediction)"
     title = f"{canvas.head(one)}Targets and {one.quantity}s of {len(y):,} training rows"
-    canvas.dress(ax, title, f"{one.long_name} ({canvas.FIXED})", "target")
+    canvas.dress(ax, title, canvas.fixed(one.long_name), name)
     canvas.few_ticks(ax)
-    canvas.key(ax)
     return ax

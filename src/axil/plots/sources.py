@@ -86,15 +86,15 @@ def _of_frame(source: Any, query: int, output: Any, labels: Any, exact: bool) ->
         labels=lines["row"] if labels is None else row_labels(labels, n),
         targets=lines.get("target"),
         name=name,
-        exact=exact and not says_derivative(source),
+        exact=exact and not says(source, tables.DERIVATIVE),
         complete=False,
     )
 
 
-def says_derivative(source: Any) -> bool:
-    """Whether a pandas frame was noted to hold derivatives; other libraries keep no notes."""
+def says(source: Any, note: str) -> bool:
+    """Whether a pandas frame has this note from `tables.note`; other libraries keep none."""
     attrs = getattr(source, "attrs", None)
-    return isinstance(attrs, dict) and attrs.get("axil") == tables.DERIVATIVE
+    return isinstance(attrs, dict) and attrs.get("axil") == note
 
 
 def one_query(source: Any, query: int, output: Any, needed: tuple[str, ...]) -> tuple[Columns, str]:
@@ -180,6 +180,8 @@ def one_row(source: Any, query: int, what: str) -> Array:
         )
     if array.ndim == 2:
         array = array[check_position(query, len(array), "query")]
+    if not len(array):
+        raise InputError(f"The {what} have no entries; expected one for each training row.")
     return as_vector(array, len(array), what)
 
 

@@ -70,7 +70,7 @@ def contributions(
     title = f"{canvas.head(one)}{shown} largest contributions" + (f" of {len(parts):,}" if one.complete else "")
     title += "" if one.exact else "\nderivative × target: not a decomposition"
     of = "target" if reference is None else f"(target − {canvas.number(reference)})"
-    return canvas.dress(ax, title, f"running sum of {one.quantity} × {of} ({canvas.FIXED})", "training row", grid="x")
+    return canvas.dress(ax, title, canvas.fixed(f"running sum of {one.quantity} × {of}"), "training row", grid="x")
 
 
 def _check(source: Any, intercept: float | None, prediction: float | None, reference: float | None) -> None:
@@ -121,7 +121,7 @@ def _draw(ax: Axes, steps: Steps) -> None:
     values = np.concatenate([[0.0], steps.values, [0.0]])
     ends = steps.start + np.cumsum(values)
     texts = canvas.numbers(values)
-    texts[0], texts[-1] = canvas.number(steps.start), canvas.number(ends[-1])
+    texts[0], texts[-1] = (f"\u2002{canvas.number(end)}" for end in (ends[0], ends[-1]))  # a space for the mark
     rest = n if steps.rest else None
     canvas.sign_bars(ax, [steps.first, *steps.names, "prediction"], values, ends - values, rest, texts)
     ax.plot(ends[[0, n + 1]], [0, n + 1], "D", color=canvas.DARK, markersize=5)
