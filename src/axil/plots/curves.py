@@ -13,7 +13,7 @@ from axil.errors import InputError
 from axil.explanation import ROUNDING
 from axil.inputs import as_frame, as_vector
 from axil.plots import canvas
-from axil.plots.sources import check_position, one_query, says, whole_prediction
+from axil.plots.sources import one_query, one_row, says, whole_prediction
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -121,12 +121,7 @@ def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | N
     ``values``: ``explainer.leverage()``, (n_train,) or (outputs, n_train) with the position ``output``. A histogram, or with
     ``ranked=True`` the leverages from the largest down.
     """
-    array = np.asarray(values, dtype=np.float64) if not np.isscalar(values) else np.empty(())
-    if array.ndim == 2:
-        array = array[check_position(output, len(array), "output")]
-    found = as_vector(array, array.shape[0] if array.ndim else 0, "leverage")
-    if not len(found):
-        raise InputError("leverage has no entries; expected explainer.leverage(), one number for each training row.")
+    found = one_row(values, output, "leverages", "output")
     mean = float(found.mean())
     ax = canvas.new_axes(ax)
     freedom = f"{canvas.number(found.sum())} degrees of freedom / {len(found):,}"

@@ -80,7 +80,7 @@ def _read(source: Any, output: Any, exact: bool) -> tuple[Any, NDArray[Any], NDA
     """Weights (n, n_train), the labels of both and whether they are exact."""
     if isinstance(source, Explanation):
         weights = source.weights
-        k = output_position(output, source.outputs) if weights.ndim == 3 else 0
+        k = output_position(output, source.outputs) if weights.ndim == 3 or output is not None else 0
         return weights[k] if weights.ndim == 3 else weights, source.query_index, source.index, source.exact
     K = source
     frame = as_frame(source)

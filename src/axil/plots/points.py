@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,8 @@ def weights_against(
     """The weights of one prediction against time or any other column of the training data, a point for each training row.
 
     ``source``: an explanation or weights (n_train,). ``values`` (n_train,): numbers, dates, or text of few kinds, as an array or
-    a column of any frame library. ``name``: of the axis, if the column has none. Rows without a value are left out and counted.
+    a column of any frame library. ``name``: of the axis, if the column has none. Rows without a value are left out and counted;
+    dates with a time zone are shown in UTC.
     """
     one = whole_prediction(source, query, output, exact)
     x, ticks = _positions(values, len(one.weights))
@@ -59,24 +61,31 @@ def weights_against(
 
 def _positions(values: Any, n: int) -> tuple[NDArray[Any], list[Any] | None]:
     """Where the rows stand along the axis, numbers or dates; for text, where each kind stands and what it is called."""
+    import pandas as pd
+
     found = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
     if found.shape != (n,):
         raise InputError(f"values has shape {found.shape}; expected ({n},), one value for each training row.")
+    if found.dtype.kind == "m":
+        raise InputError("values are spans of time; expected numbers, such as days: values.dt.days.")
     if found.dtype.kind == "M":
         return found, None
+    known = ~pd.isna(found)
+    x = np.full(n, np.nan)
     try:
-        return found.astype(np.float64), None
+        x[known] = found[known].astype(np.float64)
+        return x, None
     except (TypeError, ValueError):
         pass
-    try:
-        return found.astype("datetime64[us]"), None
-    except (TypeError, ValueError):
-        pass
-    codes, groups = group_codes(found, n)
+    if all(isinstance(value, date) for value in found[known]):
+        return pd.to_datetime(found, utc=True).tz_localize(None).to_numpy(), None
+    codes, groups = group_codes(found[known], int(known.sum()))
     if len(groups) > MOST_GROUPS:
-        raise InputError(f"values has {len(groups)} kinds of text; expected up to {MOST_GROUPS}. Use axil.plots.group.")
-    spread = np.linspace(-0.3, 0.3, n) if n > 1 else np.zeros(n)  # rows of one kind side by side, in their order
-    return codes + spread, groups.tolist()
+        raise InputError(
+            f"values has {len(groups)} kinds of text; expected up to {MOST_GROUPS}. Use axil.plots.group, or parse dates first."
+        )
+    x[known] = codes + np.linspace(-0.3, 0.3, len(codes))  # rows of one kind side by side, in their order
+    return x, groups.tolist()
 
 
 def targets(

@@ -84,7 +84,7 @@ def _of_frame(source: Any, query: int, output: Any, labels: Any, exact: bool) ->
     return Prediction(
         weights=as_vector(lines["weight"], n, 'the column "weight"', "table"),
         labels=lines["row"] if labels is None else row_labels(labels, n),
-        targets=lines.get("target"),
+        targets=as_vector(lines["target"], n, 'the column "target"', "table") if "target" in lines else None,
         name=name,
         exact=exact and not says(source, tables.DERIVATIVE),
         complete=False,
@@ -127,9 +127,7 @@ def column_values(series: nw.Series[Any]) -> NDArray[Any]:
     """A column as an array; text and categories as objects."""
     if series.dtype.is_numeric() or series.dtype.is_temporal():
         return np.asarray(series.to_numpy())
-    values = np.empty(len(series), dtype=object)
-    values[:] = series.to_list()
-    return values
+    return np.fromiter(series.to_list(), dtype=object)
 
 
 def _distinct(values: NDArray[Any]) -> list[Any]:
@@ -168,8 +166,8 @@ def check_position(position: Any, n: int, what: str) -> int:
     return int(position)
 
 
-def one_row(source: Any, query: int, what: str) -> Array:
-    """(n,): an array itself, or one of its rows."""
+def one_row(source: Any, position: int, what: str, name: str = "query") -> Array:
+    """(n,): an array itself, or the row at this position, which the user calls ``name``."""
     try:
         array = np.asarray(source.toarray() if issparse(source) else source, dtype=np.float64)
     except (TypeError, ValueError):
@@ -179,7 +177,7 @@ def one_row(source: Any, query: int, what: str) -> Array:
             f"What to draw is a {type(source).__name__} of shape {array.shape}; {EXPECTED} (n,) or (m, n)."
         )
     if array.ndim == 2:
-        array = array[check_position(query, len(array), "query")]
+        array = array[check_position(position, len(array), name)]
     if not len(array):
         raise InputError(f"The {what} have no entries; expected one for each training row.")
     return as_vector(array, len(array), what)
@@ -190,8 +188,10 @@ def row_labels(labels: Any, n: int) -> NDArray[Any]:
     if labels is None:
         return np.arange(n)
     values = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
-    found = np.empty(len(values), dtype=object)
-    found[:] = list(values)
+    try:
+        found = np.fromiter(values, dtype=object)  # which leaves tuples whole
+    except TypeError:
+        raise InputError(f"labels is a {type(labels).__name__}; expected {n} of them, one for each row.") from None
     if len(found) != n:
         raise InputError(f"labels has {len(found)} entries; expected {n}, one for each row.")
     return found
