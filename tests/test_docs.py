@@ -60,11 +60,11 @@ def test_the_page_of_questions_runs(capsys):
 def test_the_page_of_plots_runs_and_shows_its_pictures():
     run("docs/plots.md", together=True)
     page = (ROOT / "docs" / "plots.md").read_text(encoding="utf-8")
-    shown = re.findall(r"!\[.+?\]\((images/.+?\.png)\)", page)
+    shown = re.findall(r"!\[.+?\]\((figures/plots/.+?\.png)\)", page)
     drawn = re.findall(r"^ax = plots\.(\w+)", page, re.M)
     assert len(shown) == len(drawn) == len(set(shown))
     assert set(drawn) == set(importlib.import_module("axil.plots").__all__)
-    kept = {f"images/{path.name}" for path in (ROOT / "docs" / "images").iterdir()}
+    kept = {f"figures/plots/{path.name}" for path in (ROOT / "docs" / "figures" / "plots").iterdir()}
     assert kept == set(shown)
     assert sum((ROOT / "docs" / name).stat().st_size for name in kept) < 600_000
 
