@@ -71,7 +71,7 @@ def matrix(
     canvas.name_cells(ax, rows[down], columns[across])
     if colorbar:
         beyond = bool(np.abs(part).max() > limit)
-        ends = f"; colours end at the 99th percentile of |{name}|" if beyond else ""
+        ends = f" (ends: {SATURATED:.0f}th percentile)" if beyond else ""
         canvas.colour_bar(ax, image, name + ends, beyond)
     return ax
 
