@@ -57,6 +57,18 @@ def test_the_page_of_questions_runs(capsys):
         assert column in printed
 
 
+def test_the_page_of_plots_runs_and_shows_its_pictures():
+    run("docs/plots.md", together=True)
+    page = (ROOT / "docs" / "plots.md").read_text(encoding="utf-8")
+    shown = re.findall(r"!\[.+?\]\((figures/plots/.+?\.png)\)", page)
+    drawn = re.findall(r"^ax = plots\.(\w+)", page, re.M)
+    assert len(shown) == len(drawn) == len(set(shown))
+    assert set(drawn) == set(importlib.import_module("axil.plots").__all__)
+    kept = {f"figures/plots/{path.name}" for path in (ROOT / "docs" / "figures" / "plots").iterdir()}
+    assert kept == set(shown)
+    assert sum((ROOT / "docs" / name).stat().st_size for name in kept) < 600_000
+
+
 def test_the_removals_on_the_page_are_what_was_measured():
     page = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
     with (ROOT / "experiments" / "results" / "removal.csv").open(encoding="utf-8") as file:

@@ -25,7 +25,7 @@ __all__ = [
     "supports",
 ]
 
-_LAZY = {"baselines", "jacobian"}  # submodules that are imported when they are first asked for
+_LAZY = {"baselines", "jacobian", "plots"}  # submodules that are imported when they are first asked for
 _LAZY_NAMES = {"JacobianExplainer": "jacobian"}  # public names out of them
 
 

@@ -1,0 +1,150 @@
+"""Bars: the largest weights, sums by group, blame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import tables
+from axil.errors import InputError
+from axil.explanation import Explanation, group_codes
+from axil.inputs import as_count, as_frame, as_vector
+from axil.plots import canvas
+from axil.plots.sources import largest, one_prediction, one_query, row_labels, says
+
+if TYPE_CHECKING:
+    from axil.plots.canvas import Axes
+
+Array = NDArray[np.float64]
+
+
+def weights(
+    source: Any,
+    k: int = 15,
+    *,
+    query: int = 0,
+    output: Any = None,
+    labels: Any = None,
+    exact: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """The k largest |weights| of one prediction as bars, the largest on top.
+
+    ``source``: an explanation, a frame of `top` or `similar`, or weights (n_train,). ``labels`` (n_train,): names to show
+    instead of the row labels. ``exact=False``: the frame or array holds derivatives.
+    """
+    k = as_count(k, "k")
+    one = one_prediction(source, query, output, labels, exact)
+    chosen = largest(one.weights, k)
+    title = f"{canvas.head(one)}{len(chosen)} largest {one.quantity}s"
+    if one.complete:
+        whole = np.abs(one.weights).sum()
+        share = np.abs(one.weights[chosen]).sum() / whole if whole else 1.0
+        title += f" of {len(one.weights):,}, {share:.0%} of the absolute sum"
+    ax = canvas.new_axes(ax, canvas.bars_height(len(chosen)))
+    canvas.sign_bars(ax, one.labels[chosen].tolist(), one.weights[chosen])
+    canvas.few_ticks(ax)
+    return canvas.dress(ax, title, canvas.fixed(one.long_name), "training row", grid="x")
+
+
+def group(
+    source: Any,
+    labels: Any = None,
+    *,
+    by: str = "weight",
+    k: int = 20,
+    query: int = 0,
+    output: Any = None,
+    exact: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """The sums of weights, or contributions, of each group of training rows in one prediction, as bars in the groups' order.
+
+    ``source``: a frame of `group`, or an explanation with ``labels`` (n_train,). Of more than k groups the k largest are shown
+    and all others are added up in one bar.
+    """
+    tables.check_by(by)
+    k = as_count(k, "k")
+    names, sums, head, exact = _sums(source, labels, by, query, output, exact)
+    name = _summed(by, exact)
+    shown = np.sort(largest(sums, k))
+    title = f"{head}Sums of {name}s by group" + (
+        f", {len(shown)} largest of {len(sums):,}" if len(shown) < len(sums) else ""
+    )
+    names, rest = [names[i] for i in shown], len(sums) - len(shown)
+    values = sums[shown]
+    if rest:
+        names, values = [*names, f"{rest:,} other groups"], np.append(values, sums.sum() - values.sum())
+    ax = canvas.new_axes(ax, canvas.bars_height(len(names)))
+    canvas.sign_bars(ax, names, values, rest=len(shown) if rest else None)
+    canvas.few_ticks(ax)
+    return canvas.dress(ax, title, canvas.fixed(f"sum of {name}s"), "group", grid="x")
+
+
+def _sums(
+    source: Any, labels: Any, by: str, query: int, output: Any, exact: bool
+) -> tuple[list[Any], Array, str, bool]:
+    """The groups' names, what each sums up to, whose prediction it is and whether it is exact."""
+    if not isinstance(source, Explanation):
+        if labels is not None:
+            raise InputError("A frame of groups has labels already; leave out labels, or pass an axil.Explanation.")
+        lines, name = one_query(source, query, output, ("group", by))
+        sums = as_vector(lines[by], len(lines[by]), f'the column "{by}"', "table")
+        head = canvas.shorten(name, canvas.TITLE) + "\n"
+        return lines["group"].tolist(), sums, head, exact and not says(source, tables.DERIVATIVE)
+    if labels is None:
+        raise InputError("An explanation has no groups; pass labels, one for each training row.")
+    one = one_prediction(source, query, output, None, exact)
+    codes, found = group_codes(labels, len(one.weights))
+    parts = one.weights if by == "weight" else one.weights * np.asarray(one.targets)
+    return found.tolist(), np.bincount(codes, parts, len(found)).astype(np.float64), canvas.head(one), one.exact
+
+
+def _summed(by: str, exact: bool) -> str:
+    """What is summed up."""
+    if by == "weight":
+        return "weight" if exact else "derivative"
+    return "contribution" if exact else "derivative × target"
+
+
+BLAME = {
+    "gain": "fall of the mean squared validation error\nif this target were corrected",
+    "gradient": "derivative of the mean squared validation error\nby this target",
+}
+
+
+def blame(
+    source: Any,
+    k: int = 15,
+    *,
+    by: str | None = None,
+    output: Any = None,
+    labels: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The k training rows that a frame of `blame` puts on top, as bars.
+
+    ``by``: "gain", largest first and the default where the frame has it, or "gradient", largest size first. ``labels``: names for
+    the lines of the frame. Rows whose gain is not known (nan) are left out.
+    """
+    k = as_count(k, "k")
+    frame = as_frame(source)
+    if by is None:
+        by = "gain" if frame is None or "gain" in frame.columns else "gradient"
+    if by not in BLAME:
+        raise InputError(f'by is {by!r}; expected "gain" or "gradient".')
+    lines, _ = one_query(source, 0, output, ("row", by))
+    values = np.asarray(lines[by], dtype=np.float64)
+    names = lines["row"] if labels is None else row_labels(labels, len(values))
+    keys = np.where(np.isnan(values), -np.inf, values if by == "gain" else np.abs(values))
+    chosen = np.argsort(-keys, kind="stable")[:k]
+    chosen = chosen[~np.isnan(values[chosen])]
+    if not len(chosen):
+        raise InputError(f"No {by} in the frame is known; expected some. Try by='gradient', which always is.")
+    ax = canvas.new_axes(ax, canvas.bars_height(len(chosen)))
+    canvas.sign_bars(ax, names[chosen].tolist(), values[chosen])
+    canvas.few_ticks(ax)
+    title = f"Blame: {len(chosen)} largest {by}s of {len(values):,} training rows"
+    return canvas.dress(ax, title, canvas.fixed(BLAME[by]), "training row", grid="x")

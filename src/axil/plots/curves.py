@@ -1,0 +1,145 @@
+"""Curves: how few rows hold how much weight, what removing rows adds up to, leverage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import tables
+from axil.errors import InputError
+from axil.explanation import ROUNDING
+from axil.inputs import as_frame, as_vector
+from axil.plots import canvas
+from axil.plots.sources import one_query, one_row, says, whole_prediction
+
+if TYPE_CHECKING:
+    from axil.plots.canvas import Axes
+
+Array = NDArray[np.float64]
+
+MARKED = (0.5, 0.8, 0.95)  # the shares that `Explanation.concentration` counts rows for
+
+
+def concentration(
+    source: Any, *, query: int = 0, output: Any = None, exact: bool = True, ax: Axes | None = None
+) -> Axes:
+    """The share of one prediction's ``sum |weight|`` that its m largest rows hold, for every m.
+
+    ``source``: an explanation or weights (n_train,). Marks tell how many rows hold 50, 80 and 95 %.
+    """
+    one = whole_prediction(source, query, output, exact)
+    sizes = np.sort(np.abs(one.weights))[::-1]
+    if not len(sizes) or sizes[0] == 0:
+        raise InputError(
+            "All weights are zero, so no row has a share of them; expected a prediction that rests on rows."
+        )
+    share = np.concatenate([[0.0], np.cumsum(sizes) / sizes.sum()])
+    ax = canvas.new_axes(ax)
+    ax.plot(np.arange(len(share)), share, color=canvas.POSITIVE, linewidth=1.8)
+    counts = []
+    for mark in MARKED:
+        rows = int(np.searchsorted(share, mark - ROUNDING))
+        counts.append(f"{mark:.0%}: {rows:,} row{'s' * (rows != 1)}")
+        ax.plot([rows, rows, 0], [0, share[rows], share[rows]], color="0.45", linewidth=0.8, linestyle=":")
+        ax.plot(rows, share[rows], "o", color=canvas.DARK, markersize=4)
+    canvas.corner(ax, "\n".join(counts))
+    ax.set_xlim(0, 1.02 * len(sizes))
+    ax.set_ylim(0, 1.03)
+    title = f"{canvas.head(one)}How few rows hold how much of the {one.quantity}s"
+    canvas.dress(
+        ax,
+        title,
+        f"training rows, largest |{one.quantity}| first",
+        canvas.fixed(f"share of the sum of |{one.quantity}|"),
+    )
+    ax.yaxis.set_major_formatter("{x:.0%}")
+    canvas.few_ticks(ax)
+    return ax
+
+
+def removal(
+    curves: Any,
+    *,
+    query: int = 0,
+    output: Any = None,
+    cumulative: bool = False,
+    retrained: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """What removing the first m rows does to a prediction, for every m: one curve, or ``{name: curve, ...}``.
+
+    A curve is a frame of `removal_set` or an array (m,) of the effects of rows in the order of their removal, which are added up;
+    ``cumulative=True``: arrays are total changes already. ``retrained=True``: arrays were measured by fitting anew, and the axis
+    says so.
+    """
+    named = dict(curves) if isinstance(curves, Mapping) else {"": curves}
+    if not named:
+        raise InputError("curves is empty; expected a frame of removal_set, an array or {name: curve, ...}.")
+    read = {name: _effects(curve, query, output) for name, curve in named.items()}
+    heads = {head for _, head in read.values() if head}
+    if retrained and heads:
+        raise InputError(
+            "A frame of removal_set holds the structure fixed; retrained=True is for measured arrays alone."
+        )
+    ax = canvas.new_axes(ax)
+    ax.axhline(0.0, color=canvas.DARK, linewidth=0.8)
+    for i, (name, (effects, head)) in enumerate(read.items()):
+        total = effects if cumulative and not head else np.cumsum(effects)
+        style: dict[str, Any] = {
+            "color": canvas.LINES[i % len(canvas.LINES)],
+            "linestyle": canvas.DASHES[i % len(canvas.DASHES)],
+        }
+        marker = "o" if len(total) <= 30 else None
+        line = np.concatenate([[0.0], total])
+        ax.plot(np.arange(len(line)), line, label=str(name), linewidth=1.8, marker=marker, markersize=3, **style)
+    title = (canvas.shorten(heads.pop(), canvas.TITLE) + "\n" if len(heads) == 1 else "") + "Removal of training rows"
+    if all(says(curve, tables.FIRST_ORDER) for curve in named.values()):
+        title += ", to first order"
+    kept = "model retrained" if retrained else canvas.FIXED
+    canvas.dress(ax, title, "rows removed", f"change of the prediction\n({kept})")
+    canvas.whole_ticks(ax)
+    if len(read) > 1 or "" not in read:
+        canvas.key(ax)
+    return ax
+
+
+def _effects(curve: Any, query: int, output: Any) -> tuple[Array, str]:
+    """(m,) effects in the order of removal, and of a frame what to call the prediction."""
+    if as_frame(curve) is None:
+        return as_vector(curve, len(np.atleast_1d(curve)), "a curve", "removed"), ""
+    lines, name = one_query(curve, query, output, ("query", "rank", "effect"))
+    order = np.argsort(lines["rank"], kind="stable")
+    return as_vector(lines["effect"][order], len(order), 'the column "effect"', "removed"), name
+
+
+def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | None = None) -> Axes:
+    """How the leverages, each training row's weight in its own prediction, spread around their mean, trace K / n_train.
+
+    ``values``: ``explainer.leverage()``, (n_train,) or (outputs, n_train) with the position ``output``. A histogram, or with
+    ``ranked=True`` the leverages from the largest down.
+    """
+    found = one_row(values, output, "leverages", "output")
+    mean = float(found.mean())
+    ax = canvas.new_axes(ax)
+    freedom = f"{canvas.number(found.sum())} degrees of freedom / {len(found):,}"
+    title = f"Leverage of {len(found):,} training rows\nDashed: mean {canvas.number(mean)} = {freedom}"
+    name = canvas.fixed("weight of a row in its own prediction")
+    if ranked:
+        ax.plot(np.arange(1, len(found) + 1), np.sort(found)[::-1], color=canvas.POSITIVE, linewidth=1.8)
+        ax.axhline(mean, color=canvas.DARK, linestyle="--", linewidth=1.0)
+        canvas.dress(ax, title, "training rows, largest leverage first", name)
+    else:
+        ax.hist(
+            found,
+            bins=min(40, max(5, int(np.sqrt(len(found)) * 2))),
+            color=canvas.POSITIVE,
+            edgecolor="white",
+            linewidth=0.4,
+        )
+        ax.axvline(mean, color=canvas.DARK, linestyle="--", linewidth=1.0)
+        canvas.dress(ax, title, name, "training rows", grid="y")
+    canvas.few_ticks(ax)
+    return ax

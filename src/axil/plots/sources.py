@@ -1,0 +1,211 @@
+"""What plots are made of: one prediction out of an explanation, a tidy frame of any library or a plain array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from axil import tables
+from axil.errors import InputError
+from axil.explanation import Explanation
+from axil.inputs import as_frame, as_vector
+
+Array = NDArray[np.float64]
+Columns = dict[str, NDArray[Any]]
+
+EXPECTED = "expected an axil.Explanation, a frame that axil made or an array"
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """One prediction: some or all of its n training rows."""
+
+    weights: Array  #: (n,)
+    labels: NDArray[Any]  #: (n,)
+    targets: Array | None = None  #: (n,) unknown of plain arrays
+    intercept: float | None = None
+    value: float | None = None  #: the prediction itself
+    name: str = ""  #: query and output, as the user calls them; empty for plain arrays
+    exact: bool = True
+    complete: bool = True  #: whether all training rows are here, not only the largest
+
+    @property
+    def quantity(self) -> str:
+        """What its weights are called."""
+        return "weight" if self.exact else "derivative"
+
+    @property
+    def long_name(self) -> str:
+        """What its weights are, where there is room to say it."""
+        return "weight" if self.exact else "derivative of the prediction by the target"
+
+
+def one_prediction(source: Any, query: int, output: Any, labels: Any, exact: bool) -> Prediction:
+    """The prediction at position ``query``; ``exact`` is for frames and arrays, which do not say it themselves."""
+    if isinstance(source, Explanation):
+        return _of_explanation(source, query, output, labels)
+    if as_frame(source) is not None:
+        return _of_frame(source, query, output, labels, exact)
+    weights = one_row(source, query, "weights")
+    return Prediction(weights, row_labels(labels, len(weights)), exact=exact)
+
+
+def whole_prediction(source: Any, query: int, output: Any, exact: bool) -> Prediction:
+    """The same, with all training rows: not out of a frame of the largest."""
+    if as_frame(source) is not None:
+        raise InputError("A frame holds the largest rows only; pass an axil.Explanation or weights (n_train,).")
+    return one_prediction(source, query, output, None, exact)
+
+
+def _of_explanation(explanation: Explanation, query: int, output: Any, labels: Any) -> Prediction:
+    one = explanation[check_position(query, len(explanation), "query")]
+    k = output_position(output, explanation.outputs)
+    weights = one.weights[k] if one.weights.ndim == 3 else one.weights
+    targets = one.targets if one.targets.ndim == 1 else one.targets[:, k]
+    return Prediction(
+        weights=weights.toarray()[0] if issparse(weights) else weights[0],
+        labels=one.index if labels is None else row_labels(labels, len(targets)),
+        targets=targets,
+        intercept=float(one.intercepts.ravel()[k]),
+        value=float(one.predictions.ravel()[k]),
+        name=_name(one.query_index[0], None if one.outputs is None else one.outputs[k]),
+        exact=one.exact,
+    )
+
+
+def _of_frame(source: Any, query: int, output: Any, labels: Any, exact: bool) -> Prediction:
+    lines, name = one_query(source, query, output, ("row", "weight"))
+    n = len(lines["row"])
+    return Prediction(
+        weights=as_vector(lines["weight"], n, 'the column "weight"', "table"),
+        labels=lines["row"] if labels is None else row_labels(labels, n),
+        targets=as_vector(lines["target"], n, 'the column "target"', "table") if "target" in lines else None,
+        name=name,
+        exact=exact and not says(source, tables.DERIVATIVE),
+        complete=False,
+    )
+
+
+def says(source: Any, note: str) -> bool:
+    """Whether a pandas frame has this note from `tables.note`; other libraries keep none."""
+    attrs = getattr(source, "attrs", None)
+    return isinstance(attrs, dict) and attrs.get("axil") == note
+
+
+def one_query(source: Any, query: int, output: Any, needed: tuple[str, ...]) -> tuple[Columns, str]:
+    """The lines of a tidy frame that are of one query and output, column by column, and what to call them."""
+    frame = as_frame(source)
+    if frame is None:
+        raise InputError(f"The table is a {type(source).__name__}; expected a pandas, polars or pyarrow frame.")
+    missing = [name for name in needed if name not in frame.columns]
+    if missing:
+        raise InputError(f"The frame has no column {missing[0]!r}, but {frame.columns[:8]}; expected {list(needed)}.")
+    columns = {name: column_values(frame[name]) for name in frame.columns}
+    label = None
+    if "query" in columns:
+        found = _distinct(columns["query"])
+        label = found[check_position(query, len(found), "query")]
+        columns = _where(columns, "query", label)
+    of = None
+    if "output" in columns:
+        outputs = np.array(_distinct(columns["output"]))
+        of = outputs[output_position(output, outputs)]
+        columns = _where(columns, "output", of)
+    elif output is not None:
+        raise InputError(f"output is {output!r}, but the frame has no column 'output'; leave it out.")
+    if "rank" in columns and len(set(columns["rank"].tolist())) < len(columns["rank"]):
+        raise InputError(f"Query {label} stands for several predictions in the frame; give X unique row labels.")
+    return columns, "" if label is None else _name(label, of)
+
+
+def column_values(series: nw.Series[Any]) -> NDArray[Any]:
+    """A column as an array; text and categories as objects."""
+    if series.dtype.is_numeric() or series.dtype.is_temporal():
+        return np.asarray(series.to_numpy())
+    return np.fromiter(series.to_list(), dtype=object)
+
+
+def _distinct(values: NDArray[Any]) -> list[Any]:
+    return list(dict.fromkeys(values.tolist() if values.dtype.kind != "M" else values))
+
+
+def _where(columns: Columns, name: str, value: Any) -> Columns:
+    found = np.array([one == value for one in columns[name]], dtype=bool)
+    return {key: values[found] for key, values in columns.items()}
+
+
+def _name(query: Any, output: Any) -> str:
+    return f"Query {text(query)}" + ("" if output is None else f", output {text(output)}")
+
+
+def output_position(output: Any, outputs: NDArray[Any] | None) -> int:
+    """Where the output of this name stands among all; 0 of a single one, which has no name."""
+    if outputs is None:
+        if output is not None:
+            raise InputError(f"output is {output!r}, but there is one output only; leave it out.")
+        return 0
+    names = outputs.tolist()
+    if output is None and len(names) == 1:
+        return 0
+    if output not in names:
+        raise InputError(f"output is {output!r}; expected one of {names[:10]}.")
+    return int(names.index(output))
+
+
+def check_position(position: Any, n: int, what: str) -> int:
+    """A position among n, from the end if negative."""
+    if isinstance(position, bool) or not isinstance(position, (int, np.integer)) or not -n <= position < n:
+        raise InputError(
+            f"{what} is {position!r}; expected a position from 0 to {n - 1}: there are {n} to choose from."
+        )
+    return int(position)
+
+
+def one_row(source: Any, position: int, what: str, name: str = "query") -> Array:
+    """(n,): an array itself, or the row at this position, which the user calls ``name``."""
+    try:
+        array = np.asarray(source.toarray() if issparse(source) else source, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(())
+    if array.ndim not in (1, 2):
+        raise InputError(
+            f"What to draw is a {type(source).__name__} of shape {array.shape}; {EXPECTED} (n,) or (m, n)."
+        )
+    if array.ndim == 2:
+        array = array[check_position(position, len(array), name)]
+    if not len(array):
+        raise InputError(f"The {what} have no entries; expected one for each training row.")
+    return as_vector(array, len(array), what)
+
+
+def row_labels(labels: Any, n: int) -> NDArray[Any]:
+    """(n,): the labels, or positions where there are none."""
+    if labels is None:
+        return np.arange(n)
+    values = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
+    try:
+        found = np.fromiter(values, dtype=object)  # which leaves tuples whole
+    except TypeError:
+        raise InputError(f"labels is a {type(labels).__name__}; expected {n} of them, one for each row.") from None
+    if len(found) != n:
+        raise InputError(f"labels has {len(found)} entries; expected {n}, one for each row.")
+    return found
+
+
+def text(label: Any) -> str:
+    """A label as people write it: days without hours, parts of a tuple with commas, all on one line."""
+    if isinstance(label, tuple):
+        return ", ".join(text(part) for part in label)
+    if isinstance(label, np.datetime64):
+        label = np.datetime_as_string(label, unit="auto").replace("T", " ")
+    return " ".join(str(label).removesuffix(" 00:00:00").split())
+
+
+def largest(values: Array, k: int) -> NDArray[np.intp]:
+    """Where the k largest |values| stand, the largest first."""
+    return np.argsort(-np.abs(values), kind="stable")[:k]

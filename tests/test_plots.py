@@ -1,0 +1,574 @@
+"""Plots: what is drawn is what was given, nothing is cut or on top of something else, and pictures stay as they were.
+
+Pictures are compared without their text, on axes of a fixed place, so that fonts cannot matter; texts are compared as text.
+`python tests/test_plots.py` makes tests/images anew: look at them before you commit them.
+"""
+
+import subprocess
+import sys
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib
+import matplotlib.style
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
+from matplotlib.testing.compare import compare_images
+from scipy.cluster.hierarchy import leaves_list, linkage
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression
+
+import axil
+from axil import InputError, plots
+from axil.plots import canvas
+
+IMAGES = Path(__file__).parent / "images"
+TOLERANCE = 2.0  # root mean square of grey levels; a redrawn picture has 0, one bar 10 % too long more than this
+
+
+@pytest.fixture(autouse=True)
+def _defaults():
+    """matplotlib as it comes, whatever the user's own settings are."""
+    with matplotlib.rc_context(), matplotlib.style.context("default"):
+        yield
+
+
+@cache
+def data():
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    X.index = y.index = [f"patient {i}" for i in range(len(X))]
+    return X.iloc[:80], y.iloc[:80], X.iloc[80:100], y.iloc[80:100]
+
+
+@cache
+def explainer():
+    """A smoother in closed form, so that pictures do not depend on the version of a library; it has negative weights."""
+    X, y, _, _ = data()
+    return axil.Explainer(KernelRidge(kernel="rbf", gamma=30.0, alpha=0.3).fit(X, y), X, y)
+
+
+@cache
+def explanation():
+    return explainer()(data()[2])
+
+
+@cache
+def forest():
+    """Several outputs and sparse weights."""
+    X, y, new, _ = data()
+    kind = np.array(["low", "middle", "high"])[np.digitize(y, [100, 200])]
+    model = RandomForestClassifier(10, random_state=0).fit(X, kind)
+    return axil.Explainer(model, X, kind)(new, sparse=True)
+
+
+@cache
+def derivatives():
+    X, y, new, _ = data()
+    model = LogisticRegression(tol=1e-10).fit(X, y > 150)
+    return axil.JacobianExplainer(model, X, y > 150)(new)
+
+
+def years():
+    return np.repeat([2019, 2020, 2021, 2022], 20)
+
+
+def blame_frame():
+    return explainer().blame(data()[2], data()[3])
+
+
+def removal_curves():
+    effects = np.sort(explanation().weights, axis=1)[:2, ::-1]
+    return {"one": effects[0, :12], "another": effects[1, :12]}
+
+
+DRAWN = {
+    "weights": lambda ax: plots.weights(explanation(), query=2, ax=ax),
+    "contributions": lambda ax: plots.contributions(explanation(), query=2, ax=ax),
+    "reference": lambda ax: plots.contributions(explanation(), 5, query=2, reference=150.0, ax=ax),
+    "concentration": lambda ax: plots.concentration(explanation(), query=2, ax=ax),
+    "weights_against": lambda ax: plots.weights_against(explanation(), data()[0]["bmi"], query=2, ax=ax),
+    "targets": lambda ax: plots.targets(explanation(), query=2, ax=ax),
+    "group": lambda ax: plots.group(explanation(), years(), query=2, k=3, ax=ax),
+    "matrix": lambda ax: plots.matrix(explainer().matrix()[:27, :27], colorbar=False, ax=ax),  # cells of whole pixels
+    "blame": lambda ax: plots.blame(blame_frame(), 8, by="gradient", ax=ax),
+    "removal": lambda ax: plots.removal(removal_curves(), ax=ax),
+    "leverage": lambda ax: plots.leverage(explainer().leverage(), ax=ax),
+    "ranked": lambda ax: plots.leverage(explainer().leverage(), ranked=True, ax=ax),
+}
+
+
+def picture(draw, path):
+    """Draw on axes of a fixed place and save without text."""
+    figure = Figure(figsize=(4, 3), dpi=60)
+    ax = figure.add_axes((0.05, 0.05, 0.9, 0.9))
+    draw(ax)
+    for text in figure.findobj(lambda part: isinstance(part, (matplotlib.text.Text, matplotlib.legend.Legend))):
+        text.set_visible(False)
+    figure.savefig(path, metadata={"Software": None}, pil_kwargs={"optimize": True})
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_pictures_stay_as_they_were(name, tmp_path):
+    picture(DRAWN[name], tmp_path / f"{name}.png")
+    kept = tmp_path / "kept.png"
+    kept.write_bytes((IMAGES / f"{name}.png").read_bytes())
+    assert compare_images(str(kept), str(tmp_path / f"{name}.png"), tol=TOLERANCE) is None
+
+
+def test_a_wrong_bar_would_be_seen(tmp_path):
+    weights = explanation().weights[2].copy()
+    weights[np.abs(weights).argsort()[-3]] *= 1.1
+    picture(lambda ax: plots.weights(weights, ax=ax), tmp_path / "wrong.png")
+    kept = tmp_path / "kept.png"
+    kept.write_bytes((IMAGES / "weights.png").read_bytes())
+    assert compare_images(str(kept), str(tmp_path / "wrong.png"), tol=TOLERANCE) is not None
+
+
+# what every plot keeps to
+
+
+def tick_labels(axis):
+    """Those that are drawn: matplotlib keeps some more, beyond the limits."""
+    low, high = sorted(axis.get_view_interval())
+    return [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high and tick.label1.get_text()]
+
+
+def texts_of(ax):
+    """All text of the figure but numbers at ticks."""
+    kept = {tick.label1 for one in ax.figure.axes for axis in (one.xaxis, one.yaxis) for tick in axis.get_major_ticks()}
+    found = ax.figure.findobj(matplotlib.text.Text)
+    return [text for text in found if text not in kept and text.get_visible() and text.get_text()]
+
+
+def assert_readable(ax):
+    """All text within the figure, no label on top of another, and numbers beside bars within the axes."""
+    ax.figure.draw_without_rendering()
+    down, across = tick_labels(ax.yaxis), tick_labels(ax.xaxis)
+    assert_within(ax.figure.bbox, texts_of(ax) + down + across)
+    assert_within(ax.get_window_extent(), ax.texts)
+    for labels, low, high in ((down, "y0", "y1"), (across, "x0", "x1")):
+        boxes = [label.get_window_extent() for label in labels]
+        ends = sorted((getattr(box, low), getattr(box, high)) for box in boxes)
+        assert all(before[1] <= after[0] + 1 for before, after in pairwise(ends))
+
+
+def assert_within(outer, texts):
+    for text in texts:
+        box = text.get_window_extent()
+        assert outer.x0 - 1 <= box.x0 <= box.x1 <= outer.x1 + 1, text
+        assert outer.y0 - 1 <= box.y0 <= box.y1 <= outer.y1 + 1, text
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_text_is_readable_and_says_what_is_held_fixed(name):
+    ax = DRAWN[name](None)
+    assert_readable(ax)
+    assert any("structure held fixed" in text.get_text() for text in texts_of(ax))
+
+
+def test_the_axes_given_are_drawn_on_and_returned():
+    for draw in DRAWN.values():
+        ax = Figure().subplots()
+        assert draw(ax) is ax
+        assert ax.has_data()
+
+
+def test_no_state_is_left_behind():
+    """pyplot is not even imported, settings stay, and matplotlib is loaded by the first plot only."""
+    program = """
+import sys, axil
+axil.plots
+assert "matplotlib" not in sys.modules
+import matplotlib
+settings = lambda: {name: matplotlib.rcParams[name] for name in matplotlib.rcParams if name != "backend"}  # that asks pyplot
+before = settings()
+ax = axil.plots.weights([0.5, -0.2, 0.7])
+axil.plots.matrix([[0.5, -0.2], [0.1, 0.9]])
+assert settings() == before and "matplotlib.pyplot" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
+    with pytest.raises(InputError, match=r"axil\[plots\]"):
+        plots.weights([1.0, 2.0])
+
+
+# bars
+
+
+def widths(ax):
+    return np.array([bar.get_width() for bar in ax.patches])
+
+
+def names(ax):
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+def largest(values, k):
+    return np.argsort(-np.abs(values), kind="stable")[:k]
+
+
+def test_bars_are_the_largest_weights_in_the_colour_of_their_sign():
+    e = explanation()
+    ax = plots.weights(e, 30, query=5)
+    rows = largest(e.weights[5], 30)
+    np.testing.assert_array_equal(widths(ax), e.weights[5][rows])
+    assert names(ax) == list(e.index[rows])
+    colours = {matplotlib.colors.to_hex(bar.get_facecolor()) for bar in ax.patches if bar.get_width() < 0}
+    assert colours == {canvas.NEGATIVE}
+    assert "patient 85" in ax.get_title("left")
+    assert f"{np.abs(e.weights[5][rows]).sum() / np.abs(e.weights[5]).sum():.0%}" in ax.get_title("left")
+    assert [float(text.get_text().replace("−", "-")) for text in ax.texts] == pytest.approx(widths(ax), abs=1e-3)
+
+
+def test_signs_are_apart_without_colour():
+    grey = [
+        np.dot(matplotlib.colors.to_rgb(colour), (0.299, 0.587, 0.114)) for colour in (canvas.POSITIVE, canvas.NEGATIVE)
+    ]
+    assert grey[1] - grey[0] > 0.25
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_frames_of_any_library_are_drawn(library):
+    make = {"pandas": lambda f: f, "polars": pl.from_pandas, "pyarrow": pa.Table.from_pandas}[library]
+    top = explainer().top(data()[2], 7)
+    ax = plots.weights(make(top), query=5)
+    part = top[top["query"] == "patient 85"]
+    np.testing.assert_array_equal(widths(ax), part["weight"])
+    assert names(ax) == list(part["row"])
+    groups = explainer().group(data()[2], years())
+    ax = plots.group(make(groups), query=-1)
+    part = groups[groups["query"] == "patient 99"]
+    np.testing.assert_array_equal(widths(ax), part["weight"])
+    assert names(ax) == ["2019", "2020", "2021", "2022"]
+    ax = plots.contributions(make(top), query=5, prediction=100.0)
+    np.testing.assert_allclose(widths(ax).sum(), 100.0, rtol=1e-12)
+
+
+def test_outputs_are_chosen_by_name_and_sparse_weights_are_read():
+    e = forest()
+    k = list(e.outputs).index("middle")
+    ax = plots.contributions(e, 100, query=3, output="middle")
+    dense = e.weights.toarray()[3] * e.targets[:, k]
+    np.testing.assert_array_equal(widths(ax)[1:-1], dense[largest(dense, 80)])
+    assert "output middle" in ax.get_title("left")
+    frame = e.top(5)
+    ax = plots.weights(frame, query=3, output="middle")
+    chosen = frame[(frame["query"] == "patient 83") & (frame["output"] == "middle")]
+    np.testing.assert_array_equal(widths(ax), chosen["weight"])
+    with pytest.raises(InputError, match=r"output is None; expected one of \['high', 'low', 'middle'\]"):
+        plots.weights(e)
+
+
+def test_groups_are_summed_and_small_ones_put_together():
+    e, labels = explanation(), np.arange(80) % 9
+    sums = np.bincount(labels, e.weights[1] * e.targets)
+    ax = plots.group(e, labels, by="contribution", k=6, query=1)
+    kept = np.sort(largest(sums, 6))
+    np.testing.assert_allclose(widths(ax), [*sums[kept], np.delete(sums, kept).sum()], rtol=1e-12, atol=1e-12)
+    assert names(ax) == [*map(str, kept), "3 other groups"]
+
+
+def test_blame_is_ranked_and_leaves_out_what_is_not_known():
+    frame = blame_frame()
+    ax = plots.blame(frame, 10)
+    np.testing.assert_array_equal(widths(ax), frame["gain"][:10])
+    assert names(ax) == list(frame["row"][:10])
+    frame.loc[frame.index[:3], "gain"] = np.nan
+    np.testing.assert_array_equal(widths(plots.blame(frame, 10)), frame["gain"][3:13])
+    ax = plots.blame(frame[["row", "target", "gradient"]], 10)
+    gradients = frame["gradient"].to_numpy()
+    np.testing.assert_array_equal(widths(ax), gradients[largest(gradients, 10)])
+    with pytest.raises(InputError, match="No gain in the frame is known"):
+        plots.blame(frame.assign(gain=np.nan), 10)
+
+
+def test_long_labels_lose_their_middle_and_dollars_stay_dollars():
+    long = [f"from $5 to $9: the {i}th house in a street of a very long name" for i in range(80)]
+    ax = plots.weights(explanation(), labels=long, k=15)
+    assert all(len(name) == 28 and name.startswith("from $5") and name.endswith("name") for name in names(ax))
+    assert_readable(ax)
+    parts = [("north", i) for i in range(80)]
+    assert names(plots.weights(explanation(), 1, labels=parts))[0].startswith("north, ")
+    assert canvas.shorten("a" * 40, 5) == "aa…aa"
+    assert canvas.shorten(("north", pd.Timestamp("2020-05-01"), 3)) == "north, 2020-05-01, 3"
+    assert canvas.shorten(np.datetime64("2020-05-01T00:00:00")) == "2020-05-01"
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 10_000])
+def test_few_and_many_rows_are_readable(n):
+    generator = np.random.default_rng(0)
+    weights = generator.normal(size=n)
+    for ax in (
+        plots.weights(weights, labels=[f"a long label of row {i} among many others" for i in range(n)]),
+        plots.weights(weights, 300),
+        plots.contributions(1e6 * weights, 30, intercept=-2.5e6),
+        plots.weights_against(weights, generator.normal(size=n)),
+        plots.targets(weights, generator.normal(size=n)),
+        plots.concentration(weights),
+        plots.leverage(np.abs(weights)),
+        plots.matrix(np.atleast_2d(weights)),
+    ):
+        assert_readable(ax)
+
+
+# the waterfall
+
+
+def test_the_waterfall_leads_from_the_intercept_to_the_prediction():
+    e = explanation()
+    for reference in (None, 150.0):
+        ax = plots.contributions(e, 6, query=4, reference=reference)
+        bars = ax.patches
+        parts = e.weights[4] * (e.targets - (reference or 0.0))
+        rows = largest(parts, 6)
+        start = e.intercepts[4] + (reference or 0.0) * e.weights[4].sum()
+        np.testing.assert_allclose(widths(ax)[1:7], parts[rows], rtol=1e-12)
+        np.testing.assert_allclose(bars[1].get_x(), start, rtol=1e-12)
+        ends = [bar.get_x() + bar.get_width() for bar in bars]
+        np.testing.assert_allclose([bar.get_x() for bar in bars[1:]], ends[:-1], rtol=1e-9)
+        np.testing.assert_allclose(ends[-1], e.predictions[4], rtol=1e-12)
+        assert names(ax)[1:] == [*e.index[rows], "74 other rows", "prediction"]
+
+
+def test_all_rows_leave_no_rest():
+    ax = plots.contributions([1.0, -3.0, 2.0], 5, intercept=10.0)
+    np.testing.assert_array_equal(widths(ax), [0.0, -3.0, 2.0, 1.0, 0.0])
+    assert names(ax) == ["intercept", "1", "2", "0", "prediction"]
+
+
+def test_a_frame_of_some_rows_says_where_the_intercept_is():
+    frame = explanation().top(3)
+    assert "all other rows, intercept" in names(plots.contributions(frame, prediction=1.0))
+    ax = plots.contributions(frame, prediction=1.0, intercept=0.5)
+    assert names(ax)[0] == "intercept"
+    assert "all other rows" in names(ax)
+
+
+# points and curves
+
+
+def points(ax):
+    """All points of a scatter, sorted."""
+    parts = [one.get_offsets() for one in ax.collections if isinstance(one, PathCollection)]
+    return np.array(sorted(np.concatenate(parts).tolist()))
+
+
+def test_points_are_the_rows():
+    e, bmi = explanation(), data()[0]["bmi"]
+    ax = plots.weights_against(e, bmi, query=3)
+    np.testing.assert_array_equal(points(ax), sorted(zip(bmi, e.weights[3])))
+    assert ax.get_xlabel() == "bmi"
+    ax = plots.targets(e, query=3)
+    np.testing.assert_array_equal(points(ax), sorted(zip(e.weights[3], e.targets)))
+    assert any(np.allclose(line.get_ydata(), e.predictions[3]) for line in ax.lines)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series(pd.date_range("2020-01-01", periods=80, freq="W"), name="visit"),
+        pl.Series("visit", pd.date_range("2020-01-01", periods=80, freq="W").to_numpy()),
+        [day.date() for day in pd.date_range("2020-01-01", periods=80, freq="W")],
+        pd.Series(pd.date_range("2020-01-01", periods=80, freq="W", tz="UTC").tz_convert("Asia/Tokyo"), name="visit"),
+    ],
+    ids=["pandas", "polars", "dates", "zone"],
+)
+def test_time_is_an_axis(values):
+    ax = plots.weights_against(explanation(), values)
+    assert_readable(ax)
+    first = matplotlib.dates.date2num(np.datetime64("2020-01-05"))
+    np.testing.assert_allclose(points(ax)[0], [first, explanation().weights[0][0]])
+    assert ax.get_xlabel() == ("value" if isinstance(values, list) else "visit")
+
+
+def test_text_stands_side_by_side_and_missing_values_are_counted():
+    kinds = np.array(["b", "a"] * 40)
+    ax = plots.weights_against(explanation(), kinds, name="kind")
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["a", "b"]
+    assert np.abs(points(ax)[:, 0] - np.repeat([0, 1], 40)).max() < 0.31
+    values = np.arange(80.0)
+    values[:5] = np.nan
+    ax = plots.weights_against(explanation(), values)
+    assert len(points(ax)) == 75
+    assert "5 rows without one" in ax.get_xlabel()
+    for some in (pd.array([None] * 5 + list(range(75)), dtype="Int64"), np.array([None] * 5 + ["a", "b", "c"] * 25)):
+        ax = plots.weights_against(explanation(), some)
+        assert len(points(ax)) == 75
+        assert "5 rows without one" in ax.get_xlabel()
+    with pytest.raises(InputError, match=r"80 kinds of text.*plots\.group"):
+        plots.weights_against(explanation(), [f"row {i}" for i in range(80)])
+
+
+def test_concentration_counts_as_the_table_does():
+    e = explanation()
+    ax = plots.concentration(e, query=6)
+    x, share = ax.lines[0].get_data()
+    np.testing.assert_allclose(share[1:], np.cumsum(np.sort(np.abs(e.weights[6]))[::-1]) / np.abs(e.weights[6]).sum())
+    assert x[-1] == 80
+    counted = e[6].concentration()["rows"]
+    assert ax.texts[0].get_text() == "\n".join(f"{share:.0%}: {n} rows" for share, n in zip((0.5, 0.8, 0.95), counted))
+
+
+def test_removal_adds_up_effects_of_several_methods():
+    X, y, new, _ = data()
+    from lightgbm import LGBMRegressor
+
+    model = LGBMRegressor(n_estimators=10, num_leaves=6, min_child_samples=5, verbose=-1).fit(X, y)
+    asked = axil.Explainer(model, X, y)
+    frames = {"first order": asked.removal_set(new, 5), "greedy": asked.removal_set(new, 5, greedy=True)}
+    ax = plots.removal(frames, query=2)
+    for line, frame in zip(ax.lines[1:], frames.values()):
+        effects = frame[frame["query"] == "patient 82"]["effect"]
+        np.testing.assert_allclose(line.get_ydata(), [0.0, *np.cumsum(effects)])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["first order", "greedy"]
+    assert "first order" not in ax.get_title("left")
+    assert "to first order" in plots.removal(frames["first order"]).get_title("left")
+    ax = plots.removal([3.0, 4.0, 6.0], cumulative=True, retrained=True)
+    np.testing.assert_array_equal(ax.lines[1].get_ydata(), [0.0, 3.0, 4.0, 6.0])
+    assert "model retrained" in ax.get_ylabel()
+    assert ax.get_legend() is None
+
+
+def test_leverage_marks_its_mean():
+    found = explainer().leverage()
+    mean = explainer().degrees_of_freedom() / len(found)
+    ax = plots.leverage(found)
+    assert sum(bar.get_height() for bar in ax.patches) == len(found)
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), mean, rtol=1e-12)
+    ax = plots.leverage(np.stack([found, 2 * found]), output=1, ranked=True)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), np.sort(2 * found)[::-1])
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), 2 * mean, rtol=1e-12)
+
+
+# the heat map
+
+
+def test_the_heat_map_is_clustered_and_centred():
+    K = explainer().matrix()
+    order = leaves_list(linkage(K, method="ward"))
+    ax = plots.matrix(K)
+    image = ax.images[0]
+    np.testing.assert_array_equal(image.get_array(), K[order][:, order])
+    limit = np.percentile(np.abs(K), 99)
+    assert image.get_clim() == (-limit, limit)
+    red, _, blue, _ = image.cmap(1.0)
+    assert blue > red  # positive is blue, as in the paper
+    e = explanation()
+    ax = plots.matrix(e, cluster=False)
+    np.testing.assert_array_equal(ax.images[0].get_array(), e.weights)
+    assert names(ax) == list(e.query_index)
+    drawn = plots.matrix(e.to_frame()).images[0].get_array()
+    np.testing.assert_array_equal(drawn, plots.matrix(e).images[0].get_array())
+    assert plots.matrix(forest()).images[0].get_array().shape == (20, 80)
+
+
+def test_a_large_heat_map_is_thinned_out_and_says_so():
+    K = np.random.default_rng(0).normal(size=(500, 90))
+    ax = plots.matrix(K, most=50, cluster=False)
+    np.testing.assert_array_equal(ax.images[0].get_array()[[0, -1]][:, [0, -1]], K[[0, -1]][:, [0, -1]])
+    assert ax.images[0].get_array().shape == (50, 50)
+    assert "50 × 50 drawn, evenly spaced" in ax.get_title("left")
+    assert plots.matrix(np.zeros((3, 3))).images[0].get_clim() == (-1.0, 1.0)
+
+
+# derivatives
+
+
+def test_derivatives_say_so():
+    e = derivatives()
+    for ax in (
+        plots.weights(e),
+        plots.weights(e.top(5)),
+        plots.weights(pl.from_pandas(e.top(5)), exact=False),
+        plots.weights_against(e, years()),
+        plots.targets(e),
+        plots.group(e, years()),
+        plots.group(e.group(years())),
+        plots.matrix(e),
+        plots.matrix(e.weights, exact=False),
+        plots.concentration(e),
+        plots.contributions(e),
+    ):
+        assert_readable(ax)
+        assert "erivative" in ax.get_title("left") + ax.get_xlabel() + ax.get_ylabel()
+        assert "weight" not in " ".join(text.get_text() for text in texts_of(ax)).lower()
+
+
+# what is refused
+
+
+BAD = {
+    "no such query": (lambda: plots.weights(explanation(), query=20), "query is 20; expected a position from 0 to 19"),
+    "query of a frame": (lambda: plots.weights(explanation().top(2), query="patient 1"), "query is 'patient 1'"),
+    "k": (lambda: plots.weights(explanation(), 0), "k is 0"),
+    "text": (lambda: plots.weights("weights"), "str of shape"),
+    "nothing": (lambda: plots.weights([]), "no entries"),
+    "nan": (lambda: plots.weights([1.0, np.nan]), "not finite"),
+    "three dimensions": (lambda: plots.weights(np.ones((2, 2, 2))), r"shape \(2, 2, 2\)"),
+    "labels": (lambda: plots.weights([1.0, 2.0], labels=["a"]), "labels has 1 entries; expected 2"),
+    "output": (lambda: plots.weights(explanation(), output=1), "one output only"),
+    "output of a frame": (lambda: plots.weights(explanation().top(2), output=1), "no column 'output'"),
+    "another frame": (lambda: plots.weights(blame_frame()), "no column 'weight'"),
+    "a figure": (lambda: plots.weights([1.0], ax=Figure()), "ax is a Figure"),
+    "a frame is not all": (lambda: plots.concentration(explanation().top(2)), "largest rows only"),
+    "no weights": (lambda: plots.concentration([0.0, 0.0]), "All weights are zero"),
+    "rest": (lambda: plots.contributions(explanation().top(2)), "pass prediction="),
+    "two intercepts": (lambda: plots.contributions(explanation(), intercept=1.0), "its own intercept"),
+    "two predictions": (lambda: plots.contributions([1.0], prediction=1.0), "leave out prediction"),
+    "reference": (lambda: plots.contributions([1.0], reference=1.0), "reference needs the weights"),
+    "reference text": (lambda: plots.contributions(explanation(), reference="mean"), "reference is 'mean'"),
+    "column": (lambda: plots.weights_against(explanation(), [1.0]), r"values has shape \(1,\); expected \(80,\)"),
+    "targets": (lambda: plots.targets([1.0]), "targets are to be given"),
+    "targets twice": (lambda: plots.targets(explanation(), [1.0]), "its own"),
+    "groups": (lambda: plots.group(explanation()), "pass labels"),
+    "groups twice": (lambda: plots.group(explanation().group(years()), years()), "leave out labels"),
+    "group by": (lambda: plots.group(explanation(), years(), by="size"), "by is 'size'"),
+    "group array": (lambda: plots.group(np.ones(3)), "The table is a ndarray"),
+    "blame by": (lambda: plots.blame(blame_frame(), by="size"), "by is 'size'"),
+    "no curves": (lambda: plots.removal({}), "curves is empty"),
+    "curve": (lambda: plots.removal([[1.0, 2.0]]), "a curve has shape"),
+    "no leverage": (lambda: plots.leverage([]), "no entries"),
+    "leverage": (lambda: plots.leverage(3.0), "float of shape"),
+    "leverage of outputs": (
+        lambda: plots.leverage(np.ones((2, 3)), output=2),
+        "output is 2; expected a position from 0 to 1",
+    ),
+    "spans": (lambda: plots.weights_against(explanation(), np.ones(80, "timedelta64[D]")), "spans of time"),
+    "label": (lambda: plots.weights([1.0, 2.0], labels=3), "labels is a int; expected 2"),
+    "matrix of one output": (lambda: plots.matrix(explanation(), output=1), "one output only"),
+    "matrix": (lambda: plots.matrix(np.ones(3)), r"shape \(3,\)"),
+    "matrix nan": (lambda: plots.matrix([[1.0, np.nan]]), "finite"),
+    "matrix frame": (lambda: plots.matrix(pl.DataFrame({"a": [1.0]})), "pandas keeps labels"),
+    "matrix output": (lambda: plots.matrix(np.ones((2, 3, 3))), "output is None; expected one of"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused(name):
+    call, message = BAD[name]
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_two_predictions_of_one_label_are_not_mixed_up():
+    frame = explanation()[[0, 0]].top(3)
+    with pytest.raises(InputError, match="several predictions"):
+        plots.weights(frame)
+
+
+if __name__ == "__main__":
+    IMAGES.mkdir(exist_ok=True)
+    with matplotlib.style.context("default"):
+        for name, draw in DRAWN.items():
+            picture(draw, IMAGES / f"{name}.png")
