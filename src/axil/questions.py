@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import diagnostics, inputs, tables
+from axil import diagnostics, inputs, page, tables
 from axil.asking import (
     Explained,
     by_engine,
@@ -194,6 +194,33 @@ class Questions:
         for i, own, asked in zip(chosen, of_rows, of_queries):
             made |= {f"{names[i]} (row)": own, f"{names[i]} (query)": asked}
         return tables.note(tables.make(made, self._backend), tables.NOTE)
+
+    def to_html(
+        self: Explained,
+        X: Any,
+        path: Any = None,
+        groups: Any = None,
+        k: int = 50,
+        columns: Sequence[Any] | None = None,
+        sigma: Any = None,
+        init_score: Any = None,
+    ) -> str | None:
+        """As `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
+
+        ``sigma`` is estimated as by `standard_error` unless given; where the fit does not tell it, the page says so.
+        """
+        target, k = page.as_target(path), inputs.as_count(k, "k")
+        X, _ = self._queries(X, init_score)
+        codes = None if groups is None else group_codes(groups, len(self._targets), "groups")
+        unknown = None
+        try:
+            size = diagnostics.sigma(self) if sigma is None else inputs.as_sizes(sigma, self._targets.shape[1], "sigma")
+        except InputError as error:
+            if sigma is not None:
+                raise
+            size, unknown = None, str(error)
+        options = page.Options(k, codes, columns, size, unknown)
+        return page.write(page.summarise(explanations(self, X, init_score), options), target)
 
 
 def _streamed(asked: Explained, X: Any, measure: Callable[[Explanation], Array]) -> Array:

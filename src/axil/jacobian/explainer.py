@@ -15,6 +15,7 @@ from axil.errors import InputError
 from axil.explainer import BATCH_BYTES, MOST_QUERIES, STREAM, budget_of, threads_of
 from axil.explanation import Explanation
 from axil.jacobian.base import OUTPUTS, Differentiated
+from axil.page import Context
 from axil.progress import track
 from axil.support import supports
 
@@ -87,6 +88,7 @@ class JacobianExplainer:
         self.index = inputs.row_labels(X_train) if hasattr(X_train, "shape") else np.arange(len(self._targets))
         self.report = Report(self._model.report)
         self._backend = tables.backend_of(X_train)
+        self._features = X_train if hasattr(X_train, "shape") else None  # itself, for tables of features
         self._n_threads, self._budget = threads, budget
 
     def __repr__(self) -> str:
@@ -156,6 +158,7 @@ class JacobianExplainer:
             outputs=self.outputs,
             backend=self._backend,
             n_threads=self._n_threads,
+            context=Context(X, self._features, self._model.feature_names, predictions),
         )
 
     def _rows(self, X: Any) -> Any:
