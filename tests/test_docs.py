@@ -105,3 +105,10 @@ def test_the_table_of_derivatives_is_the_measured_one():
 def test_the_tables_of_scaling_are_the_measured_ones():
     made = runpy.run_path(str(ROOT / "scripts" / "scaling_tables.py"))["page"]()
     assert made == (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_the_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("docs/page.md")
+    assert (tmp_path / "report.html").stat().st_size > 50_000
+    assert (ROOT / "docs" / "page.png").stat().st_size < 200_000

@@ -140,7 +140,7 @@ class Explanation:
     @property
     def effective_size(self) -> Array:
         """(n,) or (K, n): ``(sum |k|)^2 / sum k^2``, how many rows of equal weight each prediction rests on; 0 on none."""
-        return _ratio(self.sizes ** 2, self.norms**2)
+        return _ratio(self.sizes**2, self.norms**2)
 
     @property
     def negative_share(self) -> Array:

@@ -59,14 +59,15 @@ function start(data) {
   const many = data.outputs !== null;
   const shared = data.weights.length === 1;
   const state = { query: 0, output: 0, sort: "rank", descending: false };
-  const of = (columns, i) => columns[shared ? 0 : state.output][i]; // a number of a set of weights
+  const own = (columns) => columns[shared ? 0 : state.output]; // those of a set of weights
+  const of = (columns, i) => own(columns)[i];
   const targetDigits = decimalsOf(training.targets.flat(), 7);
   const valueDigits = Math.max(decimalsOf(data.predictions.flat(), 6), targetDigits);
   const value = (x) => format(x, valueDigits);
   const word = data.exact ? "weight" : "derivative";
 
   function rowsOf(i) {
-    const [rows, weights] = [of2(data.rows), of2(data.weights)];
+    const [rows, weights] = [own(data.rows), own(data.weights)];
     const targets = training.targets[state.output];
     const found = [];
     let held = 0;
@@ -83,7 +84,6 @@ function start(data) {
     }
     return found;
   }
-  const of2 = (columns) => columns[shared ? 0 : state.output];
 
   // ---- the list ----
 
@@ -102,11 +102,13 @@ function start(data) {
   function markList() {
     const list = byId("list");
     list.querySelector('[aria-selected="true"]')?.setAttribute("aria-selected", "false");
-    const own = byId("query-" + state.query);
-    if (own === null) return list.removeAttribute("aria-activedescendant");
-    own.setAttribute("aria-selected", "true");
-    list.setAttribute("aria-activedescendant", own.id);
-    own.scrollIntoView({ block: "nearest" });
+    const item = byId("query-" + state.query);
+    if (item === null) return list.removeAttribute("aria-activedescendant");
+    item.setAttribute("aria-selected", "true");
+    list.setAttribute("aria-activedescendant", item.id);
+    const [top, bottom] = [item.offsetTop - list.offsetTop, item.offsetTop - list.offsetTop + item.offsetHeight];
+    if (top < list.scrollTop) list.scrollTop = top - 6; // scrollIntoView would move the page as well
+    if (bottom > list.scrollTop + list.clientHeight) list.scrollTop = bottom - list.clientHeight + 6;
   }
   function choose(i) {
     state.query = i;
@@ -132,8 +134,8 @@ function start(data) {
 
   // ---- one prediction ----
 
-  function card(name, text, note = "") {
-    return make("div", {}, make("dt", { textContent: name }), make("dd", { textContent: text }), ...(note ? [make("dd", { className: "note", textContent: note })] : []));
+  function card(name, text, note = "", className = "") {
+    return make("div", { className }, make("dt", { textContent: name }), make("dd", { textContent: text }), ...(note ? [make("dd", { className: "note", textContent: note })] : []));
   }
   function showCards(i) {
     const output = state.output, cards = [card("Prediction", value(data.predictions[output][i]))];
@@ -141,17 +143,17 @@ function start(data) {
       const error = data.standard_errors[output][i];
       cards.push(card("Standard error", format(error, decimalsOf([error], 3)), "noise of the targets passed on; not the model's bias"));
     } else if (data.unknown_sigma !== null) cards.push(card("Standard error", "not known", data.unknown_sigma));
-    const needed = data.shares.map((_, s) => of2(data.needed)[i * data.shares.length + s]);
+    const needed = data.shares.map((_, s) => own(data.needed)[i * data.shares.length + s]);
     cards.push(
       card("Effective size", format(of(data.effective_sizes, i), 1), `as many rows of equal ${word}`),
-      card(`Rows for ${data.shares.map((s) => format(100 * s, 0)).join(" / ")} %`, needed.map(count).join(" / "), `of the absolute ${word}, of ${count(data.n_train)} rows`),
+      card(`Rows for ${data.shares.map((s) => format(100 * s, 0)).join(" / ")} %`, needed.map(count).join(" / "), `of the absolute ${word}, of ${count(data.n_train)} rows`, "wide"),
       card(`Negative ${word}s`, percent(of(data.negative_shares, i)), `of the absolute ${word}`));
     byId("cards").replaceChildren(...cards);
     return needed;
   }
 
   function showProof(i) {
-    const made = data.predictions[state.output][i], digits = Math.min(12, decimalsOf([made, 0.5], 10));
+    const made = data.predictions[state.output][i], digits = Math.min(9, decimalsOf([made, 0.5], 12));
     const full = (x) => format(x, digits);
     const model = data.model === null ? null : data.model[state.output][i];
     const sum = `Sum of ${word} × target over all ${count(data.n_train)} training rows + intercept ${full(data.intercepts[state.output][i])} = ${full(made)}.`;
@@ -172,16 +174,16 @@ function start(data) {
   function showGroups(i) {
     byId("groups").hidden = data.groups === null;
     if (data.groups === null) return;
-    const size = of2(data.group_rows).length / data.n;
+    const size = own(data.group_rows).length / data.n;
     const at = Array.from({ length: size }, (_, g) => i * size + g);
-    const weights = at.map((j) => of2(data.group_weights)[j]), decimals = decimalsOf(weights, 4);
+    const weights = at.map((j) => own(data.group_weights)[j]), decimals = decimalsOf(weights, 4);
     const largest = Math.max(...weights.map(Math.abs)) || 1;
     const bar = (w) => make("td", { className: "bar" }, draw("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
       draw("rect", { width: (100 * Math.abs(w)) / largest, height: 8, class: w < 0 ? "down" : "up" })));
-    const lines = at.map((j, g) => make("tr", {}, label(data.groups[of2(data.group_rows)[j]]), cell(format(weights[g], decimals)), bar(weights[g]), cell(value(data.group_contributions[state.output][j]))));
+    const lines = at.map((j, g) => make("tr", {}, label(data.groups[own(data.group_rows)[j]]), cell(format(weights[g], decimals)), cell(value(data.group_contributions[state.output][j])), bar(weights[g])));
     const left = data.groups.length - size;
-    const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), cell(format(of(data.group_rest_weights, i), decimals)), cell(""), cell(value(data.group_rest_contributions[state.output][i])))];
-    table(byId("groups-table"), [header("Group", "label"), header("Sum of " + word + "s"), header("", "bar"), header("Contribution")], [lines], foot);
+    const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), cell(format(of(data.group_rest_weights, i), decimals)), cell(value(data.group_rest_contributions[state.output][i])), cell(""))];
+    table(byId("groups-table"), [header("Group", "label"), header("Sum of " + word + "s"), header("Contribution"), make("td", { className: "bar" })], [lines], foot);
   }
 
   // ---- comparables ----
@@ -224,7 +226,7 @@ function start(data) {
     const kept = all.filter((line) => text(line).includes(wanted)).sort(compare);
     const blanks = (n) => Array.from({ length: n }, () => cell(""));
     const ownFeatures = columns.some((column) => column.feature) ? asked.map((x) => featureCell(x)) : [];
-    const query = make("tr", { className: "query" }, label(`This prediction: ${queries.labels[i]}`), ...blanks(4), cell(value(data.predictions[state.output][i])), ...ownFeatures);
+    const query = make("tr", { className: "query" }, label("This prediction"), ...blanks(4), cell(value(data.predictions[state.output][i])), ...ownFeatures);
     const lines = kept.map((line) => make("tr", {}, label(line.label), cell(count(line.rank)), cell(format(line.weight, decimals)), cell(percent(line.share)),
       cell(format(line.target, targetDigits)), cell(value(line.contribution)), ...line.features.map((x, f) => featureCell(x, asked[f]))));
     const width = columns.length - 6, left = data.n_train - all.length;
@@ -244,8 +246,9 @@ function start(data) {
     const rest = of(data.rest_weights, i), contribution = data.rest_contributions[state.output][i];
     const weight = rest + all.reduce((sum, line) => sum + line.weight, 0);
     const add = (lines) => lines.reduce((sum, line) => sum + line.contribution - line.weight * mean, 0);
-    const name = mean ? "Mean of targets × sum of " + word + "s" : "Intercept";
-    const found = [{ name: mean && data.intercepts[state.output][i] ? name + " + intercept" : name, change: data.intercepts[state.output][i] + mean * weight, total: true }];
+    const intercept = data.intercepts[state.output][i];
+    const whole = Math.abs(weight - 1) < 1e-5 ? "Mean of targets" : `Mean × ${format(weight, 3)}`;
+    const found = [{ name: mean ? whole + (intercept ? " + intercept" : "") : "Intercept", change: intercept + mean * weight, total: true }];
     for (const line of all.slice(0, MOST_STEPS)) found.push({ name: line.label, change: add([line]) });
     const others = all.slice(MOST_STEPS), left = data.n_train - all.length;
     if (others.length) found.push({ name: `${count(others.length)} other listed rows`, change: add(others) });
@@ -302,8 +305,8 @@ function start(data) {
       svg.append(draw("line", { x1: 44, x2: width - 14, y1: y(share), y2: y(share), class: "grid" }));
       if (share !== 1) svg.append(draw("text", { x: 38, y: y(share) + 4, "text-anchor": "end", class: "soft" }, percent(share)));
     }
-    for (let n = 1; n <= last; n *= 10) svg.append(draw("text", { x: at(n), y: height - 16, "text-anchor": "middle", class: "soft" }, count(n)));
-    svg.append(draw("text", { x: width / 2, y: height - 1, "text-anchor": "middle", class: "soft" }, "rows, the largest first"));
+    for (let n = 1; n <= last; n *= 10) svg.append(draw("text", { x: at(n), y: height - 19, "text-anchor": at(n) > width - 40 ? "end" : "middle", class: "soft" }, count(n)));
+    svg.append(draw("text", { x: width / 2, y: height - 4, "text-anchor": "middle", class: "soft" }, "rows, the largest first"));
     if (points.length) svg.append(draw("polyline", { class: "curve", points: points.map(([n, share]) => `${at(n)},${y(share)}`).join(" ") }));
     data.shares.forEach((share, s) => {
       if (needed[s] < 1) return;
@@ -336,7 +339,7 @@ function start(data) {
   const kind = data.exact ? "exact" : "a derivative";
   byId("about").textContent = `${count(data.n)} predictions by ${count(data.n_train)} training rows; ${kind}, with the fitted structure held fixed.`;
   byId("rows-note").textContent = `Share so far: of the absolute ${word}, down to this row.` +
-    (training.features === null ? "" : " Coloured features equal the prediction's own.") +
+    (training.features === null ? "" : ` Coloured features equal the prediction's own, to ${data.feature_digits} digits.`) +
     (data.features_left_out ? ` ${count(data.features_left_out)} more features are not shown; choose with columns=.` : "");
   if (data.n === 0) return;
   byId("layout").hidden = false;
@@ -347,9 +350,14 @@ function start(data) {
   }
   byId("filter").addEventListener("input", () => showRows(state.query));
   byId("start").addEventListener("change", showCharts);
-  new ResizeObserver(showCharts).observe(byId("waterfall"));
   fillList();
   show();
+  let width = byId("waterfall").clientWidth;
+  new ResizeObserver(() => {
+    if (byId("waterfall").clientWidth === width) return;
+    width = byId("waterfall").clientWidth;
+    showCharts();
+  }).observe(byId("waterfall"));
 }
 
 function themes() {

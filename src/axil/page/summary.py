@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from axil.inputs import chosen_columns
 from axil.page.context import Context
-from axil.page.values import cells, labels, nested, numbers
+from axil.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
 from axil.tables import Largest, feature_columns
 
 Array = NDArray[np.float64]
 
 SHARES = (0.5, 0.8, 0.95)  # of sum |weight|: how many rows account for them
 MOST_COLUMNS = 100  # features shown unless they are chosen by name
+MOST_CELLS = 500_000  # features of training rows with seven digits each; of more, four keep a page below 5 MB
 MOST_GROUPS = 50  # of each prediction, the largest first; all others are one sum
 
 
@@ -62,7 +63,9 @@ class Options:
     """What the page is to show."""
 
     k: int = 50  #: rows of each prediction
-    groups: tuple[NDArray[np.intp], NDArray[Any]] | None = None  #: the group number of each training row, and their names
+    groups: tuple[NDArray[np.intp], NDArray[Any]] | None = (
+        None  #: the group number of each training row, and their names
+    )
     columns: Any = None  #: features by name or position
     sigma: Array | None = None  #: () or (K,) the noise of the targets
     unknown: str | None = None  #: why there is no sigma
@@ -74,14 +77,16 @@ def summarise(parts: Iterable[Source], options: Options) -> dict[str, Any]:
     Holds k rows of each prediction, never the weights of more than one batch. What the other rows add up to is kept, so
     that rows, remainder and intercept still sum to the prediction.
     """
-    batches, features, chosen, names = [], [], None, []
+    batches, features = [], []
+    names: list[str] = []
+    chosen: list[int] = []
     for part in parts:
         about = part.context
         if about is not None:
-            if chosen is None:
-                names = about.names()
-                chosen = chosen_columns(options.columns, names)
-                chosen = chosen[:MOST_COLUMNS] if options.columns is None else chosen
+            names = names or about.names()
+            chosen = (
+                chosen or chosen_columns(options.columns, names)[: MOST_COLUMNS if options.columns is None else None]
+            )
             features.append(feature_columns(about.X, np.arange(len(part)), chosen))
         batches.append(_batch(part, options))
     made = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
@@ -89,7 +94,10 @@ def summarise(parts: Iterable[Source], options: Options) -> dict[str, Any]:
     positions, rows = np.unique(made["rows"], return_inverse=True)
     absent = int(np.searchsorted(positions, 0))  # one if -1, a place without a row, is among them
     positions, made["rows"] = positions[absent:], rows.reshape(made["rows"].shape) - absent
-    beside = None if about is None or about.X_train is None else about.X_train
+    digits = DIGITS if len(positions) * len(chosen) <= MOST_CELLS else FEWER_DIGITS
+    beside = None
+    if about is not None and about.X_train is not None:
+        beside = [cells(own, digits) for own in feature_columns(about.X_train, positions, chosen)]
     return {
         "exact": bool(part.exact),
         "n_train": len(targets),
@@ -98,14 +106,18 @@ def summarise(parts: Iterable[Source], options: Options) -> dict[str, Any]:
         "outputs": None if part.outputs is None else labels(part.outputs),
         "shares": list(SHARES),
         "means": numbers(targets.mean(axis=0)),
-        "features": [names[i] for i in chosen or []],
-        "features_left_out": len(names) - len(chosen or []) if options.columns is None else 0,
+        "features": [names[i] for i in chosen],
+        "features_left_out": len(names) - len(chosen) if options.columns is None else 0,
+        "feature_digits": digits,
         "unknown_sigma": options.unknown,
-        "queries": {"labels": labels(made["labels"]), "features": [cells(_joined(own)) for own in zip(*features)]},
+        "queries": {
+            "labels": labels(made["labels"]),
+            "features": [cells(_joined(own), digits) for own in zip(*features)],
+        },
         "training": {
             "labels": labels(part.index[positions]),
             "targets": [numbers(column) for column in targets[positions].T],
-            "features": None if beside is None else [cells(own) for own in feature_columns(beside, positions, chosen)],  # type: ignore[arg-type]
+            "features": beside,
         },
         "groups": None if options.groups is None else labels(options.groups[1]),
         **_columns(made, options, about is not None and about.predictions is not None),
@@ -120,10 +132,16 @@ def _columns(made: dict[str, Any], options: Options, compared: bool) -> dict[str
     if options.sigma is not None:
         errors = np.broadcast_to(options.sigma * made["norms"], made["predictions"].shape)
         shown["standard_errors"] = nested(errors)
-    names = ("rows", "weights", "sizes", "effective_sizes", "negative_shares", "needed", "rest_weights")
-    names += ("rest_contributions",)
+    names = ["rows", "weights", "rest_weights", "rest_contributions"]
+    names += ["sizes", "effective_sizes", "negative_shares", "needed"]
     if options.groups is not None:
-        names += ("group_rows", "group_weights", "group_contributions", "group_rest_weights", "group_rest_contributions")
+        names += [
+            "group_rows",
+            "group_weights",
+            "group_contributions",
+            "group_rest_weights",
+            "group_rest_contributions",
+        ]
     return shown | {name: nested(made[name]) for name in names}
 
 
