@@ -189,10 +189,9 @@ class Explanation:
         noise of the targets, a number or one for each output, for standard errors ``sigma * norms``; `Explainer.to_html`
         estimates it, and takes any number of rows.
         """
-        target, k = page.as_target(path), as_count(k, "k")
-        size = None if sigma is None else as_sizes(sigma, 1 if self.outputs is None else len(self.outputs), "sigma")
-        codes = None if groups is None else group_codes(groups, len(self.targets), "groups")
-        return page.write(page.summarise([self], page.Options(k, codes, columns, size)), target)
+        target = page.as_target(path)
+        shape = len(self.targets), 1 if self.outputs is None else len(self.outputs)
+        return page.write(page.summarise([self], page_options(shape, groups, k, columns, sigma)), target)
 
     def _repr_html_(self) -> str:
         return page.preview(self)
@@ -256,3 +255,10 @@ def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[NDArray
     except TypeError:  # labels of mixed types have no order
         codes, groups = pd.factorize(values, use_na_sentinel=False)
     return codes, np.asarray(groups)
+
+
+def page_options(shape: tuple[int, ...], groups: Any, k: Any, columns: Any, sigma: Any) -> page.Options:
+    """What a page is to show of predictions by targets of this shape, (n_train, K), checked; see `Explanation.to_html`."""
+    size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
+    codes = None if groups is None else group_codes(groups, shape[0], "groups")
+    return page.Options(as_count(k, "k"), codes, columns, size)

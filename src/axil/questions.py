@@ -7,6 +7,7 @@ is a retraining: a refit may choose other splits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from axil.asking import (
     removals,
 )
 from axil.errors import InputError
-from axil.explanation import Explanation, as_shares, group_codes
+from axil.explanation import Explanation, as_shares, group_codes, page_options
 
 Array = NDArray[np.float64]
 
@@ -209,17 +210,15 @@ class Questions:
 
         ``sigma`` is estimated as by `standard_error` unless given; where the fit does not tell it, the page says so.
         """
-        target, k = page.as_target(path), inputs.as_count(k, "k")
+        target, options = page.as_target(path), page_options(self._targets.shape, groups, k, columns, sigma)
         X, _ = self._queries(X, init_score)
-        codes = None if groups is None else group_codes(groups, len(self._targets), "groups")
-        unknown = None
-        try:
-            size = diagnostics.sigma(self) if sigma is None else inputs.as_sizes(sigma, self._targets.shape[1], "sigma")
-        except InputError as error:
-            if sigma is not None:
-                raise
-            size, unknown = None, str(error)
-        options = page.Options(k, codes, columns, size, unknown)
+        names = page.Context(X, self._features, self._adapter.feature_names, None).names()
+        inputs.chosen_columns(columns, names)  # refused before any work
+        if sigma is None:
+            try:
+                options = replace(options, sigma=diagnostics.sigma(self))
+            except InputError as error:
+                options = replace(options, unknown=str(error))
         return page.write(page.summarise(explanations(self, X, init_score), options), target)
 
 

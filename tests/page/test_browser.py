@@ -7,6 +7,7 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from page_models import HOSTILE, hostile, houses
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 
@@ -246,6 +247,21 @@ def test_narrow_screens_do_not_scroll_sideways(visit, report):
     assert page.locator("#rows thead th").nth(5).get_attribute("aria-sort") == "descending"
     page.set_viewport_size({"width": 1200, "height": 740})
     page.wait_for_function("document.querySelector('#waterfall svg').getBoundingClientRect().width > 400")
+
+
+def test_very_many_rows(visit):
+    rng = np.random.default_rng(0)
+    n, k, n_train = 3000, 50, 150_000
+    weights = sp.csr_array(
+        (rng.random(n * k), rng.permutation(n_train), np.arange(0, n * k + 1, k)), shape=(n, n_train)
+    )
+    labels = np.arange(n_train)
+    explanation = axil.Explanation(weights, np.zeros(n), rng.normal(size=n_train), labels, labels[:n])
+    page = visit(explanation.to_html())
+    assert "the first 2,000 are listed" in page.locator("#found").inner_text()
+    page.locator("#find").fill("2999")
+    page.keyboard.press("Enter")
+    assert column(page, 0) == [str(row) for row in explanation[2999].top(50)["row"]]
 
 
 def test_print_leaves_the_prediction_only(visit, report):

@@ -68,7 +68,7 @@ def test_the_models_own_predictions_are_beside():
     assert data_of(explainer(X)[3:5].to_html())["model"] == [predicted[3:5].tolist()]
 
 
-def test_features_are_those_of_the_rows():
+def test_features_are_those_of_the_rows(monkeypatch):
     explainer, X, _ = houses()
     summary = data_of(explainer(X).to_html(k=5))
     assert summary["features"] == list(X.columns)
@@ -82,6 +82,10 @@ def test_features_are_those_of_the_rows():
     assert chosen["features"] == ["condition", "area"]
     with pytest.raises(InputError, match="columns names 'rooms'"):
         explainer(X).to_html(columns=["rooms"])
+    monkeypatch.setattr("axil.diagnostics.sigma", lambda asked: pytest.fail("worked before it looked"))
+    for wrong in ({"columns": ["rooms"]}, {"k": 0}, {"path": 3}, {"groups": [1]}):
+        with pytest.raises(InputError):
+            explainer.to_html(X, **wrong)
 
 
 def test_batches_make_the_same_page(monkeypatch):
@@ -127,7 +131,10 @@ def test_several_outputs(shared):
         explanation = axil.Explainer(RandomForestRegressor(8, random_state=0).fit(X, Y), X, Y)(X[:6])
     else:
         model = HistGradientBoostingClassifier(max_iter=5).fit(X, Y.argmax(axis=1))
-        explanation = axil.JacobianExplainer(model, X, Y.argmax(axis=1))(X[:6])
+        explainer = axil.JacobianExplainer(model, X, Y.argmax(axis=1))
+        explanation = explainer(X[:6])
+        assert data_of(explainer.to_html(X[:6], k=9)) == data_of(explanation.to_html(k=9))
+        assert data_of(explainer.to_html(X[:0]))["n"] == 0
     summary = data_of(explanation.to_html(groups=np.arange(120) % 2, sigma=[1.0, 2.0, 3.0]))
     assert (len(summary["weights"]), len(summary["predictions"])) == (1 if shared else 3, 3)
     assert summary["exact"] is shared

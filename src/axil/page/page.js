@@ -41,15 +41,16 @@ function format(value, decimals, options = {}) {
 function decimalsOf(values, digits) {
   const known = values.filter(Number.isFinite);
   if (known.every(Number.isInteger)) return 0;
-  const largest = Math.max(...known.map(Math.abs));
+  const largest = known.reduce((most, value) => Math.max(most, Math.abs(value)), 0); // Math.max(...) cannot take very many
   return largest > 0 ? Math.min(12, Math.max(0, digits - 1 - Math.floor(Math.log10(largest)))) : 0;
 }
 
 const percent = (share) => format(100 * share, share > 0 && share < 0.0995 ? 1 : 0) + " %";
 const count = (value) => format(value, 0);
+const [wholes, parts] = [16, 7].map((digits) => new Intl.NumberFormat("en", { maximumSignificantDigits: digits, useGrouping: "min2" }));
 function feature(value) {
   if (typeof value !== "number") return value === null ? "–" : String(value);
-  return new Intl.NumberFormat("en", { maximumSignificantDigits: Number.isInteger(value) ? 16 : 7, useGrouping: "min2" }).format(value).replace("-", "−");
+  return (Number.isInteger(value) ? wholes : parts).format(value).replace("-", "−");
 }
 
 // ---- the page ----
@@ -226,7 +227,7 @@ function start(data) {
     const kept = all.filter((line) => text(line).includes(wanted)).sort(compare);
     const blanks = (n) => Array.from({ length: n }, () => cell(""));
     const ownFeatures = columns.some((column) => column.feature) ? asked.map((x) => featureCell(x)) : [];
-    const query = make("tr", { className: "query" }, label("This prediction"), ...blanks(4), cell(value(data.predictions[state.output][i])), ...ownFeatures);
+    const query = make("tr", { className: "query" }, label("This prediction"), ...blanks(3), cell(value(data.predictions[state.output][i])), cell(""), ...ownFeatures);
     const lines = kept.map((line) => make("tr", {}, label(line.label), cell(count(line.rank)), cell(format(line.weight, decimals)), cell(percent(line.share)),
       cell(format(line.target, targetDigits)), cell(value(line.contribution)), ...line.features.map((x, f) => featureCell(x, asked[f]))));
     const width = columns.length - 6, left = data.n_train - all.length;
