@@ -158,15 +158,15 @@ function start(data) {
     const full = (x) => format(x, digits);
     const model = data.model === null ? null : data.model[state.output][i];
     const sum = `Sum of ${word} × target over all ${count(data.n_train)} training rows + intercept ${full(data.intercepts[state.output][i])} = ${full(made)}.`;
-    const apart = model === null ? "" : Math.abs(made - model).toExponential(1).replace("-", "−");
-    byId("proof").textContent = sum + (model === null ? " It was not compared with the model." : ` The model itself predicts ${full(model)}; the two are ${apart} apart.`);
+    const apart = made === model ? "equal" : Math.abs(made - model).toExponential(1).replace("-", "−") + " apart";
+    byId("proof").textContent = sum + (model === null ? " It was not compared with the model." : ` The model itself predicts ${full(model)}; the two are ${apart}.`);
     byId("meaning").textContent = data.exact
       ? "Exact with the fitted structure held fixed: the splits stay as they are and only the values in the leaves follow the targets. A weight is how far the prediction would move if that one target were one larger. It does not say what a refit would do."
       : "A derivative with the fitted structure held fixed: how the prediction moves, to first order, with each target. It does not decompose the prediction: the intercept is what is left over, so that the sum above holds by construction. It does not say what a refit would do.";
   }
 
-  function table(element, head, bodies, foot = []) {
-    element.replaceChildren(make("thead", {}, make("tr", {}, ...head)), ...bodies.map((lines) => make("tbody", {}, ...lines)), ...(foot.length ? [make("tfoot", {}, ...foot)] : []));
+  function table(element, heads, lines, foot = []) {
+    element.replaceChildren(make("thead", {}, ...heads), make("tbody", {}, ...lines), ...(foot.length ? [make("tfoot", {}, ...foot)] : []));
   }
   const cell = (text, className = "number") => make("td", { textContent: text, className, title: text.length > 24 ? text : "" });
   const label = (text) => make("th", { textContent: text, className: "label", scope: "row", title: text });
@@ -184,7 +184,7 @@ function start(data) {
     const lines = at.map((j, g) => make("tr", {}, label(data.groups[own(data.group_rows)[j]]), cell(format(weights[g], decimals)), cell(value(data.group_contributions[state.output][j])), bar(weights[g])));
     const left = data.groups.length - size;
     const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), cell(format(of(data.group_rest_weights, i), decimals)), cell(value(data.group_rest_contributions[state.output][i])), cell(""))];
-    table(byId("groups-table"), [header("Group", "label"), header("Sum of " + word + "s"), header("Contribution"), make("td", { className: "bar" })], [lines], foot);
+    table(byId("groups-table"), [make("tr", {}, header("Group", "label"), header("Sum of " + word + "s"), header("Contribution"), make("td", { className: "bar" }))], lines, foot);
   }
 
   // ---- comparables ----
@@ -235,7 +235,7 @@ function start(data) {
     const foot = [];
     if (left > 0) foot.push(total(`All ${count(left)} other rows`, of(data.rest_weights, i), all.length ? percent(1 - all.at(-1).share) : "", data.rest_contributions[state.output][i]));
     foot.push(total("Intercept", null, "", data.intercepts[state.output][i]), total("Prediction", null, "", data.predictions[state.output][i]));
-    table(byId("rows"), columns.map(headOf), [[query], lines], foot);
+    table(byId("rows"), [make("tr", {}, ...columns.map(headOf)), query], lines, foot); // in the head the query's features stay in sight
     byId("rows-found").textContent = wanted ? `${count(kept.length)} of ${count(all.length)} rows shown` : "";
     return all;
   }
@@ -277,7 +277,7 @@ function start(data) {
     let [low, high] = [Math.min(...levels, ...(fromZero ? [0] : [])), Math.max(...levels, ...(fromZero ? [0] : []))];
     if (!fromZero) [low, high] = [low - 0.08 * (high - low || 1), high + 0.02 * (high - low || 1)];
     const x = scale(low, high, names + 8, width - numbers);
-    const svg = draw("svg", { height: lines.length * height + 6, role: "img", "aria-label": `From ${lines[0].name} ${value(lines[0].change)} to the prediction ${value(lines.at(-1).change)}; the largest steps are in the table below.` });
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${lines.length * height + 6}`, role: "img", "aria-label": `From ${lines[0].name} ${value(lines[0].change)} to the prediction ${value(lines.at(-1).change)}; the largest steps are in the table below.` });
     lines.forEach((line, at) => {
       const y = at * height + 4, [left, right] = [x(line.total && !fromZero ? low : line.from), x(line.to)].sort((a, b) => a - b);
       const sign = !line.total && line.change > 0 ? "+" : "";
@@ -301,7 +301,7 @@ function start(data) {
     const last = Math.max(2, ...points.map((point) => point[0]));
     const x = scale(0, Math.log10(last), 44, width - 14), y = scale(0, 1, height - 34, 10);
     const at = (n) => x(Math.log10(n));
-    const svg = draw("svg", { height, role: "img", "aria-label": data.shares.map((s, j) => `${percent(s)} in ${count(needed[j])} rows`).join(", ") });
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": data.shares.map((s, j) => `${percent(s)} in ${count(needed[j])} rows`).join(", ") });
     for (const share of [0, ...data.shares, 1]) {
       svg.append(draw("line", { x1: 44, x2: width - 14, y1: y(share), y2: y(share), class: "grid" }));
       if (share !== 1) svg.append(draw("text", { x: 38, y: y(share) + 4, "text-anchor": "end", class: "soft" }, percent(share)));
@@ -311,9 +311,9 @@ function start(data) {
     if (points.length) svg.append(draw("polyline", { class: "curve", points: points.map(([n, share]) => `${at(n)},${y(share)}`).join(" ") }));
     data.shares.forEach((share, s) => {
       if (needed[s] < 1) return;
-      const right = at(needed[s]) > width - 90;
-      svg.append(draw("circle", { cx: at(needed[s]), cy: y(share), r: 4, class: "dot" }),
-        draw("text", { x: at(needed[s]) + (right ? -8 : 8), y: y(share) + (right ? -7 : 16), "text-anchor": right ? "end" : "start" }, `${count(needed[s])} row${needed[s] === 1 ? "" : "s"}`));
+      const right = at(needed[s]) > width - 90, level = y(all[needed[s] - 1]?.share ?? share);
+      svg.append(draw("circle", { cx: at(needed[s]), cy: level, r: 4, class: "dot" }),
+        draw("text", { x: at(needed[s]) + (right ? -8 : 8), y: level + (right ? -7 : 16), "text-anchor": right ? "end" : "start" }, `${count(needed[s])} row${needed[s] === 1 ? "" : "s"}`));
     });
     byId("share").replaceChildren(svg);
     byId("share-note").textContent = `Share of the absolute ${word} that the rows down to each account for.`;
@@ -339,6 +339,7 @@ function start(data) {
 
   const kind = data.exact ? "exact" : "a derivative";
   byId("about").textContent = `${count(data.n)} predictions by ${count(data.n_train)} training rows; ${kind}, with the fitted structure held fixed.`;
+  byId("rows-title").textContent = `Comparables: the training rows of largest ${word}`;
   byId("rows-note").textContent = `Share so far: of the absolute ${word}, down to this row.` +
     (training.features === null ? "" : ` Coloured features equal the prediction's own, to ${data.feature_digits} digits.`) +
     (data.features_left_out ? ` ${count(data.features_left_out)} more features are not shown; choose with columns=.` : "");
