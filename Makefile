@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: demo test test-slow test-oldest test-torch fuzz lint bench bench-growth docs wheel-check clean
+.PHONY: demo test test-slow test-oldest test-torch test-browser fuzz lint bench bench-growth docs wheel-check clean
 
 demo: .venv/demo
 	$(BIN)/python examples/diabetes.py
@@ -26,6 +26,11 @@ test-oldest:
 # Derivatives of torch modules, in an environment of their own: torch is large. A build without CUDA will do.
 test-torch: .venv-torch/torch
 	.venv-torch/bin/python -m pytest -q tests/jacobian/test_torch.py tests/jacobian/test_implicit_page.py
+
+# The page in a real Chromium, which is installed where apt-get can; here a missing browser is an error, not a skip.
+test-browser: .venv/test .venv/browser
+	scripts/install_chromium.sh
+	AXIL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -q tests/page
 
 .venv-torch/torch: $(SOURCES)
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
@@ -58,7 +63,7 @@ clean:
 	rm -rf .venv .venv-oldest .venv-torch build dist
 
 # Each stamp is one set of extras, installed anew when the build or the core changes; Python sources are live.
-.venv/demo .venv/test .venv/lint .venv/bench .venv/docs: .venv/%: $(SOURCES)
+.venv/demo .venv/test .venv/lint .venv/bench .venv/browser .venv/docs: .venv/%: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	touch $@

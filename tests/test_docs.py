@@ -124,3 +124,10 @@ def test_the_table_of_deletions_is_the_measured_one():
     with (ROOT / "experiments" / "results" / "jacobian_removal.csv").open(encoding="utf-8") as file:
         for line in csv.DictReader(file):
             assert f"| {' | '.join(list(line.values())[:5])} |" in page
+
+
+def test_the_page_of_the_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("docs/page.md")
+    assert (tmp_path / "report.html").stat().st_size > 50_000
+    assert (ROOT / "docs" / "page.png").stat().st_size < 200_000

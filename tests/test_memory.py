@@ -32,7 +32,9 @@ def test_the_default_is_most_of_what_is_free():
 
 def test_a_request_that_does_not_fit_is_refused_in_words():
     Budget(1000).require(1000, "It", "Do less.")
-    with pytest.raises(InputError, match=r"It would take 1\.0 KiB, but 1000 bytes is allowed by memory_limit\. Do less\."):
+    with pytest.raises(
+        InputError, match=r"It would take 1\.0 KiB, but 1000 bytes is allowed by memory_limit\. Do less\."
+    ):
         Budget(1000).require(1024, "It", "Do less.")
     with pytest.raises(InputError, match="is free"):
         Budget(None).require(1 << 60, "It", "Do less.")

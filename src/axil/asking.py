@@ -53,8 +53,8 @@ class Explained(Protocol):
     def _prepare_for(self, n_queries: int) -> None:
         """Do ahead what pays for so many queries."""
 
-    def _check(self, X: Any, predictions: Array, labels: NDArray[Any]) -> None:
-        """Compare with what the model predicts."""
+    def _check(self, X: Any, predictions: Array, labels: NDArray[Any]) -> Array | None:
+        """Compare with what the model predicts, and give that."""
 
 
 def checked_coordinates(asked: Explained, X: Any) -> Any:
@@ -66,13 +66,13 @@ def checked_coordinates(asked: Explained, X: Any) -> Any:
     return coordinates
 
 
-def explanations(asked: Explained, X: Any) -> Iterator[Explanation]:
+def explanations(asked: Explained, X: Any, init_score: Any = None) -> Iterator[Explanation]:
     """Explanations of X batch by batch, sparse where most weights are zero; an empty one of no rows."""
     sparse = len(asked._engines) == 1 and asked._engines[0].is_sparse
     if X.shape[0] == 0:
-        yield asked.explain(X)
+        yield asked.explain(X, init_score)
     else:
-        yield from asked.iter(X, sparse=sparse)
+        yield from asked.iter(X, init_score=init_score, sparse=sparse)
 
 
 def removals(asked: Explained, X: Any, dense: bool) -> Iterator[tuple[slice, Any, list[Effects]]]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from axil.adapters.base import Adapter, FittedTrees, Model
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
+from axil.markup import table
 from axil.replay import Replay
 
 Array = NDArray[np.float64]
@@ -38,19 +39,24 @@ class Verification:
         default_factory=dict
     )  #: what the model does not state, e.g. {"rates": [[tree, rate]]}
 
-    def __repr__(self) -> str:
+    def _told(self) -> tuple[str, list[tuple[str, str]]]:
+        """A title and lines of a name and what was found."""
+        predictions = "predictions", f"within {self.max_error:.1e} (allowed {self.tolerance:.0e})"
         if not self.n_trees:
-            return (
-                f"axil.Verification: a linear smoother of {self.n_rows} training rows\n"
-                f"  predictions    within {self.max_error:.1e} (allowed {self.tolerance:.0e})"
-            )
-        extra = "".join(f"\n  recovered      {name} ({len(found)})" for name, found in self.recovered.items())
-        return (
-            f"axil.Verification: {self.n_trees} trees replayed on {self.n_rows} training rows\n"
-            f"  equal          {' and '.join(self.compared) or 'nothing that the model records of its leaves'}\n"
-            f"  leaf values    within {self.leaf_error:.1e} of the largest prediction\n"
-            f"  predictions    within {self.max_error:.1e} (allowed {self.tolerance:.0e}){extra}"
-        )
+            return f"axil.Verification: a linear smoother of {self.n_rows} training rows", [predictions]
+        return f"axil.Verification: {self.n_trees} trees replayed on {self.n_rows} training rows", [
+            ("equal", " and ".join(self.compared) or "nothing that the model records of its leaves"),
+            ("leaf values", f"within {self.leaf_error:.1e} of the largest prediction"),
+            predictions,
+            *(("recovered", f"{name} ({len(found)})") for name, found in self.recovered.items()),
+        ]
+
+    def __repr__(self) -> str:
+        title, lines = self._told()
+        return "\n".join([title, *(f"  {name:<14} {found}" for name, found in lines)])
+
+    def _repr_html_(self) -> str:
+        return table(*self._told())
 
 
 @dataclass(frozen=True)
@@ -216,15 +222,16 @@ def check_predictions(adapter: Model, miss: Miss, allowed: float) -> None:
 
 def check_answer(
     adapter: Model, verification: Verification | None, X: Any, predictions: Array, labels: NDArray[Any]
-) -> None:
-    """Compare the predictions (n, K) that weights make of the targets with the model's own, on every use."""
+) -> Array | None:
+    """Compare the predictions (n, K) that weights make of the targets with the model's own, and give these, on every use."""
     if verification is None or not len(predictions):
-        return
+        return None
     miss = furthest(predictions, expected := adapter.predictions(X))
     scale = max(verification.scale, float(np.abs(expected).max()))
     if not miss.error <= adapter.tolerance * scale + verification.rounding:
         cause = "The model may have changed since the explainer was made: make a new one."
         raise ExactnessError(f"prediction of row {labels[miss.row]}", miss.found, miss.expected, cause)
+    return expected
 
 
 def compare(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from axil.engines import Answer, Engine
 from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.memory import Budget
+from axil.page import Context
 from axil.progress import track
 from axil.questions import Questions
 from axil.verify import build, tree_engine
@@ -259,8 +261,9 @@ class Explainer(Questions):
             backend=self._backend,
             n_threads=self._n_threads,
         )
-        self._check(X, explanation.predictions.reshape(offsets.shape) - offsets, labels)
-        return explanation
+        expected = self._check(X, explanation.predictions.reshape(offsets.shape) - offsets, labels)
+        known = None if expected is None else expected + offsets
+        return replace(explanation, context=Context(X, self._features, self._adapter.feature_names, known))
 
     def _stream(self, X: Any, answers: list[Answer], labels: NDArray[Any], largest: list[tables.Largest]) -> None:
         """Hand the weights to ``largest``, one for each output."""
@@ -276,9 +279,9 @@ class Explainer(Questions):
         parts = np.concatenate([answer.intercepts for answer in answers], axis=1)
         return np.array(np.broadcast_to(parts, (len(parts), self._targets.shape[1])))
 
-    def _check(self, X: Any, predictions: Array, labels: NDArray[Any]) -> None:
-        """Compare with what the model predicts, on every use."""
-        check_answer(self._adapter, self.verification, X, predictions, labels)
+    def _check(self, X: Any, predictions: Array, labels: NDArray[Any]) -> Array | None:
+        """Compare with what the model predicts, on every use, and give that."""
+        return check_answer(self._adapter, self.verification, X, predictions, labels)
 
 
 def load(

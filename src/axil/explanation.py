@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
-from axil import tables
+from axil import page, tables
 from axil.errors import InputError
-from axil.inputs import as_count
+from axil.inputs import as_count, as_sizes
 
 Array = NDArray[np.float64]
 
@@ -37,6 +37,7 @@ class Explanation:
     outputs: NDArray[Any] | None = None  #: (K,) numbers of the outputs or names of the classes; None for one output
     backend: str = "pandas"  #: the frame library that tables are made with
     n_threads: int = 1
+    context: page.Context | None = None  #: features and the model's own predictions, for the page; where they are known
 
     @property
     def predictions(self) -> Array:
@@ -73,7 +74,7 @@ class Explanation:
             which = [int(which)]
         weights = self.weights[:, which] if self.weights.ndim == 3 else self.weights[which]
         kept = {"intercepts": self.intercepts[which], "query_index": self.query_index[which]}
-        return replace(self, weights=weights, **kept)
+        return replace(self, weights=weights, context=None if self.context is None else self.context[which], **kept)
 
     def __repr__(self) -> str:
         kind = "exact" if self.exact else "derivative"
@@ -88,14 +89,14 @@ class Explanation:
         """
         tables.check_by(by)
         k = as_count(k, "k")
-        columns = tables.top_columns(self._largest(k, by), self.index, self.query_index, self.outputs)
+        columns = tables.top_columns(self.largest(k, by), self.index, self.query_index, self.outputs)
         return self._told(tables.make(columns, self.backend))
 
     def _told(self, frame: Any) -> Any:
         """The frame itself; that of a derivative says so."""
         return frame if self.exact else tables.note(frame, tables.DERIVATIVE)
 
-    def _largest(self, k: int, by: str) -> list[tables.Largest]:
+    def largest(self, k: int, by: str) -> list[tables.Largest]:
         """The k largest of each prediction, for each output."""
         largest = []
         for weights, targets in self._by_output():
@@ -139,15 +140,16 @@ class Explanation:
     @property
     def effective_size(self) -> Array:
         """(n,) or (K, n): ``(sum |k|)^2 / sum k^2``, how many rows of equal weight each prediction rests on; 0 on none."""
-        return _ratio(self._sizes() ** 2, self.norms**2)
+        return _ratio(self.sizes**2, self.norms**2)
 
     @property
     def negative_share(self) -> Array:
         """(n,) or (K, n): the share of negative weights in ``sum |k|``, from 0 to 1; above 0 a prediction extrapolates."""
-        sizes = self._sizes()
+        sizes = self.sizes
         return _ratio(np.maximum(sizes - np.asarray(self.weights.sum(axis=-1)).reshape(sizes.shape), 0.0) / 2, sizes)
 
-    def _sizes(self) -> Array:
+    @property
+    def sizes(self) -> Array:
         """(n,) or (K, n): ``sum |k|``."""
         return np.asarray(abs(self.weights).sum(axis=-1)).reshape(self.weights.shape[:-1])
 
@@ -169,14 +171,30 @@ class Explanation:
 
     def similar_columns(self, k: int) -> dict[str, Any]:
         """The columns of `top`, the share of ``sum |weight|`` down to each row and the rows' positions."""
-        largest = self._largest(k, "weight")
+        largest = self.largest(k, "weight")
         columns = tables.top_columns(largest, self.index, self.query_index, self.outputs)
-        sizes = np.atleast_2d(self._sizes()).T[:, :, None]
+        sizes = np.atleast_2d(self.sizes).T[:, :, None]
         values, rows = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("values", "rows"))
         share = _ratio(np.cumsum(np.abs(values), axis=2), np.broadcast_to(sizes, values.shape).copy())
         order = ("query", "output", "rank", "row", "weight", "share", "target", "contribution", "position")
         columns |= {"share": share.ravel(), "position": rows.ravel()}
         return {name: columns[name] for name in order if name in columns}
+
+    def to_html(
+        self, path: Any = None, groups: Any = None, k: int = 50, columns: Sequence[Any] | None = None, sigma: Any = None
+    ) -> str | None:
+        """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
+
+        ``groups`` (n_train,): labels to sum weights by. ``columns``: which features to show, by name or position. ``sigma``: the
+        noise of the targets, a number or one for each output, for standard errors ``sigma * norms``; `Explainer.to_html`
+        estimates it, and takes any number of rows.
+        """
+        target = page.as_target(path)
+        shape = len(self.targets), 1 if self.outputs is None else len(self.outputs)
+        return page.write(page.summarise([self], page_options(shape, groups, k, columns, sigma)), target)
+
+    def _repr_html_(self) -> str:
+        return page.preview(self)
 
     def to_frame(self) -> Any:
         """The weights as a frame: one row a query, one column a training row.
@@ -225,15 +243,22 @@ def as_shares(shares: Any) -> Array:
     return found
 
 
-def group_codes(labels: Any, n_rows: int) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Each row's group number and the groups' names, in sorted order where they can be sorted."""
     import pandas as pd
 
     values = labels.to_numpy() if hasattr(labels, "to_numpy") else np.asarray(labels)
     if values.shape != (n_rows,):
-        raise InputError(f"labels has shape {values.shape}; expected ({n_rows},), one label for each training row.")
+        raise InputError(f"{what} has shape {values.shape}; expected ({n_rows},), one label for each training row.")
     try:
         codes, groups = pd.factorize(values, sort=True, use_na_sentinel=False)
     except TypeError:  # labels of mixed types have no order
         codes, groups = pd.factorize(values, use_na_sentinel=False)
     return codes, np.asarray(groups)
+
+
+def page_options(shape: tuple[int, ...], groups: Any, k: Any, columns: Any, sigma: Any) -> page.Options:
+    """What a page is to show of predictions by targets of this shape, (n_train, K), checked; see `Explanation.to_html`."""
+    size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
+    codes = None if groups is None else group_codes(groups, shape[0], "groups")
+    return page.Options(as_count(k, "k"), codes, columns, size)

@@ -7,12 +7,13 @@ is a retraining: a refit may choose other splits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import diagnostics, inputs, tables
+from axil import diagnostics, inputs, page, tables
 from axil.asking import (
     Explained,
     by_engine,
@@ -24,7 +25,7 @@ from axil.asking import (
     removals,
 )
 from axil.errors import InputError
-from axil.explanation import Explanation, as_shares, group_codes
+from axil.explanation import Explanation, as_shares, group_codes, page_options
 
 Array = NDArray[np.float64]
 
@@ -194,6 +195,31 @@ class Questions:
         for i, own, asked in zip(chosen, of_rows, of_queries):
             made |= {f"{names[i]} (row)": own, f"{names[i]} (query)": asked}
         return tables.note(tables.make(made, self._backend), tables.NOTE)
+
+    def to_html(
+        self: Explained,
+        X: Any,
+        path: Any = None,
+        groups: Any = None,
+        k: int = 50,
+        columns: Sequence[Any] | None = None,
+        sigma: Any = None,
+        init_score: Any = None,
+    ) -> str | None:
+        """As `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
+
+        ``sigma`` is estimated as by `standard_error` unless given; where the fit does not tell it, the page says so.
+        """
+        target, options = page.as_target(path), page_options(self._targets.shape, groups, k, columns, sigma)
+        X, _ = self._queries(X, init_score)
+        names = page.Context(X, self._features, self._adapter.feature_names, None).names()
+        inputs.chosen_columns(columns, names)  # refused before any work
+        if sigma is None:
+            try:
+                options = replace(options, sigma=diagnostics.sigma(self))
+            except InputError as error:
+                options = replace(options, unknown=str(error))
+        return page.write(page.summarise(explanations(self, X, init_score), options), target)
 
 
 def _streamed(asked: Explained, X: Any, measure: Callable[[Explanation], Array]) -> Array:

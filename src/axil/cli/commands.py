@@ -13,7 +13,6 @@ from axil.adapters import files
 from axil.cli import answers, data, screen
 from axil.errors import InputError
 from axil.explainer import Explainer, budget_of, threads_of
-from axil.explanation import Explanation
 from axil.inputs import as_count
 from axil.support import supports
 from axil.tables import NOTE
@@ -51,17 +50,13 @@ class Question:
 def explain(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows of largest weight in each prediction."""
     _check_answer(arguments)
-    if arguments.html is not None:
-        require_page()
     question = _question(arguments)
     queries = question.rows(arguments.query).features
     everything = arguments.csv or arguments.html or arguments.format != "table"
     asked = queries if everything else queries.iloc[:MOST_ON_SCREEN]
-    explanations: Any = question.explainer.iter(asked)
     if arguments.html is not None:
-        explanations = [question.explainer(asked)]
-        write_page(explanations[0], arguments.html)
-    features = question.training.features
+        question.explainer.to_html(asked, arguments.html)
+    explanations, features = question.explainer.iter(asked), question.training.features
     table, shown = answers.comparables(explanations, features, queries, arguments.top, arguments.by, MOST_ON_SCREEN)
     if arguments.csv is not None:
         table.to_csv(arguments.csv, index=False)
@@ -116,17 +111,6 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
     print(f"{len(validation.features)} validation rows of {arguments.validation}; the largest gain first\n", file=out)
     print("\n".join([*screen.fitted(columns), "", SENTENCE]), file=out)
     return 0
-
-
-def require_page() -> None:
-    """Refuse --html where there is no page."""
-    if not hasattr(Explanation, "to_html"):
-        raise InputError("--html: this version of axil makes no page yet. Use --csv FILE for the table.")
-
-
-def write_page(explanation: Explanation, path: str) -> None:
-    """The explanation as a page."""
-    explanation.to_html(path)  # type: ignore[attr-defined]
 
 
 def _question(arguments: argparse.Namespace) -> Question:

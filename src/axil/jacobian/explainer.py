@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import inputs, tables
+from axil import inputs, page, tables
 from axil.errors import InputError
 from axil.explainer import BATCH_BYTES, MOST_QUERIES, STREAM, budget_of, threads_of
-from axil.explanation import Explanation
+from axil.explanation import Explanation, page_options
 from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.progress import track
 from axil.support import supports
@@ -87,6 +87,7 @@ class JacobianExplainer:
         self.index = inputs.row_labels(X_train) if hasattr(X_train, "shape") else np.arange(len(self._targets))
         self.report = Report(self._model.report)
         self._backend = tables.backend_of(X_train)
+        self._features = X_train if hasattr(X_train, "shape") else None  # itself, for tables of features
         self._n_threads, self._budget = threads, budget
 
     def __repr__(self) -> str:
@@ -130,6 +131,21 @@ class JacobianExplainer:
             parts.append(tables.top_columns(largest, self.index, labels[part], self.outputs))
         return tables.note(tables.concatenate(parts, self._backend), tables.DERIVATIVE)
 
+    def to_html(
+        self,
+        X: Any,
+        path: Any = None,
+        groups: Any = None,
+        k: int = 50,
+        columns: Sequence[Any] | None = None,
+        sigma: Any = None,
+    ) -> str | None:
+        """As `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array."""
+        target, options = page.as_target(path), page_options(self._targets.shape, groups, k, columns, sigma)
+        X = self._rows(X)
+        parts = self.iter(X) if X.shape[0] else iter([self.explain(X)])
+        return page.write(page.summarise(parts, options), target)
+
     def weight_derivatives(self, X: Any) -> Array:
         """(n, n_train) or (K, n, n_train): how predictions move with each row's sample weight.
 
@@ -156,6 +172,7 @@ class JacobianExplainer:
             outputs=self.outputs,
             backend=self._backend,
             n_threads=self._n_threads,
+            context=page.Context(X, self._features, self._model.feature_names, predictions),
         )
 
     def _rows(self, X: Any) -> Any:

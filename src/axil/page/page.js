@@ -1,0 +1,385 @@
+"use strict";
+// The whole page: unpack the summary, choose a prediction, show it. Text from the data is only ever set as textContent.
+
+const MOST_LISTED = 2000; // predictions in the list at a time; a search finds the others
+const MOST_STEPS = 10; // rows of the waterfall with a bar of their own
+const byId = (id) => document.getElementById(id);
+const collator = new Intl.Collator(undefined, { numeric: true });
+
+function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in element) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+function draw(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+// ---- numbers ----
+
+const formats = new Map();
+function format(value, decimals, options = {}) {
+  if (value === null || value === undefined) return "–";
+  if (typeof value !== "number") return String(value);
+  const key = decimals + JSON.stringify(options);
+  if (!formats.has(key)) {
+    formats.set(key, new Intl.NumberFormat("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals, ...options }));
+  }
+  const text = formats.get(key).format(value).replace("-", "−");
+  return /[1-9]/.test(text) ? text : text.replace("−", "");
+}
+
+// As many decimals as give the largest of the values so many digits; none if all are whole.
+function decimalsOf(values, digits) {
+  const known = values.filter(Number.isFinite);
+  if (known.every(Number.isInteger)) return 0;
+  const largest = known.reduce((most, value) => Math.max(most, Math.abs(value)), 0); // Math.max(...) cannot take very many
+  return largest > 0 ? Math.min(12, Math.max(0, digits - 1 - Math.floor(Math.log10(largest)))) : 0;
+}
+
+const percent = (share) => format(100 * share, share > 0 && share < 0.0995 ? 1 : 0) + " %";
+const count = (value) => format(value, 0);
+const [wholes, parts] = [16, 7].map((digits) => new Intl.NumberFormat("en", { maximumSignificantDigits: digits, useGrouping: "min2" }));
+function feature(value) {
+  if (typeof value !== "number") return value === null ? "–" : String(value);
+  return (Number.isInteger(value) ? wholes : parts).format(value).replace("-", "−");
+}
+
+// ---- the page ----
+
+function start(data) {
+  const { queries, training, k } = data;
+  const many = data.outputs !== null;
+  const shared = data.weights.length === 1;
+  const state = { query: 0, output: 0, sort: "rank", descending: false };
+  const own = (columns) => columns[shared ? 0 : state.output]; // those of a set of weights
+  const of = (columns, i) => own(columns)[i];
+  const targetDigits = decimalsOf(training.targets.flat(), 7);
+  const valueDigits = Math.max(decimalsOf(data.predictions.flat(), 6), targetDigits);
+  const value = (x) => format(x, valueDigits);
+  const word = data.exact ? "weight" : "derivative";
+
+  function rowsOf(i) {
+    const [rows, weights] = [own(data.rows), own(data.weights)];
+    const targets = training.targets[state.output];
+    const found = [];
+    let held = 0;
+    for (let rank = 1; rank <= k; rank++) {
+      const [row, weight] = [rows[i * k + rank - 1], weights[i * k + rank - 1]];
+      if (row < 0) break;
+      held += Math.abs(weight);
+      const size = of(data.sizes, i);
+      found.push({
+        rank, row, weight, label: training.labels[row], target: targets[row], contribution: weight * targets[row],
+        share: size > 0 ? Math.min(1, held / size) : 0,
+        features: training.features === null ? [] : training.features.map((column) => column[row]),
+      });
+    }
+    return found;
+  }
+
+  // ---- the list ----
+
+  let listed = [];
+  function fillList() {
+    const wanted = byId("find").value.trim().toLowerCase();
+    const matches = [];
+    queries.labels.forEach((label, i) => { if (label.toLowerCase().includes(wanted)) matches.push(i); });
+    listed = matches.slice(0, MOST_LISTED);
+    byId("list").replaceChildren(...listed.map((i) => make("li", { id: "query-" + i, role: "option", "aria-selected": String(i === state.query), title: queries.labels[i] },
+      make("span", { textContent: queries.labels[i] }), make("span", { textContent: value(data.predictions[state.output][i]) }))));
+    const rest = matches.length > listed.length ? `; the first ${count(listed.length)} are listed` : "";
+    byId("found").textContent = `${count(matches.length)} of ${count(data.n)} predictions${rest}`;
+    markList();
+  }
+  function markList() {
+    const list = byId("list");
+    list.querySelector('[aria-selected="true"]')?.setAttribute("aria-selected", "false");
+    const item = byId("query-" + state.query);
+    if (item === null) return list.removeAttribute("aria-activedescendant");
+    item.setAttribute("aria-selected", "true");
+    list.setAttribute("aria-activedescendant", item.id);
+    const [top, bottom] = [item.offsetTop - list.offsetTop, item.offsetTop - list.offsetTop + item.offsetHeight];
+    if (top < list.scrollTop) list.scrollTop = top - 6; // scrollIntoView would move the page as well
+    if (bottom > list.scrollTop + list.clientHeight) list.scrollTop = bottom - list.clientHeight + 6;
+  }
+  function choose(i) {
+    state.query = i;
+    markList();
+    show();
+  }
+  byId("find").addEventListener("input", fillList);
+  byId("find").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && listed.length) choose(listed[0]);
+    if (event.key === "ArrowDown" && listed.length) { event.preventDefault(); byId("list").focus(); if (!listed.includes(state.query)) choose(listed[0]); }
+  });
+  byId("list").addEventListener("click", (event) => {
+    const item = event.target.closest("li");
+    if (item) choose(Number(item.id.slice(6)));
+  });
+  byId("list").addEventListener("keydown", (event) => {
+    const at = listed.indexOf(state.query), last = listed.length - 1;
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + 10, PageUp: at - 10, Home: 0, End: last }[event.key];
+    if (to === undefined || last < 0) return;
+    event.preventDefault();
+    choose(listed[Math.max(0, Math.min(last, to))]);
+  });
+
+  // ---- one prediction ----
+
+  function card(name, text, note = "", className = "") {
+    return make("div", { className }, make("dt", { textContent: name }), make("dd", { textContent: text }), ...(note ? [make("dd", { className: "note", textContent: note })] : []));
+  }
+  function showCards(i) {
+    const output = state.output, cards = [card("Prediction", value(data.predictions[output][i]))];
+    if (data.standard_errors !== null) {
+      const error = data.standard_errors[output][i];
+      cards.push(card("Standard error", format(error, decimalsOf([error], 3)), "noise of the targets passed on; not the model's bias"));
+    } else if (data.unknown_sigma !== null) cards.push(card("Standard error", "not known", data.unknown_sigma));
+    const needed = data.shares.map((_, s) => own(data.needed)[i * data.shares.length + s]);
+    cards.push(
+      card("Effective size", format(of(data.effective_sizes, i), 1), `as many rows of equal ${word}`),
+      card(`Rows for ${data.shares.map((s) => format(100 * s, 0)).join(" / ")} %`, needed.map(count).join(" / "), `of the absolute ${word}, of ${count(data.n_train)} rows`, "wide"),
+      card(`Negative ${word}s`, percent(of(data.negative_shares, i)), `of the absolute ${word}`));
+    byId("cards").replaceChildren(...cards);
+    return needed;
+  }
+
+  function showProof(i) {
+    const made = data.predictions[state.output][i], digits = Math.min(9, decimalsOf([made, 0.5], 12));
+    const full = (x) => format(x, digits);
+    const model = data.model === null ? null : data.model[state.output][i];
+    const sum = `Sum of ${word} × target over all ${count(data.n_train)} training rows + intercept ${full(data.intercepts[state.output][i])} = ${full(made)}.`;
+    const apart = made === model ? "equal" : Math.abs(made - model).toExponential(1).replace("-", "−") + " apart";
+    byId("proof").textContent = sum + (model === null ? " It was not compared with the model." : ` The model itself predicts ${full(model)}; the two are ${apart}.`);
+    byId("meaning").textContent = data.exact
+      ? "Exact with the fitted structure held fixed: the splits stay as they are and only the values in the leaves follow the targets. A weight is how far the prediction would move if that one target were one larger. It does not say what a refit would do."
+      : "A derivative with the fitted structure held fixed: how the prediction moves, to first order, with each target. It does not decompose the prediction: the intercept is what is left over, so that the sum above holds by construction. It does not say what a refit would do.";
+  }
+
+  function table(element, heads, lines, foot = []) {
+    element.replaceChildren(make("thead", {}, ...heads), make("tbody", {}, ...lines), ...(foot.length ? [make("tfoot", {}, ...foot)] : []));
+  }
+  const cell = (text, className = "number") => make("td", { textContent: text, className, title: text.length > 24 ? text : "" });
+  const label = (text) => make("th", { textContent: text, className: "label", scope: "row", title: text });
+  const header = (text, className = "number") => make("th", { textContent: text, className, scope: "col" });
+
+  function showGroups(i) {
+    byId("groups").hidden = data.groups === null;
+    if (data.groups === null) return;
+    const size = own(data.group_rows).length / data.n;
+    const at = Array.from({ length: size }, (_, g) => i * size + g);
+    const weights = at.map((j) => own(data.group_weights)[j]), decimals = decimalsOf(weights, 4);
+    const largest = Math.max(...weights.map(Math.abs)) || 1;
+    const bar = (w) => make("td", { className: "bar" }, draw("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
+      draw("rect", { width: (100 * Math.abs(w)) / largest, height: 8, class: w < 0 ? "down" : "up" })));
+    const lines = at.map((j, g) => make("tr", {}, label(data.groups[own(data.group_rows)[j]]), cell(format(weights[g], decimals)), cell(value(data.group_contributions[state.output][j])), bar(weights[g])));
+    const left = data.groups.length - size;
+    const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), cell(format(of(data.group_rest_weights, i), decimals)), cell(value(data.group_rest_contributions[state.output][i])), cell(""))];
+    table(byId("groups-table"), [make("tr", {}, header("Group", "label"), header("Sum of " + word + "s"), header("Contribution"), make("td", { className: "bar" }))], lines, foot);
+  }
+
+  // ---- comparables ----
+
+  const columns = [
+    { key: "label", name: "Row", label: true }, { key: "rank", name: "Rank" }, { key: "weight", name: data.exact ? "Weight" : "Derivative" },
+    { key: "share", name: "Share so far" }, { key: "target", name: "Target" }, { key: "contribution", name: "Contribution" },
+    ...(training.features === null ? [] : data.features.map((name, f) => ({ key: f, name, feature: true }))),
+  ];
+  const read = (line, key) => (typeof key === "number" ? line.features[key] : line[key]);
+  function compare(a, b) {
+    const [x, y] = [read(a, state.sort), read(b, state.sort)];
+    if (x === null || y === null) return (x === null) - (y === null); // what is missing comes last either way
+    const order = typeof x === "number" && typeof y === "number" ? x - y : collator.compare(String(x), String(y));
+    return state.descending ? -order : order;
+  }
+  function headOf(column) {
+    const sorted = state.sort === column.key ? (state.descending ? "descending" : "ascending") : "none";
+    const button = make("button", { type: "button", textContent: column.name, title: column.name });
+    button.addEventListener("click", () => {
+      const first = ["weight", "contribution", "target"].includes(column.key);
+      state.descending = state.sort === column.key ? !state.descending : first;
+      state.sort = column.key;
+      showRows(state.query);
+      byId("rows").querySelectorAll("thead button")[columns.indexOf(column)].focus();
+    });
+    const kind = column.label ? "label" : column.feature ? "feature number" : "number";
+    return make("th", { className: kind, scope: "col", "aria-sort": sorted }, button);
+  }
+  function featureCell(x, asked) {
+    const text = feature(x);
+    const same = asked !== undefined && x !== null && x === asked ? " same" : x === null ? " missing" : "";
+    return cell(text, (typeof x === "string" ? "feature" : "feature number") + same);
+  }
+  function showRows(i) {
+    const all = rowsOf(i), wanted = byId("filter").value.trim().toLowerCase();
+    const decimals = decimalsOf(all.map((line) => line.weight), 4);
+    const asked = queries.features.map((column) => column[i]);
+    const text = (line) => [line.label, feature(line.target), ...line.features.map(feature)].join("\n").toLowerCase();
+    const kept = all.filter((line) => text(line).includes(wanted)).sort(compare);
+    const blanks = (n) => Array.from({ length: n }, () => cell(""));
+    const ownFeatures = columns.some((column) => column.feature) ? asked.map((x) => featureCell(x)) : [];
+    const query = make("tr", { className: "query" }, label("This prediction"), ...blanks(3), cell(value(data.predictions[state.output][i])), cell(""), ...ownFeatures);
+    const lines = kept.map((line) => make("tr", {}, label(line.label), cell(count(line.rank)), cell(format(line.weight, decimals)), cell(percent(line.share)),
+      cell(format(line.target, targetDigits)), cell(value(line.contribution)), ...line.features.map((x, f) => featureCell(x, asked[f]))));
+    const width = columns.length - 6, left = data.n_train - all.length;
+    const total = (name, weight, share, contribution) => make("tr", {}, label(name), cell(""), cell(weight === null ? "" : format(weight, decimals)), cell(share), cell(""), cell(value(contribution)), ...blanks(width));
+    const foot = [];
+    if (left > 0) foot.push(total(`All ${count(left)} other rows`, of(data.rest_weights, i), all.length ? percent(1 - all.at(-1).share) : "", data.rest_contributions[state.output][i]));
+    foot.push(total("Intercept", null, "", data.intercepts[state.output][i]), total("Prediction", null, "", data.predictions[state.output][i]));
+    table(byId("rows"), [make("tr", {}, ...columns.map(headOf)), query], lines, foot); // in the head the query's features stay in sight
+    byId("rows-found").textContent = wanted ? `${count(kept.length)} of ${count(all.length)} rows shown` : "";
+    return all;
+  }
+
+  // ---- charts ----
+
+  function steps(i, all) {
+    const mean = byId("start").value === "mean" ? data.means[state.output] : 0;
+    const rest = of(data.rest_weights, i), contribution = data.rest_contributions[state.output][i];
+    const weight = rest + all.reduce((sum, line) => sum + line.weight, 0);
+    const add = (lines) => lines.reduce((sum, line) => sum + line.contribution - line.weight * mean, 0);
+    const intercept = data.intercepts[state.output][i];
+    const whole = Math.abs(weight - 1) < 1e-5 ? "Mean of targets" : `Mean × ${format(weight, 3)}`;
+    const found = [{ name: mean ? whole + (intercept ? " + intercept" : "") : "Intercept", change: intercept + mean * weight, total: true }];
+    for (const line of all.slice(0, MOST_STEPS)) found.push({ name: line.label, change: add([line]) });
+    const others = all.slice(MOST_STEPS), left = data.n_train - all.length;
+    if (others.length) found.push({ name: `${count(others.length)} other listed rows`, change: add(others) });
+    if (left > 0) found.push({ name: `${count(left)} rows not listed`, change: contribution - rest * mean });
+    found.push({ name: "Prediction", change: data.predictions[state.output][i], total: true });
+    return found;
+  }
+  function scale(low, high, from, to) {
+    const span = high - low || 1;
+    return (x) => from + ((x - low) / span) * (to - from);
+  }
+  function shorten(text, length) {
+    return text.length > length ? text.slice(0, length - 1) + "…" : text;
+  }
+  function showWaterfall(i, all) {
+    const width = Math.max(280, byId("waterfall").clientWidth), lines = steps(i, all), height = 25;
+    const names = Math.min(230, width * 0.36), numbers = 96, letters = Math.floor(names / 7);
+    let level = 0;
+    for (const line of lines) {
+      [line.from, line.to] = line.total ? [0, line.change] : [level, level + line.change];
+      level = line.to;
+    }
+    const levels = lines.flatMap((line) => (line.total ? [line.to] : [line.from, line.to]));
+    const fromZero = byId("start").value !== "mean";
+    let [low, high] = [Math.min(...levels, ...(fromZero ? [0] : [])), Math.max(...levels, ...(fromZero ? [0] : []))];
+    if (!fromZero) [low, high] = [low - 0.08 * (high - low || 1), high + 0.02 * (high - low || 1)];
+    const x = scale(low, high, names + 8, width - numbers);
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${lines.length * height + 6}`, role: "img", "aria-label": `From ${lines[0].name} ${value(lines[0].change)} to the prediction ${value(lines.at(-1).change)}; the largest steps are in the table below.` });
+    lines.forEach((line, at) => {
+      const y = at * height + 4, [left, right] = [x(line.total && !fromZero ? low : line.from), x(line.to)].sort((a, b) => a - b);
+      const sign = !line.total && line.change > 0 ? "+" : "";
+      svg.append(draw("g", {},
+        draw("title", {}, `${line.name}: ${sign}${value(line.change)}`),
+        draw("text", { x: names, y: y + 14, "text-anchor": "end" }, shorten(line.name, letters)),
+        draw("rect", { x: left, y, width: Math.max(1.5, right - left), height: height - 7, rx: 2, class: line.total ? "total" : line.change < 0 ? "down" : "up" }),
+        draw("text", { x: width - 2, y: y + 14, "text-anchor": "end", class: line.total ? "" : "soft" }, sign + value(line.change))));
+      if (at < lines.length - 1) svg.append(draw("line", { x1: x(line.to), x2: x(line.to), y1: y + height - 7, y2: y + height, class: "join" }));
+    });
+    byId("waterfall").replaceChildren(svg);
+    byId("waterfall-note").textContent = fromZero
+      ? `Each bar is a ${word} times its target. Together with the intercept they sum to the prediction.`
+      : `Each bar is a ${word} times how far its target is from the mean, ${value(data.means[state.output])}. The axis does not start at zero.`;
+  }
+  function showShare(i, all, needed) {
+    const width = Math.max(280, byId("share").clientWidth), height = 250;
+    const points = all.map((line) => [line.rank, line.share]);
+    data.shares.forEach((share, s) => { if (needed[s] > all.length) points.push([needed[s], share]); });
+    if (all.length && data.n_train > all.length) points.push([data.n_train, 1]);
+    const last = Math.max(2, ...points.map((point) => point[0]));
+    const x = scale(0, Math.log10(last), 44, width - 14), y = scale(0, 1, height - 34, 10);
+    const at = (n) => x(Math.log10(n));
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": data.shares.map((s, j) => `${percent(s)} in ${count(needed[j])} rows`).join(", ") });
+    for (const share of [0, ...data.shares, 1]) {
+      svg.append(draw("line", { x1: 44, x2: width - 14, y1: y(share), y2: y(share), class: "grid" }));
+      if (share !== 1) svg.append(draw("text", { x: 38, y: y(share) + 4, "text-anchor": "end", class: "soft" }, percent(share)));
+    }
+    for (let n = 1; n <= last; n *= 10) svg.append(draw("text", { x: at(n), y: height - 19, "text-anchor": at(n) > width - 40 ? "end" : "middle", class: "soft" }, count(n)));
+    svg.append(draw("text", { x: width / 2, y: height - 4, "text-anchor": "middle", class: "soft" }, "rows, the largest first"));
+    if (points.length) svg.append(draw("polyline", { class: "curve", points: points.map(([n, share]) => `${at(n)},${y(share)}`).join(" ") }));
+    data.shares.forEach((share, s) => {
+      if (needed[s] < 1) return;
+      const right = at(needed[s]) > width - 90, level = y(all[needed[s] - 1]?.share ?? share);
+      svg.append(draw("circle", { cx: at(needed[s]), cy: level, r: 4, class: "dot" }),
+        draw("text", { x: at(needed[s]) + (right ? -8 : 8), y: level + (right ? -7 : 16), "text-anchor": right ? "end" : "start" }, `${count(needed[s])} row${needed[s] === 1 ? "" : "s"}`));
+    });
+    byId("share").replaceChildren(svg);
+    byId("share-note").textContent = `Share of the absolute ${word} that the rows down to each account for.`;
+  }
+
+  // ---- all of it ----
+
+  let drawn = [];
+  function showCharts() {
+    const [i, all, needed] = drawn;
+    showWaterfall(i, all);
+    showShare(i, all, needed);
+  }
+  function show() {
+    const i = state.query;
+    byId("name").textContent = byId("name").title = queries.labels[i] + (many ? `: ${data.outputs[state.output]}` : "");
+    const needed = showCards(i);
+    drawn = [i, showRows(i), needed];
+    showCharts();
+    showGroups(i);
+    showProof(i);
+  }
+
+  const kind = data.exact ? "exact" : "a derivative";
+  byId("about").textContent = `${count(data.n)} predictions by ${count(data.n_train)} training rows; ${kind}, with the fitted structure held fixed.`;
+  byId("rows-title").textContent = `Comparables: the training rows of largest ${word}`;
+  byId("rows-note").textContent = `Share so far: of the absolute ${word}, down to this row.` +
+    (training.features === null ? "" : ` Coloured features equal the prediction's own, to ${data.feature_digits} digits.`) +
+    (data.features_left_out ? ` ${count(data.features_left_out)} more features are not shown; choose with columns=.` : "");
+  if (data.n === 0) return;
+  byId("layout").hidden = false;
+  if (many) {
+    byId("outputs").hidden = false;
+    byId("output").append(...data.outputs.map((name, o) => make("option", { value: String(o), textContent: name })));
+    byId("output").addEventListener("change", () => { state.output = Number(byId("output").value); fillList(); show(); });
+  }
+  byId("filter").addEventListener("input", () => showRows(state.query));
+  byId("start").addEventListener("change", showCharts);
+  fillList();
+  show();
+  let width = byId("waterfall").clientWidth;
+  new ResizeObserver(() => {
+    if (byId("waterfall").clientWidth === width) return;
+    width = byId("waterfall").clientWidth;
+    showCharts();
+  }).observe(byId("waterfall"));
+}
+
+function themes() {
+  const dark = matchMedia("(prefers-color-scheme: dark)"), button = byId("theme");
+  const set = (on) => {
+    document.documentElement.dataset.theme = on ? "dark" : "light";
+    button.setAttribute("aria-pressed", String(on));
+  };
+  button.addEventListener("click", () => set(button.getAttribute("aria-pressed") !== "true"));
+  dark.addEventListener("change", () => set(dark.matches));
+  set(dark.matches);
+}
+
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+}
+
+themes();
+unpack(byId("data").textContent).then(start).catch((error) => {
+  byId("about").textContent = `This page could not be shown: ${error}. It needs a browser of 2023 or later.`;
+  throw error;
+});

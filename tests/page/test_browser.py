@@ -1,0 +1,293 @@
+"""The page as people use it, in a real Chromium; skipped where playwright or a chromium is not installed."""
+
+import os
+import shutil
+from dataclasses import replace
+from io import BytesIO
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from page_models import HOSTILE, hostile, houses
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
+
+import axil
+
+REQUIRED = "AXIL_REQUIRE_BROWSER" in os.environ  # as `make test-browser` sets it: then nothing is skipped
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+if not REQUIRED:
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install axil[browser]")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium: run scripts/install_chromium.sh", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    assert CHROMIUM is not None, "there is no chromium: run scripts/install_chromium.sh"
+    with sync_playwright() as running:
+        found = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def visit(browser, tmp_path):
+    """Open a page; when the test is over, nothing may have been logged, thrown or fetched."""
+    troubles, contexts = [], []
+
+    def open_page(text, **settings):
+        path = tmp_path / f"page{len(contexts)}.html"
+        path.write_text(text, encoding="utf-8")
+        settings = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"} | settings
+        contexts.append(browser.new_context(**settings))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: troubles.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: troubles.append(f"dialog: {dialog.message}"))
+        page.on("request", lambda request: request.url == path.as_uri() or troubles.append(f"request: {request.url}"))
+        page.goto(path.as_uri())
+        page.wait_for_function("document.getElementById('about').textContent !== 'Loading.'")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+@pytest.fixture(scope="module")
+def report():
+    explainer, X, years = houses()
+    return explainer.to_html(X, groups=years, k=20)
+
+
+def column(page, number):
+    """The texts of a column of the comparables, from 0."""
+    return page.locator(f"#rows tbody tr > :nth-child({number + 1})").all_inner_texts()
+
+
+def numbers(texts):
+    return [float(text.replace(",", "").replace("−", "-").replace(" %", "")) for text in texts]
+
+
+def test_it_shows_the_numbers_of_the_explanation(visit, report):
+    explainer, X, _ = houses()
+    page = visit(report)
+    top = explainer.similar(X[:1], 20)
+    assert page.locator("#name").inner_text() == "parcel 300"
+    assert column(page, 0) == list(top["row"])
+    np.testing.assert_allclose(numbers(column(page, 2)), top["weight"], atol=6e-6)
+    np.testing.assert_allclose(numbers(column(page, 4)), top["target"])
+    np.testing.assert_allclose(numbers(column(page, 3)), 100 * top["share"], atol=0.51)
+    np.testing.assert_allclose(numbers(column(page, 7)), top["year built (row)"])
+    assert column(page, 9) == list(top["condition (row)"])
+    cards = page.locator("#cards").inner_text()
+    for text in (
+        f"{explainer(X[:1]).predictions[0]:,.0f}",
+        f"{explainer.effective_size(X[:1])[0]:.1f}",
+        " / ".join(map(str, explainer.concentration(X[:1])["rows"])),
+        f"{explainer.standard_error(X[:1])[0]:,.0f}",
+    ):
+        assert text in cards
+    proof = page.locator(".proof").inner_text()
+    assert f"= {explainer(X[:1]).predictions[0]:,.6f}" in proof
+    assert "with the fitted structure held fixed" in proof
+    assert "apart" in proof
+
+
+def test_the_foot_of_the_table_adds_up(visit, report):
+    page = visit(report)
+    feet = dict(zip(*(page.locator(f"#rows tfoot tr > :nth-child({i})").all_inner_texts() for i in (1, 6))))
+    rest = next(text for name, text in feet.items() if name.endswith("other rows"))
+    total = sum(numbers([*column(page, 5), rest, feet["Intercept"]]))
+    assert total == pytest.approx(numbers([feet["Prediction"]])[0], abs=0.5 * 22)  # 22 numbers rounded to one
+
+
+def test_every_column_sorts_both_ways(visit, report):
+    page = visit(report)
+    heads = page.locator("#rows thead tr:first-child th")
+    assert heads.nth(1).get_attribute("aria-sort") == "ascending"
+    for at in range(heads.count()):
+        seen = set()
+        for _ in range(2):
+            heads.nth(at).locator("button").click()
+            way = heads.nth(at).get_attribute("aria-sort")
+            seen.add(way)
+            texts = [text for text in column(page, at) if text != "–"]
+            values = numbers(texts) if at not in (0, 9) else texts
+            assert values == sorted(values, reverse=way == "descending")
+            assert page.locator('#rows th[aria-sort="none"]').count() == heads.count() - 1
+            assert heads.nth(at).locator("button").evaluate("node => node === document.activeElement")
+        assert seen == {"ascending", "descending"}
+    missing = column(page, 8)
+    page.locator("#rows thead button").nth(8).click()
+    assert sorted(column(page, 8)) == sorted(missing)
+
+
+def test_rows_are_searched(visit, report):
+    page = visit(report)
+    page.locator("#filter").fill("GOOD")
+    assert set(column(page, 9)) == {"good"}
+    assert "rows shown" in page.locator("#rows-found").inner_text()
+    page.locator("#filter").fill("nothing like it")
+    assert column(page, 0) == []
+    assert page.locator("#rows tr.query").count() == 1
+    page.locator("#filter").fill("")
+    assert len(column(page, 0)) == 20
+
+
+def test_predictions_are_found_and_chosen(visit, report):
+    page = visit(report)
+    page.locator("#find").fill("parcel 33")
+    assert page.locator("#list li").count() == 10
+    assert "10 of 40" in page.locator("#found").inner_text()
+    page.locator("#list li").nth(4).click()
+    assert page.locator("#name").inner_text() == "parcel 334"
+    page.locator("#find").fill("no such")
+    assert page.locator("#list li").count() == 0
+
+
+def test_all_of_it_works_by_keyboard(visit, report):
+    page = visit(report)
+    page.keyboard.press("Tab")
+    assert page.locator(":focus").inner_text() == "Skip to the prediction"
+    page.locator("#find").focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator("#list").evaluate("node => node === document.activeElement")
+    for key, name in {"ArrowDown": "301", "End": "339", "ArrowUp": "338", "Home": "300", "PageDown": "310"}.items():
+        page.keyboard.press(key)
+        assert page.locator("#name").inner_text() == f"parcel {name}"
+        active = page.locator("#list").get_attribute("aria-activedescendant")
+        assert page.locator(f"#{active}").get_attribute("aria-selected") == "true"
+        assert page.locator('[aria-selected="true"]').count() == 1
+    inside = "n => n.getBoundingClientRect().bottom <= n.parentNode.getBoundingClientRect().bottom + 1"
+    page.keyboard.press("End")
+    assert page.locator('[aria-selected="true"]').evaluate(inside)
+    page.locator("#rows thead button").nth(2).focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#rows thead tr:first-child th").nth(2).get_attribute("aria-sort") == "descending"
+    assert page.locator("#rows thead button").nth(2).evaluate("n => getComputedStyle(n).outlineStyle") == "solid"
+
+
+def test_light_and_dark(visit, report):
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light, dark = visit(report), visit(report, color_scheme="dark")
+    before = light.evaluate(ground)
+    assert before != dark.evaluate(ground)
+    light.locator("#theme").click()
+    assert light.evaluate(ground) == dark.evaluate(ground)
+    assert light.locator("#theme").get_attribute("aria-pressed") == "true"
+    dark.locator("#theme").click()
+    assert dark.evaluate(ground) == before
+
+
+def test_the_waterfall_starts_where_it_is_told(visit, report):
+    explainer, X, _ = houses()
+    page = visit(report)
+    texts = page.locator("#waterfall text").all_text_contents()
+    assert texts[:2] == ["Intercept", "0"]
+    steps = numbers(texts[1:-1:2])
+    assert sum(steps) == pytest.approx(explainer(X[:1]).predictions[0], abs=0.5 * len(steps))
+    page.locator("#start").select_option("mean")
+    texts = page.locator("#waterfall text").all_text_contents()
+    assert numbers(texts[1:2])[0] == pytest.approx(explainer.targets.mean(), abs=1)
+    assert sum(numbers(texts[1:-1:2])) == pytest.approx(explainer(X[:1]).predictions[0], abs=0.5 * len(steps))
+
+
+def test_groups(visit, report):
+    explainer, X, years = houses()
+    page = visit(report)
+    expected = explainer.group(X[:1], years).sort_values("weight", ascending=False, key=abs)
+    assert page.locator("#groups-table tbody th").all_inner_texts() == [str(name) for name in expected["group"]]
+    found = numbers(page.locator("#groups-table tbody td:nth-child(2)").all_inner_texts())
+    np.testing.assert_allclose(found, expected["weight"], atol=6e-5)
+    assert visit(explainer(X[:2]).to_html()).locator("#groups").is_hidden()
+
+
+def test_hostile_names_do_nothing(visit):
+    explainer, X, groups = hostile()
+    page = visit(explainer.to_html(X, groups=groups))
+    for i in range(len(X)):
+        page.locator("#list li").nth(i).click()
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("#name").get_attribute("title") == X.index[i]
+    assert page.locator("#main img, #main script").count() == 0
+    heads = page.locator("#rows thead button").evaluate_all("nodes => nodes.map((node) => node.title)")
+    assert heads[6:] == HOSTILE
+    page.locator("#find").fill("<script>")
+    assert page.locator("#list li").count() == sum("<script>" in label for label in X.index)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_outputs_are_chosen(visit, exact):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(120, 4)), rng.normal(size=(120, 3))
+    if exact:
+        explanation = axil.Explainer(RandomForestRegressor(8, random_state=0).fit(X, Y), X, Y)(X[:6])
+    else:
+        labels = np.array(["low", "middle", "high"])[Y.argmax(axis=1)]
+        explanation = axil.JacobianExplainer(HistGradientBoostingClassifier(max_iter=5).fit(X, labels), X, labels)(
+            X[:6]
+        )
+    page = visit(explanation.to_html())
+    assert ("derivative" in page.locator("#about").inner_text()) is not exact
+    assert ("Derivative" in page.locator("#rows thead").inner_text()) is not exact
+    assert "with the fitted structure held fixed" in page.locator("#meaning").inner_text()
+    page.locator("#output").select_option("2")
+    assert page.locator("#name").inner_text() == f"0: {explanation.outputs[2]}"
+    assert f"= {explanation.predictions[0, 2]:,.9f}".replace("-", "−") in page.locator("#proof").inner_text()
+
+
+def test_narrow_screens_do_not_scroll_sideways(visit, report):
+    page = visit(report, viewport={"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.locator("#rows thead button").nth(5).click()
+    assert page.locator("#rows thead tr:first-child th").nth(5).get_attribute("aria-sort") == "descending"
+    assert page.locator("#waterfall svg").evaluate("node => node.viewBox.baseVal.width") < 360
+    page.set_viewport_size({"width": 1200, "height": 740})
+    page.wait_for_function("document.querySelector('#waterfall svg').viewBox.baseVal.width > 400")
+
+
+def test_very_many_rows(visit):
+    rng = np.random.default_rng(0)
+    n, k, n_train = 3000, 50, 150_000
+    weights = sp.csr_array(
+        (rng.random(n * k), rng.permutation(n_train), np.arange(0, n * k + 1, k)), shape=(n, n_train)
+    )
+    labels = np.arange(n_train)
+    explanation = axil.Explanation(weights, np.zeros(n), rng.normal(size=n_train), labels, labels[:n])
+    page = visit(explanation.to_html())
+    assert "the first 2,000 are listed" in page.locator("#found").inner_text()
+    page.locator("#find").fill("2999")
+    page.keyboard.press("Enter")
+    assert column(page, 0) == [str(row) for row in explanation[2999].top(50)["row"]]
+
+
+def test_print_leaves_the_prediction_only(visit, report):
+    page = visit(report)
+    page.emulate_media(media="print")
+    assert page.locator("nav").is_hidden()
+    assert page.locator("#theme").is_hidden()
+    assert page.locator("#rows").is_visible()
+    assert max(page.locator("#rows tr").evaluate_all("rows => rows.map((row) => row.offsetHeight)")) < 60
+    assert page.locator(".tall").evaluate("node => node.scrollHeight <= node.clientHeight + 1")
+
+
+def test_pages_of_nothing_and_of_little(visit):
+    explainer, X, _ = houses()
+    assert visit(explainer(X[:0]).to_html()).locator("#about").inner_text().startswith("0 predictions")
+    page = visit(replace(explainer(X[:1]), context=None).to_html())
+    assert page.locator("#rows thead tr:first-child th").count() == 6
+    assert "not compared with the model" in page.locator("#proof").inner_text()
+
+
+def test_screenshots_differ_where_they_should(visit, report):
+    """Pictures of the page in three settings: none is blank, and dark is darker."""
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed: pip install axil[browser]")
+    settings = [{}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 844}}]
+    shots = [image.open(BytesIO(visit(report, **one).screenshot())).convert("L") for one in settings]
+    light, dark, narrow = (np.asarray(shot, dtype=float) for shot in shots)
+    assert min(shot.std() for shot in (light, dark, narrow)) > 5
+    assert light.mean() > 200 > 80 > dark.mean()
