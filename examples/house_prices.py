@@ -52,7 +52,7 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
 
     sales, prices = town(2000, seed=0)
-    houses = town(3, seed=1)[0].set_axis(["12 Quay Street", "3 Mill Lane", "40 Hill Road"])
+    houses = town(3, seed=1)[0].set_axis(["1 First Street", "2 Second Street", "3 Third Street"])
     model = LGBMRegressor(n_estimators=200, num_leaves=16, learning_rate=0.05, verbose=-1, n_jobs=1).fit(sales, prices)
     explainer = axil.Explainer(model, sales, prices)
     print(explainer.verification, "\n")
