@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +24,23 @@ from axil.sampling.xgboost import Plan, Subsample
 
 Array = NDArray[np.float64]
 
+Reader = TypeVar("Reader")
+
 CHECKED_ITERATIONS = 4  # compared with the data before the settings are trusted
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 
 
 def read(model: Any) -> XGBoostAdapter | None:
     """The adapter for an XGBoost model, None for any other object."""
+    return opened(model, XGBoostAdapter)
+
+
+def opened(model: Any, reader: Callable[..., Reader]) -> Reader | None:
+    """What a reader of boosters makes of an XGBoost model, with what its scikit-learn wrapper adds; None for other objects."""
     import xgboost
 
     if isinstance(model, xgboost.Booster):
-        return XGBoostAdapter(model)
+        return reader(model)
     if not isinstance(model, xgboost.XGBModel):
         return None
     if not model.__sklearn_is_fitted__():
@@ -44,7 +51,7 @@ def read(model: Any) -> XGBoostAdapter | None:
         n_iterations = 0
     custom = getattr(model.objective, "__name__", "custom") if callable(model.objective) else ""
     missing = np.nan if model.missing is None else float(model.missing)
-    return XGBoostAdapter(model.get_booster(), n_iterations, missing, type(model).__name__, custom)
+    return reader(model.get_booster(), n_iterations, missing, type(model).__name__, custom)
 
 
 class XGBoostAdapter(TreeModel):

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from axil.adapters.base import TrainingRows
 from axil.adapters.refusals import Refusal, smooth_refusals
 from axil.adapters.smooth import LossName, SmoothTrees, label_factors
-from axil.adapters.xgboost import XGBoostAdapter
+from axil.adapters.xgboost import XGBoostAdapter, opened
 from axil.adapters.xgboost_draws import plan_of
 from axil.adapters.xgboost_input import as_matrix
 from axil.adapters.xgboost_rates import confirmed
 from axil.adapters.xgboost_refusals import REFUSALS, SQUARED_ERROR
-from axil.errors import InputError
 from axil.sampling.xgboost import Subsample
 
 Array = NDArray[np.float64]
@@ -37,22 +36,9 @@ _LOSSES = {
 
 def read(model: Any) -> SmoothXGBoost | None:
     """The reader of an XGBoost model, None for any other object."""
-    import xgboost
-
-    if isinstance(model, xgboost.Booster):
-        return SmoothXGBoost(model)
-    if not isinstance(model, xgboost.XGBModel):
-        return None
-    if not model.__sklearn_is_fitted__():
-        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
-    try:
-        n_iterations = int(model.best_iteration) + 1
-    except AttributeError:  # no early stopping
-        n_iterations = 0
-    custom = getattr(model.objective, "__name__", "custom") if callable(model.objective) else ""
-    missing = np.nan if model.missing is None else float(model.missing)
-    found = SmoothXGBoost(model.get_booster(), n_iterations, missing, type(model).__name__, custom)
-    found.classes = getattr(model, "classes_", found.classes)
+    found = opened(model, SmoothXGBoost)
+    if found is not None:
+        found.classes = getattr(model, "classes_", found.classes)
     return found
 
 
