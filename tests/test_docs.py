@@ -131,3 +131,10 @@ def test_the_page_of_the_page_runs(tmp_path, monkeypatch):
     run("docs/page.md")
     assert (tmp_path / "report.html").stat().st_size > 50_000
     assert (ROOT / "docs" / "page.png").stat().st_size < 200_000
+
+
+def test_the_table_of_target_sensitivity_is_the_measured_one():
+    page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+    with (ROOT / "experiments" / "results" / "target_sensitivity.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            assert f"| {' | '.join(list(line.values())[:10])} |" in page
