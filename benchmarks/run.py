@@ -87,7 +87,7 @@ def measure_all(threads):
     some = leaves.T[:100]
     baseline = FULL / len(some) * seconds(lambda: numpy_baseline(leaves, some, LEAVES), 3)
     apart = f"{np.abs(explainer.matrix()[:100] - numpy_baseline(leaves, some, LEAVES)).max():.0e}"
-    taken = seconds(lambda: axil.Explainer(model, X, y, n_threads=threads).matrix(), 3)
+    taken = seconds(lambda: axil.Explainer(model, X, y, n_threads=threads).matrix(), 6)
     yield line(FULL, "all", taken, baseline, difference=apart)
 
 

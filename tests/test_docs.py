@@ -133,8 +133,9 @@ def test_the_page_of_the_page_runs(tmp_path, monkeypatch):
     assert (ROOT / "docs" / "page.png").stat().st_size < 200_000
 
 
-def test_the_table_of_target_sensitivity_is_the_measured_one():
+@pytest.mark.parametrize("name", ["target_sensitivity", "runtime"])
+def test_the_tables_of_the_paper_are_the_measured_ones(name):
     page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
-    with (ROOT / "experiments" / "results" / "target_sensitivity.csv").open(encoding="utf-8") as file:
+    with (ROOT / "experiments" / "results" / f"{name}.csv").open(encoding="utf-8") as file:
         for line in csv.DictReader(file):
             assert f"| {' | '.join(list(line.values())[:10])} |" in page
