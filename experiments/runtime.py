@@ -10,17 +10,9 @@ rivals' times contain the explainer's set-up.
 
 from __future__ import annotations
 
-import argparse
-import csv
-import os
-import platform
 import time
-from importlib.metadata import version
-from pathlib import Path
 
-import lightgbm as lgb
-import pandas as pd
-from sklearn.model_selection import train_test_split
+from paper_setting import run
 
 import axil
 from axil import baselines
@@ -49,59 +41,28 @@ white_wine 0.09 0.66 0.66 -
 yacht 0.03 0.13 0.15 5.92
 """
 PAPER = {name: times for name, *times in map(str.split, PAPER_TEXT.strip().splitlines())}
-SETTINGS = {
-    "n_estimators": 100,
-    "num_leaves": 31,
-    "learning_rate": 0.1,
-    "min_child_samples": 2,
-    "n_jobs": 1,
-    "verbose": -1,
-}
-RESULTS = Path(__file__).parent / "results" / "runtime.csv"
 
 
-def seconds(run):
+def seconds(work):
     times = []
     for _ in range(3):
         start = time.perf_counter()
-        run()
+        work()
         times.append(time.perf_counter() - start)
     return f"{min(times):.3f}"
 
 
-def measure(name, frame):
-    X, y = frame.iloc[:, :-1].to_numpy(float), frame.iloc[:, -1].to_numpy(float)
-    train, new, y_train, y_new = train_test_split(X, y, test_size=0.2, random_state=42)
-    new, y_new = new[:10], y_new[:10]
-    model = lgb.LGBMRegressor(**SETTINGS).fit(train, y_train)
-    line = {"data": name, "N": len(y), "AXIL": seconds(lambda: axil.Explainer(model, train, y_train)(new))}
+def measure(name, fitted):
+    new, y_new = fitted.new[:10], fitted.y_new[:10]
+
+    def explainer():
+        return axil.Explainer(fitted.model, fitted.train, fitted.y_train)
+
+    line = {"data": name, "N": fitted.shape[0], "AXIL": seconds(lambda: explainer()(new))}
     for rival in (baselines.BoostIn, baselines.TREX, baselines.LeafInfluence):
-        line[rival.__name__] = seconds(
-            lambda rival=rival: rival(axil.Explainer(model, train, y_train)).scores(new, y_new)
-        )
+        line[rival.__name__] = seconds(lambda rival=rival: rival(explainer()).scores(new, y_new))
     return line | dict(zip(("AXIL, paper", "BoostIn, paper", "TREX, paper", "LeafInfluence, paper"), PAPER[name]))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="the folder of CSV files")
-    parser.add_argument("--only", nargs="*", default=list(PAPER))
-    arguments = parser.parse_args()
-    lines = []
-    for name in arguments.only:
-        lines.append(measure(name, pd.read_csv(arguments.data / f"{name}.csv")))
-        print("| " + " | ".join(map(str, lines[-1].values())) + " |", flush=True)
-    names = ("axil", "lightgbm", "numpy", "scikit-learn")
-    about = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": " ".join(f"{name} {version(name)}" for name in names) + f" Python {platform.python_version()}",
-        "command": "python experiments/runtime.py --data FOLDER",
-    }
-    with open(RESULTS, "w", newline="") as file:
-        writer = csv.DictWriter(file, [*lines[0], *about], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(line | about for line in lines)
-
-
 if __name__ == "__main__":
-    main()
+    run("runtime", __doc__.splitlines()[0], list(PAPER), measure)

@@ -11,16 +11,8 @@ paper's figures are all positive.
 
 from __future__ import annotations
 
-import argparse
-import csv
-import platform
-from importlib.metadata import version
-from pathlib import Path
-
-import lightgbm as lgb
 import numpy as np
-import pandas as pd
-from sklearn.model_selection import train_test_split
+from paper_setting import SETTINGS, run
 
 import axil
 from axil import baselines
@@ -34,15 +26,6 @@ PAPER = {
     "space_ga": (0.223, 0.792), "titanic": (0.415, 0.603), "treasury": (0.195, 0.826), "white_wine": (0.249, 0.793),
     "yacht": (0.445, 0.410),
 }  # fmt: skip
-SETTINGS = {
-    "n_estimators": 100,
-    "num_leaves": 31,
-    "learning_rate": 0.1,
-    "min_child_samples": 2,
-    "n_jobs": 1,
-    "verbose": -1,
-}
-RESULTS = Path(__file__).parent / "results" / "target_sensitivity.csv"
 
 
 def replay(leaves, queries, y, rate):
@@ -58,23 +41,19 @@ def replay(leaves, queries, y, rate):
     return found
 
 
-def measure(name, frame):
-    X, y = frame.iloc[:, :-1].to_numpy(float), frame.iloc[:, -1].to_numpy(float)
-    train, new, y_train, y_new = train_test_split(X, y, test_size=0.2, random_state=42)
-    new, y_new = new[:50], y_new[:50]
-    model = lgb.LGBMRegressor(**SETTINGS).fit(train, y_train)
-    explainer = axil.Explainer(model, train, y_train)
+def measure(name, fitted):
+    train, y_train, new, y_new = fitted.train, fitted.y_train, fitted.new[:50], fitted.y_new[:50]
+    explainer = axil.Explainer(fitted.model, train, y_train)
     rows = np.random.default_rng(42).choice(len(train), 30, replace=False)
     targets = np.repeat(y_train[:, None], 31, axis=1)
     targets[rows, np.arange(1, 31)] += y_train.std()
-    leaves, queries = (model.predict(part, pred_leaf=True) for part in (train, new))
-    made = replay(leaves, queries, targets, SETTINGS["learning_rate"])
+    made = replay(fitted.leaves(train), fitted.leaves(new), targets, SETTINGS["learning_rate"])
     changes = (made[:, 1:] - made[:, :1]).ravel()
 
     def r(scores):
         return f"{abs(np.corrcoef(scores[:, rows].ravel(), changes)[0, 1]):.3f}"
 
-    line = {"data": name, "N": len(y), "M": X.shape[1], "AXIL": r(explainer(new).weights)}
+    line = {"data": name, "N": fitted.shape[0], "M": fitted.shape[1], "AXIL": r(explainer(new).weights)}
     line["BoostIn"], line["BoostIn, paper"] = (
         r(baselines.BoostIn(explainer).scores(new, y_new)),
         f"{PAPER[name][0]:.3f}",
@@ -84,25 +63,5 @@ def measure(name, frame):
     return line | {"TreeSim": r(baselines.TreeSim(explainer).scores(new))}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="the folder of CSV files")
-    parser.add_argument("--only", nargs="*", default=list(PAPER))
-    arguments = parser.parse_args()
-    lines = []
-    for name in arguments.only:
-        lines.append(measure(name, pd.read_csv(arguments.data / f"{name}.csv")))
-        print("| " + " | ".join(map(str, lines[-1].values())) + " |", flush=True)
-    names = ("axil", "lightgbm", "numpy", "scikit-learn")
-    about = {
-        "versions": " ".join(f"{name} {version(name)}" for name in names) + f" Python {platform.python_version()}",
-        "command": "python experiments/target_sensitivity.py --data FOLDER",
-    }
-    with open(RESULTS, "w", newline="") as file:
-        writer = csv.DictWriter(file, [*lines[0], *about], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(line | about for line in lines)
-
-
 if __name__ == "__main__":
-    main()
+    run("target_sensitivity", __doc__.splitlines()[0], list(PAPER), measure)

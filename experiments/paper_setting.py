@@ -1,0 +1,62 @@
+"""What the paper's tables share: its data sets as CSV files, the split, the model, and how results are written."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import platform
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import train_test_split
+
+SETTINGS = {
+    "n_estimators": 100,
+    "num_leaves": 31,
+    "learning_rate": 0.1,
+    "min_child_samples": 2,
+    "n_jobs": 1,
+    "verbose": -1,
+}
+RESULTS = Path(__file__).parent / "results"
+
+
+class Fitted:
+    """One data set, split and fitted to as in the paper; the target is in the last column."""
+
+    def __init__(self, path: Path):
+        frame = pd.read_csv(path)
+        X, y = frame.iloc[:, :-1].to_numpy(float), frame.iloc[:, -1].to_numpy(float)
+        self.train, self.new, self.y_train, self.y_new = train_test_split(X, y, test_size=0.2, random_state=42)
+        self.model = lgb.LGBMRegressor(**SETTINGS).fit(self.train, self.y_train)
+        self.shape: tuple[int, int] = X.shape
+
+    def leaves(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.model.predict(X, pred_leaf=True))
+
+
+def run(table: str, description: str, names: list[str], measure: Callable[[str, Fitted], dict[str, object]]) -> None:
+    """Measure one data set after the other, print the lines of the table and write results/TABLE.csv."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of CSV files")
+    parser.add_argument("--only", nargs="*", default=names, help="names of data sets")
+    arguments = parser.parse_args()
+    lines = []
+    for name in arguments.only:
+        lines.append(measure(name, Fitted(arguments.data / f"{name}.csv")))
+        print("| " + " | ".join(map(str, lines[-1].values())) + " |", flush=True)
+    packages = ("axil", "lightgbm", "numpy", "scikit-learn")
+    about = {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "versions": " ".join(f"{name} {version(name)}" for name in packages) + f" Python {platform.python_version()}",
+        "command": f"python experiments/{table}.py --data FOLDER",
+    }
+    with open(RESULTS / f"{table}.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, [*lines[0], *about], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(line | about for line in lines)
