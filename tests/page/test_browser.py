@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from dataclasses import replace
 from io import BytesIO
 
@@ -32,6 +33,14 @@ def browser():
         found.close()
 
 
+def until(page, expression, seconds=20):
+    """Wait for an expression to hold, asked from outside: the page's own policy forbids Playwright's polling in it."""
+    deadline = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, f"still not: {expression}"
+        page.wait_for_timeout(50)
+
+
 @pytest.fixture
 def visit(browser, tmp_path):
     """Open a page; when the test is over, nothing may have been logged, thrown or fetched."""
@@ -48,7 +57,7 @@ def visit(browser, tmp_path):
         page.on("dialog", lambda dialog: troubles.append(f"dialog: {dialog.message}"))
         page.on("request", lambda request: request.url == path.as_uri() or troubles.append(f"request: {request.url}"))
         page.goto(path.as_uri())
-        page.wait_for_function("document.getElementById('about').textContent !== 'Loading.'")
+        until(page, "document.getElementById('about').textContent !== 'Loading.'")
         return page
 
     yield open_page
@@ -247,7 +256,7 @@ def test_narrow_screens_do_not_scroll_sideways(visit, report):
     assert page.locator("#rows thead tr:first-child th").nth(5).get_attribute("aria-sort") == "descending"
     assert page.locator("#waterfall svg").evaluate("node => node.viewBox.baseVal.width") < 360
     page.set_viewport_size({"width": 1200, "height": 740})
-    page.wait_for_function("document.querySelector('#waterfall svg').viewBox.baseVal.width > 400")
+    until(page, "document.querySelector('#waterfall svg').viewBox.baseVal.width > 400")
 
 
 def test_very_many_rows(visit):
