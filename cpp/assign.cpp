@@ -274,7 +274,7 @@ void code_views(const Plan& plan, const Table<Value>& table, Size begin, Size ro
     }
 }
 
-template <class Value, class Code, class Leaf>
+template <class Code, class Leaf>
 void run_trees(const Plan& plan, Size begin, Size rows, Scratch<Code>& scratch, const Output<Leaf>& out) {
     Code* findings = scratch.findings.get();
     for (Size t = 0; t < plan.programs.size(); ++t) {
@@ -303,7 +303,7 @@ bool assign_all(const Plan& plan, const Table<Value>& table, const Output<Leaf>&
         for (Size begin = i * step; begin < std::min((i + 1) * step, table.rows); begin += block) {
             const Size rows = std::min(block, table.rows - begin);
             code_views(plan, table, begin, rows, scratch[thread]);
-            run_trees<Value>(plan, begin, rows, scratch[thread], out);
+            run_trees(plan, begin, rows, scratch[thread], out);
         }
     });
     return std::any_of(scratch.begin(), scratch.end(), [](const auto& one) { return one.infinite; });
