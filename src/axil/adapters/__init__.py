@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
 from typing import Any, cast
 
 from axil.adapters.base import Model, TreeModel
-from axil.adapters.pipeline import PipelineAdapter, last_step
+from axil.adapters.pipeline import search
 from axil.errors import InputError
 
 __all__ = ["Model", "find", "read", "unknown"]
@@ -33,16 +31,8 @@ def find(model: Any) -> Model | None:
     """The adapter for a fitted model, None for an object that axil does not know; an adapter is its own."""
     if isinstance(model, TreeModel):
         return cast(Model, model)
-    last = last_step(model)
-    if last is not None:
-        inner = find(last)
-        return None if inner is None else PipelineAdapter(model, inner)
-    for library in _LIBRARIES:
-        if library in sys.modules:
-            adapter: Model | None = import_module(f"{__name__}.{library}").read(model)
-            if adapter is not None:
-                return adapter
-    return None
+    found: Model | None = search(model, _LIBRARIES)
+    return found
 
 
 def unknown(model: Any) -> str:

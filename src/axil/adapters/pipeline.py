@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,23 @@ def last_step(model: Any) -> Any:
     if "sklearn.pipeline" not in sys.modules or not isinstance(model, sys.modules["sklearn.pipeline"].Pipeline):
         return None
     return model.steps[-1][1]
+
+
+def search(model: Any, libraries: Iterable[str], suffix: str = "") -> Any:
+    """What the module of a library that is loaded reads in a model, or in the last step of a pipeline; None: no one knows it.
+
+    Each of the libraries has a module ``axil.adapters.<library><suffix>`` with ``read(model)``, imported only then.
+    """
+    last = last_step(model)
+    if last is not None:
+        inner = search(last, libraries, suffix)
+        return None if inner is None else PipelineAdapter(model, inner)
+    for library in libraries:
+        if library in sys.modules:
+            found = import_module(f"axil.adapters.{library}{suffix}").read(model)
+            if found is not None:
+                return found
+    return None
 
 
 def fingerprint(last: Any, steps: Any) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.base import FittedTrees, TrainingRows
-from axil.adapters.pipeline import PipelineAdapter, last_step
+from axil.adapters.pipeline import search
 from axil.errors import UnsupportedModelError
 
 Array = NDArray[np.float64]
@@ -104,16 +103,8 @@ def weighed_classes(setting: Any) -> str:
 
 def find(model: Any) -> SmoothModel | None:
     """The reader of boosted trees with a smooth loss, None for any other object; refuses what it cannot differentiate."""
-    last = last_step(model)
-    if last is not None:
-        inner = find(last)
-        return None if inner is None else PipelineAdapter(model, inner)
-    for library in _LIBRARIES:
-        if library in sys.modules:
-            found: SmoothModel | None = import_module(f"axil.adapters.{library}_smooth").read(model)
-            if found is not None:
-                return found
-    return None
+    found: SmoothModel | None = search(model, _LIBRARIES, "_smooth")
+    return found
 
 
 def is_module(model: Any) -> bool:
