@@ -6,7 +6,7 @@ import argparse
 import csv
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,17 +20,19 @@ SETTINGS = {
     "num_leaves": 31,
     "learning_rate": 0.1,
     "min_child_samples": 2,
+    "force_col_wise": True,  # left to itself LightGBM times both ways, so a fit is not always repeated to the last bit
     "n_jobs": 1,
     "verbose": -1,
 }
+PACKAGES = ("axil", "lightgbm", "numpy", "scikit-learn")
 RESULTS = Path(__file__).parent / "results"
 
 
 class Fitted:
     """One data set, split and fitted to as in the paper; the target is in the last column."""
 
-    def __init__(self, path: Path):
-        frame = pd.read_csv(path)
+    def __init__(self, name: str, folder: Path):
+        frame = pd.read_csv(folder / f"{name}.csv")
         X, y = frame.iloc[:, :-1].to_numpy(float), frame.iloc[:, -1].to_numpy(float)
         self.train, self.new, self.y_train, self.y_new = train_test_split(X, y, test_size=0.2, random_state=42)
         self.model = lgb.LGBMRegressor(**SETTINGS).fit(self.train, self.y_train)
@@ -41,22 +43,33 @@ class Fitted:
 
 
 def run(table: str, description: str, names: list[str], measure: Callable[[str, Fitted], dict[str, object]]) -> None:
-    """Measure one data set after the other, print the lines of the table and write results/TABLE.csv."""
+    """Measure one data set after the other, print the lines of the table and write them."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=Path, required=True, help="the folder of CSV files")
     parser.add_argument("--only", nargs="*", default=names, help="names of data sets")
     arguments = parser.parse_args()
     lines = []
     for name in arguments.only:
-        lines.append(measure(name, Fitted(arguments.data / f"{name}.csv")))
-        print("| " + " | ".join(map(str, lines[-1].values())) + " |", flush=True)
-    packages = ("axil", "lightgbm", "numpy", "scikit-learn")
+        lines.append(measure(name, Fitted(name, arguments.data)))
+        print(markdown_line(lines[-1].values()), flush=True)
+    write(table, lines, f"python experiments/{table}.py --data FOLDER")
+
+
+def write(table: str, lines: list[dict[str, object]], command: str, packages: Sequence[str] = PACKAGES) -> None:
+    """results/TABLE.csv, where every line tells command, versions and machine, and results/TABLE.md, which tells them once."""
     about = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": " ".join(f"{name} {version(name)}" for name in packages) + f" Python {platform.python_version()}",
-        "command": f"python experiments/{table}.py --data FOLDER",
+        "command": command,
     }
-    with open(RESULTS / f"{table}.csv", "w", newline="") as file:
+    with open(RESULTS / f"{table}.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [*lines[0], *about], lineterminator="\n")
         writer.writeheader()
         writer.writerows(line | about for line in lines)
+    told = f"`{command}`; {about['versions']}; {about['machine']}."
+    shown = [markdown_line(lines[0]), "|---" * len(lines[0]) + "|", *(markdown_line(line.values()) for line in lines)]
+    (RESULTS / f"{table}.md").write_text("\n".join([*shown, "", told, ""]), encoding="utf-8")
+
+
+def markdown_line(cells: Iterable[object]) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"

@@ -24,5 +24,6 @@ def test_tables_of_the_paper(table, tmp_path, monkeypatch):
         (line,) = csv.DictReader(file)
     assert (line["data"], line["N"]) == ("diabetes", "442")
     assert line["command"] == f"python experiments/{table}.py --data FOLDER"
+    assert (tmp_path / f"{table}.md").read_text(encoding="utf-8").splitlines()[2].startswith("| diabetes | 442 | ")
     if table == "target_sensitivity":
         assert line["AXIL"] == "1.000"
