@@ -7,12 +7,13 @@ rows, training rows). One sign for all, with L = |y - F(x)|^2 / 2 summed over ou
 
     a positive score: having the training row lowers L at (x, y);  a negative one: it raises L
 
-each to first order and by the method's own account of what the row does to F(x). The published formulas map to it so:
+each by the method's own account of what the row does to F(x). The scores are what the authors' package `tree_influence`
+computes, which `docs/baselines.md` compares them with:
 
-- BoostIn: a sum of products of gradients, positive where the row lowers the loss. As it is.
-- LeafInfluence: dL / dw_j, positive where the row raises the loss. Times -w_j: what the whole row does.
-- TREX: alpha_j k(x, j), the row's term in the prediction of a surrogate. Times y - F(x); as it is where y is not given.
-- TreeSim: a similarity, positive where both targets are on the same side of F(x). As it is; without y never negative.
+- BoostIn: a sum of products of gradients, positive where the row lowers the loss.
+- LeafInfluence: -w_j dL / dw_j: to first order, what the whole row does.
+- TREX: how the loss of a surrogate rises without the row's term; where y is not given, the term alpha_j k(x, j).
+- TreeSim: a similarity, positive where both targets are on the same side of F(x); without y never negative.
 - Random: no sign.
 
 Only BoostIn and LeafInfluence need y. Rows of weight zero (held out by the fit) score zero, except in Random.

@@ -19,15 +19,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BoostIn(TreeBaseline):
-    """Sum, over the trees where x and row j share a leaf, of x's residual times row j's part of the step at x.
+    """Sum, over the trees where x and row j share a leaf, of x's residual times row j's derivative of the step at x.
 
-        score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] rate_t e^(t) r_j^(t) w_j draw_tj / (W_t + l2)
+        score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] rate_t e^(t) w_j draw_tj (r_j^(t) - rate_t v_t) / (W_t + l2)
 
-    with e^(t) = y - F_t(x) and r_j^(t) the residuals of x and j before tree t, and W_t the weight of the shared leaf. With
-    squared loss residuals are negative gradients, and the leaf's step is the sum of its rows' gradients over W_t + l2. What row j
-    does to later residuals is left out. Scores of one x sum to ``sum_t e^(t) * (the step of tree t at x)``. A leaf value that
-    other leaves have a part in (path smoothing) hands on their rows' parts too. (Brophy, Hammoudeh and Lowd, JMLR
-    24(154), 2023, after Pruthi et al., NeurIPS 2020.) Needs y; refuses forests. O(T N) a query.
+    with e^(t) = y - F_t(x) and r_j^(t) the residuals of x and j before tree t, v_t the value of the shared leaf before the rate
+    and W_t its weight. The derivative of v_t by the row's weight has ``r_j - v_t``; the authors' package puts the value as it
+    stands in the model, with the rate in it, and so does this. What row j does to later residuals is left out. A leaf
+    value that other leaves have a part in (path smoothing) hands on their rows' parts too. (Brophy, Hammoudeh and Lowd,
+    JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Needs y; refuses forests. O(T N) a query.
     """
 
     needs_targets = True
@@ -50,11 +50,12 @@ class BoostIn(TreeBaseline):
         for trees in self.trees:
             tables = _tables(trees, trees.leaves(queries.coordinates), queries.targets[:, trees.outputs])
             for k, table in enumerate(tables):
-                add_effects(trees, table, partial(_residuals, output=k), out)
+                add_effects(trees, table, partial(_pull, rates=trees.fit.structure.final, output=k), out)
 
 
-def _residuals(step: Step, output: int) -> Array:
-    return np.asarray(step.drawn * step.residual[:, output])
+def _pull(step: Step, rates: Array, output: int) -> Array:
+    """(rows,): ``draw_j * (r_j - rate v[leaf(j)])``; with the rate, which `Step.pull` is without."""
+    return np.asarray(step.drawn * (step.residual[:, output] - rates[step.tree] * step.value[:, output]))
 
 
 def _tables(trees: Trees, leaves: Leaves, targets: Array) -> list[Array]:

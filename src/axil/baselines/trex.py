@@ -1,4 +1,4 @@
-"""TREX: representer points of a kernel surrogate of the model."""
+"""TREX: representer points of a kernel regression on the model's leaves."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from scipy import linalg
 from axil.baselines.kernel import LeafKernel
 from axil.baselines.trees import Queries, TreeBaseline
 from axil.errors import InputError
+from axil.residuals import FittedValues
 
 Array = NDArray[np.float64]
 
@@ -20,40 +21,39 @@ BLOCK_NUMBERS = 1 << 24  # of tables over leaves while the kernel of the trainin
 
 @dataclass(frozen=True)
 class TREX(TreeBaseline):
-    """A kernel ridge regression of the model's own predictions on its leaves, taken apart by training rows.
+    """A kernel ridge regression of the targets on the model's leaves, taken apart by training rows.
 
-        f(x) = sum_j alpha_j k(x, j),   alpha_j = w_j (F_j - f_j) / (l2 W),   W = sum_j w_j
-        score(x, j) = (y - F(x)) alpha_j k(x, j), or alpha_j k(x, j) where y is not given
+        f minimises  sum_j w_j (y_j - f_j)^2 / W + l2 |f|^2,   W = sum_j w_j
+        alpha_j = w_j (y_j - f_j) / (2 l2 W),   a_j = alpha_j k(x, j),   g(x) = sum_j a_j = f(x) / 2
+        score(x, j) = L(y, g(x) - a_j) - L(y, g(x)) = a_j (y - g(x)) + a_j^2 / 2, or a_j where y is not given
 
-    f minimises ``sum_j w_j (F_j - f_j)^2 / W + l2 |f|^2``; F are the model's predictions of the training rows and k is the
-    `LeafKernel`. With a small ``l2`` the surrogate follows the model closely and its alpha are rough; with a large one it falls
-    short of the model and alpha_j comes close to a multiple of F_j. `fidelity` tells which. (Brophy, Hammoudeh and Lowd,
-    JMLR 24(154), 2023, after Yeh et al., NeurIPS 2018.) Set up by Cholesky among N rows or L leaves, whichever are fewer:
-    8 min(N, L)^2 bytes. O(T N) a query.
+    y_j are the targets of the training rows less their offsets and k is the `LeafKernel`. The 2 is that of the authors' package,
+    which takes alpha for the loss (y - f)^2 / 2 and f for (y - f)^2, so that the terms add up to half of f: scores are what
+    it computes, see docs/baselines.md. With a small ``l2`` f follows the targets closely and alpha are rough; with a large
+    one it falls short and alpha_j comes close to a multiple of w_j y_j. `fidelity` tells how far f is the model. (Brophy,
+    Hammoudeh and Lowd, JMLR 24(154), 2023, after Yeh et al., NeurIPS 2018.) Set up by Cholesky among N rows or L leaves,
+    whichever are fewer: 8 min(N, L)^2 bytes. O(T N) a query.
     """
 
     l2: float = 0.003
     kernels: list[LeafKernel] = field(init=False, repr=False, compare=False)
     alpha: Array = field(init=False, repr=False, compare=False)  #: (N, K)
-    fidelity: Array = field(init=False, repr=False, compare=False)  #: (K,) R^2 of the surrogate as to the model
+    fidelity: Array = field(init=False, repr=False, compare=False)  #: (K,) R^2 of f as to the model, on training rows
 
     def __post_init__(self) -> None:
         if not (isinstance(self.l2, (int, float)) and np.isfinite(self.l2) and self.l2 > 0):
             raise InputError(f"l2 is {self.l2!r}; expected a positive number, as 0.003.")
         super().__post_init__()
         kernels = [LeafKernel.of(t.fit.structure, self.explainer._n_threads) for t in self.trees]
-        fits = [self._fit(kernel, self._fitted(i)) for i, kernel in enumerate(kernels)]
+        fits = [self._fit(kernel, trees.fit) for kernel, trees in zip(kernels, self.trees)]
         object.__setattr__(self, "kernels", kernels)
         object.__setattr__(self, "alpha", np.concatenate([alpha for alpha, _ in fits], axis=1))
         object.__setattr__(self, "fidelity", np.concatenate([fidelity for _, fidelity in fits]))
 
-    def _fitted(self, i: int) -> Array:
-        """(N, K): the model's predictions of the training rows."""
-        return self.explainer._engines[i].fitted(self.trees[i].fit.targets)
-
-    def _fit(self, kernel: LeafKernel, fitted: Array) -> tuple[Array, Array]:
-        """alpha (N, K) and the surrogate's R^2 (K,)."""
-        n_rows, n_leaves = len(fitted), len(kernel.features)
+    def _fit(self, kernel: LeafKernel, fit: FittedValues) -> tuple[Array, Array]:
+        """alpha (N, K) and the R^2 of f as to the model (K,)."""
+        targets = fit.started()
+        n_rows, n_leaves = len(targets), len(kernel.features)
         size = min(n_rows, n_leaves)
         instead = "Raise memory_limit, or use BoostIn or TreeSim."
         self.explainer._budget.require(
@@ -62,46 +62,55 @@ class TREX(TreeBaseline):
         weights = np.ones(n_rows) if kernel.weights is None else kernel.weights
         ridge = self.l2 * float(weights.sum())
         solve = among_rows if n_rows <= n_leaves else among_leaves
-        alpha = solve(kernel, weights, fitted, ridge)
+        dual = solve(kernel, weights, targets, ridge)
         counted = weights > 0
-        left, apart = ridge * alpha[counted] / weights[counted, None], fitted[counted]
-        apart = apart - np.average(apart, axis=0, weights=weights[counted])
+        f = targets[counted] - ridge * dual[counted] / weights[counted, None]
+        model = fit.predictions(kernel.leaves)[counted]
+        apart = model - np.average(model, axis=0, weights=weights[counted])
         spread = weights[counted] @ apart**2
-        missed = weights[counted] @ left**2
-        return alpha, 1.0 - np.divide(missed, spread, out=np.zeros_like(missed), where=spread > 0)
+        missed = weights[counted] @ (model - f) ** 2
+        return dual / 2.0, 1.0 - np.divide(missed, spread, out=np.zeros_like(missed), where=spread > 0)
 
     def _add_scores(self, queries: Queries, out: Array) -> None:
-        errors = queries.errors
-        if errors is None and self.alpha.shape[1] > 1:
+        targets = queries.targets
+        if targets is None and self.alpha.shape[1] > 1:
             raise InputError("This model has several outputs, and without y TREX has no one score for them: pass y.")
-        factors = np.ones((len(queries), 1)) if errors is None else errors
         for trees, kernel in zip(self.trees, self.kernels):
             alike = kernel.between(trees.leaves(queries.coordinates))
-            alike *= factors[:, trees.outputs] @ self.alpha[:, trees.outputs].T
-            out += alike
+            for k in range(self.alpha.shape[1])[trees.outputs]:
+                terms = alike * self.alpha[:, k]
+                out += terms if targets is None else _raised(terms, targets[:, k])
 
 
-def among_rows(kernel: LeafKernel, weights: Array, fitted: Array, ridge: float) -> Array:
-    """alpha from ``(K + ridge / w) alpha = F``, (N, N); symmetric by way of sqrt(w)."""
+def _raised(terms: Array, targets: Array) -> Array:
+    """(n, N): how far the loss of ``g = sum of terms`` rises where one of them, (n, N), is left out."""
+    left = terms / 2.0
+    left += (targets - terms.sum(axis=1))[:, None]
+    left *= terms
+    return left
+
+
+def among_rows(kernel: LeafKernel, weights: Array, targets: Array, ridge: float) -> Array:
+    """The dual weights from ``(K + ridge / w) dual = y``, (N, N); symmetric by way of sqrt(w)."""
     root = np.sqrt(weights)
-    system = np.empty((len(fitted), len(fitted)))
+    system = np.empty((len(targets), len(targets)))
     size = max(1, BLOCK_NUMBERS // len(kernel.features))
-    for first in range(0, len(fitted), size):
+    for first in range(0, len(targets), size):
         part = slice(first, first + size)
         system[part] = kernel.between(kernel.leaves[:, part])
     system *= root
     system *= root[:, None]
     system[np.diag_indices_from(system)] += ridge
-    return np.asarray(root[:, None] * _solve(system, root[:, None] * fitted))
+    return np.asarray(root[:, None] * _solve(system, root[:, None] * targets))
 
 
-def among_leaves(kernel: LeafKernel, weights: Array, fitted: Array, ridge: float) -> Array:
-    """The same through ``(Phi' W Phi + ridge) theta = Phi' W F``, (L, L), and alpha = w (F - Phi theta) / ridge."""
+def among_leaves(kernel: LeafKernel, weights: Array, targets: Array, ridge: float) -> Array:
+    """The same through ``(Phi' W Phi + ridge) theta = Phi' W y``, (L, L), and dual = w (y - Phi theta) / ridge."""
     features = kernel.features[:, None]
     system = kernel.gram_of_leaves()
     system[np.diag_indices_from(system)] += ridge
-    theta = _solve(system, features * kernel.gather(fitted))
-    return np.asarray(weights[:, None] * (fitted - kernel.read_out(features * theta)) / ridge)
+    theta = _solve(system, features * kernel.gather(targets))
+    return np.asarray(weights[:, None] * (targets - kernel.read_out(features * theta)) / ridge)
 
 
 def _solve(system: Array, right: Array) -> Any:
