@@ -1,7 +1,8 @@
 """Do the rows that blame puts first have wrong labels? 5 % of the training targets are corrupted, then looked for.
 
     python experiments/label_noise.py                          # two data sets, about a minute
-    python experiments/label_noise.py --data PATH              # every CSV file there, its last column the target
+    python experiments/label_noise.py --paper                  # the paper's data sets, from OpenML
+    python experiments/label_noise.py --data FOLDER            # every CSV file there, its last column the target
 
 Two kinds of wrong labels: "swapped", the targets of other rows; "shifted", two standard deviations up or down. Half of the rows
 are trained on, a quarter validates, labels unspoilt. Every method orders the training rows, residuals by their size; all see the
@@ -16,13 +17,15 @@ from __future__ import annotations
 import argparse
 import csv
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
+import paper_data
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold, cross_val_predict
@@ -43,14 +46,18 @@ METRICS = ("precision", "recall at 10 %", "average precision")
 RESULTS = Path(__file__).parent / "results" / "label_noise.csv"
 
 
-def data_sets(folder: Path | None) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    if folder is None:
-        yield ("diabetes", *load_diabetes(return_X_y=True))
-        yield ("friedman", *make_friedman1(2000, noise=1.0, random_state=0))
-        return
-    for path in sorted(folder.glob("*.csv")):
-        frame = pd.read_csv(path)
-        yield path.stem, frame.iloc[:, :-1].to_numpy(float), frame.iloc[:, -1].to_numpy(float)
+def data_sets(folder: Path | None, paper: bool) -> dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]]:
+    """How to read each, by name; none is read yet."""
+    if folder is None and not paper:
+        made = partial(make_friedman1, 2000, noise=1.0, random_state=0)
+        return {"diabetes": partial(load_diabetes, return_X_y=True), "friedman": made}
+    names = paper_data.NAMES if paper else sorted(path.stem for path in folder.glob("*.csv"))
+    return {name: partial(read, name, folder) for name in names}
+
+
+def read(name: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    X, y = paper_data.read(name, folder)
+    return X.to_numpy(float), y.to_numpy(float)
 
 
 def spoil(y: np.ndarray, kind: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -124,19 +131,23 @@ def summary(lines: list[dict[str, object]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="a folder of CSV files")
-    parser.add_argument("--only", nargs="*", help="names of data sets")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="a folder of CSV files")
+    parser.add_argument("--paper", action="store_true", help="the paper's data sets (default: two others)")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="names of data sets")
     arguments = parser.parse_args()
+    sets = data_sets(arguments.data, arguments.paper)
+    if unknown := set(arguments.only or ()) - set(sets):
+        parser.error(f"no data sets {', '.join(sorted(unknown))}; there are {', '.join(sets)}")
     versions = (
         " ".join(f"{name} {version(name)}" for name in ("axil", "lightgbm", "numpy"))
         + f" Python {platform.python_version()}"
     )
-    command = "python experiments/label_noise.py" + (" --data PATH" if arguments.data else "")
+    command = (
+        "python experiments/label_noise.py" + " --paper" * arguments.paper + " --data FOLDER" * bool(arguments.data)
+    )
     lines: list[dict[str, object]] = []
-    for name, X, y in data_sets(arguments.data):
-        if arguments.only and name not in arguments.only:
-            continue
-        lines += run(name, X, y)
+    for name in arguments.only or sets:
+        lines += run(name, *sets[name]())
         print(name, flush=True)
     print(summary(lines))
     RESULTS.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the paper's tables share: its data sets as CSV files, the split, the model, and how results are written."""
+"""What the paper's tables share: the split of its data sets, the model, the command line, and how results are written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
-import pandas as pd
+import paper_data
 from sklearn.model_selection import train_test_split
 
 SETTINGS = {
@@ -29,11 +29,10 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Fitted:
-    """One data set, split and fitted to as in the paper; the target is in the last column."""
+    """One data set, split and fitted to as in the paper; of a folder of CSV files or else of OpenML."""
 
-    def __init__(self, name: str, folder: Path):
-        frame = pd.read_csv(folder / f"{name}.csv")
-        X, y = frame.iloc[:, :-1].to_numpy(float), frame.iloc[:, -1].to_numpy(float)
+    def __init__(self, name: str, folder: Path | None = None):
+        X, y = (part.to_numpy(float) for part in paper_data.read(name, folder))
         self.train, self.new, self.y_train, self.y_new = train_test_split(X, y, test_size=0.2, random_state=42)
         self.model = lgb.LGBMRegressor(**SETTINGS).fit(self.train, self.y_train)
         self.shape: tuple[int, int] = X.shape
@@ -42,17 +41,34 @@ class Fitted:
         return np.asarray(self.model.predict(X, pred_leaf=True))
 
 
+def arguments(description: str, names: Sequence[str] = paper_data.NAMES) -> argparse.ArgumentParser:
+    """The arguments that all commands take: where the data sets are, and which of them."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="a folder of prepared CSV files (default: from OpenML, kept in a cache)",
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=names, default=list(names), metavar="NAME", help=f"of {', '.join(names)}"
+    )
+    return parser
+
+
+def command(table: str, folder: Path | None) -> str:
+    """What to type for the same table, wherever the folder is."""
+    return f"python experiments/{table}.py" + ("" if folder is None else " --data FOLDER")
+
+
 def run(table: str, description: str, names: list[str], measure: Callable[[str, Fitted], dict[str, object]]) -> None:
     """Measure one data set after the other, print the lines of the table and write them."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--data", type=Path, required=True, help="the folder of CSV files")
-    parser.add_argument("--only", nargs="*", default=names, help="names of data sets")
-    arguments = parser.parse_args()
+    given = arguments(description, names).parse_args()
     lines = []
-    for name in arguments.only:
-        lines.append(measure(name, Fitted(name, arguments.data)))
+    for name in given.only:
+        lines.append(measure(name, Fitted(name, given.data)))
         print(markdown_line(lines[-1].values()), flush=True)
-    write(table, lines, f"python experiments/{table}.py --data FOLDER")
+    write(table, lines, command(table, given.data))
 
 
 def write(table: str, lines: list[dict[str, object]], command: str, packages: Sequence[str] = PACKAGES) -> None:

@@ -1,11 +1,11 @@
 """Table "Runtime comparison" of the paper: from a fitted model to explanations of ten predictions, set-up included.
 
-    python experiments/runtime.py --data FOLDER     # about a minute; writes experiments/results/runtime.csv
+    python experiments/runtime.py [--data FOLDER]     # about a minute; writes experiments/results/runtime.csv
 
-FOLDER holds the paper's data sets as CSV files, the target in the last column. LightGBM, 100 trees of 31 leaves, rate 0.1,
-min_child_samples 2; 80/20 split with seed 42. Seconds are the shortest of three runs on this machine; the paper's are for a Core
-i9-14900K with 24 cores, its rivals from the package tree-influence, ours axil's own. All of ours prove the model first: the
-rivals' times contain the explainer's set-up.
+FOLDER holds the paper's data sets as CSV files, the target in the last column; without it they come from OpenML. LightGBM, 100
+trees of 31 leaves, rate 0.1, min_child_samples 2; 80/20 split with seed 42. Seconds are the shortest of three runs on this
+machine; the paper's are for a Core i9-14900K with 24 cores, its rivals from the package tree-influence, ours axil's own. All of
+ours prove the model first: the rivals' times contain the explainer's set-up.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Table "Target sensitivity" of the paper: do scores foretell what a changed training target does to predictions?
 
-    python experiments/target_sensitivity.py --data FOLDER     # under a minute; writes results/target_sensitivity.csv
+    python experiments/target_sensitivity.py [--data FOLDER]     # under a minute; writes results/target_sensitivity.csv
 
-FOLDER holds the paper's data sets as CSV files, the target in the last column. LightGBM, 100 trees of 31 leaves, rate 0.1,
-min_child_samples 2; 80/20 split with seed 42; 30 training rows at random, up to 50 rows held out. Each of the 30 targets is
-raised by one standard deviation and goes through the fixed structure in a replay of its own (plain NumPy, below); r is the
-correlation of a method's scores with the changes found, over all pairs. The sign of a score is free: |r| is shown, as the
-paper's figures are all positive.
+FOLDER holds the paper's data sets as CSV files, the target in the last column; without it they come from OpenML. LightGBM, 100
+trees of 31 leaves, rate 0.1, min_child_samples 2; 80/20 split with seed 42; 30 training rows at random, up to 50 rows held out.
+Each of the 30 targets is raised by one standard deviation and goes through the fixed structure in a replay of its own (plain
+NumPy, below); r is the correlation of a method's scores with the changes found, over all pairs. The sign of a score is free: |r|
+is shown, as the paper's figures are all positive.
 """
 
 from __future__ import annotations
