@@ -9,11 +9,14 @@ import platform
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import lightgbm as lgb
 import numpy as np
 import paper_data
 from sklearn.model_selection import train_test_split
+
+import axil
 
 SETTINGS = {
     "n_estimators": 100,
@@ -26,6 +29,7 @@ SETTINGS = {
 }
 PACKAGES = ("axil", "lightgbm", "numpy", "scikit-learn")
 RESULTS = Path(__file__).parent / "results"
+Line = dict[str, object]
 
 
 class Fitted:
@@ -61,18 +65,40 @@ def command(table: str, folder: Path | None) -> str:
     return f"python experiments/{table}.py" + ("" if folder is None else " --data FOLDER")
 
 
-def run(table: str, description: str, names: list[str], measure: Callable[[str, Fitted], dict[str, object]]) -> None:
+def furthest(explainer: axil.Explainer, X: Any, predictions: np.ndarray, offsets: np.ndarray | None = None) -> float:
+    """The largest difference of weights @ targets + intercepts from the model's predictions (n, K), relative to the largest."""
+    made = np.concatenate([part.predictions for part in explainer.iter(X, init_score=offsets)])
+    scale = max(np.abs(predictions).max(), explainer.verification.scale)
+    return float(np.abs(made.reshape(predictions.shape) - predictions).max() / scale)
+
+
+def run(
+    table: str,
+    description: str,
+    names: Sequence[str],
+    measure: Callable[[str, Fitted], Line],
+    packages: Sequence[str] = PACKAGES,
+) -> None:
     """Measure one data set after the other, print the lines of the table and write them."""
     given = arguments(description, names).parse_args()
     lines = []
     for name in given.only:
         lines.append(measure(name, Fitted(name, given.data)))
         print(markdown_line(lines[-1].values()), flush=True)
-    write(table, lines, command(table, given.data))
+    write(table, lines, command(table, given.data), packages)
 
 
-def write(table: str, lines: list[dict[str, object]], command: str, packages: Sequence[str] = PACKAGES) -> None:
-    """results/TABLE.csv, where every line tells command, versions and machine, and results/TABLE.md, which tells them once."""
+def write(
+    table: str,
+    lines: list[Line],
+    command: str,
+    packages: Sequence[str] = PACKAGES,
+    shown: list[Line] | None = None,
+) -> None:
+    """results/TABLE.csv, where every line tells command, versions and machine, and results/TABLE.md, which tells them once.
+
+    ``shown``: the lines of the Markdown, where they are not those of the CSV.
+    """
     about = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": " ".join(f"{name} {version(name)}" for name in packages) + f" Python {platform.python_version()}",
@@ -83,8 +109,10 @@ def write(table: str, lines: list[dict[str, object]], command: str, packages: Se
         writer.writeheader()
         writer.writerows(line | about for line in lines)
     told = f"`{command}`; {about['versions']}; {about['machine']}."
-    shown = [markdown_line(lines[0]), "|---" * len(lines[0]) + "|", *(markdown_line(line.values()) for line in lines)]
-    (RESULTS / f"{table}.md").write_text("\n".join([*shown, "", told, ""]), encoding="utf-8")
+    shown = lines if shown is None else shown
+    head = [markdown_line(shown[0]), "|---" * len(shown[0]) + "|"]
+    made = [*head, *(markdown_line(line.values()) for line in shown), "", told, ""]
+    (RESULTS / f"{table}.md").write_text("\n".join(made), encoding="utf-8")
 
 
 def markdown_line(cells: Iterable[object]) -> str:

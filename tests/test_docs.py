@@ -138,3 +138,21 @@ def test_the_tables_of_the_paper_are_the_measured_ones():
     assert made == (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
     tables = [path.stem for path in (ROOT / "experiments" / "results").glob("*.md")]
     assert all(f"<!-- results/{name}.md -->" in made for name in tables)
+
+
+def test_the_errors_that_the_page_tells_are_the_measured_ones():
+    import pandas as pd
+
+    lines = pd.read_csv(ROOT / "experiments" / "results" / "exactness.csv", keep_default_na=False)
+    sets = pd.read_csv(ROOT / "experiments" / "results" / "exactness_datasets.csv").filter(like="allowed").max()
+    sets.index = sets.index.str.replace(r" \(.*", "", regex=True)
+    assert (lines["largest error"] <= lines["tolerance"]).all()
+    cancelled = lines["configuration"] == "rf nothing to split boost_from_average=False"
+    largest = lines[~cancelled].groupby("library")["largest error"].max()
+    assert max(largest["LightGBM"], largest["CatBoost"], *sets[["LightGBM", "CatBoost", "HistGradientBoosting"]]) < 5e-8
+    assert max(largest["XGBoost"], sets["XGBoost"]) < 8e-7
+    own = lines[lines["library"] == "scikit-learn"].assign(smoother=lambda t: t["kind"] == "linear smoother")
+    double = own[own["tolerance"] == 1e-9].groupby("smoother")["largest error"].max()
+    assert max(double[False], sets["random forest"]) < 3e-15
+    assert double[True] < 1e-12
+    assert own["largest error"].max() < 3e-7

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 from sklearn.datasets import load_diabetes
+from sklearn.tree import DecisionTreeRegressor
+
+import axil
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 
 
 @pytest.mark.filterwarnings("ignore:.* has SHA-256")  # scikit-learn's values are newer than the paper's
-@pytest.mark.parametrize("table", ["target_sensitivity", "runtime"])
+@pytest.mark.parametrize("table", ["target_sensitivity", "runtime", "exactness_datasets"])
 def test_tables_of_the_paper(table, tmp_path, monkeypatch):
     load_diabetes(as_frame=True).frame.to_csv(tmp_path / "diabetes.csv", index=False)
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
@@ -28,3 +31,52 @@ def test_tables_of_the_paper(table, tmp_path, monkeypatch):
     assert (tmp_path / f"{table}.md").read_text(encoding="utf-8").splitlines()[2].startswith("| diabetes | 442 | ")
     if table == "target_sensitivity":
         assert line["AXIL"] == "1.000"
+    if table == "exactness_datasets":
+        errors = {name: float(cell) for name, cell in line.items() if "allowed" in name}
+        assert len(errors) == 5
+        assert all(error <= float(name.split()[-1].rstrip(")")) for name, error in errors.items())
+
+
+def test_the_exactness_of_configurations(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import exactness
+    import paper_setting
+
+    expected = {
+        ("lightgbm", "goss weighted"): ("LightGBM", "boosting, GOSS", "row weights"),
+        ("lightgbm", "dart bagging weighted"): ("LightGBM", "DART, rows drawn", "row weights"),
+        ("lightgbm", "categorical nan"): ("LightGBM", "boosting", "categories; missing values"),
+        ("xgboost", "base_margin forests"): ("XGBoost", "boosted forests, rows drawn", "offsets"),
+        ("catboost", "shrink"): ("CatBoost", "model shrinkage", ""),
+        ("catboost", "scale"): ("CatBoost", "boosting", ""),
+        ("sklearn", "RandomForestClassifier balanced bootstrap=True"): (
+            "scikit-learn", "forest, bootstrap", "class weights; classes",
+        ),
+        ("sklearn", "hist early stopping"): ("scikit-learn", "boosting", "rows held out"),
+        ("smoother", "ridge"): ("scikit-learn", "linear smoother", ""),
+    }  # fmt: skip
+    lines = [exactness.measure(*configuration) for configuration in expected]
+    assert [(line["library"], line["kind"], line["with"]) for line in lines] == list(expected.values())
+    assert all(0 <= float(line["largest error"]) <= float(line["tolerance"]) for line in lines)
+
+    monkeypatch.setattr(paper_setting, "RESULTS", tmp_path)
+    paper_setting.write("exactness", lines, "python", shown=exactness.summary(lines))
+    shown = (tmp_path / "exactness.md").read_text(encoding="utf-8").splitlines()
+    assert shown[2].startswith("| LightGBM | boosting | 1 | ")
+    assert any(line.startswith("| LightGBM | of all, with row weights | 2 | ") for line in shown)
+    with open(tmp_path / "exactness.csv", encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == len(expected)
+
+
+def test_an_error_is_measured_where_predictions_differ(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    from paper_setting import furthest
+
+    X, y = load_diabetes(return_X_y=True)
+    model = DecisionTreeRegressor(max_depth=3).fit(X, y)
+    predictions = model.predict(X)[:, None]
+    wrong = predictions.copy()
+    wrong[17] += 0.01 * wrong.max()
+    explainer = axil.Explainer(model, X, y)
+    assert furthest(explainer, X, predictions) < 1e-14
+    assert furthest(explainer, X, wrong) == pytest.approx(0.01, rel=0.02)
