@@ -88,6 +88,15 @@ def run(
     write(table, lines, command(table, given.data), packages)
 
 
+def about(command: str, packages: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """What a result has to tell of how it came about."""
+    return {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "versions": " ".join(f"{name} {version(name)}" for name in packages) + f" Python {platform.python_version()}",
+        "command": command,
+    }
+
+
 def write(
     table: str,
     lines: list[Line],
@@ -99,20 +108,23 @@ def write(
 
     ``shown``: the lines of the Markdown, where they are not those of the CSV.
     """
-    about = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": " ".join(f"{name} {version(name)}" for name in packages) + f" Python {platform.python_version()}",
-        "command": command,
-    }
+    told = about(command, packages)
     with open(RESULTS / f"{table}.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*lines[0], *about], lineterminator="\n")
+        writer = csv.DictWriter(file, [*lines[0], *told], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(line | about for line in lines)
-    told = f"`{command}`; {about['versions']}; {about['machine']}."
-    shown = lines if shown is None else shown
-    head = [markdown_line(shown[0]), "|---" * len(shown[0]) + "|"]
-    made = [*head, *(markdown_line(line.values()) for line in shown), "", told, ""]
+        writer.writerows(line | told for line in lines)
+    write_shown(table, lines if shown is None else shown, command, packages)
+
+
+def write_shown(table: str, lines: list[Line], command: str, packages: Sequence[str] = PACKAGES) -> None:
+    """results/TABLE.md alone."""
+    told = about(command, packages)
+    made = [*markdown(lines), "", f"`{command}`; {told['versions']}; {told['machine']}.", ""]
     (RESULTS / f"{table}.md").write_text("\n".join(made), encoding="utf-8")
+
+
+def markdown(lines: list[Line]) -> list[str]:
+    return [markdown_line(lines[0]), "|---" * len(lines[0]) + "|", *(markdown_line(line.values()) for line in lines)]
 
 
 def markdown_line(cells: Iterable[object]) -> str:
