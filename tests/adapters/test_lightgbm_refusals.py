@@ -52,7 +52,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "reg_sqrt": ({"reg_sqrt": True}, "reg_sqrt", "True", "(i)"),
     "lambda_l1": ({"lambda_l1": 0.5}, "lambda_l1", "0.5", "(ii)"),
     "max_delta_step": ({"max_delta_step": 1000.0}, "max_delta_step", "1000", "(ii)"),
-    "linear_tree": ({"linear_tree": True}, "linear_tree", "True", "(ii)"),
+    "linear_tree": ({"linear_tree": True}, "linear_tree", "True", None),
     "monotone": ({"monotone_constraints": [0] * 7 + [1]}, "monotone_constraints", "0,0,0,0,0,0,0,1", "(ii)"),
     "quantized": ({"use_quantized_grad": True}, "use_quantized_grad", "True", "(ii)"),
     "rf goss": ({"boosting": "rf", "data_sample_strategy": "goss"}, "boosting", "rf with GOSS", None),

@@ -198,8 +198,8 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     Refusal(
         "linear_tree",
         _linear_tree,
-        "leaves hold linear models of the features, not averages of residuals",
-        "(ii)",
+        "linear in the targets, but leaves hold linear models of the features, which axil does not replay yet",
+        None,
         "Fit with linear_tree=False.",
     ),
     Refusal(
