@@ -80,3 +80,33 @@ def test_an_error_is_measured_where_predictions_differ(monkeypatch):
     explainer = axil.Explainer(model, X, y)
     assert furthest(explainer, X, predictions) < 1e-14
     assert furthest(explainer, X, wrong) == pytest.approx(0.01, rel=0.02)
+
+
+def lines_of(path):
+    with open(path, encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def run_drawing(script, tmp_path, monkeypatch, *arguments):
+    """Run a script that makes tables and a figure, all of them here."""
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import paper_figures
+    import paper_setting
+
+    monkeypatch.setattr(paper_setting, "RESULTS", tmp_path)
+    monkeypatch.setattr(paper_figures, "FIGURES", tmp_path)
+    monkeypatch.setattr(sys, "argv", [script, *arguments])
+    runpy.run_path(str(EXPERIMENTS / f"{script}.py"), run_name="__main__")
+
+
+def test_the_weight_matrices(tmp_path, monkeypatch):
+    load_diabetes(as_frame=True).frame.to_csv(tmp_path / "diabetes.csv", index=False)
+    run_drawing("heat_maps", tmp_path, monkeypatch, "--data", str(tmp_path), "--only", "diabetes")
+    (line,) = lines_of(tmp_path / "heat_maps.csv")
+    assert line["rows of K"] == "353"
+    assert float(line["sums from 1"]) < 1e-12
+    assert float(line["asymmetry, 1 tree"]) < 1e-15
+    assert float(line["asymmetry"]) > float(line["99th percentile of abs(k)"])
+    assert float(line["smallest"]) < 0 < float(line["trace"]) < 353
+    assert 10_000 < (tmp_path / "heat_maps.png").stat().st_size < 400_000
+    assert (EXPERIMENTS.parent / "docs" / "figures" / "heat_maps.png").stat().st_size < 400_000
