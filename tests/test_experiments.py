@@ -110,3 +110,44 @@ def test_the_weight_matrices(tmp_path, monkeypatch):
     assert float(line["smallest"]) < 0 < float(line["trace"]) < 353
     assert 10_000 < (tmp_path / "heat_maps.png").stat().st_size < 400_000
     assert (EXPERIMENTS.parent / "docs" / "figures" / "heat_maps.png").stat().st_size < 400_000
+
+
+def test_the_boundary(tmp_path, monkeypatch):
+    run_drawing("boundary", tmp_path, monkeypatch)
+    kinds = {"Yes": {"exact"}, "No": {"jacobian", "no"}, "Approx.": {"jacobian"}}
+    models = lines_of(tmp_path / "boundary.csv")
+    assert {line["paper"] for line in models} == {"", *kinds}
+    for line in models:
+        assert line["axil"] in kinds.get(line["paper"], {"exact", "jacobian", "no"}), line
+        assert (line["axil"] == "exact") == line["proof"].startswith("K y within"), line
+        assert line["axil"] == "exact" or line["setting"], line
+    errors = [float(line["proof"].split()[-1]) for line in models if line["axil"] == "exact"]
+    assert max(errors) < 1e-6
+    assert [line["model"] for line in models if line["proof"].startswith("refused")] == [
+        "MLPRegressor(activation=tanh, alpha=0.0)"
+    ]
+    for line in lines_of(tmp_path / "boundary_demonstrations.csv"):
+        departure, its = float(line["departure"]), float(line["its departure"])
+        if line["what"].startswith("linear_tree"):  # whole fits of LightGBM, in single precision
+            assert max(departure, its) < 1e-4
+        elif line["what"].startswith("log-loss from score 0, 1 tree"):
+            assert max(departure, its) < 1e-12
+        else:
+            assert its < 1e-12 < 1e-6 < departure, line
+    assert (tmp_path / "boundary.svg").stat().st_size > 50_000
+
+
+def test_the_page_counts_the_models_of_the_boundary():
+    models = lines_of(EXPERIMENTS / "results" / "boundary.csv")
+    yes, no = ([line for line in models if line["paper"] == verdict] for verdict in ("Yes", "No"))
+    beyond = [line for line in models if line["paper"] == "" and line["axil"] == "exact"]
+    differentiated = [line for line in no if line["axil"] == "jacobian" and not line["proof"].startswith("refused")]
+    text = " ".join((EXPERIMENTS.parent / "docs" / "paper.md").read_text(encoding="utf-8").split())
+    for words in (
+        f"{len(models)} small fitted models",
+        f"All {len(yes)} models of classes to which the paper says yes",
+        f"None of the {len(no)} of classes to which it says no",
+        f"{len(beyond)} models of classes of which it says nothing are exact",
+        f"{len(differentiated)} of the {len(no)} have derivatives",
+    ):
+        assert words in text
