@@ -75,9 +75,8 @@ def draw(drawn):
     for ax, (name, K) in zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn.items()):
         plots.matrix(K, most=len(K), colorbar=False, ax=ax)
         image = ax.images[0]
-        image.set(
-            interpolation="auto", interpolation_stage="data"
-        )  # means of entries smaller than pixels, not of colours
+        # Of entries smaller than pixels the means are drawn, not the means of their colours.
+        image.set(interpolation="antialiased", interpolation_stage="data")
         image.set_cmap(image.get_cmap().resampled(SHADES))
         ax.set_title(f"{name.replace('_', ' ').capitalize()}: {len(K):,} × {len(K):,}", loc="left", fontsize=12)
         ax.set_aspect("equal")
