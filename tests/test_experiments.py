@@ -87,35 +87,42 @@ def lines_of(path):
         return list(csv.DictReader(file))
 
 
-def run_drawing(script, tmp_path, monkeypatch, *arguments):
-    """Run a script that makes tables and a figure, all of them here."""
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Where scripts put tables and figures in these tests."""
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
     import paper_figures
     import paper_setting
 
     monkeypatch.setattr(paper_setting, "RESULTS", tmp_path)
     monkeypatch.setattr(paper_figures, "FIGURES", tmp_path)
-    monkeypatch.setattr(sys, "argv", [script, *arguments])
-    runpy.run_path(str(EXPERIMENTS / f"{script}.py"), run_name="__main__")
+    return tmp_path
 
 
-def test_the_weight_matrices(tmp_path, monkeypatch):
-    load_diabetes(as_frame=True).frame.to_csv(tmp_path / "diabetes.csv", index=False)
-    run_drawing("heat_maps", tmp_path, monkeypatch, "--data", str(tmp_path), "--only", "diabetes")
-    (line,) = lines_of(tmp_path / "heat_maps.csv")
+@pytest.mark.filterwarnings("ignore:.* has SHA-256")
+def test_the_weight_matrices(written, monkeypatch):
+    import heat_maps
+
+    load_diabetes(as_frame=True).frame.to_csv(written / "diabetes.csv", index=False)
+    monkeypatch.setattr(heat_maps, "NAMES", ["diabetes"])
+    monkeypatch.setattr(sys, "argv", ["heat_maps", "--data", str(written)])
+    heat_maps.main()
+    (line,) = lines_of(written / "heat_maps.csv")
     assert line["rows of K"] == "353"
     assert float(line["sums from 1"]) < 1e-12
     assert float(line["asymmetry, 1 tree"]) < 1e-15
     assert float(line["asymmetry"]) > float(line["99th percentile of abs(k)"])
     assert float(line["smallest"]) < 0 < float(line["trace"]) < 353
-    assert 10_000 < (tmp_path / "heat_maps.png").stat().st_size < 400_000
+    assert 10_000 < (written / "heat_maps.png").stat().st_size < 400_000
     assert (EXPERIMENTS.parent / "docs" / "figures" / "heat_maps.png").stat().st_size < 400_000
 
 
-def test_the_boundary(tmp_path, monkeypatch):
-    run_drawing("boundary", tmp_path, monkeypatch)
+def test_the_boundary(written):
+    import boundary
+
+    boundary.main()
     kinds = {"Yes": {"exact"}, "No": {"jacobian", "no"}, "Approx.": {"jacobian"}}
-    models = lines_of(tmp_path / "boundary.csv")
+    models = lines_of(written / "boundary.csv")
     assert {line["paper"] for line in models} == {"", *kinds}
     for line in models:
         assert line["axil"] in kinds.get(line["paper"], {"exact", "jacobian", "no"}), line
@@ -126,7 +133,7 @@ def test_the_boundary(tmp_path, monkeypatch):
     assert [line["model"] for line in models if line["proof"].startswith("refused")] == [
         "MLPRegressor(activation=tanh, alpha=0.0)"
     ]
-    for line in lines_of(tmp_path / "boundary_demonstrations.csv"):
+    for line in lines_of(written / "boundary_demonstrations.csv"):
         departure, its = float(line["departure"]), float(line["its departure"])
         if line["what"].startswith("linear_tree"):  # whole fits of LightGBM, in single precision
             assert max(departure, its) < 1e-4
@@ -134,7 +141,7 @@ def test_the_boundary(tmp_path, monkeypatch):
             assert max(departure, its) < 1e-12
         else:
             assert its < 1e-12 < 1e-6 < departure, line
-    assert (tmp_path / "boundary.svg").stat().st_size > 50_000
+    assert (written / "boundary.svg").stat().st_size > 50_000
 
 
 def test_the_page_counts_the_models_of_the_boundary():
