@@ -22,6 +22,13 @@ def faithfulness(monkeypatch):
     return faithfulness
 
 
+@pytest.fixture
+def report(faithfulness):
+    import faithfulness_report
+
+    return faithfulness_report
+
+
 def test_rules(faithfulness):
     scores = np.array([0.5, -2.0, 1.5, 0.0, 1.4, -0.1])
     assert faithfulness.by_size(scores, 3).tolist() == [1, 2, 4]
@@ -39,18 +46,23 @@ def test_the_sign_rule_is_that_of_removal_set(faithfulness, tmp_path):
         assert set(own["row"]) == set(faithfulness.of_one_sign(effects[query], 4))
 
 
-def test_who_leads(faithfulness):
+def test_who_leads(report):
     rng = np.random.default_rng(0)
     base = rng.exponential(1.0, 50)
-    areas = {"best": base + 0.2, "as good": base + 0.19 + rng.normal(0, 0.1, 50), "worse": base + rng.normal(0, 0.1, 50), "twin": base + 0.2}
-    assert faithfulness.leaders(areas) == {"best", "as good", "twin"}
-    counts = faithfulness.counted([{"a"}, {"a", "b"}, {"b"}, {"a"}], ["a", "b", "c"])
+    areas = {
+        "best": base + 0.2,
+        "as good": base + 0.19 + rng.normal(0, 0.1, 50),
+        "worse": base + rng.normal(0, 0.1, 50),
+        "twin": base + 0.2,
+    }
+    assert report.leaders(areas) == {"best", "as good", "twin"}
+    counts = report.counted([{"a"}, {"a", "b"}, {"b"}, {"a"}], ["a", "b", "c"])
     assert counts == {"clear wins": {"a": 2, "b": 1, "c": 0}, "with ties": {"a": 3, "b": 2, "c": 0}}
 
 
-def test_the_paper_counts_as_it_says(faithfulness):
-    leading = [{m for m, cell in cells.items() if cell.endswith("*")} for cells in faithfulness.PAPER.values()]
-    counts = faithfulness.counted(leading, faithfulness.PAPER_METHODS)
+def test_the_paper_counts_as_it_says(report):
+    leading = [{m for m, cell in cells.items() if cell.endswith("*")} for cells in report.PAPER.values()]
+    counts = report.counted(leading, report.PAPER_METHODS)
     assert list(counts["clear wins"].values()) == [5, 2, 0, 0, 0]
     assert list(counts["with ties"].values()) == [18, 11, 9, 1, 0]
 
@@ -97,7 +109,7 @@ def test_a_change_by_hand(faithfulness, tmp_path):
         )
         change = abs(model.predict(new)[0] - fitted.model.predict(new)[0])
         assert found["AXIL", "size"][1, column] == pytest.approx(change, rel=1e-12)
-    lines = list(faithfulness.lines_of("yacht", fitted, found))
+    lines = list(faithfulness.lines_of("yacht", fitted.shape, faithfulness.FRACTIONS, found))
     assert {line["paper"] for line in lines if line["method"] == "AXIL"} == {"0.329/0.078", "-"}
     assert float(lines[0]["AURC"]) == pytest.approx(found["AXIL", "size"].mean(), rel=1e-4)
 
@@ -113,17 +125,20 @@ def test_the_quick_form(faithfulness, tmp_path, monkeypatch, capsys):
     assert not any("nan" in line for line in tables)
 
 
-def test_tables_and_figure_of_a_run(faithfulness, tmp_path, monkeypatch):
+def test_tables_and_figure_of_a_run(report, tmp_path, monkeypatch):
     """From lines of two data sets: the paper's columns beside ours, counts below, and the curves."""
     rng = np.random.default_rng(1)
-    fitted = type("Fitted", (), {"shape": (1307, 7)})
     methods = [
-        (m, rule) for m in ("AXIL", "BoostIn", "TREX", "LeafInfluence", "removal") for rule in faithfulness.RULES
+        (m, rule) for m in ("AXIL", "BoostIn", "TREX", "LeafInfluence", "removal") for rule in ("size", "one sign")
     ]
     changes = {how: 1.0 + rng.random((20, 5)) for how in [*methods, ("removal", "greedy"), ("Random", "size")]}
     changes["AXIL", "size"] += 5.0
-    lines = [line for name in ("titanic", "abalone") for line in faithfulness.lines_of(name, fitted, changes)]
-    table, rules = faithfulness.paper_table(lines), faithfulness.rules_table(lines)
+    lines = [
+        line
+        for name in ("titanic", "abalone")
+        for line in report.lines_of(name, (1307, 7), (0.001, 0.005, 0.01, 0.015, 0.02), changes)
+    ]
+    table, rules = report.paper_table(lines), report.rules_table(lines)
     assert table[0]["AXIL, paper"] == "**13.988 (3.240)**"
     assert table[1]["LeafInfluence, paper"] == "-"
     assert table[0]["AXIL"].startswith("**6.")
@@ -131,5 +146,6 @@ def test_tables_and_figure_of_a_run(faithfulness, tmp_path, monkeypatch):
     assert (table[3]["data"], table[3]["AXIL, paper"], table[3]["TREX, paper"]) == ("with ties", 2, 1)
     assert rules[-1]["AXIL, size"] == "1.00"
     assert 0.2 < float(rules[-1]["TREX, size"]) < 0.3
-    faithfulness.draw(lines, tmp_path / "curves.svg")
-    assert "titanic" in (tmp_path / "curves.svg").read_text(encoding="utf-8")
+    monkeypatch.setattr("paper_figures.FIGURES", tmp_path)
+    report.draw(lines)
+    assert "titanic" in (tmp_path / "removal_curves.svg").read_text(encoding="utf-8")
