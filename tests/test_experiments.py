@@ -130,9 +130,9 @@ def test_the_boundary(written):
         assert line["axil"] == "exact" or line["setting"], line
     errors = [float(line["proof"].split()[-1]) for line in models if line["axil"] == "exact"]
     assert max(errors) < 1e-6
-    assert [line["model"] for line in models if line["proof"].startswith("refused")] == [
-        "MLPRegressor(activation=tanh, alpha=0.0)"
-    ]
+    assert not [
+        line["model"] for line in models if line["proof"].startswith("refused")
+    ]  # supports knows what is refused
     for line in lines_of(written / "boundary_demonstrations.csv"):
         departure, its = float(line["departure"]), float(line["its departure"])
         if line["what"].startswith("linear_tree"):  # whole fits of LightGBM, in single precision

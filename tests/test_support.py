@@ -27,6 +27,12 @@ QUIET = {"verbose": -1, "n_estimators": 2}
         (RandomForestClassifier(2).fit(X, Y > 0), "exact", None),
         (GradientBoostingClassifier(n_estimators=2).fit(X, Y > 0), "jacobian", "class"),
         (MLPRegressor(hidden_layer_sizes=(2,), max_iter=5).fit(X, Y), "jacobian", "class"),
+        (MLPRegressor(hidden_layer_sizes=(2,), max_iter=5, alpha=0.0).fit(X, Y), "no", "alpha"),
+        (
+            make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(2,), max_iter=5, alpha=0.0)).fit(X, Y),
+            "no",
+            "alpha",
+        ),
         (make_pipeline(StandardScaler(), LinearRegression()).fit(X, Y), "exact", None),
         (make_pipeline(TargetEncoder(), LinearRegression()).fit(X.round(), Y), "no", "transformer"),
         ("a file name", "no", None),

@@ -57,7 +57,8 @@ def _smooth(model: Any, error: UnsupportedModelError) -> Support:
     if not error.derivative:
         return Support("no", error.setting, str(error))
     try:
-        smooth.find(model)
+        if smooth.find(model) is None:
+            smooth.refuse_learners(model)
     except UnsupportedModelError as second:
         return Support("no", second.setting, str(second))
     return Support("jacobian", error.setting, str(error))

@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.base import FittedTrees, TrainingRows
-from axil.adapters.pipeline import search
+from axil.adapters.pipeline import last_step, search
+from axil.adapters.refusals import refuse
+from axil.adapters.sklearn_learners import REFUSALS
 from axil.errors import UnsupportedModelError
 
 Array = NDArray[np.float64]
 
-__all__ = ["LossName", "SmoothModel", "SmoothTrees", "find", "label_factors", "weighed_classes"]
+__all__ = ["LossName", "SmoothModel", "SmoothTrees", "find", "label_factors", "refuse_learners", "weighed_classes"]
 
 # Each library has a module here with ``read(model)``.
 _LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
@@ -99,6 +101,12 @@ def weighed_classes(setting: Any) -> str:
         f"The model has class_weight={setting!r}, which multiplies sample weights: pass sample_weight times "
         "sklearn.utils.class_weight.compute_sample_weight(class_weight, y)."
     )
+
+
+def refuse_learners(model: Any) -> None:
+    """Raise for a setting with which no derivative of a learner of scikit-learn, or of a pipeline's last step, is computed."""
+    last = last_step(model)
+    refuse(REFUSALS, model if last is None else last)
 
 
 def find(model: Any) -> SmoothModel | None:

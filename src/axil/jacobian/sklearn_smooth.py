@@ -15,13 +15,13 @@ from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.refusals import refuse
 from axil.adapters.sklearn import require_fitted
 from axil.adapters.sklearn_forest import SklearnAdapter, numbers
+from axil.adapters.sklearn_learners import LBFGS, REFUSALS
 from axil.adapters.sklearn_smoothers import KernelRidgeAdapter
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.jacobian import row_losses
 from axil.jacobian.implicit import Implicit, Learner, Predictor, Training, check_predictions
 from axil.jacobian.linear import Linear, with_ones
 from axil.jacobian.network import Network
-from axil.jacobian.sklearn_refusals import LBFGS, REFUSALS
 from axil.memory import Budget
 
 Array = NDArray[np.float64]
