@@ -90,6 +90,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "neighbours within a radius by distance": lambda: fit(RadiusNeighborsRegressor(30.0, weights="distance")),
     "gaussian process": lambda: fit(GaussianProcessRegressor(FIXED)),
     "gaussian process centred": lambda: fit(GaussianProcessRegressor(FIXED, normalize_y=True, alpha=0.1)),
+    "gaussian process optimised": lambda: fit(GaussianProcessRegressor(RBF() + WhiteKernel(), normalize_y=True)),
     "gaussian process not optimised": lambda: fit(GaussianProcessRegressor(RBF(2.0), optimizer=None, alpha=0.1)),
     "pipeline lightgbm": lambda: piped(lgb.LGBMRegressor(n_estimators=8, verbose=-1)),
     "pipeline forest": lambda: piped(RandomForestRegressor(5, random_state=0)),

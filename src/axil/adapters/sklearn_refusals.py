@@ -81,7 +81,7 @@ EXACT = (
     "of regressors",
     "bagging over trees: bootstrap, max_samples, max_features",
     "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, KNeighborsRegressor, "
-    "RadiusNeighborsRegressor, GaussianProcessRegressor with a fixed kernel",
+    "RadiusNeighborsRegressor, GaussianProcessRegressor (kernel held fixed)",
     "pipelines that end in a model of any library here, unless a transformer looks at the targets",
 )
 

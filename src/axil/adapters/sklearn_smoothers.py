@@ -1,4 +1,4 @@
-"""scikit-learn's linear smoothers: regression, ridge, kernel ridge, neighbours, Gaussian processes with a fixed kernel."""
+"""scikit-learn's linear smoothers: regression, ridge, kernel ridge, neighbours, Gaussian processes."""
 
 from __future__ import annotations
 
@@ -173,20 +173,10 @@ def _dual(gram: Array, weights: Array | None, l2: float) -> Array:
 
 
 class GaussianProcessAdapter(SmootherAdapter):
-    """A Gaussian process whose kernel was not fitted to the targets; its mean is predicted."""
+    """The mean of a Gaussian process; parameters of the kernel that were fitted to the targets are held fixed with the rest."""
 
     def _count_rows(self, model: Any) -> int | None:
         return len(model.X_train_)
-
-    def _refuse(self, model: Any) -> None:
-        if model.optimizer is not None and model.kernel_.n_dims > 0:
-            raise UnsupportedModelError(
-                "optimizer",
-                model.optimizer,
-                "the kernel's parameters were fitted to the targets",
-                "Fit with optimizer=None, or with a kernel whose bounds are 'fixed' (kernel_ of this fit, say).",
-                "(ii)",
-            )
 
     def _count_outputs(self, model: Any) -> int:
         return 1 if np.ndim(model.y_train_) == 1 else int(model.y_train_.shape[1])
