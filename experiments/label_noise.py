@@ -39,7 +39,7 @@ SETTINGS = {
     "num_leaves": 31,
     "learning_rate": 0.1,
     "min_child_samples": 5,
-    "n_jobs": 2,
+    "n_jobs": 1,
     "verbose": -1,
 }
 METRICS = ("precision", "recall at 10 %", "average precision")
