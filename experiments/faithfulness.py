@@ -31,11 +31,10 @@ from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
-import pandas as pd
 from faithfulness_report import draw, lines_of, paper_table, rules_table
 from kept import Kept, key
+from paper_data import QUICK
 from paper_setting import SETTINGS, Fitted, arguments, command, markdown, write, write_shown
-from sklearn.datasets import load_diabetes, make_friedman1
 
 import axil
 from axil import baselines
@@ -135,15 +134,6 @@ def sets_of(name, fitted, new, y_new, kept, setting, pool):
     return {how: [[np.sort(rows).astype(np.int32) for rows in own] for own in sets] for how, sets in found.items()}
 
 
-def quick_data(folder):
-    """Two small data sets that need no connection, as CSV files; their names."""
-    X, y = make_friedman1(300, noise=1.0, random_state=0)
-    frames = {"friedman": pd.DataFrame(X).assign(y=y), "diabetes_of_scikit_learn": load_diabetes(as_frame=True).frame}
-    for name, frame in frames.items():
-        frame.to_csv(folder / f"{name}.csv", index=False)
-    return list(frames)
-
-
 def measure(names, folder, n_queries, jobs, cache):
     """The lines of all data sets, one after the other."""
     kept, lines = Kept(cache), []
@@ -167,9 +157,8 @@ def main():
     parser.add_argument("--cache", type=Path, default=CACHE, help="file in which fits are kept (default: %(default)s)")
     given = parser.parse_args()
     if given.quick:
-        with tempfile.TemporaryDirectory() as folder:
-            names = quick_data(Path(folder))
-            lines = measure(names, Path(folder), 5, given.jobs, Path(folder) / "fits.sqlite")
+        with tempfile.TemporaryDirectory() as passing:
+            lines = measure(QUICK, None, 5, given.jobs, Path(passing) / "fits.sqlite")
         for table in (paper_table(lines), rules_table(lines)):
             print("\n".join(markdown(table)))
         return

@@ -1,32 +1,25 @@
 """Do the rows that blame puts first have wrong labels? 5 % of the training targets are corrupted, then looked for.
 
-    python experiments/label_noise.py                          # two data sets, about a minute
-    python experiments/label_noise.py --paper                  # the paper's data sets, from OpenML
-    python experiments/label_noise.py --data FOLDER            # every CSV file there, its last column the target
+    python experiments/label_noise.py --data FOLDER            # the paper's data sets
+    python experiments/label_noise.py --quick                  # two small ones, half a minute
 
 Two kinds of wrong labels: "swapped", the targets of other rows; "shifted", two standard deviations up or down. Half of the rows
 are trained on, a quarter validates, labels unspoilt. Every method orders the training rows, residuals by their size; all see the
 same fitted LightGBM model.
 "precision": the share of wrong labels among as many rows from the top as there are wrong labels (which is the recall there too);
 "recall at 10 %": of the wrong labels, when a tenth of the rows is looked at; "average precision" over the whole order. Means over
-repetitions, written to experiments/results/label_noise.csv with their spread.
+repetitions, in results/label_noise.csv with their spread; means over the data sets in label_noise.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
-import platform
-from collections.abc import Callable, Iterator
-from functools import partial
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Iterator
 
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
-import paper_data
-from sklearn.datasets import load_diabetes, make_friedman1
+from paper_data import QUICK, read
+from paper_setting import Line, arguments, command, markdown, write
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold, cross_val_predict
 
@@ -43,21 +36,6 @@ SETTINGS = {
     "verbose": -1,
 }
 METRICS = ("precision", "recall at 10 %", "average precision")
-RESULTS = Path(__file__).parent / "results" / "label_noise.csv"
-
-
-def data_sets(folder: Path | None, paper: bool) -> dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]]:
-    """How to read each, by name; none is read yet."""
-    if folder is None and not paper:
-        made = partial(make_friedman1, 2000, noise=1.0, random_state=0)
-        return {"diabetes": partial(load_diabetes, return_X_y=True), "friedman": made}
-    names = paper_data.NAMES if paper else sorted(path.stem for path in folder.glob("*.csv"))
-    return {name: partial(read, name, folder) for name in names}
-
-
-def read(name: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
-    X, y = paper_data.read(name, folder)
-    return X.to_numpy(float), y.to_numpy(float)
 
 
 def spoil(y: np.ndarray, kind: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -103,7 +81,7 @@ def judge(suspicion: np.ndarray, wrong: np.ndarray) -> list[float]:
     return [wrong[order[:m]].mean(), wrong[order[:tenth]].sum() / m, average_precision_score(wrong, finite)]
 
 
-def run(name: str, X: np.ndarray, y: np.ndarray) -> Iterator[dict[str, object]]:
+def run(name: str, X: np.ndarray, y: np.ndarray) -> Iterator[Line]:
     for kind in ("swapped", "shifted"):
         results: dict[str, list[list[float]]] = {}
         for seed in range(REPETITIONS):
@@ -115,46 +93,33 @@ def run(name: str, X: np.ndarray, y: np.ndarray) -> Iterator[dict[str, object]]:
                 results.setdefault(method, []).append(judge(suspicion, wrong))
         for method, found in results.items():
             means, spreads = np.mean(found, axis=0), np.std(found, axis=0)
-            line: dict[str, object] = {"data": name, "training rows": len(y) // 2, "wrong": kind, "method": method}
+            line: Line = {"data": name, "training rows": len(y) // 2, "wrong": kind, "method": method}
             line |= {metric: round(mean, 3) for metric, mean in zip(METRICS, means)}
             yield line | {f"{metric}, spread": round(spread, 3) for metric, spread in zip(METRICS, spreads)}
 
 
-def summary(lines: list[dict[str, object]]) -> str:
-    """Means over the data sets, as a Markdown table."""
-    frame = pd.DataFrame(lines).groupby(["wrong", "method"])[list(METRICS)].mean().round(2).unstack("wrong")
+def summary(lines: list[Line]) -> list[Line]:
+    """Means over the data sets, the best average precision first."""
+    frame = pd.DataFrame(lines).groupby(["wrong", "method"])[list(METRICS)].mean().unstack("wrong")
     frame = frame.sort_values(("average precision", "shifted"), ascending=False)
-    head = "| method | " + " | ".join(f"{metric}, {kind}" for metric, kind in frame.columns) + " |"
-    body = ["| " + " | ".join([method, *(f"{value:.2f}" for value in row)]) + " |" for method, row in frame.iterrows()]
-    return "\n".join([head, "|---" * (len(frame.columns) + 1) + "|", *body])
+    return [
+        {"method": method, **{f"{metric}, {kind}": f"{value:.2f}" for (metric, kind), value in row.items()}}
+        for method, row in frame.iterrows()
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="a folder of CSV files")
-    parser.add_argument("--paper", action="store_true", help="the paper's data sets (default: two others)")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="names of data sets")
-    arguments = parser.parse_args()
-    sets = data_sets(arguments.data, arguments.paper)
-    if unknown := set(arguments.only or ()) - set(sets):
-        parser.error(f"no data sets {', '.join(sorted(unknown))}; there are {', '.join(sets)}")
-    versions = (
-        " ".join(f"{name} {version(name)}" for name in ("axil", "lightgbm", "numpy"))
-        + f" Python {platform.python_version()}"
-    )
-    command = (
-        "python experiments/label_noise.py" + " --paper" * arguments.paper + " --data FOLDER" * bool(arguments.data)
-    )
-    lines: list[dict[str, object]] = []
-    for name in arguments.only or sets:
-        lines += run(name, *sets[name]())
+    parser = arguments(__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two small data sets; prints, writes nothing")
+    given = parser.parse_args()
+    lines: list[Line] = []
+    for name in QUICK if given.quick else given.only:
+        X, y = (part.to_numpy(float) for part in read(name, given.data))
+        lines += run(name, X, y)
         print(name, flush=True)
-    print(summary(lines))
-    RESULTS.parent.mkdir(exist_ok=True)
-    with open(RESULTS, "w", newline="") as file:
-        writer = csv.DictWriter(file, [*lines[0], "versions", "command"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({**line, "versions": versions, "command": command} for line in lines)
+    print("\n".join(markdown(summary(lines))))
+    if not given.quick:
+        write("label_noise", lines, command("label_noise", given.data), shown=summary(lines))
 
 
 if __name__ == "__main__":

@@ -158,3 +158,17 @@ def test_the_page_counts_the_models_of_the_boundary():
         f"{len(differentiated)} of the {len(no)} have derivatives",
     ):
         assert words in text
+
+
+def test_wrong_labels_are_looked_for(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import label_noise
+
+    monkeypatch.setattr(label_noise, "REPETITIONS", 1)
+    monkeypatch.setattr(sys, "argv", ["label_noise.py", "--quick"])
+    label_noise.main()
+    printed = capsys.readouterr().out.splitlines()
+    head, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in [printed[2], *printed[4:]])
+    found = {cells[0]: float(cells[head.index("precision, shifted")]) for cells in lines}
+    assert len(found) == 10
+    assert found["leave-one-out residual"] > 0.4 > 0.2 > found["Random"]

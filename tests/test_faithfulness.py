@@ -37,9 +37,8 @@ def test_rules(faithfulness):
     assert faithfulness.of_one_sign(-scores, 3).tolist() == [2, 4, 0]
 
 
-def test_the_sign_rule_is_that_of_removal_set(faithfulness, tmp_path):
-    names = faithfulness.quick_data(tmp_path)
-    fitted = faithfulness.Fitted(names[0], tmp_path)
+def test_the_sign_rule_is_that_of_removal_set(faithfulness):
+    fitted = faithfulness.Fitted("friedman")
     explainer = axil.Explainer(fitted.model, fitted.train, fitted.y_train)
     effects, sets = explainer.removal(fitted.new[:10]), explainer.removal_set(fitted.new[:10], 4)
     for query, own in sets.groupby("query"):
@@ -96,9 +95,8 @@ def test_keys_tell_arrays_apart(faithfulness):
 
 def test_a_change_by_hand(faithfulness, tmp_path):
     """One query of one data set, fitted anew here without the code of the experiment."""
-    name, _ = faithfulness.quick_data(tmp_path)
-    fitted = faithfulness.Fitted(name, tmp_path)
-    found = faithfulness.changes_of(name, fitted, 2, 1, faithfulness.Kept(tmp_path / "fits.sqlite"))
+    fitted = faithfulness.Fitted("friedman")
+    found = faithfulness.changes_of("friedman", fitted, 2, 1, faithfulness.Kept(tmp_path / "fits.sqlite"))
     query = np.random.default_rng(42).permutation(len(fitted.new))[1]
     new = fitted.new[query : query + 1]
     weights = axil.Explainer(fitted.model, fitted.train, fitted.y_train)(new).weights[0]
