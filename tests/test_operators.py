@@ -223,3 +223,15 @@ def test_shared_passes_cover_every_tree_once():
     assert 1 < max(len(group.trees) for group in groups) <= operators_module.SHARED_TREES
     most = operators_module.SHARED_LEAVES
     assert all(structure.n_leaves[group.trees].sum() <= most for group in groups if len(group.trees) > 1)
+
+
+def test_the_last_fit_is_kept_and_no_other():
+    structure = random_structure(3, n_rows=50, n_trees=6)
+    operators, targets = Operators(structure, 1), np.random.default_rng(0).normal(size=(50, 2))
+    base, values = operators.fit(targets)
+    np.testing.assert_array_equal(values, operators.leaf_values(targets, base))
+    assert operators.fit(targets.copy())[1] is values
+    targets[7] += 1.0  # the very array that was given before
+    changed = operators.fit(targets)
+    np.testing.assert_array_equal(changed[1], operators.leaf_values(targets, changed[0]))
+    assert not np.array_equal(changed[1], values)

@@ -83,6 +83,7 @@ class Operators:
         self.leaf_space: LeafSpace | None = None
         self._groups = shared_groups(s) if s.coefficients is None else groups_of(s)
         self._target_sums: tuple[Array, Array] | None = None
+        self._kept_fit: tuple[Array, Array, Array] | None = None  # targets, base and leaf values
         self._tables: dict[int, Array] = {}  # first tree of a group -> co-occurrence within the group
         self._offset_sums = offset_sums if s.offsets is None else self.leaf_sums(s.offsets)
         self.base_share = s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves)  # of each leaf sum's adjoint
@@ -105,6 +106,15 @@ class Operators:
     def leaf_values(self, v: Array, base: Array | None = None) -> Array:
         """(L, S): the leaf values before the rate, v_t above, that `forward` arrives at on its way."""
         return self._fit(v, base)[1]
+
+    def fit(self, targets: Array) -> tuple[Array, Array]:
+        """(K,) and (L, K): base and leaf values of the fit to these targets (N, K), offsets taken off; the last fit is kept."""
+        if self._kept_fit is None or not np.array_equal(self._kept_fit[0], targets):
+            s = self.structure
+            base = self.mean(targets) if s.base is None else s.base
+            started = targets if s.offsets is None else targets - s.offsets
+            self._kept_fit = targets.copy(), base, self.leaf_values(started, base)
+        return self._kept_fit[1:]
 
     def combine(self, queries: Leaves, u: Array) -> Array:
         """(N, S): sums of the weights of n predictions times (n, S) factors, in one sweep or one read-out."""

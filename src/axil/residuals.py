@@ -35,11 +35,8 @@ class FittedValues:
 
     @classmethod
     def of(cls, operators: Operators, targets: Array) -> FittedValues:
-        """Replay the fit to these targets, (N, K), in O(T N K)."""
-        s = operators.structure
-        base = operators.mean(targets) if s.base is None else s.base
-        started = targets if s.offsets is None else targets - s.offsets
-        return cls(s, targets, base, operators.leaf_values(started, base))
+        """Replay the fit to these targets, (N, K), in O(T N K); once only for the same targets."""
+        return cls(operators.structure, targets, *operators.fit(targets))
 
     def started(self, rows: slice = slice(None)) -> Array:
         """(rows, K): the training rows' targets less their offsets."""
