@@ -81,22 +81,44 @@ def dense_weights(structure, queries):
     return k, left
 
 
-def replay(s, y, queries):
-    """The fit with targets y on structure s, and what it predicts in the leaves ``queries`` (n, T), offsets apart."""
+def replayed_steps(s, y, queries, output=0):
+    """(n, N): what every row puts into the steps of the trees at queries in these leaves, (n, T), tree by tree."""
+    brought = []
+    replay(s, y, queries, brought, output)
+    last = s.rates if s.coefficients is None else s.coefficients.omega[-1]
+    found = np.zeros((len(queries), s.n_rows))
+    for t, leaves in enumerate(s.leaves()):
+        for leaf in range(s.n_leaves[t]):
+            alone = np.where(
+                leaves == leaf, brought[t], 0.0
+            )  # the rows of one leaf; with path smoothing others see them
+            sums = np.zeros((s.n_leaves[t], s.n_rows))
+            sums[leaf] = alone
+            found += last[t] * s.leaf_values(t, sums)[queries[:, t]]
+    return found
+
+
+def replay(s, y, queries, brought=None, output=0):
+    """The fit with targets y on structure s, and what it predicts in the leaves ``queries`` (n, T), offsets apart.
+
+    ``brought``: a list that is given, for each tree, what every row adds to its leaf. ``output``: whose base and offsets.
+    """
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
     draw, rows = s.draws[s.cells // s.n_leaves[:, None]], s.leaves()
     plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
     c = plain if s.coefficients is None else s.coefficients
-    base = np.average(y, weights=w) if s.base is None else s.base[0]
+    base = np.average(y, weights=w) if s.base is None else s.base[output % len(s.base)]
     values = []
 
     def predicted(t, leaves):
         return c.beta[t] * base + sum(c.omega[t, u] * values[u][leaves[u]] for u in range(min(t, s.n_trees)))
 
     for t in range(s.n_trees):
-        fitted = predicted(t, rows) + (0.0 if s.offsets is None else s.offsets[:, 0])
-        sums = np.bincount(rows[t], w * draw[t] * (y - fitted), s.n_leaves[t])
-        values.append(s.leaf_values(t, sums[:, None])[:, 0])
+        fitted = predicted(t, rows) + (0.0 if s.offsets is None else s.offsets[:, output])
+        added = w * draw[t] * (y - fitted)
+        values.append(s.leaf_values(t, np.bincount(rows[t], added, s.n_leaves[t])[:, None])[:, 0])
+        if brought is not None:
+            brought.append(added)
     return predicted(s.n_trees, queries.T)
 
 

@@ -12,7 +12,7 @@ import pytest
 import sklearn_models
 import smoother_models
 import xgboost_models
-from reference import dense_weights, replay
+from reference import dense_weights, replay, replayed_steps
 from scipy import sparse
 from sklearn.base import clone
 
@@ -102,6 +102,27 @@ def test_perturbed_targets_move_predictions_by_the_weights(library, name):
         moved = replay(s, y + delta[:, k], own) - replay(s, y, own)
         slack = 1e-12 * np.abs(y + delta[:, k]).max()  # two predictions of this size are subtracted
         np.testing.assert_allclose(found @ delta[:, k], moved, rtol=0, atol=slack)
+
+
+@pytest.mark.parametrize(("library", "name"), TREES)
+def test_steps_are_those_of_a_replay_and_add_up_to_the_predictions(library, name):
+    case, explainer = case_of(library, name), explainer_of(library, name)
+    X, targets = case.X_new[:5], explainer._targets
+    steps, model, leaves = explainer.steps(X), predict(case, X), explainer._adapter.leaves(X)
+    assert steps.ndim == 2 + (targets.shape[1] > 1)
+    scale = max(np.abs(model).max(), explainer.verification.scale)
+    for k, found in enumerate(steps if steps.ndim == 3 else [steps]):
+        s = explainer._engines[k if len(explainer._engines) > 1 else 0].structure
+        own = leaves if s.columns is None else leaves[:, s.columns]
+        np.testing.assert_allclose(
+            found,
+            replayed_steps(s, targets[:, k], own, 0 if len(explainer._engines) > 1 else k),
+            rtol=0,
+            atol=1e-12 * scale,
+        )
+        base = np.average(targets[:, k], weights=s.row_weights) if s.base is None else s.base[k % len(s.base)]
+        made = found.sum(axis=1) + s.beta[-1] * base
+        np.testing.assert_allclose(made, model[:, k], rtol=0, atol=explainer._adapter.tolerance * scale)
 
 
 @pytest.mark.parametrize(

@@ -430,3 +430,33 @@ def test_nothing_is_printed(capfd):
     explainer.blame(case.X_new, validation("lightgbm", "regressor"))
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
+
+
+@pytest.mark.parametrize(("library", "name"), MODELS[:9])
+def test_sets_by_steps_are_the_largest_of_one_sign(library, name, monkeypatch):
+    case, explainer = case_of(library, name), explainer_of(library, name)
+    steps = explainer.steps(case.X_new)
+    small_batches(monkeypatch, explainer)
+    np.testing.assert_allclose(explainer.steps(case.X_new), steps, rtol=0, atol=1e-12 * np.abs(steps).max())
+    frame = explainer.removal_set(case.X_new, 3, by="steps")
+    assert list(frame.columns) == ["query", *(["output"] if steps.ndim == 3 else []), "rank", "row", "step"]
+    assert frame.attrs["axil"] == tables.NOTE
+    keys = ["query"] if steps.ndim == 2 else ["output", "query"]
+    for key, own in frame.groupby(keys):
+        *output, query = key
+        values = steps[query] if steps.ndim == 2 else steps[list(explainer.outputs).index(output[0]), query]
+        expected = max(np.sort(values)[-3:].clip(0).sum(), -np.sort(values)[:3].clip(None, 0).sum())
+        np.testing.assert_allclose(np.abs(own["step"]).sum(), expected, rtol=1e-9)
+        np.testing.assert_allclose(own["step"], values[own["row"]], rtol=1e-9)
+
+
+def test_steps_that_do_not_exist_are_refused():
+    case, explainer = case_of("smoother", "ridge"), explainer_of("smoother", "ridge")
+    with pytest.raises(axil.UnsupportedModelError, match="not tree by tree"):
+        explainer.steps(case.X_new)
+    case, explainer = case_of("lightgbm", "bagging"), explainer_of("lightgbm", "bagging")
+    with pytest.raises(InputError, match='expected "effect" or "steps"'):
+        explainer.removal_set(case.X_new, 2, by="weight")
+    with pytest.raises(InputError, match="leave one of them out"):
+        explainer.removal_set(case.X_new, 2, greedy=True, by="steps")
+    assert explainer.steps(case.X_new[:0]).shape == (0, len(case.y))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -75,22 +75,34 @@ def explanations(asked: Explained, X: Any, init_score: Any = None) -> Iterator[E
         yield from asked.iter(X, init_score=init_score, sparse=sparse)
 
 
-def removals(asked: Explained, X: Any, dense: bool) -> Iterator[tuple[slice, Any, list[Effects]]]:
-    """Batches of X: which rows, their coordinates and the effects of deleting training rows on each output.
+Batches = Iterator[tuple[slice, Any, list[Effects]]]
 
-    Batches are so small that the effects of one fit into memory: all of them where ``dense``, else block by block.
-    """
+
+def removals(asked: Explained, X: Any, dense: bool) -> Batches:
+    """Batches of X: which rows, their coordinates and the effects of deleting training rows on each output."""
+    asked._prepare_for(X.shape[0])
+    return _effects(asked, X, dense, "removal", lambda engine, *query: engine.removal(*query))
+
+
+def steps(asked: Explained, X: Any, dense: bool) -> Batches:
+    """The same of what training rows put into the steps of the trees."""
+    return _effects(asked, X, dense, "steps", lambda engine, *query: engine.steps(*query))
+
+
+def _effects(
+    asked: Explained, X: Any, dense: bool, what: str, ask: Callable[[Engine, Any, Array], Sequence[Effects]]
+) -> Batches:
+    """Batches are so small that the effects of one fit into memory: all of them where ``dense``, else block by block."""
     n, (n_train, n_outputs) = X.shape[0], asked._targets.shape
-    asked._prepare_for(n)
     held = sum(engine.streamed_bytes() for engine in asked._engines)
     size = asked._batch_size(held + 8 * n_train * n_outputs if dense else held)
-    for start in track(range(0, n, size), "removal"):
+    for start in track(range(0, n, size), what):
         part = slice(start, min(start + size, n))
         coordinates = checked_coordinates(asked, inputs.take_rows(X, part))
         effects = [
             of_output
             for engine, targets in by_engine(asked._engines, asked._targets)
-            for of_output in engine.removal(coordinates, targets)
+            for of_output in ask(engine, coordinates, targets)
         ]
         yield part, coordinates, effects
 

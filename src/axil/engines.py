@@ -185,6 +185,9 @@ class Engine(Protocol):
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """For each column of the targets (N, K) the effects of deleting training rows; see `removal`."""
 
+    def steps(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        """For each column of the targets (N, K) what training rows put into the trees' steps; see `removal.steps`."""
+
     def without(self, rows: NDArray[np.intp]) -> Engine:
         """The engine of a fit in which these rows have no weight; refused where that is not known."""
 
@@ -267,6 +270,9 @@ class TreeEngine:
         adjoints = self.operators.adjoints(own) if ready else self.operators.weights(own)[1]
         return [removal.ReadOutEffects(fit, adjoints) for fit in fits]
 
+    def steps(self, queries: Leaves, targets: Array) -> Sequence[Effects]:
+        return removal.steps(self.operators, targets, _own(self.structure, queries))
+
     def without(self, rows: NDArray[np.intp]) -> Engine:
         return TreeEngine(removal.without(self.structure, rows, self.operators.n_threads))
 
@@ -340,6 +346,11 @@ class ForestEngine:
         own, level = _own(self.structure, queries), removal.levels(self.structure)[0]
         none = np.zeros((len(own), 1))
         return [SparseAnswer(self.forest.removal(own, column, level), none) for column in targets.T]
+
+    def steps(self, queries: Leaves, targets: Array) -> Sequence[Effects]:
+        """No tree sees another: the residuals are the targets, and the steps weights times targets."""
+        weights, none = self.forest.weights(_own(self.structure, queries)), np.zeros((len(queries), 1))
+        return [SparseAnswer(csr_array(weights.multiply(column)), none) for column in targets.T]
 
     def without(self, rows: NDArray[np.intp]) -> Engine:
         return ForestEngine(Forest(removal.without(self.structure, rows, 1).structure))
@@ -430,6 +441,14 @@ class SmootherEngine:
         residuals, none = targets - self.fitted(targets), np.zeros((queries.shape[0], 1))
         weights = self.ask(queries).dense()
         return [DenseAnswer(-weights * column, none) for column in residuals.T]
+
+    def steps(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        raise UnsupportedModelError(
+            "steps",
+            "of a linear smoother",
+            "it is fitted at once, not tree by tree",
+            "Use the contributions of its explanation: weights times targets.",
+        )
 
     def without(self, rows: NDArray[np.intp]) -> Engine:
         raise UnsupportedModelError(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from axil import diagnostics, inputs, page, tables
 from axil.asking import (
+    Batches,
     Explained,
     by_engine,
     checked_coordinates,
@@ -23,6 +24,7 @@ from axil.asking import (
     leverages,
     predicted,
     removals,
+    steps,
 )
 from axil.errors import InputError
 from axil.explanation import Explanation, as_shares, group_codes, page_options
@@ -39,30 +41,38 @@ class Questions:
         ``-w_j dF(x) / dw_j``; positive: without the row the prediction would be higher. Structure, draws and all other weights
         are held fixed. As costly as the weights; 8 * K * n * n_train bytes.
         """
-        X, _ = self._queries(X, None)
-        n, (n_train, n_outputs) = X.shape[0], self._targets.shape
-        instead = "Use explainer.removal_set(X, m) for the largest effects, or raise memory_limit."
-        self._budget.require(8 * n * n_train * n_outputs, f"The effects on {n} predictions of {n_train} rows", instead)
-        transposed = np.empty((n_outputs, n_train, n))  # as the effects of a block of training rows come
-        for part, _, effects in removals(self, X, dense=True):
-            for k, of_output in enumerate(effects):
-                for first, block in of_output.blocks():
-                    transposed[k, first : first + len(block), part] = block
-        found = transposed.swapaxes(1, 2)
-        return found[0] if self.outputs is None else found
+        return _dense(self, X, removals)
 
-    def removal_set(self: Explained, X: Any, m: int, greedy: bool = False) -> Any:
+    def steps(self: Explained, X: Any) -> Array:
+        """(n, n_train), or (K, n, n_train): what each training row puts into the steps that the trees take to each prediction.
+
+        ``sum_t rate_t w_j r_tj / (W + l2)`` over the trees t where the row is in x's leaf, with r_tj the residual that the tree
+        saw of it. Positive: the row raised the prediction. With the base they add up to it, exactly, as contributions do; but a
+        row's steps are not of its target alone: other rows have their part in r_tj, which the weights follow and the steps do
+        not. Of a forest: weights times targets. Costs less than the weights; 8 * K * n * n_train bytes.
+        """
+        return _dense(self, X, steps)
+
+    def removal_set(self: Explained, X: Any, m: int, greedy: bool = False, by: str = "effect") -> Any:
         """Up to m training rows whose removal moves each prediction furthest, all in one direction.
 
         A frame with the columns query, rank, row, effect, and output if there are several. The direction is the one in which the
         m largest first-order effects add up to more; rows that have none are left out. ``greedy``: after each row the fit
-        without it is computed anew, structure held fixed, so that the next is the best one then and effects are exact; some four
-        passes over the trees for each row of the set and query. Streamed: never holds an (n, n_train) array.
+        without it is computed anew, structure held fixed, so that the next is the best one then and effects are exact; some
+        three passes over the trees for each row of the set and query. ``by="steps"``: by what the rows put into the steps of the
+        trees instead (`steps`; the column is step), which foretells better what a refit without them does; see docs/paper.md.
+        Streamed: never holds an (n, n_train) array.
         """
         m = inputs.as_count(m, "m")
+        if by not in ("effect", "steps"):
+            raise InputError(f'by is {by!r}; expected "effect" or "steps".')
+        if greedy and by == "steps":
+            raise InputError(
+                'greedy=True computes effects anew after each row, and by="steps" has none: leave one of them out.'
+            )
         X, _ = self._queries(X, None)
         found = []
-        for part, coordinates, effects_of in removals(self, X, dense=False):
+        for part, coordinates, effects_of in (removals if by == "effect" else steps)(self, X, False):
             n = part.stop - part.start
             served = [
                 (engine, own, k) for engine, own in by_engine(self._engines, self._targets) for k in range(own.shape[1])
@@ -78,7 +88,10 @@ class Questions:
                         (part.start + i, output if self.outputs is None else self.outputs[output], rows, effects)
                     )
         columns = diagnostics.set_columns(found, self.index, inputs.row_labels(X), self.outputs is not None)
-        return tables.note(tables.make(columns, self._backend), tables.NOTE if greedy else tables.FIRST_ORDER)
+        if by == "steps":
+            columns["step"] = columns.pop("effect")
+        exact = greedy or by == "steps"
+        return tables.note(tables.make(columns, self._backend), tables.NOTE if exact else tables.FIRST_ORDER)
 
     def what_if(self: Explained, targets: Mapping[Any, Any], X: Any, init_score: Any = None) -> Any:
         """The predictions of X if some training rows, by label, had other targets (of a classifier: other classes).
@@ -236,3 +249,18 @@ def _table(asked: Explained, X: Any, columns: Callable[[Explanation], dict[str, 
     X, _ = asked._queries(X, None)
     parts = [columns(part) for part in explanations(asked, X)]
     return tables.note(tables.concatenate(parts, asked._backend), tables.NOTE)
+
+
+def _dense(asked: Explained, X: Any, ask: Callable[[Explained, Any, bool], Batches]) -> Array:
+    """(n, n_train), or (K, n, n_train): what there is about every training row, gathered."""
+    X, _ = asked._queries(X, None)
+    n, (n_train, n_outputs) = X.shape[0], asked._targets.shape
+    instead = "Use explainer.removal_set(X, m) for the largest, or raise memory_limit."
+    asked._budget.require(8 * n * n_train * n_outputs, f"An array of {n} predictions by {n_train} rows", instead)
+    transposed = np.empty((n_outputs, n_train, n))  # as they come, for a block of training rows
+    for part, _, effects in ask(asked, X, True):
+        for k, of_output in enumerate(effects):
+            for first, block in of_output.blocks():
+                transposed[k, first : first + len(block), part] = block
+    found = transposed.swapaxes(1, 2)
+    return found[0] if asked.outputs is None else found

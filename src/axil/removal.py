@@ -10,6 +10,9 @@ P_t's diagonal, the scale of a leaf, a function of its weight:
 
 The second term is there where the base is estimated. The effect of deleting row j is ``-w_j I_j``. Residuals follow from the leaf
 values row by row, so rows are worked on in blocks and no (T, N) table of them ever exists.
+
+What a row's residuals put into the steps of the trees is read out the same way, with no level and with the scale of x's own
+leaves in place of phi; see `steps`.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +28,7 @@ from scipy.sparse import csr_array
 
 from axil import _core
 from axil.errors import InputError, UnsupportedModelError
+from axil.leaf_space import asked
 from axil.operators import Adjoints, Operators
 from axil.residuals import FittedValues
 from axil.structure import Regularisation, Structure
@@ -111,10 +116,11 @@ def levels(s: Structure) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class ReadOutEffects:
-    """Effects of deleting each of N rows on n predictions of one output."""
+    """Effects of deleting each of N rows on n predictions of one output, or, with the other sign, what each row does there."""
 
     fit: Fit
     adjoints: Adjoints
+    sign: float = -1.0
 
     def dense(self) -> Array:
         out = np.empty((self.fit.operators.structure.n_rows, len(self.adjoints.beta)))
@@ -133,11 +139,27 @@ class ReadOutEffects:
             factors = self.fit.factors(rows)
             _core.scaled_read_out(s.cells, s.cell_starts, table, factors, first, out, self.fit.operators.n_threads)
             out += constant + np.outer(self.fit.from_base(rows), self.adjoints.beta)
-            out *= -1.0 if s.row_weights is None else -s.row_weights[rows, None]
+            out *= self.sign if s.row_weights is None else self.sign * s.row_weights[rows, None]
             yield first, out
 
     def sparse(self) -> csr_array | None:
         return None
+
+
+def steps(operators: Operators, targets: Array, queries: NDArray[np.integer[Any]]) -> list[ReadOutEffects]:
+    """For each column of the targets (N, K) what each row puts into the steps of the trees at queries in these leaves, (n, T).
+
+        s_j = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2),       sum_j s_j = F(x) - base
+
+    as a leaf's value is the sum over its rows of ``w_j b_tj r_tj / (W + l2)``. Residuals are taken as they are: what other rows
+    had a part in them is not followed, as the weights do. O(T N K) and O(T N) a query.
+    """
+    s, table = operators.structure, asked(operators.structure, queries)
+    for t, (a, b) in enumerate(pairwise(s.starts)):
+        table[a:b] = s.leaf_values_transpose(t, table[a:b])
+    fitted, none = FittedValues.of(operators, targets), np.zeros(s.total_leaves)
+    adjoints = Adjoints(table, np.zeros(len(queries)))
+    return [ReadOutEffects(Fit(operators, fitted, k, none, none), adjoints, 1.0) for k in range(targets.shape[1])]
 
 
 def without(structure: Structure, rows: NDArray[np.intp], n_threads: int) -> Operators:
