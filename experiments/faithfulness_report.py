@@ -67,8 +67,14 @@ def lines_of(name, shape, fractions, changes):
 
 
 def cell(line, leads):
-    shown = f"{float(line['AURC']):.4g} ({float(line['standard error']):.2g})"
+    """Mean and standard error, in bold where it leads."""
+    shown = f"{rounded(line['AURC'], 4)} ({rounded(line['standard error'], 2)})"
     return f"**{shown}**" if leads else shown
+
+
+def rounded(number, digits):
+    """To so many significant digits, never with an exponent."""
+    return np.format_float_positional(float(number), digits, fractional=False, trim="-")
 
 
 def counted(rows, names):
@@ -120,7 +126,7 @@ def rules_table(lines):
 
 STYLES = {
     ("AXIL", "size"): ("C0", "-"), ("BoostIn", "size"): ("C1", "-"), ("TREX", "size"): ("C2", "-"),
-    ("LeafInfluence", "size"): ("C3", "-"), ("removal", "greedy"): ("C0", "--"), ("Random", "size"): ("0.6", ":"),
+    ("LeafInfluence", "size"): ("C3", "-"), ("steps", "one sign"): ("C0", "--"), ("Random", "size"): ("0.6", ":"),
 }  # fmt: skip
 
 
