@@ -1,7 +1,7 @@
 """Do the rows that blame puts first have wrong labels? 5 % of the training targets are corrupted, then looked for.
 
     python experiments/label_noise.py --data FOLDER            # the paper's data sets
-    python experiments/label_noise.py --quick                  # two small ones, half a minute
+    python experiments/label_noise.py --quick                  # two small ones, ten seconds
 
 Two kinds of wrong labels: "swapped", the targets of other rows; "shifted", two standard deviations up or down. Half of the rows
 are trained on, a quarter validates, labels unspoilt. Every method orders the training rows, residuals by their size; all see the
