@@ -14,7 +14,7 @@ effect of deleting a row, and "greedy" deletes one after the other, each of larg
 (Explainer.removal, removal_set). `steps` is what a row's residuals put into the trees' steps at the query (Explainer.steps).
 
 Writes results/faithfulness.csv (every method, rule and fraction), faithfulness.md (the paper's table), faithfulness_rules.md (all
-methods) and the figure. Fits are kept by data, settings and deleted rows, so methods that agree share them.
+methods and rules) and the figure. Fits are kept by data, settings and deleted rows, so methods that agree share them.
 """
 
 from __future__ import annotations

@@ -66,15 +66,13 @@ def lines_of(name, shape, fractions, changes):
         }  # fmt: skip
 
 
-def cell(line, leads):
-    """Mean and standard error, in bold where it leads."""
-    shown = f"{rounded(line['AURC'], 4)} ({rounded(line['standard error'], 2)})"
-    return f"**{shown}**" if leads else shown
+def bold(text, leads):
+    return f"**{text}**" if leads else text
 
 
 def rounded(number, digits):
     """To so many significant digits, never with an exponent."""
-    return np.format_float_positional(float(number), digits, fractional=False, trim="-")
+    return np.format_float_positional(float(number), digits, unique=False, fractional=False, trim="k").rstrip(".")
 
 
 def counted(rows, names):
@@ -91,9 +89,10 @@ def paper_table(lines):
         own = {line["method"]: line for line in lines if line["data"] == name and line["rule"] == "size"}
         row = {"data": name, "N": own["AXIL"]["N"], "M": own["AXIL"]["M"]}
         for method in PAPER_METHODS:
-            row[method] = cell(own[method], own[method]["leads the paper's methods"])
+            ours_here = f"{rounded(own[method]['AURC'], 4)} ({rounded(own[method]['standard error'], 2)})"
+            row[method] = bold(ours_here, own[method]["leads the paper's methods"])
             paper = own[method]["paper"].replace("/", " (") + ")" * ("/" in own[method]["paper"])
-            row[f"{method}, paper"] = f"**{paper}**" if own[method]["leads in the paper"] else paper
+            row[f"{method}, paper"] = bold(paper, own[method]["leads in the paper"])
         shown.append(row)
         ours.append({method for method in PAPER_METHODS if own[method]["leads the paper's methods"]})
         theirs.append({method for method in PAPER_METHODS if own[method]["leads in the paper"]})
@@ -106,21 +105,22 @@ def paper_table(lines):
 
 
 def rules_table(lines):
-    """All methods and rules; below, how often each leads and its AURC as a ratio to AXIL's by size, a geometric mean."""
-    shown, leading, ratios = [], [], {}
-    hows = list(dict.fromkeys((line["method"], line["rule"]) for line in lines))
-    for name in dict.fromkeys(line["data"] for line in lines):
-        own = {(line["method"], line["rule"]): line for line in lines if line["data"] == name}
-        shown.append({"data": name} | {", ".join(how): cell(own[how], own[how]["leads"]) for how in hows})
-        leading.append({how for how in hows if own[how]["leads"]})
-        for how in hows:
-            ratio = float(own[how]["AURC"]) / float(own["AXIL", "size"]["AURC"])
-            ratios.setdefault(how, []).append(math.log(ratio))
-    for kind, own in counted(leading, hows).items():
-        shown.append({"data": kind} | {", ".join(how): own[how] for how in hows})
-    shown.append(
-        {"data": "to AXIL by size"} | {", ".join(how): f"{math.exp(np.mean(ratios[how])):.2f}" for how in hows}
-    )
+    """A line for each method: by each rule its AURC as a ratio to AXIL's by size, a geometric mean, and how often it leads."""
+    areas, leading = {}, {}
+    for line in lines:
+        how = line["method"], line["rule"]
+        areas.setdefault(how, []).append(math.log(float(line["AURC"])))
+        leading.setdefault(line["data"], set()).update([how] if line["leads"] else [])
+    counts = counted(leading.values(), areas)
+    shown = []
+    for method in dict.fromkeys(method for method, _ in areas):
+        row = {"method": method}
+        for rule in dict.fromkeys(rule for _, rule in areas):
+            how = method, rule
+            ratio = f"{np.exp(np.mean(areas[how]) - np.mean(areas['AXIL', 'size'])):.2f}" if how in areas else ""
+            row |= {f"by {rule}, to AXIL": ratio}
+            row |= {f"by {rule}, first or tied": counts["with ties"].get(how, "")}
+        shown.append(row)
     return shown
 
 

@@ -118,8 +118,8 @@ def test_the_quick_form(faithfulness, tmp_path, monkeypatch, capsys):
     faithfulness.main()
     printed = capsys.readouterr().out.splitlines()
     tables = [line for line in printed if line.startswith("| ")]
-    assert sum(line.startswith("| friedman | ") for line in tables) == 2
-    assert any(line.startswith("| to AXIL by size | 1.00 | ") for line in tables)
+    assert sum(line.startswith("| friedman | ") for line in tables) == 1
+    assert any(line.startswith("| AXIL | 1.00 | ") for line in tables)
     assert not any("nan" in line for line in tables)
 
 
@@ -142,8 +142,11 @@ def test_tables_and_figure_of_a_run(report, tmp_path, monkeypatch):
     assert table[0]["AXIL"].startswith("**6.")
     assert (table[2]["data"], table[2]["AXIL"], table[2]["AXIL, paper"]) == ("clear wins", 2, 1)
     assert (table[3]["data"], table[3]["AXIL, paper"], table[3]["TREX, paper"]) == ("with ties", 2, 1)
-    assert rules[-1]["AXIL, size"] == "1.00"
-    assert 0.2 < float(rules[-1]["TREX, size"]) < 0.3
+    rules = {row.pop("method"): row for row in rules}
+    assert rules["AXIL"]["by size, to AXIL"] == "1.00"
+    assert rules["AXIL"]["by size, first or tied"] == 2
+    assert 0.2 < float(rules["TREX"]["by one sign, to AXIL"]) < 0.3
+    assert rules["Random"]["by one sign, to AXIL"] == rules["TREX"]["by greedy, first or tied"] == ""
     monkeypatch.setattr("paper_figures.FIGURES", tmp_path)
     report.draw(lines)
     assert "titanic" in (tmp_path / "removal_curves.svg").read_text(encoding="utf-8")
