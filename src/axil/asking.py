@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.base import Model
+from axil.answers import Effects
 from axil.checks import Verification
-from axil.engines import Effects, Engine
+from axil.engines import Engine
 from axil.explanation import Explanation
 from axil.memory import Budget
 from axil.progress import track

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from axil import tables
+from axil.answers import Effects
 from axil.asking import Explained, checked_coordinates, explanations, fitted, for_all_outputs, leverages, predicted
-from axil.engines import Effects, Engine
+from axil.engines import Engine
 from axil.errors import InputError
 from axil.inputs import as_vector
 

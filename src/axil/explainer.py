@@ -14,8 +14,9 @@ from scipy.sparse.linalg import LinearOperator
 
 from axil import adapters, inputs, storage, tables, writing
 from axil.adapters.base import Model
+from axil.answers import Answer
 from axil.checks import Verification, check_answer
-from axil.engines import Answer, Engine
+from axil.engines import Engine
 from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.memory import Budget

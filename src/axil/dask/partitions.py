@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.base import Adapter, FittedTrees, Totals
+from axil.answers import READ_ROWS
 from axil.checks import Extent, Miss, furthest, with_predictions
-from axil.engines import READ_ROWS
 from axil.errors import InputError
 from axil.leaf_space import cooccurrence
 from axil.memory import Budget
