@@ -327,9 +327,9 @@ class SmootherEngine:
 
     def steps(self, queries: Any, targets: Array) -> Sequence[Effects]:
         raise UnsupportedModelError(
-            "steps",
-            "of a linear smoother",
-            "it is fitted at once, not tree by tree",
+            "kind",
+            "linear smoother",
+            "steps are those of trees, and it is fitted at once, not tree by tree",
             "Use the contributions of its explanation: weights times targets.",
         )
 
