@@ -177,7 +177,9 @@ def make_smoother(draw: Draw) -> Trial:
     weight = data.weight if takes or (last in _WEIGHTED and data.weight is not None) else None
     how = {} if weight is None else {f"{last}__sample_weight" if last else "sample_weight": weight}
     model.fit(X, data.y, **how)
-    refit = None if piped or isinstance(model, linear_model.RidgeCV) else lambda y: clone(model).fit(X, y, **how)
+    fixed = {"kernel": model.kernel_, "optimizer": None} if hasattr(model, "kernel_") else {}  # as the weights hold it
+    chosen = piped or isinstance(model, linear_model.RidgeCV)
+    refit = None if chosen else lambda y: clone(model).set_params(**fixed).fit(X, y, **how)
     return Trial(model, X, data.y, weight, None, X_new, model.predict, iterative(draw.chosen), refit=refit)
 
 
