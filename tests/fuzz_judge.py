@@ -82,7 +82,7 @@ def check_structure(explainer: Any, trial: Trial, explanation: Any) -> None:
 
 
 def check_refit(explainer: Any, trial: Trial, explanation: Any) -> None:
-    """A smoother chooses nothing by its targets but what is held fixed: refits move by the weights, up to ill-conditioned solvers."""
+    """A smoother chooses nothing by its targets but what is held fixed: a refit moves by the weights, if the solver is exact."""
     if trial.refit is None or trial.lossy:
         return
     scale = float(np.abs(trial.y).max()) or 1.0
