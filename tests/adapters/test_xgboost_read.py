@@ -479,6 +479,27 @@ def test_rates_are_not_fitted_to_wrong_targets(kind: str) -> None:
         Explainer(made.model, made.X, y)
 
 
+def test_a_leaf_of_zero_confirms_no_rate() -> None:
+    """Three leaves, of which one has no residual at all: any rate leads to its value."""
+    X = np.array([[1, 0], [1, 0], [1, 0], [0, 1], [0, 0], [0, 0], [0, 0], [0, 0]], dtype=float)
+    y = np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    settings = {
+        "base_score": 0.0,
+        "gamma": 0.0,
+        "min_child_weight": 0.0,
+        "max_depth": 2,
+        "reg_lambda": 1.0,
+        "nthread": 1,
+    }
+    model = xgb.train(settings, xgb.DMatrix(X, y), 1)
+    values = {line.split("leaf=")[1].split(",")[0] for line in model.get_dump()[0].splitlines() if "leaf=" in line}
+    assert len(values) == 3
+    Explainer(model, X, y)
+    y[3] += 0.2
+    with pytest.raises(ExactnessError):
+        Explainer(model, X, y)
+
+
 @pytest.mark.parametrize(
     "name",
     [

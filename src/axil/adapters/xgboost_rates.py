@@ -100,9 +100,9 @@ def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) ->
 
 
 def _overfitted(trees: Sequence[Leaves], rates: Array, lambdas: Array) -> bool:
-    """Whether the rates and lambdas found are as many as the different values that they lead to."""
-    n_fitted = len(np.unique(rates)) + len(np.unique(lambdas))
-    return n_fitted > 0 and len(np.unique(np.concatenate([tree.values for tree in trees]))) <= n_fitted
+    """Whether the rates and lambdas found are as many as the different values that they lead to; any lead to zero."""
+    n_fitted, values = len(np.unique(rates)) + len(np.unique(lambdas)), np.concatenate([tree.values for tree in trees])
+    return n_fitted > 0 and len(np.unique(values[values != 0])) <= n_fitted
 
 
 def _candidates(rates: Array, n_parallel: int) -> list[float]:
