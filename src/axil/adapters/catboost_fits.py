@@ -142,20 +142,26 @@ class Stage:
 def settings_of_each_tree(fits: list[Fit], stages: Iterator[Stage], mean_weight: float) -> tuple[Array, Array, Array]:
     """rates (T,), l2 and steps (L,) of a continued model, of which CatBoost keeps the settings of the last fit, at times of more.
 
-    Each tree takes the settings that lead to its values: those of a known fit, else those that solve for them. Where
-    none do, or many (trees of one leaf), the rate stays open and the replay decides.
+    Each tree takes the settings that lead to its values: those of a known fit, else those that solve for them, if more values
+    than the two that any targets would be solved for bear them out. Where none do, or many (trees of one leaf), the rate
+    stays open and the replay decides.
     """
-    rates, l2s, steps = [], [], []
+    chosen, seen, known = list[Fit | None](), list[Stage](), list(fits)
     for stage in stages:
-        known = next((fit for fit in reversed(fits) if stage.agrees(fit, mean_weight)), None)
-        if known is None:
-            known = stage.solved(mean_weight, fits[-1].rounds_l2)
-            fits = fits if known is None else [*fits, known]
-        rates.append(np.nan if known is None else known.rate)
-        closest = known or fits[0]
-        l2s.append(np.full(len(stage.weights), closest.scaled_l2(mean_weight)))
-        steps.append(np.full(len(stage.weights), float(closest.steps)))
-    return np.array(rates), np.concatenate(l2s), np.concatenate(steps)
+        own = next((fit for fit in reversed(known) if stage.agrees(fit, mean_weight)), None)
+        if own is None:
+            own = stage.solved(mean_weight, fits[-1].rounds_l2)
+            known += [] if own is None else [own]
+        chosen.append(own)
+        seen.append(stage)
+    for fit in known[len(fits) :]:
+        values = np.concatenate([stage.values.ravel() for own, stage in zip(chosen, seen) if own is fit])
+        if len(np.unique(values[values != 0])) <= 2:
+            chosen = [None if own is fit else own for own in chosen]
+    rates = np.array([np.nan if own is None else own.rate for own in chosen])
+    closest = [(own or fits[0], np.ones(len(stage.weights))) for own, stage in zip(chosen, seen)]
+    l2 = np.concatenate([fit.scaled_l2(mean_weight) * each for fit, each in closest])
+    return rates, l2, np.concatenate([float(fit.steps) * each for fit, each in closest])
 
 
 _MISS = 1e-7  # a step that backtracking gave up moves a leaf by less
