@@ -128,7 +128,7 @@ def recover_rates(trees: FittedTrees, values: Array) -> tuple[Array, dict[str, A
                 "learning_rate",
                 f"unknown for tree {t}",
                 f"it is not stated, and a tree of {trees.n_leaves[t]} leaves does not tell it from the targets",
-                "See that the targets are those of the fit, in its order; or fit with one learning rate throughout, or more leaves.",
+                "See that the targets are those of the fit, in its order; or fit with one learning rate, or with more leaves.",
             )
         rates[t] = np.sum(trees.values[own] * values[own]) / size
     return rates, {"rates": [[int(t), float(rates[t])] for t in unknown]} if len(unknown) else {}
