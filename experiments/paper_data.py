@@ -25,8 +25,8 @@ NAMES = list(TABLE)
 QUICK = ("friedman", "scikit_learn_diabetes")  # small ones that need neither a folder nor a connection
 
 
-class DataError(Exception):
-    """A data set is not there, or not the paper's."""
+class DataError(SystemExit):
+    """A data set is not there, or not the paper's: a command ends with what this says, without a traceback."""
 
 
 def read(name: str, folder: Path | None = None) -> tuple[pd.DataFrame, pd.Series]:
