@@ -10,14 +10,11 @@ are asked for two things: the mean of the predictions over draws, and the true f
 from __future__ import annotations
 
 import argparse
-import csv
-import platform
-from importlib.metadata import version
 from itertools import product
-from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
+from paper_setting import write_csv
 
 import axil
 
@@ -101,20 +98,15 @@ def measure(design: str, noise: str, draws: int) -> list[list[object]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=100)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "coverage.csv")
     arguments = parser.parse_args()
-    versions = {name: version(name) for name in ("axil", "lightgbm", "numpy", "scipy")}
-    made_by = [
-        f"python experiments/coverage.py --draws {arguments.draws}",
-        platform.python_version(),
-        *versions.values(),
+    lines = [
+        dict(zip(COLUMNS, line))
+        for design in ("fixed", "refitted")
+        for noise in ("one size", "by a feature")
+        for line in measure(design, noise, arguments.draws)
     ]
-    with arguments.output.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*COLUMNS, "command", "python", *versions])
-        for design in ("fixed", "refitted"):
-            for noise in ("one size", "by a feature"):
-                writer.writerows([*line, *made_by] for line in measure(design, noise, arguments.draws))
+    command = f"python experiments/coverage.py --draws {arguments.draws}"
+    write_csv("coverage", lines, command, ("axil", "lightgbm", "numpy", "scipy"))
 
 
 if __name__ == "__main__":

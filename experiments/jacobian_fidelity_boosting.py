@@ -9,24 +9,20 @@ For some training rows j and rows x held out, the change of the score at x that 
 Half of the rows j have the largest |J| for the rows held out, half are drawn at random. Reported are the rank correlation over j
 (the median over x) and the relative error ||foretold - found|| / ||found||. Data: scikit-learn's own, no download.
 
-    python experiments/jacobian_fidelity_boosting.py [--rows 24] [--out experiments/results/jacobian_fidelity_boosting.csv]
+    python experiments/jacobian_fidelity_boosting.py [--rows 24]
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import platform
 import time
 import warnings
-from pathlib import Path
 
 import catboost
 import lightgbm as lgb
 import numpy as np
-import scipy
-import sklearn
 import xgboost as xgb
+from paper_setting import write_csv
 from scipy.stats import spearmanr
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
@@ -166,25 +162,17 @@ def measure(model, X, y, n_rows, rng):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=24, help="training rows whose targets are changed")
-    parser.add_argument("--out", default="experiments/results/jacobian_fidelity_boosting.csv")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    libraries = (axil, np, scipy, sklearn, lgb, xgb, catboost)
-    versions = " ".join(f"{library.__name__} {library.__version__}" for library in libraries)
     rows = []
     for library, data, loss, model, X, y in cases():
         start = time.perf_counter()
         found = measure(model, X, y, arguments.rows, np.random.default_rng(0))
         rows.append({"library": library, "data": data, "loss": loss, "changed": arguments.rows, **found})
-        rows[-1] |= {"seconds": f"{time.perf_counter() - start:.1f}", "command": COMMAND}
-        rows[-1] |= {"versions": f"{versions} Python {platform.python_version()}"}
-        print({key: value for key, value in rows[-1].items() if key not in ("versions", "command")}, flush=True)
-    path = Path(arguments.out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+        rows[-1] |= {"seconds": f"{time.perf_counter() - start:.1f}"}
+        print(rows[-1], flush=True)
+    packages = ("axil", "numpy", "scipy", "scikit-learn", "lightgbm", "xgboost", "catboost")
+    write_csv("jacobian_fidelity_boosting", rows, COMMAND, packages)
 
 
 if __name__ == "__main__":

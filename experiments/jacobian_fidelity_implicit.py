@@ -16,15 +16,12 @@ random start, which need not.
 from __future__ import annotations
 
 import argparse
-import csv
-import platform
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from paper_setting import write_csv
 from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
@@ -197,19 +194,11 @@ def compare(exact: np.ndarray, first: np.ndarray) -> list[object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    results = Path(__file__).parent / "results" / "jacobian_fidelity_implicit.csv"
-    parser.add_argument("--output", type=Path, default=results)
-    arguments = parser.parse_args()
-    libraries = ("axil", "scikit-learn", "numpy", "scipy")
-    made_by = ["python experiments/jacobian_fidelity_implicit.py", platform.python_version()]
-    made_by += [version(name) for name in libraries]
+    argparse.ArgumentParser(description=__doc__).parse_args()
     warnings.simplefilter("ignore")  # of fits that could not be led further, and of derivatives that rest on them
-    with arguments.output.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*COLUMNS, "command", "python", *libraries])
-        for name in LEARNERS:
-            writer.writerows([*line, *made_by] for line in measure(name))
+    lines = [dict(zip(COLUMNS, line)) for name in LEARNERS for line in measure(name)]
+    command = "python experiments/jacobian_fidelity_implicit.py"
+    write_csv("jacobian_fidelity_implicit", lines, command, ("axil", "scikit-learn", "numpy", "scipy"))
 
 
 if __name__ == "__main__":

@@ -11,13 +11,10 @@ paired t-test against the random ranking.
 from __future__ import annotations
 
 import argparse
-import csv
-import platform
-from importlib.metadata import version
-from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
+from paper_setting import markdown, write_csv
 from scipy.stats import ttest_rel
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -40,7 +37,6 @@ CASES = {
     "diabetes, gamma": (load_diabetes, lgb.LGBMRegressor(objective="gamma", **SETTINGS)),
     "diabetes, squared (exact)": (load_diabetes, lgb.LGBMRegressor(**SETTINGS)),
 }
-RESULTS = Path(__file__).parent / "results" / "jacobian_removal.csv"
 
 
 def rankings(explainer, X, rng):
@@ -84,18 +80,9 @@ def run(name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=list(CASES))
-    names = ("axil", "lightgbm", "numpy")
-    about = {
-        "versions": " ".join(f"{name} {version(name)}" for name in names) + f" Python {platform.python_version()}",
-        "command": "python experiments/jacobian_removal.py",
-    }
     lines = [line for name in parser.parse_args().only for line in run(name)]
-    for line in lines:
-        print("| " + " | ".join(line.values()) + " |")
-    with open(RESULTS, "w", newline="") as file:
-        writer = csv.DictWriter(file, [*lines[0], *about], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(line | about for line in lines)
+    print("\n".join(markdown(lines)))
+    write_csv("jacobian_removal", lines, "python experiments/jacobian_removal.py", ("axil", "lightgbm", "numpy"))
 
 
 if __name__ == "__main__":

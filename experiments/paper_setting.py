@@ -104,20 +104,22 @@ def write(
     packages: Sequence[str] = PACKAGES,
     shown: list[Line] | None = None,
 ) -> None:
-    """results/TABLE.csv, where every line tells command, versions and machine, and results/TABLE.md, which tells them once.
+    """results/TABLE.csv and results/TABLE.md; ``shown``: the lines of the latter, where they are not those of the CSV."""
+    write_csv(table, lines, command, packages)
+    write_shown(table, lines if shown is None else shown, command, packages)
 
-    ``shown``: the lines of the Markdown, where they are not those of the CSV.
-    """
+
+def write_csv(table: str, lines: list[Line], command: str, packages: Sequence[str] = PACKAGES) -> None:
+    """results/TABLE.csv, where every line tells command, versions and machine."""
     told = about(command, packages)
     with open(RESULTS / f"{table}.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [*lines[0], *told], lineterminator="\n")
         writer.writeheader()
         writer.writerows(line | told for line in lines)
-    write_shown(table, lines if shown is None else shown, command, packages)
 
 
 def write_shown(table: str, lines: list[Line], command: str, packages: Sequence[str] = PACKAGES) -> None:
-    """results/TABLE.md alone."""
+    """results/TABLE.md, which tells command, versions and machine once."""
     told = about(command, packages)
     made = [*markdown(lines), "", f"`{command}`; {told['versions']}; {told['machine']}.", ""]
     (RESULTS / f"{table}.md").write_text("\n".join(made), encoding="utf-8")

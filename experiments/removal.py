@@ -10,15 +10,12 @@ first-order ones. Then sets of ten rows, chosen to first order and greedily, are
 from __future__ import annotations
 
 import argparse
-import csv
-import platform
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
+from paper_setting import write_csv
 from sklearn.datasets import make_friedman1
 from sklearn.ensemble import RandomForestRegressor
 from xgboost import XGBRegressor
@@ -64,20 +61,11 @@ def measure(name: str, n_rows: int) -> list[object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[300, 3000])
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "removal.csv")
     arguments = parser.parse_args()
     libraries = ("axil", "lightgbm", "xgboost", "catboost", "scikit-learn", "numpy")
-    made_by = [
-        f"python experiments/removal.py --rows {' '.join(map(str, arguments.rows))}",
-        platform.python_version(),
-        *(version(name) for name in libraries),
-    ]
-    with arguments.output.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*COLUMNS, "command", "python", *libraries])
-        for n_rows in arguments.rows:
-            for name in MODELS:
-                writer.writerow([*measure(name, n_rows), *made_by])
+    lines = [dict(zip(COLUMNS, measure(name, n_rows))) for n_rows in arguments.rows for name in MODELS]
+    command = f"python experiments/removal.py --rows {' '.join(map(str, arguments.rows))}"
+    write_csv("removal", lines, command, libraries)
 
 
 if __name__ == "__main__":
