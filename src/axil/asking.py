@@ -59,7 +59,7 @@ class Explained(Protocol):
 
 
 def checked_coordinates(asked: Explained, X: Any) -> Any:
-    """The coordinates of X, once the map from targets to predictions is sure to be the model's still: one replay, O(T N)."""
+    """The coordinates of X, once the map from targets to predictions is sure to be the model's still; one replay of the fit."""
     coordinates = asked._adapter.coordinates(X, asked._n_threads)
     if asked.verification is not None:
         made = for_all_outputs(asked._engines, asked._targets, lambda engine, own: engine.predicted(coordinates, own))

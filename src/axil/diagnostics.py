@@ -72,9 +72,9 @@ def remove_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: tu
 
 
 def set_columns(
-    found: list[tuple[Any, Any, Rows, Array]], index: NDArray[Any], query_index: NDArray[Any], several: bool
+    found: list[tuple[Any, Any, Rows, Array]], name: str, index: NDArray[Any], query_index: NDArray[Any], several: bool
 ) -> dict[str, Any]:
-    """query, (output,) rank, row, effect from (position of the query, output, rows, effects) of each prediction."""
+    """query, (output,) rank, row and ``name`` from (position of the query, output, rows, effects) of each prediction."""
     sizes = [len(rows) for _, _, rows, _ in found]
     rows = np.concatenate([rows for _, _, rows, _ in found] or [np.empty(0, dtype=np.int64)])
     columns: dict[str, Any] = {"query": query_index[np.repeat([i for i, *_ in found], sizes).astype(np.intp)]}
@@ -83,7 +83,7 @@ def set_columns(
     return columns | {
         "rank": np.concatenate([np.arange(1, n + 1) for n in sizes] or [rows]),
         "row": index[rows],
-        "effect": np.concatenate([effects for *_, effects in found] or [np.empty(0)]),
+        name: np.concatenate([effects for *_, effects in found] or [np.empty(0)]),
     }
 
 

@@ -87,9 +87,8 @@ class Questions:
                     found.append(
                         (part.start + i, output if self.outputs is None else self.outputs[output], rows, effects)
                     )
-        columns = diagnostics.set_columns(found, self.index, inputs.row_labels(X), self.outputs is not None)
-        if by == "steps":
-            columns["step"] = columns.pop("effect")
+        name, labels = {"effect": "effect", "steps": "step"}[by], inputs.row_labels(X)
+        columns = diagnostics.set_columns(found, name, self.index, labels, self.outputs is not None)
         exact = greedy or by == "steps"
         return tables.note(tables.make(columns, self._backend), tables.NOTE if exact else tables.FIRST_ORDER)
 

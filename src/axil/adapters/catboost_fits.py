@@ -159,9 +159,9 @@ def settings_of_each_tree(fits: list[Fit], stages: Iterator[Stage], mean_weight:
         if len(np.unique(values[values != 0])) <= 2:
             chosen = [None if own is fit else own for own in chosen]
     rates = np.array([np.nan if own is None else own.rate for own in chosen])
-    closest = [(own or fits[0], np.ones(len(stage.weights))) for own, stage in zip(chosen, seen)]
-    l2 = np.concatenate([fit.scaled_l2(mean_weight) * each for fit, each in closest])
-    return rates, l2, np.concatenate([float(fit.steps) * each for fit, each in closest])
+    closest, n_leaves = [own or fits[0] for own in chosen], [len(stage.weights) for stage in seen]
+    l2 = np.repeat([fit.scaled_l2(mean_weight) for fit in closest], n_leaves)
+    return rates, l2, np.repeat([float(fit.steps) for fit in closest], n_leaves)
 
 
 _MISS = 1e-7  # a step that backtracking gave up moves a leaf by less

@@ -6,6 +6,7 @@ how both move with F and with y.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,7 +65,7 @@ class Loss(Protocol):
         """Refuse targets that the loss does not take."""
 
 
-class _Single:
+class _Single(ABC):
     """What losses with one score an output share."""
 
     coupled = joint = False
@@ -75,13 +76,15 @@ class _Single:
     def mean_slopes(self, F: Array) -> Array:
         return self._mean_slope(F)[:, :, None] * np.eye(F.shape[1])
 
+    @abstractmethod
     def _start_slope(self, means: Array) -> Array:
-        raise NotImplementedError
+        """(K,): of each start by its own mean."""
 
+    @abstractmethod
     def _mean_slope(self, F: Array) -> Array:
-        raise NotImplementedError
+        """(n, K): of each mean by its own score."""
 
-    def check(self, y: Array) -> None:
+    def check(self, y: Array) -> None:  # noqa: B027 - a loss takes any targets unless it says otherwise
         pass
 
 

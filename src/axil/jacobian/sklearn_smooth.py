@@ -12,11 +12,11 @@ from scipy.sparse import issparse
 
 from axil import inputs
 from axil.adapters.pipeline import PipelineAdapter, last_step
-from axil.adapters.refusals import refuse
 from axil.adapters.sklearn import require_fitted
 from axil.adapters.sklearn_forest import SklearnAdapter, numbers
-from axil.adapters.sklearn_learners import LBFGS, REFUSALS
+from axil.adapters.sklearn_learners import LBFGS
 from axil.adapters.sklearn_smoothers import KernelRidgeAdapter
+from axil.adapters.smooth import refuse_learners
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.jacobian import row_losses
 from axil.jacobian.implicit import Implicit, Learner, Predictor, Training, check_predictions
@@ -64,7 +64,7 @@ def read(
     require_fitted(last)
     if loss is not None:
         raise InputError(f"loss is {loss!r}; a {kind} says itself what it was fitted to: leave it out.")
-    refuse(REFUSALS, last)
+    refuse_learners(model)
     columns = SklearnAdapter(last)
     plain = columns._model  # rows reach it as arrays, without names
     prepare = partial(_prepare, not kind.startswith(("MLP", "KernelRidge")))
