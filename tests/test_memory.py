@@ -1,3 +1,5 @@
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,13 +16,21 @@ from axil.memory import Budget, free_memory, in_words
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [(1000, 1000), ("2GiB", 2 << 30), ("500 MB", 500_000_000), ("1.5kib", 1536), ("7 B", 7), (1e9, 10**9)],
+    [
+        (1000, 1000),
+        ("2GiB", 2 << 30),
+        ("500 MB", 500_000_000),
+        ("1.5kib", 1536),
+        ("7 B", 7),
+        (1e9, 10**9),
+        ("2000000000", 2 * 10**9),
+    ],
 )
 def test_limits_are_read(given, expected):
     assert as_bytes(given) == expected
 
 
-@pytest.mark.parametrize("given", [0, -5, "lots", "5", "2 GiB!", True, [1]])
+@pytest.mark.parametrize("given", [0, -5, "lots", "-5", "2 GiB!", True, [1]])
 def test_bad_limits_are_refused(given):
     with pytest.raises(InputError, match="memory_limit"):
         as_bytes(given)
@@ -113,3 +123,27 @@ def test_peak_memory_stays_within_the_limit():
     peaks = {step: int(taken) for step, taken in (line.rsplit(" ", 1) for line in done.stdout.splitlines())}
     assert set(peaks) == {"set up", "explain", "iter", "top", "group", "prepared"}
     assert {step: taken for step, taken in peaks.items() if taken > 1.1 * limit} == {}
+
+
+def test_scratch_space_is_taken_before_it_is_mapped(tmp_path, monkeypatch):
+    """A page of a sparse file that finds the disk full would end the process with SIGBUS."""
+    taken, memmap = [], np.memmap
+    monkeypatch.setattr(
+        np, "memmap", lambda file, *args, **kw: taken.append(os.fstat(file.fileno())) or memmap(file, *args, **kw)
+    )
+    for lacking in (False, True):  # systems without the call get zeros written
+        if lacking:
+            monkeypatch.delattr(os, "posix_fallocate", raising=False)
+        array = Budget(None, tmp_path).empty((3, 1 << 20), np.uint8, "It", "Do less.")
+        assert taken[-1].st_size == array.nbytes <= 512 * taken[-1].st_blocks
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the call that takes the space")
+def test_a_full_scratch_disk_is_said(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(InputError, match=r"It would take 1\.0 KiB, for which .* has no room: No space left on device"):
+        Budget(None, tmp_path).empty((2, 512), np.uint8, "It", "Do less.")
+    assert list(tmp_path.iterdir()) == []

@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+LONGEST = 4000  # characters of a message
+LONGEST_VALUE = 80  # characters of a value in it
+
+
+def shown(value: object) -> str:
+    """A value for a message: its repr, on one line and without control characters, the middle of a long one left out."""
+    return shortened(repr(value), LONGEST_VALUE)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, or its beginning and its end where it is longer than ``most`` characters."""
+    if len(text) <= most:
+        return text
+    left = most // 2
+    return f"{text[:left]}... ({len(text) - 2 * left} characters) ...{text[-left:]}"
+
 
 class AxilError(Exception):
-    """The base of every error that axil raises on purpose."""
+    """The base of every error that axil raises on purpose. Its message stays short, whatever values are in it."""
+
+    def __init__(self, message: str = ""):
+        super().__init__(shortened(message, LONGEST))
 
 
 class InputError(AxilError, ValueError):

@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.errors import InputError
+from axil.errors import InputError, shown
 
 Array = NDArray[np.float64]
 
@@ -288,20 +288,46 @@ def as_bytes(value: Any) -> int:
     """A number of bytes from an int or from text such as "2GiB" or "500 MB"."""
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and value > 0:
         return int(value)
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)\s*", value.upper()) if isinstance(value, str) else None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)?\s*", value.upper()) if isinstance(value, str) else None
     if match is None:
         raise InputError(f'memory_limit is {value!r}; expected a positive number of bytes or text such as "2GiB".')
-    return int(float(match[1]) * _UNITS[match[2]])
+    return int(float(match[1]) * _UNITS[match[2] or "B"])
 
 
 def as_directory(value: Any) -> Path:
     """A directory that files can be written to."""
-    try:
-        path = Path(value)
-    except TypeError:
-        raise InputError(f"scratch is a {type(value).__name__}; expected the path of a directory.") from None
+    path = as_path(value, "scratch")
     if not path.is_dir():
         raise InputError(f"scratch is {str(path)!r}, which is no directory; expected one that files can be written to.")
     if not os.access(path, os.W_OK):
         raise InputError(f"scratch is {str(path)!r}, which cannot be written to; choose another directory.")
+    return path
+
+
+def as_path(value: Any, what: str = "path") -> Path:
+    """A path that the system can look up, whether something is there or not."""
+    try:
+        path = Path(os.fspath(value))
+        if not str(value) or "\0" in str(path):
+            raise ValueError("empty, or with a character of code 0")
+        os.lstat(path)
+    except FileNotFoundError:
+        return path
+    except TypeError:
+        raise InputError(f"{what} is a {type(value).__name__}; expected a path: text or a pathlib.Path.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"{what} is {shown(value)}, which cannot be looked up: {reason}. Expected the path of a file."
+        ) from None
+    return path
+
+
+def as_file(value: Any, what: str = "path") -> Path:
+    """A path that a file can be written to: its directory is there, and it is not a directory itself."""
+    path = as_path(value, what)
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"There is no directory {path.absolute().parent} to write {path.name} to. Make it first.")
+    if path.is_dir():
+        raise InputError(f"{what} is {str(path)!r}, a directory; expected the name of a file to write.")
     return path

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,28 @@ class Budget:
                 f"{what} would take {in_words(n_bytes)}, but {in_words(free)} is free in {self.scratch}. "
                 "Choose a directory on a larger disk."
             )
-        with tempfile.TemporaryFile(dir=self.scratch) as file:  # the mapping outlives the file's name and its handle
-            file.truncate(n_bytes)
-            return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
+        try:
+            with tempfile.TemporaryFile(
+                dir=self.scratch
+            ) as file:  # the mapping outlives the file's name and its handle
+                _allocate(file, n_bytes)
+                return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
+        except OSError as error:
+            raise InputError(
+                f"{what} would take {in_words(n_bytes)}, for which {self.scratch} has no room: {error.strerror or error}. "
+                "Choose a directory on a larger disk."
+            ) from error
+
+
+def _allocate(file: IO[bytes], n_bytes: int) -> None:
+    """Take the disk space now: a mapped page that finds none later on ends the process."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            return os.posix_fallocate(file.fileno(), 0, n_bytes)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):  # what this file system cannot do
+                raise
+    zeros = bytes(min(n_bytes, 1 << 20))
+    for start in range(0, n_bytes, len(zeros)):
+        file.write(zeros[: n_bytes - start])
+    file.flush()
