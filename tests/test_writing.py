@@ -90,3 +90,62 @@ def test_bad_paths_and_a_failure_on_the_way_leave_nothing_behind(tmp_path, monke
             explainer.write(X, tmp_path / path)
     assert [path.name for path in tmp_path.iterdir()] == ["weights.parquet"]
     assert (tmp_path / "weights.parquet").read_text() == "before"
+
+
+LABELS = {
+    "periods": lambda n: pd.period_range("2020-01", periods=n, freq="M"),
+    "intervals": lambda n: pd.interval_range(0, n),
+    "tuples": lambda n: pd.MultiIndex.from_arrays([np.arange(n), ["a"] * n]),
+    "mixed": lambda n: pd.Index([i if i % 2 else f"row {i}" for i in range(n)], dtype=object),
+    "huge numbers": lambda n: pd.Index([10**30 + i for i in range(n)], dtype=object),
+    "moments of a time zone": lambda n: pd.date_range("2020-01-01", periods=n, tz="Europe/Oslo"),
+    "durations": lambda n: pd.timedelta_range("1h", periods=n),
+    "truth": lambda n: pd.Index([True, False] * (n // 2)),
+}
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".zarr"])
+@pytest.mark.parametrize("name", LABELS)
+def test_odd_labels_are_written_as_text(name, suffix, tmp_path):
+    X, y = data()
+    X = X.set_axis(LABELS[name](len(X)))
+    explainer = axil.Explainer(LGBMRegressor(n_estimators=2, verbose=-1, n_jobs=1).fit(X, y), X, y)
+    path = tmp_path / f"weights{suffix}"
+    explainer.write(X.head(6), path)
+    found = (
+        pq.read_table(path)["query"].to_pylist() if suffix == ".parquet" else zarr.open_group(str(path))["query_index"]
+    )
+    assert [str(label) for label in found[:]] == [str(label) for label in X.index.to_numpy()[:6].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("labels", "parts"),
+    [(["a", "\ud800"], "not valid text"), (["a", "b\0"], "ends in a character of code 0"), ([1, "1"], "same as text")],
+)
+@pytest.mark.parametrize("suffix", [".parquet", ".zarr"])
+def test_labels_that_no_file_keeps_are_refused(labels, parts, suffix, tmp_path):
+    explainer, X = EXPLAINERS["one output"], data()[0].head(2)
+    with pytest.raises(InputError, match=parts):
+        explainer.write(X.set_axis(pd.Index(labels, dtype=object)), tmp_path / f"weights{suffix}")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", [5, None, "a\0.zarr", "a" * 300 + ".parquet"])
+def test_paths_of_no_file_are_refused(path):
+    explainer, X = EXPLAINERS["one output"], data()[0].head(2)
+    for write in (
+        explainer.write,
+        lambda X, path: explainer.save(path),
+        explainer.to_html if path else explainer.write,
+    ):
+        with pytest.raises(InputError, match="path is"):
+            write(X, path)
+    with pytest.raises(InputError, match="path is"):
+        axil.load(path, explainer._adapter)
+
+
+def test_a_directory_is_no_parquet_file(tmp_path):
+    (tmp_path / "kept.parquet").mkdir()
+    with pytest.raises(InputError, match="a directory"):
+        EXPLAINERS["one output"].write(data()[0].head(2), tmp_path / "kept.parquet")
+    assert (tmp_path / "kept.parquet").is_dir()

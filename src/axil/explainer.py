@@ -23,7 +23,7 @@ from axil.memory import Budget
 from axil.page import Context
 from axil.progress import track
 from axil.questions import Questions
-from axil.verify import build, tree_engine
+from axil.verify import build, checked_rows, confirm, tree_engine
 
 Array = NDArray[np.float64]
 
@@ -139,7 +139,7 @@ class Explainer(Questions):
     ) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of weights is held."""
         X, offsets = self._queries(X, init_score)
-        held = 8 * len(self.targets) * len(self._engines)
+        held = sum(max(8 * len(self.targets), engine.streamed_bytes()) for engine in self._engines)
         size = self._batch_size(held) if batch_size is None else inputs.as_count(batch_size, "batch_size")
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
         n, labels = X.shape[0], inputs.row_labels(X)
@@ -170,13 +170,16 @@ class Explainer(Questions):
         """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch; see `axil.writing`.
 
         Parquet has one line a query (and output): its label, prediction, intercept and weights as a list in the order of the
-        training rows. zarr has arrays: weights (n, n_train), predictions, intercepts, query_index and index.
+        training rows. zarr has arrays: weights (n, n_train), predictions, intercepts, query_index and index. Labels other than
+        numbers, dates and text are written as text.
         """
         X, _ = self._queries(X, None)
         if X.shape[0] == 0:
             raise InputError("X has no rows, so there is nothing to write.")
         n_outputs = self._targets.shape[1]
-        writing.write(self.iter(X, init_score=init_score), X.shape[0], self.index, n_outputs, path)
+        size = self._batch_size(8 * len(self.targets) * (len(self._engines) + 2 * n_outputs))  # copies on the way
+        explanations = self.iter(X, size, init_score)
+        writing.write(explanations, inputs.row_labels(X), self.index, n_outputs, path)
 
     def matrix(self) -> Array:
         """K (n_train, n_train), or (K, n_train, n_train): row i has the weights of the prediction of training row i."""
@@ -212,8 +215,15 @@ class Explainer(Questions):
         return self
 
     def save(self, path: Any) -> None:
-        """Write all but the model to one .npz file, without pickle; see `axil.load`."""
-        found = None if self.verification is None else vars(self.verification)
+        """Write all but the model to one .npz file, without pickle; see `axil.load`.
+
+        An explainer made with ``verify=False`` is not saved: a file that could say so could switch the proof off.
+        """
+        if self.verification is None:
+            raise InputError(
+                "This explainer was made with verify=False, and only a proven one is saved. Make it with verify=True."
+            )
+        found = vars(self.verification)
         header = {"fingerprint": self._adapter.fingerprint, "backend": self._backend, "verification": found}
         storage.save(path, header, [engine.structure for engine in self._engines], self._targets, self.index)
 
@@ -288,22 +298,37 @@ class Explainer(Questions):
 def load(
     path: Any, model: Any, n_threads: int | None = None, memory_limit: int | str | None = None, X_train: Any = None
 ) -> Explainer:
-    """An explainer saved with `Explainer.save`, for the same fitted model; ``X_train`` only for `Explainer.similar`."""
+    """An explainer saved with `Explainer.save`, for the same fitted model; ``X_train`` only for `Explainer.similar`.
+
+    The file may come from anywhere: its parts must fit each other and the model, what it states of its proof must follow from
+    its arrays, and every answer is compared with the model's predictions, whatever the file says. That the labels and targets
+    are those of the fit only the training data could show.
+    """
     threads, budget = threads_of(n_threads), budget_of(memory_limit, None)
     adapter = adapters.read(model)
-    header, structures, targets, index = storage.load(path)
-    if header["fingerprint"] != adapter.fingerprint:
+    header, structures, targets, index = storage.load(path, budget)
+    if header.get("fingerprint") != adapter.fingerprint:
         raise InputError(f"{path} was saved for another model than the {adapter.library} model given. Pass that model.")
-    verification = None if header["verification"] is None else Verification(**header["verification"])
-    explainer = Explainer.__new__(Explainer)
+    if targets.shape[1] != adapter.n_outputs:
+        raise InputError(f"{path} has {targets.shape[1]} outputs; the {adapter.library} model has {adapter.n_outputs}.")
+    cells = sum(int(structure.cell_starts[-1]) for structure in structures)
+    budget.require(24 * cells * targets.shape[1], f"The sums over the leaves of {path}", "Raise memory_limit.")
     engines = [tree_engine(structure, threads) for structure in structures]
-    explainer._set(adapter, engines, targets, index, header["backend"], threads, budget, verification)
+    try:
+        verification, fitted = confirm(adapter, engines, targets, header.get("verification"))
+        backend = tables.as_backend(header.get("backend"))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(storage.damaged(path, error)) from error
+    explainer = Explainer.__new__(Explainer)
+    explainer._set(adapter, engines, targets, index, backend, threads, budget, verification)
     if X_train is not None:
         explainer._features = inputs.as_features(X_train, adapter, "X_train")
         if explainer._features.shape[0] != len(targets):
             raise InputError(
                 f"X_train has {explainer._features.shape[0]} rows; the explainer was made of {len(targets)}."
             )
+        some = checked_rows(len(targets))
+        explainer._check(inputs.take_rows(explainer._features, some), fitted[some], index[some])
     return explainer
 
 

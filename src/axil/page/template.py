@@ -7,7 +7,6 @@ text only. A content security policy allows this one script and this one style, 
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from base64 import b64encode
 from hashlib import sha256
@@ -15,7 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from axil.errors import InputError
+from axil.atomic import atomic
+from axil.inputs import as_file
 
 
 def render(summary: dict[str, Any]) -> str:
@@ -46,13 +46,7 @@ def as_target(path: Any) -> Path | None:
     """Where to write a page to, once that is sure to be possible; None for none."""
     if path is None:
         return None
-    try:
-        found = Path(os.fspath(path))
-    except TypeError:
-        raise InputError(f"path is a {type(path).__name__}; expected a path such as 'report.html', or None.") from None
-    if not found.absolute().parent.is_dir():
-        raise InputError(f"There is no directory {found.absolute().parent} to write {found.name} to.")
-    return found
+    return as_file(path)
 
 
 def write(summary: dict[str, Any], path: Path | None) -> str | None:
@@ -60,5 +54,6 @@ def write(summary: dict[str, Any], path: Path | None) -> str | None:
     text = render(summary)
     if path is None:
         return text
-    path.write_text(text, encoding="utf-8", newline="\n")
+    with atomic(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
     return None

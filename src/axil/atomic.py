@@ -1,0 +1,56 @@
+"""Files that take their name only once they are complete, so that a full disk or an interrupt keeps what was there before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from axil.errors import InputError
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Yields a path to write a file or a directory to, and puts the result in the place of ``path`` at the end.
+
+    The new file is written inside a directory of its own beside the old one, so that it gets the permissions of any new file.
+    Links are followed. A device or a pipe is written to directly, because it has nothing to replace.
+    """
+    place = Path(os.path.realpath(path))
+    if place.exists() and not (place.is_file() or place.is_dir()):
+        with _in_words(path):
+            yield place
+        return
+    with _in_words(path):
+        folder = Path(tempfile.mkdtemp(prefix=".axil-", suffix=".part", dir=place.parent))
+        try:
+            part, before = folder / "new", folder / "before"
+            yield part
+            if not place.is_dir():
+                os.replace(part, place)
+                return
+            os.rename(place, before)  # a directory cannot be replaced in one step
+            try:
+                os.rename(part, place)
+            except BaseException:
+                os.rename(before, place)
+                raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    """Turns what the system says of a disk or of rights into an InputError that names the file."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error) or type(error).__name__
+        raise InputError(
+            f"{path} cannot be written: {reason}. Choose another place; what was there before is unchanged."
+        ) from error
