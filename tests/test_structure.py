@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from reference import random_structure
 
-from axil.structure import cell_dtype
+from axil.structure import Coefficients, Regularisation, cell_dtype
 
 
 @pytest.mark.parametrize(
@@ -29,3 +31,36 @@ def test_leaf_values_and_their_transpose_agree():
             a, b = rng.normal(size=(2, n, 1))
             left, right = b.T @ structure.leaf_values(t, a), structure.leaf_values_transpose(t, b).T @ a
             np.testing.assert_allclose(left, right, rtol=1e-12)
+
+
+def wrong_parts():
+    """Names of parts and what is wrong with each, for a structure of six trees and forty rows."""
+    good = random_structure(0, weighted=True)
+    total = good.n_leaves.sum()
+    overflowing = good.n_leaves.copy()
+    overflowing[:2], overflowing[2] = 2**63 - 1, good.n_leaves[:3].sum() + 2  # adds up, in 64 bits, to the same
+    yield {"n_leaves": overflowing}
+    yield {"n_leaves": good.n_leaves.astype(float)}
+    yield {"n_leaves": np.where(np.arange(6) == 3, 0, good.n_leaves)}
+    yield {"n_leaves": np.zeros(0, np.int64), "cells": np.zeros((0, 40), np.uint8)}
+    yield {"n_leaves": np.where(np.arange(6) == 3, 257, good.n_leaves)}  # more than uint8 can number
+    yield {"cells": good.cells.astype(np.int64)}
+    yield {"cells": good.cells[:, ::2]}
+    yield {"draws": np.ones((1, 1))}
+    yield {"draws": np.ones(300)}
+    yield {"columns": np.arange(6) - 1}
+    yield {"columns": np.zeros(6, np.int64)}
+    yield {"columns": np.arange(6.0)}
+    yield {"offsets": np.zeros(40)}
+    yield {"base": np.zeros((1, 1))}
+    yield {"leaf_scale": np.ones(total, np.float32)}
+    yield {"row_weights": np.ones(39)}
+    yield {"mixing": (np.eye(3),)}
+    yield {"regularisation": Regularisation(np.ones(total), np.ones(total - 1))}
+    yield {"coefficients": Coefficients(np.zeros((7, 6)), np.ones(6))}
+
+
+@pytest.mark.parametrize("wrong", list(wrong_parts()), ids=lambda wrong: ", ".join(wrong))
+def test_parts_that_do_not_fit_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"expected|cell number|columns"):
+        replace(random_structure(0, weighted=True), **wrong)

@@ -92,6 +92,10 @@ class Extent:
         """What errors are relative to."""
         return self.largest_score or 1.0
 
+    def rounding(self, model: Model) -> float:
+        """What rounding targets and offsets may add to an error of a prediction."""
+        return MEAN_SLACK * float(np.finfo(model.precision).eps) * max(self.largest_target, self.largest_offset)
+
 
 @dataclass(frozen=True)
 class Miss:
@@ -115,8 +119,7 @@ def verified(
 ) -> Verification:
     """What the proof found, once the predictions agree as well."""
     scale = extent.scale
-    largest = max(extent.largest_target, extent.largest_offset)
-    rounding = MEAN_SLACK * float(np.finfo(adapter.precision).eps) * largest
+    rounding = extent.rounding(adapter)
     check_predictions(adapter, miss, adapter.tolerance * scale + rounding)
     known = {"leaf counts": trees.counts, "leaf weights": trees.weights}
     compared = [name for name, recorded in known.items() if recorded is not None]

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from axil import hat, removal
 from axil.adapters.base import FittedSmoother
 from axil.answers import Answer, DenseAnswer, Effects, ReadOutAnswer, SparseAnswer
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.forest import Forest
 from axil.leaf_space import LeafSpace
 from axil.operators import Operators
@@ -88,8 +88,18 @@ class Engine(Protocol):
 
 
 def _own(structure: Structure, queries: Leaves) -> Leaves:
-    """The leaves, (n, T), of an engine's own trees among those of all the model's."""
-    return queries if structure.columns is None else queries[:, structure.columns]
+    """The leaves, (n, T), of an engine's own trees among those of all the model's; the kernels trust them to be there."""
+    known = structure.n_trees if structure.columns is None else int(structure.columns.max()) + 1
+    changed = "The model may have changed since the explainer was made: make a new one."
+    if queries.shape[1] < known or (structure.columns is None and queries.shape[1] > known):
+        raise ExactnessError("number of trees", known, queries.shape[1], changed)
+    own = queries if structure.columns is None else queries[:, structure.columns]
+    if len(own):
+        beyond = np.flatnonzero(own.max(axis=0) >= structure.n_leaves)
+        if len(beyond):
+            tree = int(beyond[0])
+            raise ExactnessError("largest leaf number", structure.n_leaves[tree] - 1, own[:, tree].max(), changed, tree)
+    return own
 
 
 @dataclass(frozen=True)
@@ -160,8 +170,8 @@ class TreeEngine:
         return TreeEngine(removal.without(self.structure, rows, self.operators.n_threads))
 
     def streamed_bytes(self) -> int:
-        s = self.structure
-        return 8 * (s.n_rows if self.operators.leaf_space is None else 3 * int(s.cell_starts[-1]))
+        s, cells = self.structure, int(self.structure.cell_starts[-1])
+        return 8 * (s.n_rows + 2 * s.total_leaves + 2 * cells if self.operators.leaf_space is None else 3 * cells)
 
     def preparation(self) -> int:
         return LeafSpace.size(self.structure)

@@ -49,6 +49,7 @@ INVERSE_COST = 0.035  # per three leaves, once, instead of the solves
 SHARED_TREES = 4
 SWEPT = 128  # queries that share a sweep
 SHARED_LEAVES = 200
+SHARED_CELLS = 2048  # their co-occurrence is counted by cells: 32 MiB
 
 
 @dataclass(frozen=True)
@@ -324,7 +325,8 @@ def shared_groups(structure: Structure) -> list[Group]:
     bounds = [0]
     for t in range(1, structure.n_trees):
         leaves = structure.starts[t + 1] - structure.starts[bounds[-1]]
-        if t - bounds[-1] == SHARED_TREES or leaves > SHARED_LEAVES:
+        many = leaves > SHARED_LEAVES or len(structure.draws) * leaves > SHARED_CELLS
+        if t - bounds[-1] == SHARED_TREES or many:
             bounds.append(t)
     bounds.append(structure.n_trees)
     spans = [range(a, b) for a, b in pairwise(bounds)]

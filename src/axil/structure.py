@@ -19,6 +19,12 @@ def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
     return np.uint32
 
 
+def _expect(name: str, array: NDArray[Any], dtype: Any, shape: tuple[int, ...]) -> None:
+    """Refuse an array of another type or shape."""
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(f"{name} is {array.dtype} {array.shape}, expected {np.dtype(dtype)} {shape}")
+
+
 @dataclass(frozen=True)
 class Coefficients:
     """How trees add up where it is not simply one after the other.
@@ -97,6 +103,7 @@ class Structure:
     starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
 
     def __post_init__(self) -> None:
+        self._check_cells()
         starts = np.concatenate([[0], np.cumsum(self.n_leaves)]).astype(np.int64)
         object.__setattr__(self, "starts", starts)
         self._check()
@@ -105,30 +112,46 @@ class Structure:
                 if isinstance(array, np.ndarray):
                     array.setflags(write=False)
 
-    def _check(self) -> None:
-        """Refuse arrays that do not fit each other: the kernels index one with the other unchecked."""
-        trees, leaves, rows = (self.n_trees,), (self.total_leaves,), (self.n_rows,)
-        shapes = {"leaf_weights": leaves, "leaf_scale": leaves, "rates": trees, "row_weights": rows}
-        for name, shape in shapes.items():
-            array = getattr(self, name)
-            if array is not None and (array.shape != shape or array.dtype != np.float64):
-                raise ValueError(f"{name} is {array.dtype} {array.shape}, expected float64 {shape}")
-        if self.offsets is not None and (self.offsets.ndim != 2 or len(self.offsets) != self.n_rows):
-            raise ValueError(f"offsets is {self.offsets.shape}, expected two dimensions and {self.n_rows} rows")
-        if self.cells.shape != trees + rows or self.cells.dtype.kind != "u" or not self.cells.flags.c_contiguous:
-            raise ValueError(f"cells is {self.cells.dtype} {self.cells.shape}, expected unsigned {trees + rows}")
+    def _check_cells(self) -> None:
+        """Refuse cells that do not fit the leaves: the kernels index one with the other unchecked. No sum can overflow then."""
+        _expect("n_leaves", self.n_leaves, np.int64, (len(self.n_leaves),))
+        _expect("draws", self.draws, np.float64, (len(self.draws),))
+        if self.cells.dtype.kind != "u" or self.cells.ndim != 2 or not self.cells.flags.c_contiguous:
+            raise ValueError(
+                f"cells is {self.cells.dtype} {self.cells.shape}, expected unsigned numbers of trees by rows"
+            )
+        _expect("cells", self.cells, self.cells.dtype, (len(self.n_leaves), self.cells.shape[1]))
+        most = (int(np.iinfo(self.cells.dtype).max) + 1) // max(len(self.draws), 1)
+        if not (len(self.n_leaves) and len(self.draws) and ((self.n_leaves >= 1) & (self.n_leaves <= most)).all()):
+            raise ValueError(f"expected trees of 1 to {most} leaves, as many as {self.cells.dtype} cells can number")
         if self.cells.size and not (self.cells.max(axis=1) < len(self.draws) * self.n_leaves).all():
             raise ValueError("a cell number beyond the cells of its tree")
-        if self.mixing is not None and [m.shape for m in self.mixing] != [(n, n) for n in self.n_leaves]:
-            raise ValueError("mixing does not fit the leaves of its trees")
-        if self.regularisation is not None and {self.regularisation.l2.shape, self.regularisation.steps.shape} != {
-            leaves
-        }:
-            raise ValueError("regularisation does not fit the leaves")
+
+    def _check(self) -> None:
+        """Refuse all other arrays that do not fit."""
+        trees, leaves, rows = (self.n_trees,), (self.total_leaves,), (self.n_rows,)
+        shapes = {"leaf_weights": leaves, "leaf_scale": leaves, "rates": trees, "row_weights": rows}
+        expected: list[tuple[str, Any, tuple[int, ...]]] = [(n, getattr(self, n), shape) for n, shape in shapes.items()]
+        if self.offsets is not None:
+            expected.append(("offsets", self.offsets, (*rows, self.offsets.shape[-1])))
+        if self.base is not None:
+            expected.append(("base", self.base, (len(self.base),)))
+        if self.mixing is not None:
+            if len(self.mixing) != self.n_trees:
+                raise ValueError(f"mixing has {len(self.mixing)} tables, expected one for each of {self.n_trees} trees")
+            expected += [("mixing", matrix, (int(n), int(n))) for matrix, n in zip(self.mixing, self.n_leaves)]
+        if self.regularisation is not None:
+            expected += [("l2", self.regularisation.l2, leaves), ("steps", self.regularisation.steps, leaves)]
         if self.coefficients is not None:
-            omega, beta = self.coefficients.omega.shape, self.coefficients.beta.shape
-            if (omega, beta) != ((self.n_trees + 1, self.n_trees), (self.n_trees + 1,)):
-                raise ValueError("coefficients do not fit the trees")
+            expected.append(("omega", self.coefficients.omega, (self.n_trees + 1, self.n_trees)))
+            expected.append(("beta", self.coefficients.beta, (self.n_trees + 1,)))
+        for name, array, shape in expected:
+            if array is not None:
+                _expect(name, array, np.float64, shape)
+        if self.columns is not None:
+            _expect("columns", self.columns, np.int64, trees)
+            if (self.columns < 0).any() or len(np.unique(self.columns)) < self.n_trees:
+                raise ValueError("columns names a tree twice, or one below 0")
 
     @property
     def n_trees(self) -> int:

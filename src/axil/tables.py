@@ -23,6 +23,13 @@ def backend_of(X: Any) -> str:
     return "pandas" if frame is None else str(nw.get_native_namespace(frame).__name__)
 
 
+def as_backend(name: Any) -> str:
+    """The name of a frame library that tables can be made with."""
+    if name not in ("pandas", "polars", "pyarrow", "modin", "cudf"):
+        raise ValueError(f"no frame library: {name!r}")
+    return str(name)
+
+
 def make(columns: dict[str, Any], backend: str) -> Any:
     """A frame of this library with these columns."""
     return nw.from_dict(columns, backend=nw.Implementation.from_string(backend)).to_native()  # type: ignore[arg-type]

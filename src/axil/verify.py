@@ -36,6 +36,7 @@ from axil.walk import ELSEWHERE
 
 Array = NDArray[np.float64]
 
+SINGLE = 1e-6  # relative: single precision, in which some libraries keep targets
 CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
 
 
@@ -73,7 +74,7 @@ def _build_smoother(
         return [engine], None
     found = engine.fitted(targets)
     scale = float(np.abs(found).max()) or 1.0
-    asked = np.arange(0, len(targets), -(-len(targets) // CHECKED_ROWS))
+    asked = checked_rows(len(targets))
     miss = furthest(found, with_predictions(model, X, asked, None, found, slice(None)))
     check_predictions(model, miss, model.tolerance * scale)
     return [engine], Verification(len(targets), 0, miss.error / scale, 0.0, model.tolerance, scale)
@@ -106,12 +107,50 @@ def _build_trees(
         if check:
             extent = Extent.of(targets[:, output], trees.row_weights, own_offsets, walked.score)
             leaf_error = check_leaves(adapter, trees, walked, extent)
-            asked = np.arange(0, len(targets), -(-len(targets) // CHECKED_ROWS))
+            asked = checked_rows(len(targets))
             score = with_predictions(adapter, X, asked, own_offsets, walked.score, output)
             miss = furthest(engine.fitted(targets[:, output]), score)
             found.append(verified(adapter, trees, walked, extent, leaf_error, miss))
         engines.append(engine)
     return engines, worst(found) if check else None
+
+
+def checked_rows(n_rows: int) -> NDArray[np.intp]:
+    """Training rows, evenly spread, whose prediction is asked of the library."""
+    return np.arange(0, n_rows, -(-n_rows // CHECKED_ROWS))
+
+
+def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) -> tuple[Verification, Array]:
+    """What a file states of the proof, once it follows from the arrays beside it, and the predictions (n_train, K) they make.
+
+    Answers are compared with the model within bounds that grow with ``scale`` and ``rounding``, so neither is taken from the
+    file on trust, and the tolerance is the model's own. Predictions are without offsets. Raises ValueError or TypeError.
+    """
+    found = Verification(**stated)
+    outputs = [slice(None)] if len(engines) == 1 else [slice(k, k + 1) for k in range(len(engines))]
+    predictions, extents = np.empty_like(targets), []
+    for engine, output in zip(engines, outputs):
+        s = engine.structure
+        with np.errstate(all="ignore"):  # what is not finite is refused below
+            score = engine.fitted(targets[:, output])
+        extents.append(Extent.of(targets[:, output], s.row_weights, s.offsets, score))
+        predictions[:, output] = score if s.offsets is None else score - s.offsets
+    scale, rounding = max(extent.scale for extent in extents), max(extent.rounding(model) for extent in extents)
+    numbers = [found.max_error, found.leaf_error, found.scale, found.rounding]
+    if any(isinstance(n, bool) or not isinstance(n, (int, float)) or not 0 <= n < np.inf for n in numbers):
+        raise ValueError("a verification of other things than numbers from 0 up")
+    slack = 2 * (model.tolerance * scale + rounding) + SINGLE * scale
+    if not (abs(found.scale - scale) <= slack and abs(found.rounding - rounding) <= SINGLE * rounding):
+        raise ValueError(f"it says that predictions go up to {found.scale:.6g}; its arrays make {scale:.6g}")
+    if not found.max_error * found.scale <= slack:
+        raise ValueError(f"it says that predictions agree within {found.max_error:.1e}, which is no proof")
+    trees = sum(engine.structure.n_trees for engine in engines)
+    if (found.n_rows, found.n_trees) != (len(targets), trees):
+        raise ValueError(f"a verification of {found.n_trees} trees and {found.n_rows} rows")
+    lists = [found.compared, *found.recovered.values()]
+    if not all(isinstance(part, list) for part in lists) or not all(isinstance(name, str) for name in found.compared):
+        raise ValueError("a verification without lists of what was compared and recovered")
+    return replace(found, tolerance=model.tolerance), predictions
 
 
 def with_rows(trees: FittedTrees, weights: Array | None, bags: Array | None) -> FittedTrees:
