@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import io
 import json
 import os
 import pickle
@@ -507,8 +508,8 @@ def test_tables_that_cannot_be_used(fails, name, parts):
         ),
         (f"{EXPLAIN} --query noage.csv", ["noage.csv lacks 1 of the 4 features: age", "columns of train.csv"]),
         (f"{EXPLAIN} --query query.csv --top 0", ["--top is 0"]),
-        (f"{EXPLAIN} --query query.csv --csv no/where.csv", ["the directory no does not exist"]),
-        (f"{EXPLAIN} --query query.csv --csv .", ["is a directory"]),
+        (f"{EXPLAIN} --query query.csv --csv no/where.csv", ["There is no directory", "where.csv"]),
+        (f"{EXPLAIN} --query query.csv --csv .", ["--csv is '.', a directory"]),
         (f"blame lightgbm.txt {PLAIN} --validation noy.csv", ["noy.csv has no column 'y' (--target)"]),
         ("check missing.txt", ["missing.txt cannot be read: No such file"]),
         ("check .", [". is a directory"]),
@@ -549,14 +550,142 @@ def test_a_library_that_is_missing_is_named(fails, monkeypatch):
     fails("check ridge.skops", "needs skops", "pip install 'axil[skops]'")
 
 
-def test_an_error_that_nobody_foresaw(fails, monkeypatch):
+def test_an_unexpected_error(fails, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("no idea")
 
     monkeypatch.setattr("axil.cli.commands.supports", broken)
-    fails("check lightgbm.txt", "ZeroDivisionError: no idea", "--debug", code=3)
+    fails("check lightgbm.txt", "Unexpected error (please report it): ZeroDivisionError: no idea", "--debug", code=3)
     with pytest.raises(ZeroDivisionError):
         main(["check", "lightgbm.txt", "--debug"])
+
+
+HOSTILE = "\x1b]0;title\x07\x1b[2J"  # sets a window's title, rings, clears the screen
+
+
+def test_control_characters_never_reach_the_terminal(run, fails, folder):
+    labels = TRAIN["id"].where(TRAIN.index > 0, f"{HOSTILE}a\nInjected: ok: predicted -0.5\u202e")
+    odd = TRAIN.assign(id=labels).rename(columns={"bmi": f"b\nmi{HOSTILE}x"})
+    odd.to_csv(folder / "odd.csv", index=False)
+    model = lightgbm_model().fit(odd[["age", "sex", f"b\nmi{HOSTILE}x", "bp"]].to_numpy(), Y)
+    model.booster_.save_model(folder / "odd.txt")
+    names = f"--features 'age,sex,b\nmi{HOSTILE}x,bp'"
+    for words in (
+        f"explain odd.txt --train odd.csv --target y --index id {names} --query odd.csv --top 5",
+        f"blame odd.txt --train odd.csv --target y --index id {names} --validation odd.csv --top 150",
+    ):
+        code, out, err = run(words)
+        assert code == 0, err
+        assert "\\x1b]0;title\\x07" in out
+        assert not set(out + err) & {"\x1b", "\x07", "\u202e"}
+        assert not [line for line in out.splitlines() if line.startswith("Injected")]
+    err = fails("explain lightgbm.txt --train odd.csv --target y --query odd.csv", "lacks 1 of the 4 features")
+    assert "\x1b" not in err
+    assert err.count("\n") == 1
+    warned = run("explain lightgbm.txt --train train.csv --target y --query query.csv")[2]
+    assert all(line.startswith("axil: ") for line in warned.splitlines())
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_csv_has_no_formulas_and_json_no_infinity():
+    from axil.cli.commands import _csv, _print_table
+
+    frame = pd.DataFrame(
+        {
+            "label": ["=cmd|x", "+1", "-5 m", "@a", "\tb", "a=b", "-1e5"],
+            "=name": [-1.5, np.inf, -np.inf, np.nan, 0.0, 1e300, 2.0],
+            "kind": pd.Categorical(["=a", "b"] * 3 + ["b"]),
+            "whole": [-3] * 7,
+        }
+    )
+    read = pd.read_csv(io.StringIO(_csv(frame)), dtype={"label": str})
+    assert list(read.columns) == ["label", "'=name", "kind", "whole"]
+    assert list(read["label"]) == ["'=cmd|x", "+1", "'-5 m", "'@a", "'\tb", "a=b", "-1e5"]
+    assert list(read["kind"][:2]) == ["'=a", "b"]
+    np.testing.assert_array_equal(read["'=name"], frame["=name"])
+    assert (read["whole"] == -3).all()
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    out = io.StringIO()
+    _print_table(frame, "json", out)
+    records = [json.loads(line, parse_constant=refuse) for line in out.getvalue().splitlines()]
+    assert [record["=name"] for record in records] == [-1.5, None, None, None, 0.0, 1e300, 2.0]
+    shown = Terminal()
+    _print_table(frame.assign(label=HOSTILE), "csv", shown)
+    assert "\x1b" not in shown.getvalue()
+    assert shown.getvalue().count("\n") == 8
+
+
+def test_the_csv_file_is_written_whole_or_not_at_all(run, fails, folder, monkeypatch):
+    (folder / "kept.csv").write_text("before")
+    monkeypatch.setattr(
+        "axil.cli.commands._csv", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
+    fails(f"{EXPLAIN} --query query.csv --csv kept.csv", "kept.csv cannot be written: No space left on device")
+    assert (folder / "kept.csv").read_text() == "before"
+    assert not list(folder.glob(".axil-*"))
+
+
+def test_a_large_field_makes_no_large_message(fails, folder):
+    large = "x" * 5_000_000
+    TRAIN.astype({"bmi": object}).assign(bmi=[large, *TRAIN["bmi"][1:]]).to_csv(folder / "large.csv", index=False)
+    err = fails("explain lightgbm.txt --train large.csv --target y --query query.csv", "'bmi'", "characters)")
+    assert len(err) < 1000
+    TRAIN.rename(columns={"bmi": large}).to_csv(folder / "large.csv", index=False)
+    assert len(fails("explain lightgbm.txt --train large.csv --target y --query query.csv", "lacks")) < 1000
+    assert len(str(axil.InputError("x" * 10**7))) < 5000
+
+
+def test_a_plain_number_is_a_memory_limit(run):
+    assert run(f"check lightgbm.txt {PLAIN} --memory-limit 2000000000")[0] == 0
+
+
+def changed(folder, name, edit):
+    """A model file with something changed in it."""
+    document = json.loads((folder / "xgboost.json").read_text())
+    tree = document["learner"]["gradient_booster"]["model"]["trees"][0]
+    edit(tree)
+    (folder / name).write_text(json.dumps(document))
+
+
+def test_damaged_models_are_named_in_one_line(fails, folder, monkeypatch):
+    text = (folder / "lightgbm.txt").read_text()
+    damages = {
+        "cycle": re.sub(r"left_child=\S+", "left_child=0", text, count=1),
+        "number": re.sub(r"left_child=\S+", "left_child=9999", text, count=1),
+        "feature": re.sub(r"split_feature=\S+", "split_feature=77", text, count=1),
+        "negative": re.sub(r"num_leaves=\S+\nnum_cat", "num_leaves=-3\nnum_cat", text, count=1),
+        "short": re.sub(r"leaf_value=\S+", "leaf_value=", text, count=1),
+        "sizes": re.sub(r"tree_sizes=\S+", "tree_sizes=7", text, count=1),
+        "digits": re.sub(r"threshold=\S", "threshold=x", text, count=1),
+    }
+    for name, damaged in damages.items():
+        assert damaged != text
+        (folder / f"damaged_{name}.txt").write_text(damaged)
+        err = fails(f"check damaged_{name}.txt {PLAIN}", f"damaged_{name}.txt", "damaged")
+        assert err.count("\n") == 1
+    changed(folder, "damaged.json", lambda tree: tree["left_children"].__setitem__(1, 0))
+    err = fails(f"check damaged.json {PLAIN}", "damaged.json", code=2)
+    assert err.count("\n") == 1
+    (folder / "damaged.skops").write_bytes((folder / "ridge.skops").read_bytes()[:-30])
+    fails("check damaged.skops", "damaged.skops")
+
+    def broken(*_):
+        raise KeyError("leaf_value")
+
+    monkeypatch.setattr("axil.cli.commands.adapters.read", broken)
+    err = fails(f"check catboost.cbm {PLAIN}", "catboost.cbm was read but cannot be used (KeyError: 'leaf_value')")
+    assert err.count("\n") == 1
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("axil.cli.commands.Explainer", broken)
+    fails(f"check catboost.cbm {PLAIN}", "catboost.cbm was read but cannot be used on the rows of train.csv")
 
 
 def test_the_page(run, folder):

@@ -21,6 +21,7 @@ from xgboost_models import CASES, OLD, Case, booster, loaded, regressor, table
 from axil import Explainer
 from axil.adapters.base import FittedTrees, TrainingRows
 from axil.adapters.xgboost import XGBoostAdapter, read
+from axil.adapters.xgboost_model import Tree
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 
 Array = NDArray[np.float64]
@@ -518,3 +519,21 @@ def test_many_rows_are_observed_a_few_iterations_at_a_time(name: str, monkeypatc
     monkeypatch.setattr("axil.adapters.xgboost.BLOCK_ENTRIES", 3 * len(case.y))
     in_blocks = Explainer(case.model, case.X, case.y)(case.X_new)
     np.testing.assert_array_equal(in_blocks.weights, at_once.weights)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ([1, 0, -1], [2, 2, -1]),  # a node above itself
+        ([1, 3, -1, -1], [2, 2, -1, -1]),  # two parents
+        ([1, 9, -1], [2, 2, -1]),
+        ([1, -7, -1], [2, 2, -1]),
+        ([1, -1, -1], [-1, -1, -1]),  # one child
+        ([1, -1, -1], [2, -1]),
+    ],
+)
+def test_children_that_make_no_tree_are_refused(left, right):
+    """A cycle doubled the nodes of every level, for ever."""
+    tree = Tree({"left_children": left, "right_children": right}, 1)
+    with pytest.raises(InputError, match="XGBoost model is damaged"):
+        _ = tree.splits

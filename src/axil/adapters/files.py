@@ -6,12 +6,14 @@ import json
 import re
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from axil.errors import InputError
+from axil.adapters.lightgbm_text import check
+from axil.errors import AxilError, InputError, shortened
 
 HEAD = 4096  # bytes that a format is told by
 SHOWN = 24  # of them, in a message about a file that is none of ours
@@ -47,19 +49,41 @@ def load(path: Any, trust: bool = False) -> Any:
     kind = _format_of(path, head)
     try:
         return kind.read(path, trust)
-    except InputError:
-        raise
+    except InputError as error:
+        raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
     except ImportError as error:
         raise InputError(
             f"{path} is {kind.name}, and reading it needs {error.name or 'a library'}, which is not installed. "
             f"Run: pip install 'axil[{kind.extra}]'"
         ) from None
     except Exception as error:  # each library has its own, and a pickle may raise anything
-        said = (str(error).strip().splitlines() or ["no reason given"])[0]
         raise InputError(
-            f"{path} looks like {kind.name} but cannot be read ({type(error).__name__}: {said}). "
+            f"{path} looks like {kind.name} but cannot be read ({_said(error)}). "
             f"It may be cut short, or written by another version; save the model again with {kind.save}."
         ) from None
+
+
+@contextmanager
+def usable(path: Any, data: Any = None) -> Iterator[None]:
+    """Names the files where what a model's file holds, with the training data where they are in use, ends in a foreign error."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {error}") if data is None else error from None
+    except (AxilError, MemoryError):
+        raise
+    except Exception as error:
+        beside = "" if data is None else f" on the rows of {data}"
+        raise InputError(
+            f"The model in {path} was read but cannot be used{beside} ({_said(error)}). The file may be damaged, or written by "
+            "another version of its library: save the model again. --debug shows where it happened."
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    """The kind of an error and the first line of its message."""
+    lines = str(error).strip().splitlines() or ["no reason given"]
+    return shortened(f"{type(error).__name__}: {lines[0]}", 300)
 
 
 def _format_of(path: Path, head: bytes) -> Format:
@@ -71,15 +95,20 @@ def _format_of(path: Path, head: bytes) -> Format:
         return CATBOOST
     if head.lstrip().startswith(b"{") and re.search(rb'learner["{]', head[:64]):
         return XGBOOST
-    if (
-        head.startswith(b"PK\x03\x04")
-        and zipfile.is_zipfile(path)
-        and "schema.json" in zipfile.ZipFile(path).namelist()
-    ):
+    if head.startswith(b"PK\x03\x04") and "schema.json" in _members(path):
         return SKOPS
     if re.match(rb"\x80[\x02-\x05]", head) or path.suffix.lower() in PICKLES:
         return PICKLE
     raise InputError(f"{path} is {_described(path, head)}; axil reads {FORMATS}. {_instead(head)}")
+
+
+def _members(path: Path) -> list[str]:
+    """The names in a zip file; none where it is damaged."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return file.namelist()
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError):
+        return []
 
 
 def _described(path: Path, head: bytes) -> str:
@@ -102,8 +131,10 @@ def _instead(head: bytes) -> str:
 def _lightgbm(path: Path, trust: bool) -> Any:
     import lightgbm
 
-    if b"\nend of trees" not in path.read_bytes():  # on a tree that is cut short LightGBM 4.7 ends the process
+    text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
+    if "\nend of trees" not in text:  # on a tree that is cut short LightGBM 4.7 ends the process
         raise ValueError("the end of its trees is missing")
+    check(text)
     return lightgbm.Booster(model_file=str(path))
 
 

@@ -8,13 +8,16 @@ values and thresholds have 17 digits, rates and parameters 6 (src/boosting/gbdt_
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.errors import InputError
 from axil.sampling.lightgbm import Bagging, Goss, goss, streams
 from axil.sampling.lightgbm_dart import Dart
 
@@ -25,6 +28,9 @@ CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT = 1, 2, 2
 # What decides leaf membership and predictions. Not among them: leaf_weight, which a loaded one-leaf tree has lost.
 _STRUCTURE = ("num_leaves", "split_feature", "threshold", "decision_type", "left_child", "right_child")
 _DECISIVE = (*_STRUCTURE, "cat_boundaries", "cat_threshold", "leaf_value", "leaf_count", "shrinkage")
+
+_OF_LEAVES = ("leaf_value", "leaf_count", "leaf_weight")
+_OF_SPLITS = (*_STRUCTURE[1:], "split_gain", "internal_value", "internal_weight", "internal_count")
 
 _ALIASES = {
     "boosting": ("boosting_type", "boost"),
@@ -66,6 +72,31 @@ class TreeText:
         """(L - 1, 2): left and right child of each split; splits are nodes 0 .. L - 2, leaves nodes L - 1 .. 2L - 2."""
         written = np.stack([self.integers("left_child"), self.integers("right_child")], axis=1)
         return np.where(written < 0, self.n_leaves - 1 + ~written, written)  # leaf l is written ~l
+
+    def check(self, n_features: int) -> None:
+        """Refuse a damaged tree: nodes that do not form one, or arrays of other lengths. Readers follow children unchecked."""
+        for key in self.fields:
+            self.floats(key)  # a tree is numbers alone
+        n, splits = self.n_leaves, self.n_leaves - 1
+        if n == 1:
+            return
+        lengths = dict.fromkeys(_OF_SPLITS, splits) | dict.fromkeys(_OF_LEAVES, n)
+        wrong = [key for key, length in lengths.items() if key in self.fields and len(self.floats(key)) != length]
+        features, sides = self.integers("split_feature"), ("left_child", "right_child")
+        if n < 1 or wrong or not {"split_feature", "threshold", "leaf_value", *sides} <= self.fields.keys():
+            raise InputError(_damaged(f"a tree of {n} leaves has other numbers of {', '.join(wrong) or 'parts'}"))
+        children, parents = self.children, np.arange(splits)[:, None]
+        ordered = (children > parents) & (children < 2 * n - 1)
+        if not ordered.all() or len(np.unique(children)) < 2 * splits:
+            raise InputError(_damaged("a node of a tree is its own ancestor, has two parents or is not there"))
+        if (features < 0).any() or (features >= n_features).any():
+            raise InputError(_damaged(f"a tree splits on feature {features.max()} of {n_features}"))
+        bounds, sets = self.integers("cat_boundaries"), self.floats("threshold")
+        sets = sets[(self.integers("decision_type") & CATEGORICAL) != 0]
+        ends = [0, *bounds.tolist(), len(self.integers("cat_threshold"))]
+        known = ((sets >= 0) & (sets < len(bounds) - 1)).all()
+        if not known or any(a > b for a, b in pairwise(ends)):
+            raise InputError(_damaged("a tree's sets of categories are not there"))
 
     def outcomes(self) -> dict[int, NDArray[np.uint8]]:
         """For each categorical split: 0 (left) for the categories it names, 1 for others up to them, beyond, and missing."""
@@ -121,6 +152,30 @@ def parse(text: str) -> ModelText:
     forest, _, rest = text.partition("\nend of trees")
     head, *trees = forest.split("\nTree=")
     return ModelText(_fields(head), tuple(TreeText(_fields(tree)) for tree in trees), _parameters(rest))
+
+
+def check(text: str) -> None:
+    """Refuse a damaged model text, before the library reads it: on such a text LightGBM may loop or end the process."""
+    model = parse(text)
+    n_features = int(model.header.get("max_feature_idx", "-1")) + 1
+    listed = [len(model.header.get(key, "").split(" ")) for key in ("feature_names", "feature_infos")]
+    if "\0" in text or listed != [n_features] * 2:
+        raise InputError(_damaged(f"its header does not list {n_features} features"))
+    for tree in model.trees:
+        tree.check(n_features)
+    starts = [found.start() + 1 for found in re.finditer(r"\nTree=", text)]
+    ends = [*starts[1:], text.find("\nend of trees") + 1]
+    sizes = [len(text[a:b].encode()) for a, b in zip(starts, ends)]
+    settings = text.partition("\nparameters:\n")[2].partition("\nend of parameters")[0].strip().splitlines()
+    if not all(re.fullmatch(r"\[\w+: .*\]", line) for line in settings):
+        raise InputError(_damaged("a line of its parameters is not [name: value]"))
+    stated = model.header.get("tree_sizes")  # where the library begins to read each tree
+    if not model.trees or (stated is not None and [int(size) for size in stated.split()] != sizes):
+        raise InputError(_damaged("its trees are not where its header says"))
+
+
+def _damaged(found: str) -> str:
+    return f"This LightGBM model is damaged: {found}. Read the model from an intact file."
 
 
 def _fields(block: str) -> dict[str, str]:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.errors import InputError
+
 Array = NDArray[np.float64]
 
 # What decides leaf membership, besides the leaf values.
@@ -44,12 +46,19 @@ class Tree:
 
     @cached_property
     def splits(self) -> NDArray[np.int64]:
-        """The nodes with children that can be reached from the root, level by level."""
+        """The nodes with children that can be reached from the root, level by level; each is met once."""
         left, right = self.integers("left_children"), self.integers("right_children")
-        level, found = np.zeros(1, dtype=np.int64), []
+        level, found, met = np.zeros(1, dtype=np.int64), [], np.zeros(len(left), dtype=bool)
         while len(level := level[left[level] != -1]):
             found.append(level)
             level = np.concatenate([left[level], right[level]])
+            inside = len(right) == len(left) and (level > 0).all() and (level < len(left)).all()
+            if not inside or met[level].any() or len(np.unique(level)) < len(level):
+                raise InputError(
+                    "This XGBoost model is damaged: in one of its trees a node is its own ancestor, has two parents or is not "
+                    "there. Read the model from an intact file."
+                )
+            met[level] = True
         return np.concatenate(found) if found else level
 
     @cached_property

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from axil.cli import screen
+from axil.errors import LONGEST_VALUE, shortened
 from axil.explanation import Explanation
 
 SIGNED = ("weight", "contribution", "gradient", "gain")  # columns whose signs are shown
@@ -68,9 +69,10 @@ def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) 
         for output in range(outputs):
             at = (query * outputs + output) * lines
             own = top.iloc[at : at + lines]
-            name = "" if part.outputs is None else f", output {part.outputs[output]}"
+            name = "" if part.outputs is None else f", output {screen.visible(str(part.outputs[output]))}"
             share = own["weight"].abs().sum() / sizes[query, output] if sizes[query, output] else 0.0
-            title = f"Query {part.query_index[query]}{name}: predicted {own['prediction'].iloc[0]:.7g}"
+            label = shortened(screen.visible(str(part.query_index[query])), LONGEST_VALUE)
+            title = f"Query {label}{name}: predicted {own['prediction'].iloc[0]:.7g}"
             found.append(Answer(title, own, float(share), len(part.targets), start + query))
     return found
 

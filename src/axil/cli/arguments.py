@@ -22,7 +22,7 @@ examples:
   axil blame demo/model.txt --train demo/train.csv --target progression --index patient --validation demo/validation.csv
 
 exit codes: 0 done; 1 the model is refused, or the replay of its fit disagrees; 2 bad usage or input;
-3 an error that nobody foresaw"""
+3 an unexpected error"""
 
 EXPLAIN = """\
 Prints, for each row of the query file, the training rows of largest weight in its prediction, with their features.
@@ -126,7 +126,7 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
     )
     data.add_argument("--categorical", metavar="A,B,...", help="columns that were of pandas' category type in the fit")
     work = one.add_argument_group("the work")
-    work.add_argument("--memory-limit", metavar="SIZE", help='such as "2GiB" (default: most of what is free)')
+    work.add_argument("--memory-limit", metavar="SIZE", help='bytes, or such as "2GiB" (default: most of what is free)')
     work.add_argument(
         "--scratch", metavar="DIRECTORY", help="keep the leaf numbers of all training rows here, not in memory"
     )

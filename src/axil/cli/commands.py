@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from axil import adapters
 from axil.adapters import files
+from axil.atomic import atomic
 from axil.cli import answers, data, screen
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedModelError
 from axil.explainer import Explainer, budget_of, threads_of
-from axil.inputs import as_count
+from axil.inputs import as_count, as_file
 from axil.support import supports
 from axil.tables import NOTE
 
@@ -59,9 +60,9 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     explanations, features = question.explainer.iter(asked), question.training.features
     table, shown = answers.comparables(explanations, features, queries, arguments.top, arguments.by, MOST_ON_SCREEN)
     if arguments.csv is not None:
-        table.to_csv(arguments.csv, index=False)
+        _write_csv(table, arguments.csv)
     if arguments.format != "table":
-        out.write(_formatted(table, arguments.format))
+        _print_table(table, arguments.format, out)
         return 0
     show(question, shown, queries, out)
     return 0
@@ -69,7 +70,7 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
 
 def show(question: Question, shown: list[answers.Answer], queries: Any, out: Any) -> None:
     """Print answers, and how many there are that have no place on the screen."""
-    print(question.proof, file=out)
+    print(screen.visible(question.proof), file=out)
     for answer in shown:
         print("\n" + "\n".join(answer.lines(question.training.features, queries)), file=out)
     left = len(queries) - MOST_ON_SCREEN
@@ -84,7 +85,8 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
         given, lacking = ("--train", "--target") if arguments.target is None else ("--target", "--train")
         raise InputError(f"{given} was given without {lacking}; give both to replay the fit, or neither.")
     if arguments.train is None:
-        found = supports(files.load(arguments.model, arguments.trust))
+        model, _ = _model(arguments)
+        found = supports(model)
         print(f"{arguments.model}: {VERDICTS[found.kind]}\n{found.reason}", file=out)
         return 0 if found.exact else 1
     question = _question(arguments)
@@ -100,29 +102,40 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
     features = question.training.features
     table = question.explainer.blame(validation.features, validation.target)
     if arguments.csv is not None:
-        answers.with_features(table, features).to_csv(arguments.csv, index=False)
+        _write_csv(answers.with_features(table, features), arguments.csv)
     shown = table.head(arguments.top)
     if arguments.format != "table":
-        out.write(_formatted(answers.with_features(shown, features), arguments.format))
+        _print_table(answers.with_features(shown, features), arguments.format, out)
         return 0
     columns = [screen.column(name, shown[name].to_numpy(), name in answers.SIGNED) for name in shown.columns]
     columns += answers.features(answers.rows_of(shown, features))
-    print(question.proof, file=out)
+    print(screen.visible(question.proof), file=out)
     print(f"{len(validation.features)} validation rows of {arguments.validation}; the largest gain first\n", file=out)
     print("\n".join([*screen.fitted(columns), "", SENTENCE]), file=out)
     return 0
 
 
+def _model(arguments: argparse.Namespace) -> tuple[Any, adapters.Model | None]:
+    """The model in a file and its adapter, None where it is refused."""
+    model = files.load(arguments.model, arguments.trust)
+    with files.usable(arguments.model):
+        try:
+            return model, adapters.read(model)
+        except UnsupportedModelError:
+            return model, None
+
+
 def _question(arguments: argparse.Namespace) -> Question:
     threads_of(arguments.threads)  # what is wrong with these two is said before files are read
     budget_of(arguments.memory_limit, arguments.scratch)
-    model = files.load(arguments.model, arguments.trust)
-    adapter = adapters.read(model)
+    model, adapter = _model(arguments)
+    adapter = adapters.read(model) if adapter is None else adapter
     named = arguments.index, arguments.weights, arguments.features, arguments.categorical
     roles = data.Roles(arguments.target, *named)
     training = data.training_rows(arguments.train, roles, adapter)
     limits = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit, "scratch": arguments.scratch}
-    explainer = Explainer(model, training.features, training.target, training.weights, **limits)
+    with files.usable(arguments.model, arguments.train):
+        explainer = Explainer(model, training.features, training.target, training.weights, **limits)
     return Question(arguments.model, adapter, explainer, roles, training)
 
 
@@ -130,16 +143,41 @@ def _check_answer(arguments: argparse.Namespace) -> None:
     """What is wrong with where the answer goes is said before any work."""
     as_count(arguments.top, "--top")
     for option in ("csv", "html"):
-        path = getattr(arguments, option, None)
-        if path is not None and not Path(path).absolute().parent.is_dir():
-            raise InputError(f"--{option} {path}: the directory {Path(path).parent} does not exist. Make it first.")
-        if path is not None and Path(path).is_dir():
-            raise InputError(f"--{option} {path} is a directory; expected the name of a file to write.")
+        if getattr(arguments, option, None) is not None:
+            as_file(getattr(arguments, option), f"--{option}")
 
 
-def _formatted(table: Any, form: str) -> str:
-    """The table as CSV, or as one JSON object a line, all digits kept; what is missing is null."""
+def _write_csv(table: Any, path: str) -> None:
+    with atomic(as_file(path, "--csv")) as part:
+        part.write_text(_csv(table), encoding="utf-8", errors="surrogatepass", newline="")
+
+
+def _print_table(table: Any, form: str, out: Any) -> None:
+    """The table as CSV, or as one JSON object per line, all digits kept; what is missing or not finite is null."""
     if form == "csv":
-        return str(table.to_csv(index=False))
-    records = table.astype(object).where(table.notna(), None).to_dict("records")
-    return "".join(json.dumps(record, default=str) + "\n" for record in records)
+        text = _csv(table)
+        out.write(screen.visible(text, kept="\n") if out.isatty() else text)
+        return
+    for record in table.astype(object).where(table.notna(), None).to_dict("records"):
+        finite = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in record.items()}
+        out.write(json.dumps(finite, default=str, allow_nan=False) + "\n")
+
+
+def _csv(table: Any) -> str:
+    """CSV in which no text is a formula: a spreadsheet would compute what begins with one of = + - @, a tab or a return."""
+    defused = table.rename(columns=_defused)
+    for name, dtype in defused.dtypes.items():
+        if dtype.kind not in "biuf":
+            defused[name] = defused[name].astype(object).map(_defused)
+    return str(defused.to_csv(index=False))
+
+
+def _defused(cell: Any) -> Any:
+    """Text that begins a formula, with an apostrophe in front; numbers, also as text, as they are."""
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return "'" + cell
+    return cell

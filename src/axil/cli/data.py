@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axil.adapters import Model
+from axil.cli.screen import visible
 from axil.cli.table_files import read_table
-from axil.errors import AxilError, InputError
+from axil.errors import LONGEST_VALUE, AxilError, InputError, shortened, shown
 
 SHOWN = 8  # names in a message
 TRIED = 100  # rows that a model predicts to see whether it takes them
@@ -48,7 +49,7 @@ def training_rows(path: str, roles: Roles, model: Model) -> Rows:
     chosen = [] if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
     strange = [name for name in chosen if name not in names]
     if strange:
-        raise InputError(f"--categorical names {strange[0]!r}, which is not among the features: {_some(names)}.")
+        raise InputError(f"--categorical names {shown(strange[0])}, which is not among the features: {_some(names)}.")
     features = frame[names].astype(dict.fromkeys(chosen, "category"))
     _refuse_text(features, model, path)
     _refuse_types(features, model, path)
@@ -90,11 +91,13 @@ def _labelled(frame: Any, index: str | None, path: str) -> Any:
     _require(frame, index, path, "--index")
     labels = frame[index]
     if labels.isna().any():
-        raise InputError(f"{path} has no label in column {index!r} in row {int(labels.isna().argmax())}; fill it in.")
+        raise InputError(
+            f"{path} has no label in column {shown(index)} in row {int(labels.isna().argmax())}; fill it in."
+        )
     if not labels.is_unique:
         twice = labels[labels.duplicated()].iloc[0]
         raise InputError(
-            f"{path} has the label {twice} twice in column {index!r}; --index needs one that no two rows share."
+            f"{path} has the label {_plain(twice)} twice in column {shown(index)}; --index needs one that no two rows share."
         )
     return frame.set_index(index, drop=False)
 
@@ -106,7 +109,7 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
         both = [name for name in names if name in taken]
         if both:
             raise InputError(
-                f"--features names {both[0]!r}, which is the target, the weights or the index. Leave it out."
+                f"--features names {shown(both[0])}, which is the target, the weights or the index. Leave it out."
             )
         return _counted(names, model, "--features names")
     others = [str(name) for name in frame.columns if name not in taken]
@@ -154,7 +157,7 @@ def _numbers(frame: Any, name: str, path: str, option: str) -> Any:
     column = _filled(frame, name, path, option)
     if not _is_numeric(column):
         raise InputError(
-            f"Column {name!r} of {path} ({option}) holds {_first_text(column)}; expected numbers. "
+            f"Column {shown(name)} of {path} ({option}) holds {_first_text(column)}; expected numbers. "
             "Name another column, or mend it."
         )
     return column
@@ -165,7 +168,7 @@ def _filled(frame: Any, name: str, path: str, option: str) -> Any:
     gaps = frame[name].isna().to_numpy()
     if gaps.any():
         raise InputError(
-            f"Column {name!r} of {path} ({option}) has no value in {gaps.sum()} of {len(gaps)} rows, "
+            f"Column {shown(name)} of {path} ({option}) has no value in {gaps.sum()} of {len(gaps)} rows, "
             f"first in row {gaps.argmax()}. Drop these rows as the fit did, or fill them in."
         )
     return frame[name]
@@ -193,8 +196,8 @@ def _refuse_text(features: Any, model: Model, path: str) -> None:
     for name, column in features.items():
         if not _is_numeric(column) and not isinstance(column.dtype, pd.CategoricalDtype):
             raise InputError(
-                f"Column {name!r} of {path} holds {_first_text(column)}; the {model.library} model takes numbers. If the fit had "
-                f"it as a pandas category, pass --categorical {name!r}; if not, encode it in the file as it was for the fit."
+                f"Column {shown(name)} of {path} holds {_first_text(column)}; the {model.library} model takes numbers. "
+                f"If the fit had it as a pandas category, pass --categorical {shown(name)}; if not, encode it in the file as for the fit."
             )
 
 
@@ -204,8 +207,8 @@ def _refuse_new_categories(column: Any, dtype: Any, path: str, train: str) -> No
     new = new[~new.isin(dtype.categories)]
     if len(new):
         raise InputError(
-            f"Column {column.name!r} of {path} holds {new.iloc[0]!r} (row {new.index[0]}), a category that no row of {train} "
-            "has. Leave it empty if it is to count as missing."
+            f"Column {shown(column.name)} of {path} holds {shown(new.iloc[0])} (row {_plain(new.index[0])}), a category that no "
+            f"row of {train} has. Leave it empty if it is to count as missing."
         )
 
 
@@ -222,7 +225,7 @@ def _first_text(column: Any) -> str:
     text = column.astype(object)
     odd = (pd.to_numeric(text, errors="coerce").isna() & text.notna()).to_numpy()
     at = int(odd.argmax())
-    return f"{text.iloc[at]!r} in row {at}" if odd.any() else f"values of type {column.dtype}"
+    return f"{shown(text.iloc[at])} in row {at}" if odd.any() else f"values of type {column.dtype}"
 
 
 def _listed(frame: Any, text: str, path: str, option: str) -> list[str]:
@@ -231,17 +234,22 @@ def _listed(frame: Any, text: str, path: str, option: str) -> list[str]:
     for name in names:
         _require(frame, name, path, option)
     if len(set(names)) < len(names):
-        raise InputError(f"{option} names a column twice: {text}. Name each once.")
+        raise InputError(f"{option} names a column twice: {_plain(text)}. Name each once.")
     return names
 
 
 def _require(frame: Any, name: str, path: str, option: str) -> None:
     if name not in frame.columns:
         close = difflib.get_close_matches(name, list(frame.columns), n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Name one of its columns with {option}."
-        raise InputError(f"{path} has no column {name!r} ({option}); it has {_some(frame.columns)}. {hint}")
+        hint = f"Did you mean {shown(close[0])}?" if close else f"Name one of its columns with {option}."
+        raise InputError(f"{path} has no column {shown(name)} ({option}); it has {_some(frame.columns)}. {hint}")
 
 
 def _some(names: Any) -> str:
-    shown = ", ".join(str(name) for name in list(names)[:SHOWN])
-    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown or "none"
+    some = ", ".join(_plain(name) for name in list(names)[:SHOWN])
+    return f"{some} and {len(names) - SHOWN} more" if len(names) > SHOWN else some or "none"
+
+
+def _plain(name: Any) -> str:
+    """A name or label for a message, on one line and not too long."""
+    return shortened(visible(str(name)), LONGEST_VALUE)

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from axil.cli.arguments import parser
-from axil.errors import AxilError, ExactnessError, UnsupportedModelError
+from axil.cli.screen import visible
+from axil.errors import LONGEST, AxilError, ExactnessError, UnsupportedModelError, shortened
 
-DONE, REFUSED, BAD_INPUT, UNFORESEEN, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, REFUSED, BAD_INPUT, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with these words (by default those of the shell) and give its exit code.
 
-    0: done. 1: the model is refused, or the replay of its fit disagrees. 2: bad usage or input. 3: an error that nobody foresaw.
+    0: done. 1: the model is refused, or the replay of its fit disagrees. 2: bad usage or input. 3: an unexpected error.
     """
     try:
         arguments = parser().parse_args(argv)
@@ -51,16 +52,17 @@ def _told(error: Exception) -> int:
         _say(f"{error.filename or 'a file'}: {error.strerror or error}.")
         return BAD_INPUT
     lines = str(error).strip().splitlines()
-    _say(f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}")
     _say(
-        "Nobody foresaw this error; it may come from the model's library. Check that the files hold what the model was fitted "
-        "on, and run again with --debug to see where it happened."
+        f"Unexpected error (please report it): {type(error).__name__}: {lines[0] if lines else 'no reason given'}. "
+        "Run again with --debug to see where it happened."
     )
-    return UNFORESEEN
+    return UNEXPECTED
 
 
 def _say(text: str) -> None:
-    print(f"axil: {text}", file=sys.stderr)
+    """Print a message of axil's: short, without control characters, and no line of it looks like another message."""
+    first, *rest = visible(shortened(text, LONGEST), kept="\n").split("\n")
+    print("\n  ".join([f"axil: {first}", *rest]), file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import math
 import shutil
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 
@@ -13,7 +14,17 @@ GAP = "  "
 DIGITS = 5  # of the largest number in a column
 MOST_DECIMALS = 12
 WIDEST_TEXT = 24
+_TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # which way letters run
 DEFAULT_WIDTH = 100  # where nobody is looking
+
+
+def visible(text: str, kept: str = "") -> str:
+    """The text with control characters written out, as in \\x1b: they could clear a screen or reverse letters."""
+    return "".join(char if char in kept or not _is_control(char) else repr(char)[1:-1] for char in text)
+
+
+def _is_control(char: str) -> bool:
+    return category(char) in ("Cc", "Cs", "Zl", "Zp") or char in _TURNS
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,7 @@ def column(name: str, values: Any, signed: bool = False, above: str = "") -> Col
     """Values under a name, with ``above`` as a first cell; numbers have as many decimals as the largest needs."""
     values = np.asarray(values)
     numeric = values.dtype.kind in "biuf"
+    name = visible(name)
     cells = [name, above, *texts(values, signed)] if above else [name, *texts(values, signed)]
     width = max(map(len, cells))
     return Column([cell.rjust(width) if numeric else cell.ljust(width) for cell in cells])
@@ -42,7 +54,7 @@ def texts(values: Any, signed: bool = False) -> list[str]:
     if values.dtype.kind == "f":
         form = f"{'+' if signed else ''}.{decimals(values)}f"
         return ["-" if math.isnan(value) else format(float(value), form) for value in values]
-    cut = (str(value) for value in values.tolist())
+    cut = (visible(str(value)[: WIDEST_TEXT + 1]) for value in values.tolist())
     return [text if len(text) <= WIDEST_TEXT else text[: WIDEST_TEXT - 3] + "..." for text in cut]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from axil.errors import InputError
+from axil.errors import InputError, shown
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
@@ -26,7 +26,9 @@ def read_table(path: str) -> Any:
         raise InputError(f"{path} has columns but no rows; expected at least one row.")
     frame.columns = [str(name) for name in frame.columns]
     if not frame.columns.is_unique:
-        raise InputError(f"{path} has two columns named {frame.columns[frame.columns.duplicated()][0]!r}; rename one.")
+        raise InputError(
+            f"{path} has two columns named {shown(frame.columns[frame.columns.duplicated()][0])}; rename one."
+        )
     return frame
 
 
