@@ -175,7 +175,9 @@ def test_a_result_beyond_the_memory_limit_is_refused_by_name(case):
             ask()
     with pytest.raises(InputError, match="Leaf space"):
         explainer.prepare()
-    assert len(explainer.top(case.X, 2)) == 2 * len(case.y)
+    with pytest.raises(InputError, match=r"The table of .* memory_limit\. Ask for fewer rows"):
+        explainer.top(case.X, 2)
+    assert len(explainer.top(case.X[:50], 2)) == 2 * 50
     assert sum(len(batch) for batch in explainer.iter(case.X)) == len(case.y)
     with pytest.raises(InputError, match="leaf numbers"):
         explain(case, memory_limit=100)

@@ -125,6 +125,67 @@ def test_peak_memory_stays_within_the_limit():
     assert {step: taken for step, taken in peaks.items() if taken > 1.1 * limit} == {}
 
 
+TABLES = """
+import ctypes
+import sys
+import numpy as np
+from pathlib import Path
+import lightgbm as lgb
+import axil
+
+def resident(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(field)).split()[1])
+
+limit, folder, n = int(sys.argv[1]), Path(sys.argv[2]), 20_000
+X = np.random.default_rng(0).random((n, 5))
+y = X[:, 0] + np.random.default_rng(1).normal(size=n)
+model = lgb.train({"verbose": -1, "num_threads": 1}, lgb.Dataset(X, y), 20)
+explainer = axil.Explainer(model, X, y, n_threads=2, memory_limit=limit)
+asks = {
+    "top": lambda m: explainer.top(X[:m], n),
+    "group": lambda m: explainer.group(X[:m], np.arange(n)),
+    "similar": lambda m: explainer.similar(X[:m], 2000),
+    "removal_set": lambda m: explainer.removal_set(X[:m], 5000),
+    "removal": lambda m: explainer.removal(X[:m]),
+    "steps": lambda m: explainer.steps(X[:m]),
+    "parquet": lambda m: explainer.write(X[:m], folder / "w.parquet"),
+    "zarr": lambda m: explainer.write(X[:m], folder / "w.zarr"),
+}
+trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)
+for name, ask in asks.items():
+    ask(2)  # whatever is allocated once and for all
+    rows, refused = 640, 0
+    while True:
+        trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+        before = resident("VmRSS")
+        try:
+            answer = ask(rows)
+            break
+        except axil.InputError as error:
+            assert "memory_limit" in str(error)
+            rows, refused = rows * 4 // 5, refused + 1
+    print(name, refused, resident("VmHWM") - before)
+    del answer
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is read from /proc")
+def test_the_answers_own_tables_count(tmp_path):
+    """The largest request of each kind that is not refused; see above for the tenth of the limit."""
+    limit = 100 << 20
+    done = subprocess.run(
+        [sys.executable, "-c", TABLES, str(limit), str(tmp_path)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    found = {name: (int(refused), int(taken)) for name, refused, taken in map(str.split, done.stdout.splitlines())}
+    assert len(found) == 8
+    assert {name: taken for name, (_, taken) in found.items() if taken > 1.1 * limit} == {}
+    assert all(found[name][0] for name in ("top", "group", "similar", "removal_set"))  # 640 rows do not fit
+    assert not any(found[name][0] for name in ("parquet", "zarr"))  # written batch by batch
+
+
 def test_scratch_space_is_taken_before_it_is_mapped(tmp_path, monkeypatch):
     """A page of a sparse file that finds the disk full would end the process with SIGBUS."""
     taken, memmap = [], np.memmap

@@ -267,7 +267,7 @@ def test_greedy_sets_move_further():
 
 def test_limits_and_no_queries():
     case = case_of("lightgbm", "regressor")
-    explainer = axil.Explainer(case.model, case.X, case.y, memory_limit="64 KiB")
+    explainer = axil.Explainer(case.model, case.X, case.y, memory_limit="256 KiB")
     with pytest.raises(InputError, match=r"memory_limit.*removal_set"):
         explainer.removal(case.X)
     assert len(explainer.removal_set(case.X, 2)) == 2 * len(case.y)

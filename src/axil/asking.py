@@ -48,11 +48,14 @@ class Explained(Protocol):
     def _queries(self, X: Any, init_score: Any) -> tuple[Any, Array]:
         """X and the offsets of its rows, (n, K), checked."""
 
-    def _batch_size(self, bytes_a_query: int) -> int:
-        """How many queries to ask at a time."""
+    def _batch_size(self, bytes_a_query: int, taken: int = 0) -> int:
+        """How many queries to ask at a time, where so many bytes are taken by something else."""
 
-    def _prepare_for(self, n_queries: int) -> None:
-        """Do ahead what pays for so many queries."""
+    def _table_batch(self, n: int, lines: int, columns: int, working: int) -> int:
+        """The same for a table of so many lines per query, once there is room for it."""
+
+    def _prepare_for(self, n_queries: int, taken: int = 0) -> None:
+        """Do ahead what pays for so many queries, where so many bytes are taken by something else."""
 
     def _check(self, X: Any, predictions: Array, labels: NDArray[Any]) -> Array | None:
         """Compare with what the model predicts, and give that."""
@@ -67,36 +70,40 @@ def checked_coordinates(asked: Explained, X: Any) -> Any:
     return coordinates
 
 
-def explanations(asked: Explained, X: Any, init_score: Any = None) -> Iterator[Explanation]:
+def explanations(
+    asked: Explained, X: Any, init_score: Any = None, batch_size: int | None = None
+) -> Iterator[Explanation]:
     """Explanations of X batch by batch, sparse where most weights are zero; an empty one of no rows."""
     sparse = len(asked._engines) == 1 and asked._engines[0].is_sparse
     if X.shape[0] == 0:
         yield asked.explain(X, init_score)
     else:
-        yield from asked.iter(X, init_score=init_score, sparse=sparse)
+        yield from asked.iter(X, batch_size, init_score, sparse)
+
+
+def dense_bytes(asked: Explained) -> int:
+    """Bytes that the explanation of one query takes while it is made."""
+    return sum(max(8 * len(asked._targets), engine.streamed_bytes()) for engine in asked._engines)
 
 
 Batches = Iterator[tuple[slice, Any, list[Effects]]]
 
 
-def removals(asked: Explained, X: Any, dense: bool) -> Batches:
+def removals(asked: Explained, X: Any, batch_size: int) -> Batches:
     """Batches of X: which rows, their coordinates and the effects of deleting training rows on each output."""
-    asked._prepare_for(X.shape[0])
-    return _effects(asked, X, dense, "removal", lambda engine, *query: engine.removal(*query))
+    return _effects(asked, X, batch_size, "removal", lambda engine, *query: engine.removal(*query))
 
 
-def steps(asked: Explained, X: Any, dense: bool) -> Batches:
+def steps(asked: Explained, X: Any, batch_size: int) -> Batches:
     """The same of what training rows put into the steps of the trees."""
-    return _effects(asked, X, dense, "steps", lambda engine, *query: engine.steps(*query))
+    return _effects(asked, X, batch_size, "steps", lambda engine, *query: engine.steps(*query))
 
 
 def _effects(
-    asked: Explained, X: Any, dense: bool, what: str, ask: Callable[[Engine, Any, Array], Sequence[Effects]]
+    asked: Explained, X: Any, size: int, what: str, ask: Callable[[Engine, Any, Array], Sequence[Effects]]
 ) -> Batches:
-    """Batches are so small that the effects of one fit into memory: all of them where ``dense``, else block by block."""
-    n, (n_train, n_outputs) = X.shape[0], asked._targets.shape
-    held = sum(engine.streamed_bytes() for engine in asked._engines)
-    size = asked._batch_size(held + 8 * n_train * n_outputs if dense else held)
+    """So many queries at a time; their effects are read out block by block."""
+    n = X.shape[0]
     for start in track(range(0, n, size), what):
         part = slice(start, min(start + size, n))
         coordinates = checked_coordinates(asked, inputs.take_rows(X, part))

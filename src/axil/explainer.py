@@ -15,6 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 from axil import adapters, inputs, storage, tables, writing
 from axil.adapters.base import Model
 from axil.answers import Answer
+from axil.asking import dense_bytes
 from axil.checks import Verification, check_answer
 from axil.engines import Engine
 from axil.errors import InputError
@@ -132,15 +133,15 @@ class Explainer(Questions):
         X, offsets = self._queries(X, init_score)
         if not (sparse and self._engines[0].is_sparse):
             self._require(X.shape[0], STREAM)
-        return self._explanation(X, self._ask(X, X.shape[0]), offsets, inputs.row_labels(X), sparse)
+        taken = 8 * X.shape[0] * len(self.targets) * len(self._engines)
+        return self._explanation(X, self._ask(X, X.shape[0], taken), offsets, inputs.row_labels(X), sparse)
 
     def iter(
         self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
     ) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of weights is held."""
         X, offsets = self._queries(X, init_score)
-        held = sum(max(8 * len(self.targets), engine.streamed_bytes()) for engine in self._engines)
-        size = self._batch_size(held) if batch_size is None else inputs.as_count(batch_size, "batch_size")
+        size = self._batch_size(dense_bytes(self)) if batch_size is None else inputs.as_count(batch_size, "batch_size")
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
         n, labels = X.shape[0], inputs.row_labels(X)
 
@@ -156,13 +157,16 @@ class Explainer(Questions):
         k = inputs.as_count(k, "k")
         X, _ = self._queries(X, init_score)
         n, labels, parts = X.shape[0], inputs.row_labels(X), []
-        self._prepare_for(n)
-        size = self._batch_size(sum(engine.streamed_bytes() for engine in self._engines))
+        lines = min(k, len(self.targets)) * self._targets.shape[1]
+        taken = tables.bytes_of(n * lines, 7)
+        self._prepare_for(n, taken)
+        working = sum(engine.streamed_bytes() for engine in self._engines) + 12 * 8 * lines
+        size = self._table_batch(n, lines, 6 if self.outputs is None else 7, working)
         for start in track(range(0, max(n, 1), size), "top"):
             part = slice(start, start + size)
             batch, own = inputs.take_rows(X, part), labels[part]
             largest = [tables.Largest(len(own), k, y, by, self._n_threads) for y in self._targets.T]
-            self._stream(batch, self._ask(batch, n), own, largest)
+            self._stream(batch, self._ask(batch, n, taken), own, largest)
             parts.append(tables.top_columns(largest, self.index, own, self.outputs))
         return tables.concatenate(parts, self._backend)
 
@@ -238,17 +242,27 @@ class Explainer(Questions):
         n_train = len(self.targets)
         self._budget.require(8 * n * n_train * len(self._engines), f"The weights of {n} x {n_train} rows", instead)
 
-    def _batch_size(self, bytes_a_query: int) -> int:
-        held = min(BATCH_BYTES, self._budget.available // 4)  # the batch before may still be there, and work goes on
+    def _batch_size(self, bytes_a_query: int, taken: int = 0) -> int:
+        """How many queries to ask at a time, where so many bytes are or will be taken by something else."""
+        held = min(
+            BATCH_BYTES, (self._budget.available - taken) // 4
+        )  # the batch before may still be there, and work goes on
         return int(max(1, min(held // bytes_a_query, MOST_QUERIES)))
 
-    def _prepare_for(self, n_queries: int) -> None:
-        for engine in self._engines:
-            engine.prepare_for(n_queries, self._budget.available)
+    def _table_batch(self, n: int, lines: int, columns: int, working: int) -> int:
+        """The same for a table of so many lines per query, once there is room for it and for one query's work."""
+        table = tables.bytes_of(n * lines, columns)
+        self._budget.require(table + working, f"The table of {n * lines} lines", tables.SMALLER)
+        return self._batch_size(working, table)
 
-    def _ask(self, X: Any, n_queries: int) -> list[Answer]:
+    def _prepare_for(self, n_queries: int, taken: int = 0) -> None:
+        """Do ahead what pays for so many queries, with what the answer itself leaves of the budget."""
+        for engine in self._engines:
+            engine.prepare_for(n_queries, self._budget.available - taken)
+
+    def _ask(self, X: Any, n_queries: int, taken: int = 0) -> list[Answer]:
         """The engines' answers about the rows of X, which are part of ``n_queries`` to come."""
-        self._prepare_for(n_queries)
+        self._prepare_for(n_queries, taken)
         coordinates = self._adapter.coordinates(X, self._n_threads)
         return [engine.ask(coordinates) for engine in self._engines]
 

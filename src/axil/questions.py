@@ -19,6 +19,7 @@ from axil.asking import (
     Explained,
     by_engine,
     checked_coordinates,
+    dense_bytes,
     explanations,
     for_all_outputs,
     leverages,
@@ -28,6 +29,7 @@ from axil.asking import (
 )
 from axil.errors import InputError
 from axil.explanation import Explanation, as_shares, group_codes, page_options
+from axil.removal import BLOCK_ENTRIES
 
 Array = NDArray[np.float64]
 
@@ -41,7 +43,7 @@ class Questions:
         ``-w_j dF(x) / dw_j``; positive: without the row the prediction would be higher. Structure, draws and all other weights
         are held fixed. As costly as the weights; 8 * K * n * n_train bytes.
         """
-        return _dense(self, X, removals)
+        return _dense(self, X, removals, prepared=True)
 
     def steps(self: Explained, X: Any) -> Array:
         """(n, n_train), or (K, n, n_train): what each training row puts into the steps that the trees take to each prediction.
@@ -72,7 +74,12 @@ class Questions:
             )
         X, _ = self._queries(X, None)
         found = []
-        for part, coordinates, effects_of in (removals if by == "effect" else steps)(self, X, False):
+        lines = min(m, len(self._targets)) * self._targets.shape[1]
+        working = sum(engine.streamed_bytes() for engine in self._engines) + 6 * 8 * lines
+        size = self._table_batch(X.shape[0], lines, 6 if self.outputs is None else 7, working)
+        if by == "effect":
+            self._prepare_for(X.shape[0], tables.bytes_of(X.shape[0] * lines, 7))
+        for part, coordinates, effects_of in (removals if by == "effect" else steps)(self, X, size):
             n = part.stop - part.start
             served = [
                 (engine, own, k) for engine, own in by_engine(self._engines, self._targets) for k in range(own.shape[1])
@@ -174,12 +181,12 @@ class Questions:
     def group(self: Explained, X: Any, labels: Any) -> Any:
         """As `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array."""
         codes, groups = group_codes(labels, len(self._targets))
-        return _table(self, X, lambda part: part.group_columns(codes, groups))
+        return _table(self, X, len(groups), lambda part: part.group_columns(codes, groups))
 
     def concentration(self: Explained, X: Any, shares: Sequence[float] = (0.5, 0.8, 0.95)) -> Any:
         """As `Explanation.concentration`, for any number of rows of X: never holds an (n, n_train) array."""
         wanted = as_shares(shares)
-        return _table(self, X, lambda part: part.concentration_columns(wanted))
+        return _table(self, X, len(wanted), lambda part: part.concentration_columns(wanted))
 
     def similar(self: Explained, X: Any, k: int = 10, columns: Sequence[Any] | None = None) -> Any:
         """Comparables: the k training rows of largest |weight| in each prediction, their features beside the query's own.
@@ -198,8 +205,10 @@ class Questions:
         X, _ = self._queries(X, None)
         names = inputs.column_names((self._features, X), self._adapter.feature_names, self._adapter.n_features)
         chosen = inputs.chosen_columns(columns, names)
-        parts = [part.similar_columns(k) for part in explanations(self, X)]
-        made = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        per_query = min(k, len(self._targets)) * self._targets.shape[1]
+        working = dense_bytes(self) + 16 * 8 * per_query
+        size = self._table_batch(X.shape[0], per_query, 10 + 2 * len(chosen), working)
+        made = tables.joined([part.similar_columns(k) for part in explanations(self, X, batch_size=size)])
         rows, lines = made.pop("position"), len(made["query"]) // max(X.shape[0], 1)
         queries = np.repeat(np.arange(X.shape[0]), lines)
         of_rows = tables.feature_columns(self._features, rows, chosen)
@@ -244,20 +253,27 @@ def _one_or_each(found: Array) -> Array:
     return found[0] if len(found) == 1 else found
 
 
-def _table(asked: Explained, X: Any, columns: Callable[[Explanation], dict[str, Any]]) -> Any:
+def _table(asked: Explained, X: Any, lines: int, columns: Callable[[Explanation], dict[str, Any]]) -> Any:
+    """A table of so many lines per query and output, of up to five columns."""
     X, _ = asked._queries(X, None)
-    parts = [columns(part) for part in explanations(asked, X)]
+    lines *= asked._targets.shape[1]
+    size = asked._table_batch(X.shape[0], lines, 4 if asked.outputs is None else 5, dense_bytes(asked) + 8 * 8 * lines)
+    parts = [columns(part) for part in explanations(asked, X, batch_size=size)]
     return tables.note(tables.concatenate(parts, asked._backend), tables.NOTE)
 
 
-def _dense(asked: Explained, X: Any, ask: Callable[[Explained, Any, bool], Batches]) -> Array:
+def _dense(asked: Explained, X: Any, ask: Callable[[Explained, Any, int], Batches], prepared: bool = False) -> Array:
     """(n, n_train), or (K, n, n_train): what there is about every training row, gathered."""
     X, _ = asked._queries(X, None)
     n, (n_train, n_outputs) = X.shape[0], asked._targets.shape
     instead = "Use explainer.removal_set(X, m) for the largest, or raise memory_limit."
-    asked._budget.require(8 * n * n_train * n_outputs, f"An array of {n} predictions by {n_train} rows", instead)
+    array, working = 8 * n * n_train * n_outputs, sum(engine.streamed_bytes() for engine in asked._engines)
+    block = 3 * 8 * min(n * n_train, BLOCK_ENTRIES)  # of effects, with what they are made of
+    asked._budget.require(array + working + block, f"An array of {n} predictions by {n_train} rows", instead)
+    if prepared:
+        asked._prepare_for(n, array)
     transposed = np.empty((n_outputs, n_train, n))  # as they come, for a block of training rows
-    for part, _, effects in ask(asked, X, True):
+    for part, _, effects in ask(asked, X, asked._batch_size(working, array + block)):
         for k, of_output in enumerate(effects):
             for first, block in of_output.blocks():
                 transposed[k, first : first + len(block), part] = block

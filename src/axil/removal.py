@@ -132,13 +132,14 @@ class ReadOutEffects:
         s, n = self.fit.operators.structure, len(self.adjoints.beta)
         constant = self.fit.drift @ self.adjoints.phi
         table = _by_cells(s, self.adjoints.phi, drawn=False)  # draws are in the factors already
-        step = max(64, min(BLOCK_ENTRIES // s.n_trees, (BLOCK_ENTRIES << 2) // max(n, 1)))
+        step = max(64, min(BLOCK_ENTRIES // s.n_trees, BLOCK_ENTRIES // max(n, 1)))
         for first in range(0, s.n_rows, step):
             rows = slice(first, min(first + step, s.n_rows))
             out = np.empty((rows.stop - first, n))
             factors = self.fit.factors(rows)
             _core.scaled_read_out(s.cells, s.cell_starts, table, factors, first, out, self.fit.operators.n_threads)
-            out += constant + np.outer(self.fit.from_base(rows), self.adjoints.beta)
+            out += constant
+            out += np.outer(self.fit.from_base(rows), self.adjoints.beta)
             out *= self.sign if s.row_weights is None else self.sign * s.row_weights[rows, None]
             yield first, out
 

@@ -43,6 +43,9 @@ def _values(series: nw.Series[Any]) -> NDArray[Any]:
     return np.asarray(series.to_numpy())
 
 
+COPIES = 3  # the columns of all batches, joined, and in the frame: freed memory is not always given back
+SMALLER = "Ask for fewer rows of X at a time, for fewer lines of each, or raise memory_limit."
+
 NOTE = "exact with the fitted structure held fixed; not a retraining"
 DERIVATIVE = "a derivative by the targets with the fitted structure held fixed; not a decomposition of the prediction"
 FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
@@ -57,12 +60,14 @@ def note(frame: Any, text: str) -> Any:
 
 def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[NDArray[Any]]:
     """Some columns, by position, of some rows of X, as arrays."""
-    part = take_rows(X, rows)
-    frame = as_frame(part)
+    frame = as_frame(X)
     if frame is not None:
-        return [_values(frame[frame.columns[i]]) for i in chosen]
-    part = part[:, chosen]
-    return list((part.toarray() if is_sparse(part) else np.asarray(part)).T)
+        names = [frame.columns[i] for i in chosen]
+        part = frame.select(names)[rows]
+        return [_values(part[name]) for name in names]
+    if is_sparse(X):
+        return list(take_rows(X, rows)[:, chosen].toarray().T)
+    return [np.asarray(X[:, i][rows]) for i in chosen]
 
 
 def check_by(by: str) -> None:
@@ -132,5 +137,15 @@ def label_columns(
 
 
 def concatenate(parts: list[dict[str, Any]], backend: str) -> Any:
-    """One frame from the columns of several batches."""
-    return make({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, backend)
+    """One frame from the columns of several batches, which are used up."""
+    return make(joined(parts), backend)
+
+
+def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The columns of several batches, one by one, so that all of them are never held twice."""
+    return {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+
+
+def bytes_of(lines: int, columns: int) -> int:
+    """What a table takes while it is made, with 8 bytes per line and column."""
+    return COPIES * 8 * lines * columns

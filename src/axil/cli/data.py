@@ -197,7 +197,7 @@ def _refuse_text(features: Any, model: Model, path: str) -> None:
         if not _is_numeric(column) and not isinstance(column.dtype, pd.CategoricalDtype):
             raise InputError(
                 f"Column {shown(name)} of {path} holds {_first_text(column)}; the {model.library} model takes numbers. "
-                f"If the fit had it as a pandas category, pass --categorical {shown(name)}; if not, encode it in the file as for the fit."
+                f"If the fit had it as a pandas category, pass --categorical {shown(name)}; if not, encode it as for the fit."
             )
 
 
