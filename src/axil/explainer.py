@@ -21,6 +21,7 @@ from axil.engines import Engine
 from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.memory import Budget
+from axil.owned import frozen, owned, owned_rows
 from axil.page import Context
 from axil.progress import track
 from axil.questions import Questions
@@ -39,6 +40,9 @@ class Explainer(Questions):
     Construction replays the fit on the training data and raises `ExactnessError` unless leaf counts, leaf values and
     predictions agree; a model that is not linear in its targets raises `UnsupportedModelError`. Every explanation is
     checked against the model's own predictions again.
+
+    All answers are about the data and the model as they were then: the explainer keeps copies (of large arrays too, unless they
+    are read-only), so that neither a later change of the data nor a refit of the model moves them.
 
     ``memory_limit`` (bytes, or text such as "2GiB"): what one request may take; by default most of what is free. ``scratch``: a
     directory for the leaf numbers of all training rows, N * T bytes, which are otherwise kept in memory.
@@ -72,18 +76,18 @@ class Explainer(Questions):
     ):
         threads, budget = threads_of(n_threads), budget_of(memory_limit, scratch)
         adapter = adapters.read(model)
-        X_train = inputs.as_features(X_train, adapter, "X_train")
+        X_train = owned_rows(inputs.as_features(X_train, adapter, "X_train"))
         n_train = X_train.shape[0]
         if n_train == 0:
             raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-        targets = inputs.as_targets(y_train, n_train, adapter.n_outputs, adapter.classes)
+        targets = owned(inputs.as_targets(y_train, n_train, adapter.n_outputs, adapter.classes))
         weights = inputs.as_weights(sample_weight, n_train)
         offsets = inputs.as_offsets(init_score, n_train, adapter.n_outputs, "training")
         bags = inputs.as_bags(bags, n_train)
         engines, verification = build(adapter, X_train, targets, weights, offsets, bags, threads, budget, verify)
         labels, backend = inputs.row_labels(X_train), tables.backend_of(X_train)
         self._set(adapter, engines, targets, labels, backend, threads, budget, verification)
-        self._features = X_train  # itself, for tables of features; not saved
+        self._features = X_train  # for tables of features; not saved
 
     def _set(
         self,
@@ -98,11 +102,11 @@ class Explainer(Questions):
     ) -> None:
         self._adapter = adapter
         self._engines = engines  # one for all outputs that share trees, else one for each
-        self._targets = targets  # (N, K)
+        self._targets = targets = frozen(targets)  # (N, K)
         self._outputs_of = [slice(None)] if len(engines) == 1 else [slice(k, k + 1) for k in range(len(engines))]
         self._targets_of = [np.ascontiguousarray(targets[:, own]) for own in self._outputs_of]  # engine by engine
         self.targets = targets[:, 0] if targets.shape[1] == 1 else targets
-        self.index = index
+        self.index = frozen(index)
         self._backend = backend
         self._n_threads = n_threads
         self._budget = budget
@@ -288,7 +292,7 @@ class Explainer(Questions):
         )
         expected = self._check(X, explanation.predictions.reshape(offsets.shape) - offsets, labels)
         known = None if expected is None else expected + offsets
-        return replace(explanation, context=Context(X, self._features, self._adapter.feature_names, known))
+        return replace(explanation, context=Context(owned_rows(X), self._features, self._adapter.feature_names, known))
 
     def _stream(self, X: Any, answers: list[Answer], labels: NDArray[Any], largest: list[tables.Largest]) -> None:
         """Hand the weights to ``largest``, one for each output."""
@@ -336,7 +340,7 @@ def load(
     explainer = Explainer.__new__(Explainer)
     explainer._set(adapter, engines, targets, index, backend, threads, budget, verification)
     if X_train is not None:
-        explainer._features = inputs.as_features(X_train, adapter, "X_train")
+        explainer._features = owned_rows(inputs.as_features(X_train, adapter, "X_train"))
         if explainer._features.shape[0] != len(targets):
             raise InputError(
                 f"X_train has {explainer._features.shape[0]} rows; the explainer was made of {len(targets)}."

@@ -13,6 +13,7 @@ from scipy.sparse import csc_array, issparse
 from axil import page, tables
 from axil.errors import InputError
 from axil.inputs import as_count, as_sizes
+from axil.owned import frozen
 
 Array = NDArray[np.float64]
 
@@ -26,6 +27,7 @@ class Explanation:
     ``predictions = weights @ targets + intercepts``. A weight is what the prediction would move by if that one target
     were one larger and the trees kept their splits; it says nothing of what a refit would do. With several outputs, or
     classes, that share trees the weights are the same for all; outputs with trees of their own come first: (K, n, n_train).
+    All arrays are read-only; what methods return is the caller's own.
     """
 
     weights: Any  #: (n, n_train) or (K, n, n_train); scipy.sparse where asked for
@@ -38,6 +40,16 @@ class Explanation:
     backend: str = "pandas"  #: the frame library that tables are made with
     n_threads: int = 1
     context: page.Context | None = None  #: features and the model's own predictions, for the page; where they are known
+
+    def __post_init__(self) -> None:
+        """Arrays that are shared, with the explainer or with parts of this explanation, are read-only."""
+        for name in ("intercepts", "targets", "index", "query_index"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+        if issparse(self.weights):
+            self.weights.sort_indices()  # scipy would do it later, in place
+            self.weights.data.flags.writeable = False
+        else:
+            object.__setattr__(self, "weights", frozen(self.weights))
 
     @property
     def predictions(self) -> Array:
@@ -203,7 +215,7 @@ class Explanation:
         """
         if self.weights.ndim == 3:
             raise InputError("Each output has weights of its own, which make no single table; use .weights[output].")
-        weights = self.weights.toarray() if issparse(self.weights) else self.weights
+        weights = self.weights.toarray() if issparse(self.weights) else self.weights.copy()
         if self.backend == "pandas":
             import pandas as pd
 

@@ -107,9 +107,9 @@ def take_rows(X: Any, rows: slice | NDArray[np.intp]) -> Any:
 
 
 def row_labels(X: Any) -> NDArray[Any]:
-    """The user's names for the rows: the index of a pandas frame, else 0, 1, 2, ..."""
+    """The user's names for the rows, copied: the index of a pandas frame, else 0, 1, 2, ..."""
     index = getattr(X, "index", None) if as_frame(X) is not None else None
-    return np.arange(X.shape[0]) if index is None else np.asarray(index.to_numpy())
+    return np.arange(X.shape[0]) if index is None else np.array(index.to_numpy())
 
 
 def positions(labels: Any, index: NDArray[Any], what: str) -> NDArray[np.intp]:

@@ -20,6 +20,7 @@ __all__ = [
     "FittedTrees",
     "LeafTotals",
     "Model",
+    "OffsetModel",
     "Sampler",
     "SmootherModel",
     "Totals",
@@ -181,6 +182,7 @@ class Model(Protocol):
     fingerprint: str  #: of what was fitted; equal models have equal ones
     fitted_rows: int | None  #: how many rows it was fitted on, where that must be known beforehand
     refused_draws: UnsupportedModelError | None  #: raised unless the user gives the draws
+    offset_replaces_base: bool  #: whether a query's offset stands in for the base (`OffsetModel`), else it is added
 
     def spelling(self, name: str) -> str:
         """How the library writes a column's name."""
@@ -195,8 +197,18 @@ class Model(Protocol):
         """The likeliest reason, in this library, for a disagreement in "counts", "weights" or "values"."""
 
 
+class OffsetModel(Model, Protocol):
+    """A model whose library puts the offset of a query in the place of the base."""
+
+    def predictions_from(self, X: Any, offsets: Array) -> Array:
+        """(n, K): what the model predicts of rows with these offsets (n, K)."""
+
+
 class SmootherModel(Model, Protocol):
     """A linear smoother; ``coordinates`` gives (n, p) features."""
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Raise unless the training data are what the model itself keeps of them, if anything."""
 
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """The smoother on the training rows X with these sample weights."""
@@ -226,6 +238,7 @@ class TreeModel:
 
     takes_text = False
     offset_precision: type[np.floating[Any]] = np.float64
+    offset_replaces_base = False
     leaf_steps = 1
     refused_draws: UnsupportedModelError | None = None
     fitted_rows: int | None = None

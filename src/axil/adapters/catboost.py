@@ -50,7 +50,7 @@ class CatBoostAdapter(TreeModel):
     takes_text = True  # as categories
 
     def __init__(self, model: Any):
-        self._model = model
+        self._model = model = model.copy()  # a model can be changed in place: shrink, set_leaf_values
         self._blob = parse(model._serialize_model())
         names = [str(name) for name in model.feature_names_]
         self._reading = Reading(self._blob)

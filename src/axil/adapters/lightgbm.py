@@ -54,11 +54,11 @@ class LightGBMAdapter(TreeModel):
 
     def __init__(self, booster: Any):
         # best_iteration is 0 or -1 where there was no early stopping: all iterations.
-        self._booster = booster
-        self._n_iterations = max(int(booster.best_iteration), 0) or -1
-        text = parse(booster.model_to_string(num_iteration=self._n_iterations))
+        saved = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
+        text = parse(saved)
         if not text.trees:
             raise InputError("This LightGBM model has no trees: train it first.")
+        self._booster = _copied(booster, saved)
         if text.parameters is None:
             raise UnsupportedModelError(
                 "parameters",
@@ -305,7 +305,7 @@ class LightGBMAdapter(TreeModel):
         """(n, T): which leaf of each tree every row falls into."""
         if X.shape[0] == 0:
             return np.zeros((0, len(self._trees)), dtype=np.int32)
-        found = self._booster.predict(self._as_lightgbm(X), num_iteration=self._n_iterations, pred_leaf=True)
+        found = self._booster.predict(self._as_lightgbm(X), pred_leaf=True)
         return np.asarray(found, dtype=np.int32).reshape(X.shape[0], len(self._trees))
 
     @cached_property
@@ -371,7 +371,7 @@ class LightGBMAdapter(TreeModel):
         """(n, 1): what ``predict`` gives."""
         if X.shape[0] == 0:
             return np.zeros((0, 1))
-        found = self._booster.predict(self._as_lightgbm(X), num_iteration=self._n_iterations)
+        found = self._booster.predict(self._as_lightgbm(X))
         return np.asarray(found, dtype=np.float64)[:, None]
 
     def _as_lightgbm(self, X: Any) -> Any:
@@ -406,6 +406,13 @@ class LightGBMAdapter(TreeModel):
     def causes(self, what: str) -> str:
         """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
         return cause(self._reading, what, self._lost > 0)
+
+
+def _copied(booster: Any, saved: str) -> Any:
+    """The booster as it was saved: one that is trained further, or changed in place, does not change the copy."""
+    copied = type(booster)(model_str=saved)
+    copied.pandas_categorical = booster.pandas_categorical
+    return copied
 
 
 def _kinds(decision_types: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import sys
 import warnings
@@ -16,7 +17,7 @@ import numpy as np
 from axil.adapters.base import FittedTrees, TrainingRows
 from axil.errors import UnsupportedModelError
 
-TAKES_ROWS = {"smoother", "leaves", "assign", "coordinates", "predictions", "scores"}
+TAKES_ROWS = {"check_kept", "smoother", "leaves", "assign", "coordinates", "predictions", "predictions_from", "scores"}
 
 
 class PipelineAdapter:
@@ -27,7 +28,8 @@ class PipelineAdapter:
     """
 
     def __init__(self, pipeline: Any, last: Any):
-        self._steps = pipeline[:-1] if len(pipeline) > 1 else None
+        # Copied: a pipeline that is fitted again fits these very transformers.
+        self._steps = copy.deepcopy(pipeline[:-1]) if len(pipeline) > 1 else None
         self._last = last
         for transformer in transformers(self._steps):
             if uses_targets(transformer):

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from axil.adapters.base import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.refusals import refusal, refuse
-from axil.adapters.sklearn_forest import SklearnAdapter, TreeStack, no_offsets, numbers
+from axil.adapters.sklearn_forest import SklearnAdapter, TreeStack, as_it_is, no_offsets, numbers
 from axil.adapters.sklearn_refusals import DRAWS, LOSSES, STAGES
 from axil.errors import InputError
 from axil.sampling.sklearn import StageSampler, training_rows
@@ -89,7 +89,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         self.leaf_tolerance = 3e-7 if getattr(model, "_fitted_with_sw", False) else 1e-10
         self.takes_text = model._preprocessor is not None
         if self.takes_text:  # what encodes the categories finds its columns by name
-            self._model = model
+            self._model = as_it_is(model)
         self._predictors = predictors
         self._inner = [np.flatnonzero(predictor.nodes["is_leaf"]) for predictor in self._predictors]
         self.fingerprint = self._digest()

@@ -16,6 +16,7 @@ from axil.adapters.base import Coefficients, FittedTrees, TrainingRows, TreeMode
 from axil.adapters.refusals import refuse
 from axil.adapters.sklearn_refusals import TREES
 from axil.errors import InputError, UnsupportedModelError
+from axil.owned import owned
 from axil.sampling.sklearn import BootstrapSampler
 
 Array = NDArray[np.float64]
@@ -103,7 +104,7 @@ class SklearnAdapter:
         names = getattr(model, "feature_names_in_", None)
         self.feature_names: list[str] | None = None if names is None else [str(name) for name in names]
         # Rows reach the model as an array, so it must not look for names: it would warn.
-        self._model = copy.copy(model)
+        self._model = as_it_is(model)
         vars(self._model).pop("feature_names_in_", None)
 
     def spelling(self, name: str) -> str:
@@ -127,6 +128,24 @@ class SklearnAdapter:
     def causes(self, what: str) -> str:
         """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
         return {"counts": _COUNTS, "weights": _WEIGHTS}.get(what, _VALUES)
+
+
+def as_it_is(model: Any) -> Any:
+    """The model, safe from a later fit of it, also one that goes on from this (warm_start, partial_fit).
+
+    What it has learnt is copied, as it may be kept in the user's own arrays (neighbours). Of trees only the lists are: trees are
+    large, and no fit changes one; where someone does, predictions show it.
+    """
+    kept = copy.copy(model)
+    trees = hasattr(model, "estimators_") or hasattr(model, "_predictors") or hasattr(model, "tree_")
+    for name, value in vars(model).items():
+        if name in ("estimators_", "_predictors"):
+            setattr(kept, name, copy.copy(value))
+        elif (
+            not trees and (name.startswith("_") or name.endswith("_")) and name != "L_"
+        ):  # of processes: predicts no mean
+            setattr(kept, name, copy.deepcopy(value))
+    return kept
 
 
 def no_offsets(rows: TrainingRows) -> None:
@@ -161,7 +180,7 @@ class ForestAdapter(SklearnAdapter, TreeModel):
         if self._sampled:
             self._bagged = _with_bags(self._model, self._members)
         classes = getattr(model, "classes_", None)
-        self.classes = None if classes is None else np.asarray(classes)
+        self.classes = None if classes is None else owned(np.asarray(classes))
         self.n_outputs = int(self._members[0].n_outputs_) if self.classes is None else len(self.classes)
         features = list(model.estimators_features_) if self._bagging else None
         self._stack = TreeStack([member.tree_ for member in self._members], features)

@@ -73,6 +73,7 @@ class XGBoostAdapter(TreeModel):
     offset_precision = np.float32
     residual_precision = np.float32
     score_precision = np.float32
+    offset_replaces_base = True  # InitOutPredictions, src/predictor/predictor.cc
 
     def __init__(
         self,
@@ -82,9 +83,9 @@ class XGBoostAdapter(TreeModel):
         estimator: str = "Booster",
         custom: str = "",
     ):
-        self._booster, self._missing = booster, missing
         if not _rounds(booster):
             raise InputError("This XGBoost model has no trees: train it first.")
+        self._booster, self._missing = booster.copy(), missing  # a booster can be trained further
         self._settings = settings(booster.save_config())
         model = parse(booster.save_raw("json"))
         refuse(self.refusals, Reading(self._settings, model, estimator, custom))
@@ -170,9 +171,18 @@ class XGBoostAdapter(TreeModel):
 
     def predictions(self, X: Any) -> Array:
         """(n, K): what ``predict`` gives."""
+        return self._predictions(X, None)
+
+    def predictions_from(self, X: Any, offsets: Array) -> Array:
+        """(n, K): what ``predict`` gives with offsets for base_margin."""
+        return self._predictions(X, offsets)
+
+    def _predictions(self, X: Any, offsets: Array | None) -> Array:
         if X.shape[0] == 0:
             return np.zeros((0, self.n_outputs))
         matrix = as_matrix(X, self._booster, self._missing)
+        if offsets is not None:
+            matrix.set_base_margin(offsets.astype(np.float32))
         found = self._booster.predict(matrix, iteration_range=(0, self._n_iterations), validate_features=False)
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 

@@ -18,6 +18,7 @@ from axil.errors import InputError
 from axil.leaf_space import cooccurrence
 from axil.memory import Budget
 from axil.operators import Operators
+from axil.owned import frozen, owned
 from axil.reading import read_values, read_weights, reading
 from axil.replay import assign_leaves, fitted_structure
 from axil.structure import Structure
@@ -128,7 +129,7 @@ def observe(number: int, y: Any, weights: Any, offsets: Any, precision: Precisio
     """Check and round what goes with the rows; 8 bytes a row and number."""
     with named(number):
         n = len(y)
-        given = inputs.as_targets(y, n, precision.n_outputs, precision.classes)
+        given = owned(inputs.as_targets(y, n, precision.n_outputs, precision.classes))
         w = inputs.weights_of_some(weights, n)
         o = inputs.as_offsets(offsets, n, precision.n_outputs, "training")
         return Observed(
@@ -182,7 +183,7 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
             )
         )
         scores.append(with_predictions(adapter, X, asked, offsets, walked.score, output))
-    partition = Partition(place.start, structures, observed.given, labels)
+    partition = Partition(place.start, structures, observed.given, frozen(labels))
     return partition, Evidence(sums, scores, observed.offsets)
 
 

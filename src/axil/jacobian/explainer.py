@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from axil.errors import InputError
 from axil.explainer import BATCH_BYTES, MOST_QUERIES, STREAM, budget_of, threads_of
 from axil.explanation import Explanation, page_options
 from axil.jacobian.base import OUTPUTS, Differentiated
+from axil.owned import frozen, owned, owned_rows
 from axil.progress import track
 from axil.support import supports
 
@@ -78,16 +80,18 @@ class JacobianExplainer:
             raise InputError(
                 f'output is {output!r}; expected "raw" (scores) or "probability" (what the link makes of them).'
             )
-        X_train = _as_rows(X_train)
+        X_train = owned_rows(_as_rows(X_train))
+        y_train, sample_weight, init_score = map(_copied, (y_train, sample_weight, init_score))
         given = model, X_train, y_train, sample_weight, init_score, output, loss
         self._model = _read(given, {"n_threads": threads, "budget": budget, "verify": verify})
-        self._targets = self._model.targets
+        self._targets = frozen(self._model.targets)
         self.targets = self._targets[:, 0] if self._model.outputs is None else self._targets
-        self.outputs = self._model.outputs
-        self.index = inputs.row_labels(X_train) if hasattr(X_train, "shape") else np.arange(len(self._targets))
+        self.outputs = None if self._model.outputs is None else owned(self._model.outputs)
+        labels = inputs.row_labels(X_train) if hasattr(X_train, "shape") else np.arange(len(self._targets))
+        self.index = frozen(labels)
         self.report = Report(self._model.report)
         self._backend = tables.backend_of(X_train)
-        self._features = X_train if hasattr(X_train, "shape") else None  # itself, for tables of features
+        self._features = X_train if hasattr(X_train, "shape") else None  # for tables of features
         self._n_threads, self._budget = threads, budget
 
     def __repr__(self) -> str:
@@ -172,7 +176,7 @@ class JacobianExplainer:
             outputs=self.outputs,
             backend=self._backend,
             n_threads=self._n_threads,
-            context=page.Context(X, self._features, self._model.feature_names, predictions),
+            context=page.Context(owned_rows(X), self._features, self._model.feature_names, predictions),
         )
 
     def _rows(self, X: Any) -> Any:
@@ -192,6 +196,11 @@ def _as_rows(X: Any) -> Any:
     if isinstance(X, (list, tuple, np.ndarray)) or inputs.is_sparse(X) or inputs.as_frame(X) is not None:
         return X
     return np.asarray(X) if hasattr(X, "__array__") and getattr(X, "ndim", 0) > 0 else X
+
+
+def _copied(values: Any) -> Any:
+    """A copy of targets, weights or offsets of any kind."""
+    return values.detach().clone() if hasattr(values, "detach") else copy.deepcopy(values)
 
 
 def _read(given: tuple[Any, ...], settings: dict[str, Any]) -> Differentiated:

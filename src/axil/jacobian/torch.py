@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -107,12 +108,13 @@ def read(
         penalty_growth=decay if scaled else 0.0,
         convex=False,
     )
+    kept = copy.deepcopy(model)  # a module can be trained further
     link = _LINKS[given.link] if output == "probability" else row_losses.identity_link
     predictor = Predictor(
         library="torch",
         columns=columns,
         prepare=_prepare,
-        predict=lambda rows: link(_own_outputs(model, rows))[0],
+        predict=lambda rows: link(_own_outputs(kept, rows))[0],
         link=link,
         outputs=None if module.n_outputs == 1 else np.arange(module.n_outputs),
         remedy=_REMEDY,

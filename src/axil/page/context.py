@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """The rows explained and those trained on, as they were given and not copied, and what the model itself predicts."""
+    """The rows explained and those trained on, as they were then, and what the model itself predicts."""
 
     X: Any  #: (n, features)
     X_train: Any  #: (n_train, features); None where they are not kept
