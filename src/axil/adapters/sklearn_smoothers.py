@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from axil.adapters.base import FittedSmoother, SmootherModel
+from axil.adapters.kept_rows import check_rows, check_targets
 from axil.adapters.sklearn_forest import SklearnAdapter, numbers
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.smoothers import kernel_ridge, least_squares, neighbour_weights, with_ones
 
 Array = NDArray[np.float64]
@@ -27,6 +28,7 @@ class SmootherAdapter(SklearnAdapter):
     """
 
     takes_text = False
+    offset_replaces_base = False
     refused_draws: UnsupportedModelError | None = None
     fitted_rows: int | None = None
 
@@ -63,6 +65,9 @@ class SmootherAdapter(SklearnAdapter):
         rows = numbers(X, np.float64)
         return rows.toarray() if issparse(rows) else rows
 
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Compare the training data with what the model itself keeps of them; where that is all, predictions prove nothing."""
+
     def causes(self, what: str) -> str:
         """The likeliest reason for a disagreement."""
         return (
@@ -84,6 +89,26 @@ class LinearRegressionAdapter(SmootherAdapter):
     def _l2(self) -> float:
         return 0.0
 
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Least squares keep the singular values of the rows: targets without noise would fit some of the rows as well."""
+        kept = getattr(self._model, "singular_", None)
+        if kept is None:
+            return
+        centred = self._centred(self._rows(X), weights)
+        found = np.linalg.svd(centred, compute_uv=False)[: len(kept)]
+        slack = (1e-3 if np.asarray(kept).dtype == np.float32 else 1e-6) * float(np.max(kept, initial=0.0))
+        if len(found) < len(kept) or not np.all(np.abs(found - kept) <= slack):
+            cause = "These are not the rows, or not the weights, that the model was fitted on: pass exactly those."
+            raise ExactnessError(
+                "size of the features (largest singular value)", float(found[0]), float(kept[0]), cause
+            )
+
+    def _centred(self, rows: Array, weights: Array | None) -> Array:
+        """The rows as least squares see them."""
+        w = np.ones(len(rows)) if weights is None else weights
+        centre = w @ rows / w.sum() if self._model.fit_intercept else 0.0
+        return np.asarray((rows - centre) * np.sqrt(w)[:, None])
+
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Intercept and coefficients from the targets."""
         rows = self._rows(X)
@@ -95,9 +120,7 @@ class LinearRegressionAdapter(SmootherAdapter):
         rank = getattr(self._model, "rank_", None)
         if rank is None or rank >= rows.shape[1]:
             return rows
-        w = np.ones(len(rows)) if weights is None else weights
-        centre = w @ rows / w.sum() if self._model.fit_intercept else 0.0
-        directions = np.linalg.svd((rows - centre) * np.sqrt(w)[:, None], full_matrices=False)[2][:rank]
+        directions = np.linalg.svd(self._centred(rows, weights), full_matrices=False)[2][:rank]
         return np.asarray(rows @ directions.T @ directions)
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Array:
@@ -145,6 +168,9 @@ class KernelRidgeAdapter(SmootherAdapter):
     def _in_single_precision(self) -> bool:
         return bool(self._model.X_fit_.dtype == np.float32)
 
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        check_rows(self._model.X_fit_, self._rows(X))
+
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Dual coefficients from the targets."""
         gram = self.coordinates(X)
@@ -187,6 +213,9 @@ class GaussianProcessAdapter(SmootherAdapter):
     def _in_single_precision(self) -> bool:
         return bool(np.asarray(self._model.X_train_).dtype == np.float32)
 
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        check_rows(np.asarray(self._model.X_train_), self._rows(X))
+
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Dual coefficients from the targets; normalize_y centres them and scales them there and back."""
         if weights is not None:
@@ -227,6 +256,11 @@ class NeighboursAdapter(SmootherAdapter):
     def _rows(self, X: Any) -> Any:
         """As they are given: distances between sparse rows, or rows in float32, are rounded otherwise."""
         return numbers(X, np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64)
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Any rows have neighbours, so that predictions would agree for any X."""
+        check_rows(self._model._fit_X, self._rows(X))
+        check_targets(np.asarray(self._model._y, dtype=np.float64).reshape(targets.shape), targets)
 
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """The neighbours of the training rows, themselves among them."""
