@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.adapters.base import Model
+from axil.adapters.base import Model, OffsetModel
 from axil.answers import Effects
 from axil.checks import Verification
 from axil.engines import Engine
@@ -18,6 +19,36 @@ from axil.memory import Budget
 from axil.progress import track
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """What users add to the predictions of n rows, or, where the library means it so, put in the place of the base."""
+
+    values: Array  #: (n, K)
+    replace_base: bool = False
+
+    @classmethod
+    def of(cls, init_score: Any, n: int, adapter: Model) -> Offsets:
+        """Checked; zeros, beside the base, for None."""
+        values = inputs.as_offsets(init_score, n, adapter.n_outputs, "explained")
+        if values is None:
+            return cls(np.zeros((n, adapter.n_outputs)))
+        return cls(values, getattr(adapter, "offset_replaces_base", False))
+
+    @property
+    def base(self) -> float:
+        """How often the base counts in a prediction."""
+        return 0.0 if self.replace_base else 1.0
+
+    def __getitem__(self, rows: slice) -> Offsets:
+        return replace(self, values=self.values[rows])
+
+    def predictions(self, adapter: Model, X: Any) -> Array:
+        """(n, K): the model's own predictions of these rows, with their offsets."""
+        if self.replace_base:
+            return cast(OffsetModel, adapter).predictions_from(X, self.values)
+        return np.asarray(adapter.predictions(X) + self.values)
 
 
 class Explained(Protocol):
@@ -45,8 +76,8 @@ class Explained(Protocol):
     ) -> Iterator[Explanation]:
         """Explanations of X batch by batch."""
 
-    def _queries(self, X: Any, init_score: Any) -> tuple[Any, Array]:
-        """X and the offsets of its rows, (n, K), checked."""
+    def _queries(self, X: Any, init_score: Any) -> tuple[Any, Offsets]:
+        """X and the offsets of its rows, checked."""
 
     def _batch_size(self, bytes_a_query: int, taken: int = 0) -> int:
         """How many queries to ask at a time, where so many bytes are taken by something else."""
@@ -57,8 +88,8 @@ class Explained(Protocol):
     def _prepare_for(self, n_queries: int, taken: int = 0) -> None:
         """Do ahead what pays for so many queries, where so many bytes are taken by something else."""
 
-    def _check(self, X: Any, predictions: Array, labels: NDArray[Any]) -> Array | None:
-        """Compare with what the model predicts, and give that."""
+    def _check(self, X: Any, predictions: Array, labels: NDArray[Any], offsets: Offsets | None = None) -> Array | None:
+        """Compare with what the model predicts, with offsets, and give that."""
 
 
 def checked_coordinates(asked: Explained, X: Any) -> Any:
@@ -127,9 +158,14 @@ def for_all_outputs(engines: list[Engine], columns: Array, ask: Callable[[Engine
     return np.concatenate([ask(engine, own) for engine, own in by_engine(engines, columns)], axis=1)
 
 
-def predicted(asked: Explained, X: Any, offsets: Array) -> Array:
-    """(n, K): the model's own predictions, with offsets."""
-    return np.asarray(asked._adapter.predictions(X) + offsets)
+def base_numbers(asked: Explained) -> Array:
+    """(K,): what the base puts into every prediction of trees."""
+    found = np.zeros(asked._targets.shape[1])
+    for k, (engine, targets) in enumerate(by_engine(asked._engines, asked._targets)):
+        s = engine.structure
+        mean = np.average(targets, axis=0, weights=s.row_weights) if s.base is None else s.base
+        found[k if len(asked._engines) > 1 else slice(None)] = s.beta[-1] * mean
+    return found
 
 
 def fitted(asked: Explained) -> Array:

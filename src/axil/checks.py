@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -224,12 +225,16 @@ def check_predictions(adapter: Model, miss: Miss, allowed: float) -> None:
 
 
 def check_answer(
-    adapter: Model, verification: Verification | None, X: Any, predictions: Array, labels: NDArray[Any]
+    adapter: Model,
+    verification: Verification | None,
+    predictions: Array,
+    labels: NDArray[Any],
+    own: Callable[[], Array],
 ) -> Array | None:
-    """Compare the predictions (n, K) that weights make of the targets with the model's own, and give these, on every use."""
+    """Compare the predictions (n, K) that weights make of the targets with the model's ``own``, and give these, on every use."""
     if verification is None or not len(predictions):
         return None
-    miss = furthest(predictions, expected := adapter.predictions(X))
+    miss = furthest(predictions, expected := own())
     scale = max(verification.scale, float(np.abs(expected).max()))
     if not miss.error <= adapter.tolerance * scale + verification.rounding:
         cause = "The model may have changed since the explainer was made: make a new one."

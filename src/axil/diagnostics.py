@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, issparse
 
 from axil import tables
 from axil.answers import Effects
-from axil.asking import Explained, checked_coordinates, explanations, fitted, for_all_outputs, leverages, predicted
+from axil.asking import Explained, Offsets, checked_coordinates, explanations, fitted, for_all_outputs, leverages
 from axil.engines import Engine
 from axil.errors import InputError
 from axil.inputs import as_vector
@@ -132,11 +132,15 @@ def left_out_values(fitted: Array, leverage: Array, targets: Array) -> Array:
         return np.where(left > LEAST_LEFT, (fitted - leverage * targets) / left, np.nan)
 
 
-def blame_columns(asked: Explained, X: Any, y: Array, offsets: Array, corrected: Array | None) -> dict[str, Any]:
+def blame_columns(
+    asked: Explained, X: Any, y: Array, offsets: Offsets, init_score: Any, corrected: Array | None
+) -> dict[str, Any]:
     """row, (output,) target, gradient, and with a correction corrected and gain; the largest gain, else |gradient|, first."""
     targets, n = asked._targets, len(y)
-    errors, coordinates = predicted(asked, X, offsets) - y, checked_coordinates(asked, X)
-    combined = for_all_outputs(asked._engines, errors, lambda engine, own: engine.combine(coordinates, own))
+    errors, coordinates = offsets.predictions(asked._adapter, X) - y, checked_coordinates(asked, X)
+    combined = for_all_outputs(
+        asked._engines, errors, lambda engine, own: engine.combine(coordinates, own, offsets.base)
+    )
     gradient = 2 / n * combined
     columns: dict[str, Any] = {"row": np.repeat(asked.index, targets.shape[1])}
     if asked.outputs is not None:
@@ -145,17 +149,17 @@ def blame_columns(asked: Explained, X: Any, y: Array, offsets: Array, corrected:
     keys = np.abs(columns["gradient"])
     if corrected is not None:
         moved = corrected - targets
-        gain = -(moved * gradient + moved**2 / n * _column_squares(asked, X))
+        gain = -(moved * gradient + moved**2 / n * _column_squares(asked, X, init_score))
         columns |= {"corrected": corrected.ravel(), "gain": gain.ravel()}
         keys = columns["gain"]
     order = np.argsort(-keys, kind="stable")  # nan last
     return {name: values[order] for name, values in columns.items()}
 
 
-def _column_squares(asked: Explained, X: Any) -> Array:
+def _column_squares(asked: Explained, X: Any, init_score: Any) -> Array:
     """(N, 1) or (N, K): ``sum_i K_ij^2`` over the rows i of X."""
     total: Any = 0.0
-    for part in explanations(asked, X):
+    for part in explanations(asked, X, init_score):
         weights = part.weights
         squares = weights.multiply(weights) if issparse(weights) else np.square(weights)
         total = total + np.asarray(squares.sum(axis=-2)).reshape(-1, len(asked._targets)).T

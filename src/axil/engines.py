@@ -35,8 +35,11 @@ class Engine(Protocol):
     def structure(self) -> Structure:
         """What the weights are computed from."""
 
-    def ask(self, queries: Any) -> Answer:
-        """The weights of queries given by their coordinates: leaves in all the model's trees, (n, T), or features."""
+    def ask(self, queries: Any, base: float = 1.0) -> Answer:
+        """The weights of queries given by their coordinates: leaves in all the model's trees, (n, T), or features.
+
+        ``base``: how often the base counts in a prediction; 0 where an offset of the query stands in for it.
+        """
 
     def ask_training_rows(self) -> Answer:
         """The weights of the training rows' own predictions."""
@@ -50,13 +53,13 @@ class Engine(Protocol):
     def backward(self, u: Array) -> Array:
         """K'u for (N, S) vectors."""
 
-    def apply(self, queries: Any, v: Array) -> Array:
+    def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
         """(n, S): the weights of the queries times (N, S) vectors."""
 
     def predicted(self, queries: Any, targets: Array) -> Array:
         """(n, K): the predictions of the queries, as the map from targets (N, K), with its constants, makes them."""
 
-    def combine(self, queries: Any, u: Array) -> Array:
+    def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
         """(N, S): the transpose of `apply`, for (n, S) vectors."""
 
     def leverage(self, available: int) -> Array:
@@ -113,17 +116,17 @@ class TreeEngine:
     def structure(self) -> Structure:
         return self.operators.structure
 
-    def ask(self, queries: Leaves) -> Answer:
-        return self._ask(_own(self.structure, queries))
+    def ask(self, queries: Leaves, base: float = 1.0) -> Answer:
+        return self._ask(_own(self.structure, queries), base)
 
     def ask_training_rows(self) -> Answer:
         return self._ask(self.structure.leaves().T)
 
-    def _ask(self, leaves: Leaves) -> Answer:
+    def _ask(self, leaves: Leaves, base: float = 1.0) -> Answer:
         if self.operators.leaf_space is None:
-            weights, adjoints = self.operators.weights(leaves)
+            weights, adjoints = self.operators.weights(leaves, base)
             return DenseAnswer(weights, self.operators.intercepts(adjoints))
-        adjoints = self.operators.adjoints(leaves)
+        adjoints = self.operators.adjoints(leaves, base)
         return ReadOutAnswer(self.operators, adjoints, self.operators.intercepts(adjoints))
 
     def fitted(self, targets: Array) -> Array:
@@ -142,14 +145,14 @@ class TreeEngine:
     def backward(self, u: Array) -> Array:
         return self.operators.backward(u)
 
-    def apply(self, queries: Leaves, v: Array) -> Array:
+    def apply(self, queries: Leaves, v: Array, base: float = 1.0) -> Array:
         """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
-        base = self.operators.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
-        fit = FittedValues(self.structure, v, base, self.operators.leaf_values(v))
+        start = self.operators.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
+        fit = FittedValues(self.structure, v, base * start, self.operators.leaf_values(v))
         return fit.predictions(_own(self.structure, queries).T)
 
-    def combine(self, queries: Leaves, u: Array) -> Array:
-        return self.operators.combine(_own(self.structure, queries), u)
+    def combine(self, queries: Leaves, u: Array, base: float = 1.0) -> Array:
+        return self.operators.combine(_own(self.structure, queries), u, base)
 
     def leverage(self, available: int) -> Array:
         return hat.leverage(self.operators, available)
@@ -196,15 +199,14 @@ class ForestEngine:
     def structure(self) -> Structure:
         return self.forest.structure
 
-    def ask(self, queries: Leaves) -> Answer:
-        return self._answer(self.forest.weights(_own(self.structure, queries)))
+    def ask(self, queries: Leaves, base: float = 1.0) -> Answer:
+        return self._answer(self.forest.weights(_own(self.structure, queries)), base)
 
     def ask_training_rows(self) -> Answer:
         return self._answer(self.forest.weights(self.structure.leaves().T))
 
-    def _answer(self, weights: csr_array) -> Answer:
-        assert self.structure.base is not None
-        return SparseAnswer(weights, np.tile(self.structure.beta[-1] * self.structure.base, (weights.shape[0], 1)))
+    def _answer(self, weights: csr_array, base: float = 1.0) -> Answer:
+        return SparseAnswer(weights, np.tile(base * self._constant, (weights.shape[0], 1)))
 
     def fitted(self, targets: Array) -> Array:
         return self.forest.forward(targets) + self._constant
@@ -223,10 +225,10 @@ class ForestEngine:
     def backward(self, u: Array) -> Array:
         return self.forest.backward(u)
 
-    def apply(self, queries: Leaves, v: Array) -> Array:
+    def apply(self, queries: Leaves, v: Array, base: float = 1.0) -> Array:
         return self.forest.apply(_own(self.structure, queries), v)
 
-    def combine(self, queries: Leaves, u: Array) -> Array:
+    def combine(self, queries: Leaves, u: Array, base: float = 1.0) -> Array:
         return self.forest.combine(_own(self.structure, queries), u)
 
     def leverage(self, available: int) -> Array:
@@ -280,7 +282,7 @@ class SmootherEngine:
     def structure(self) -> Structure:
         raise InputError("An explainer of a linear smoother is not saved: make it anew from the model and its data.")
 
-    def ask(self, queries: Any) -> Answer:
+    def ask(self, queries: Any, base: float = 1.0) -> Answer:
         intercepts = np.zeros((queries.shape[0], self.n_outputs))
         if self.smoother.solution is None:
             return SparseAnswer(queries, intercepts)
@@ -301,11 +303,11 @@ class SmootherEngine:
     def backward(self, u: Array) -> Array:
         return self.combine(self.smoother.training, u)
 
-    def apply(self, queries: Any, v: Array) -> Array:
+    def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
         s = self.smoother
         return np.asarray(queries @ (v if s.solution is None else s.solution @ v))
 
-    def combine(self, queries: Any, u: Array) -> Array:
+    def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
         s = self.smoother
         seen = queries.T @ u
         return np.asarray(seen if s.solution is None else s.solution.T @ seen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.sparse.linalg import LinearOperator
 from axil import adapters, inputs, storage, tables, writing
 from axil.adapters.base import Model
 from axil.answers import Answer
-from axil.asking import dense_bytes
+from axil.asking import Offsets, dense_bytes
 from axil.checks import Verification, check_answer
 from axil.engines import Engine
 from axil.errors import InputError
@@ -131,14 +132,16 @@ class Explainer(Questions):
     def explain(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
         """The weight of every training target in the prediction of every row of X; 8 * n * n_train bytes.
 
-        ``init_score`` (n,): offsets of the rows of X, added to what the model itself predicts. ``sparse``: weights as a
-        scipy.sparse CSR array, for forests and neighbours at the cost of the leaves met.
+        ``init_score`` (n,): offsets of the rows of X, added to what the model itself predicts; of XGBoost their base_margin,
+        which takes the place of base_score, as in its own ``predict``. ``sparse``: weights as a scipy.sparse CSR array, for
+        forests and neighbours at the cost of the leaves met.
         """
         X, offsets = self._queries(X, init_score)
         if not (sparse and self._engines[0].is_sparse):
             self._require(X.shape[0], STREAM)
         taken = 8 * X.shape[0] * len(self.targets) * len(self._engines)
-        return self._explanation(X, self._ask(X, X.shape[0], taken), offsets, inputs.row_labels(X), sparse)
+        answers = self._ask(X, X.shape[0], offsets.base, taken)
+        return self._explanation(X, answers, offsets, inputs.row_labels(X), sparse)
 
     def iter(
         self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
@@ -151,7 +154,7 @@ class Explainer(Questions):
 
         def explain(part: slice) -> Explanation:
             batch = inputs.take_rows(X, part)
-            return self._explanation(batch, self._ask(batch, n), offsets[part], labels[part], sparse)
+            return self._explanation(batch, self._ask(batch, n, offsets.base), offsets[part], labels[part], sparse)
 
         return (explain(slice(start, start + size)) for start in track(range(0, n, size), "explain"))
 
@@ -159,7 +162,7 @@ class Explainer(Questions):
         """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array."""
         tables.check_by(by)
         k = inputs.as_count(k, "k")
-        X, _ = self._queries(X, init_score)
+        X, offsets = self._queries(X, init_score)
         n, labels, parts = X.shape[0], inputs.row_labels(X), []
         lines = min(k, len(self.targets)) * self._targets.shape[1]
         taken = tables.bytes_of(n * lines, 7)
@@ -170,7 +173,7 @@ class Explainer(Questions):
             part = slice(start, start + size)
             batch, own = inputs.take_rows(X, part), labels[part]
             largest = [tables.Largest(len(own), k, y, by, self._n_threads) for y in self._targets.T]
-            self._stream(batch, self._ask(batch, n, taken), own, largest)
+            self._stream(batch, self._ask(batch, n, offsets.base, taken), offsets[part], own, largest)
             parts.append(tables.top_columns(largest, self.index, own, self.outputs))
         return tables.concatenate(parts, self._backend)
 
@@ -235,12 +238,10 @@ class Explainer(Questions):
         header = {"fingerprint": self._adapter.fingerprint, "backend": self._backend, "verification": found}
         storage.save(path, header, [engine.structure for engine in self._engines], self._targets, self.index)
 
-    def _queries(self, X: Any, init_score: Any) -> tuple[Any, Array]:
-        """X and the offsets of its rows, (n, K), checked."""
+    def _queries(self, X: Any, init_score: Any) -> tuple[Any, Offsets]:
+        """X and the offsets of its rows, checked."""
         X = inputs.as_features(X, self._adapter, "X")
-        shape = X.shape[0], self._targets.shape[1]
-        offsets = inputs.as_offsets(init_score, *shape, "explained")
-        return X, np.zeros(shape) if offsets is None else offsets
+        return X, Offsets.of(init_score, X.shape[0], self._adapter)
 
     def _require(self, n: int, instead: str) -> None:
         n_train = len(self.targets)
@@ -264,14 +265,14 @@ class Explainer(Questions):
         for engine in self._engines:
             engine.prepare_for(n_queries, self._budget.available - taken)
 
-    def _ask(self, X: Any, n_queries: int, taken: int = 0) -> list[Answer]:
+    def _ask(self, X: Any, n_queries: int, base: float, taken: int = 0) -> list[Answer]:
         """The engines' answers about the rows of X, which are part of ``n_queries`` to come."""
         self._prepare_for(n_queries, taken)
         coordinates = self._adapter.coordinates(X, self._n_threads)
-        return [engine.ask(coordinates) for engine in self._engines]
+        return [engine.ask(coordinates, base) for engine in self._engines]
 
     def _explanation(
-        self, X: Any, answers: list[Answer], offsets: Array, labels: NDArray[Any], sparse: bool = False
+        self, X: Any, answers: list[Answer], offsets: Offsets, labels: NDArray[Any], sparse: bool = False
     ) -> Explanation:
         if len(answers) > 1:
             weights: Any = np.stack([answer.dense() for answer in answers])
@@ -279,7 +280,7 @@ class Explainer(Questions):
             known = answers[0].sparse() if sparse else None
             weights = known if known is not None else answers[0].dense()
             weights = csr_array(weights) if sparse else weights
-        intercepts = self._intercepts(answers) + offsets
+        intercepts = self._intercepts(answers) + offsets.values
         explanation = Explanation(
             weights=weights,
             intercepts=intercepts[:, 0] if self.outputs is None else intercepts,
@@ -290,27 +291,29 @@ class Explainer(Questions):
             backend=self._backend,
             n_threads=self._n_threads,
         )
-        expected = self._check(X, explanation.predictions.reshape(offsets.shape) - offsets, labels)
-        known = None if expected is None else expected + offsets
+        known = self._check(X, explanation.predictions.reshape(intercepts.shape), labels, offsets)
         return replace(explanation, context=Context(owned_rows(X), self._features, self._adapter.feature_names, known))
 
-    def _stream(self, X: Any, answers: list[Answer], labels: NDArray[Any], largest: list[tables.Largest]) -> None:
+    def _stream(
+        self, X: Any, answers: list[Answer], offsets: Offsets, labels: NDArray[Any], largest: list[tables.Largest]
+    ) -> None:
         """Hand the weights to ``largest``, one for each output."""
-        made = self._intercepts(answers)
+        made = self._intercepts(answers) + offsets.values
         for own, targets, answer in zip(self._outputs_of, self._targets_of, answers):
             made[:, own] += answer.product(targets)
             for one in largest[own]:
                 answer.hand_to(one)
-        self._check(X, made, labels)
+        self._check(X, made, labels, offsets)
 
     def _intercepts(self, answers: list[Answer]) -> Array:
         """(n, K)."""
         parts = np.concatenate([answer.intercepts for answer in answers], axis=1)
         return np.array(np.broadcast_to(parts, (len(parts), self._targets.shape[1])))
 
-    def _check(self, X: Any, predictions: Array, labels: NDArray[Any]) -> Array | None:
-        """Compare with what the model predicts, on every use, and give that."""
-        return check_answer(self._adapter, self.verification, X, predictions, labels)
+    def _check(self, X: Any, predictions: Array, labels: NDArray[Any], offsets: Offsets | None = None) -> Array | None:
+        """Compare with what the model predicts, with offsets, on every use, and give that."""
+        own = partial(self._adapter.predictions if offsets is None else partial(offsets.predictions, self._adapter), X)
+        return check_answer(self._adapter, self.verification, predictions, labels, own)
 
 
 def load(

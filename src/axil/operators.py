@@ -117,17 +117,17 @@ class Operators:
             self._kept_fit = targets.copy(), base, self.leaf_values(started, base)
         return self._kept_fit[1:]
 
-    def combine(self, queries: Leaves, u: Array) -> Array:
-        """(N, S): sums of the weights of n predictions times (n, S) factors, in one sweep or one read-out."""
+    def combine(self, queries: Leaves, u: Array, base: float = 1.0) -> Array:
+        """(N, S): sums of the weights of n predictions times (n, S) factors, in one sweep or one read-out; see `weights`."""
         s, out = self.structure, np.zeros((self.structure.n_rows, u.shape[1]))
         alpha = np.zeros((s.total_leaves, u.shape[1]))
         for t, coefficient in enumerate(s.final):
             np.add.at(alpha, s.starts[t] + queries[:, t].astype(np.intp), coefficient * u)
         if self.leaf_space is None:
-            self._sweep(out, alpha, u.sum(axis=0))
+            self._sweep(out, alpha, base * u.sum(axis=0))
             return out
         phi = self.leaf_space.adjoints_of(alpha)
-        self.read_out(Adjoints(phi, s.beta[-1] * u.sum(axis=0) - self.base_share @ phi), 0, out)
+        self.read_out(Adjoints(phi, base * s.beta[-1] * u.sum(axis=0) - self.base_share @ phi), 0, out)
         return out
 
     def _fit(self, v: Array, base: Array | None) -> tuple[Array, Array]:
@@ -166,34 +166,37 @@ class Operators:
         p += u
         return p
 
-    def weights(self, queries: Leaves) -> tuple[Array, Adjoints]:
-        """(n, N) weights of the predictions in these leaves, (n, T), and their adjoints. Cost O(T N) a query."""
+    def weights(self, queries: Leaves, base: float = 1.0) -> tuple[Array, Adjoints]:
+        """(n, N) weights of the predictions in these leaves, (n, T), and their adjoints. Cost O(T N) a query.
+
+        ``base``: how often the base counts in a prediction; 0 where an offset of the query stands in for it.
+        """
         if self.leaf_space is None:
-            return self._swept(queries)
+            return self._swept(queries, base)
         out = np.empty((self.structure.n_rows, len(queries)))
-        adjoints = self.adjoints(queries)
+        adjoints = self.adjoints(queries, base)
         self.read_out(adjoints, 0, out)
         return out.T, adjoints
 
-    def _swept(self, queries: Leaves) -> tuple[Array, Adjoints]:
+    def _swept(self, queries: Leaves, base: float) -> tuple[Array, Adjoints]:
         """The weights by sweeps, so many queries at a time that tables of their leaves stay in the caches."""
         s, n = self.structure, len(queries)
         if n <= SWEPT:
             state = np.zeros((s.n_rows, n))
-            return state.T, self._sweep(state, asked(s, queries), np.ones(n))
+            return state.T, self._sweep(state, asked(s, queries), np.full(n, base))
         out, phi, beta = np.empty((n, s.n_rows)), np.empty((s.total_leaves, n)), np.empty(n)
         for first in range(0, n, SWEPT):
             part = slice(first, first + SWEPT)
-            out[part], adjoints = self._swept(queries[part])
+            out[part], adjoints = self._swept(queries[part], base)
             phi[:, part], beta[part] = adjoints.phi, adjoints.beta
         return out, Adjoints(phi, beta)
 
-    def adjoints(self, queries: Leaves) -> Adjoints:
+    def adjoints(self, queries: Leaves, base: float = 1.0) -> Adjoints:
         """The adjoints of these predictions from leaf space alone, without a pass over the rows. Cost O(L^2) a query."""
         self.prepare()
         assert self.leaf_space is not None
         phi = self.leaf_space.adjoints(queries)
-        return Adjoints(phi, self.structure.beta[-1] - self.base_share @ phi)
+        return Adjoints(phi, base * self.structure.beta[-1] - self.base_share @ phi)
 
     def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
         """Fill ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) a row and query."""

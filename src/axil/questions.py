@@ -23,7 +23,6 @@ from axil.asking import (
     explanations,
     for_all_outputs,
     leverages,
-    predicted,
     removals,
     steps,
 )
@@ -116,8 +115,8 @@ class Questions:
         moved = np.zeros_like(self._targets)
         moved[rows] = new - self._targets[rows]
         coordinates = checked_coordinates(self, X)
-        change = for_all_outputs(self._engines, moved, lambda engine, own: engine.apply(coordinates, own))
-        before = predicted(self, X, offsets)
+        change = for_all_outputs(self._engines, moved, lambda engine, own: engine.apply(coordinates, own, offsets.base))
+        before = offsets.predictions(self._adapter, X)
         columns: dict[str, Any] = {"query": np.repeat(inputs.row_labels(X), shape[1])}
         if self.outputs is not None:
             columns["output"] = np.tile(self.outputs, X.shape[0])
@@ -142,7 +141,7 @@ class Questions:
             raise InputError("X_val has no rows; expected validation rows with their targets.")
         y = inputs.as_targets(y_val, X.shape[0], self._targets.shape[1], self._adapter.classes, "y_val", "validation")
         corrected = diagnostics.corrections(self, correction)
-        columns = diagnostics.blame_columns(self, X, y, offsets, corrected)
+        columns = diagnostics.blame_columns(self, X, y, offsets, init_score, corrected)
         return tables.note(tables.make(columns, self._backend), tables.NOTE)
 
     def leverage(self: Explained) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.asking import base_numbers
 from axil.engines import SmootherEngine
 from axil.errors import InputError, UnsupportedModelError
 from axil.explainer import Explainer
@@ -54,7 +55,9 @@ class Baseline(ABC):
         targets = None
         if y is not None:
             n_outputs, classes = self.explainer._targets.shape[1], self.explainer._adapter.classes
-            targets = inputs.as_targets(y, n, n_outputs, classes, "y", "explained") - offsets
+            targets = inputs.as_targets(y, n, n_outputs, classes, "y", "explained") - offsets.values
+            if offsets.replace_base:  # the baselines' predictions have the base
+                targets = targets + base_numbers(self.explainer)
         elif self.needs_targets:
             raise InputError(f"{self.name} scores the loss of the rows of X, which takes their targets: pass y.")
         self.explainer._budget.require(8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER)

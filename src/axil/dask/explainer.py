@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import dask
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import adapters, inputs, tables
+from axil.asking import Offsets
 from axil.checks import Verification, check_answer
 from axil.dask.answers import Asked, Best, Grouped, best, grouped, read
 from axil.dask.build import Collections, Held, build, prepare
@@ -135,10 +136,10 @@ class Explainer:
 
         Nothing is read out yet: chunks lie along the training rows, in the partitions of X, and are made when asked for.
         """
-        X, _ = self._queries(X, None)
+        X, offsets = self._queries(X, None)
         rows: list[list[Any]] = [[] for _ in self._held.entries]
-        for batch, asked, intercepts, labels in self._batches(X):
-            check_answer(self._adapter, self.verification, batch, self._made(asked) + intercepts, labels)
+        for asked, intercepts, labels, check in self._batches(X, offsets):
+            check(self._made(asked) + intercepts)
             shared, n = literal(asked), asked.phi[0].shape[1]
             for e, entry in enumerate(rows):
                 held = [pair for pair in zip(self._held.partitions, self._held.sizes) if pair[1]]
@@ -164,10 +165,10 @@ class Explainer:
         """As `Explanation.top`, for any number of rows of X: every partition sends its k largest weights alone."""
         tables.check_by(by)
         k = inputs.as_count(k, "k")
-        X, _ = self._queries(X, init_score)
+        X, offsets = self._queries(X, init_score)
         parts = []
-        for batch, asked, intercepts, labels in self._batches(X):
-            check_answer(self._adapter, self.verification, batch, self._made(asked) + intercepts, labels)
+        for asked, intercepts, labels, check in self._batches(X, offsets):
+            check(self._made(asked) + intercepts)
             shared = literal(asked)
             found: Best = self._cluster.total([task(best, part, shared, k, by) for part in self._held.partitions])
             parts.append(self._lines(labels, "rank", np.arange(1, found.weights.shape[2] + 1)))
@@ -180,14 +181,14 @@ class Explainer:
 
         ``labels`` is a Dask Series or Array with the partitions of the training rows.
         """
-        X, _ = self._queries(X, init_score)
+        X, offsets = self._queries(X, init_score)
         columns = partitions(labels, "labels", self._layout)
         parts = []
-        for batch, asked, intercepts, own in self._batches(X):
+        for asked, intercepts, own, check in self._batches(X, offsets):
             shared = literal(asked)
             tasks = [task(grouped, part, column, shared) for part, column in zip(self._held.partitions, columns)]
             found: Grouped = self._cluster.total(tasks)
-            check_answer(self._adapter, self.verification, batch, found.made + intercepts, own)
+            check(found.made + intercepts)
             parts.append(self._lines(own, "group", found.groups))
             parts[-1] |= {"weight": found.weights.ravel(), "contribution": found.contributions.ravel()}
         return tables.concatenate(parts, "pandas")
@@ -215,36 +216,42 @@ class Explainer:
 
     # -- queries --------------------------------------------------------------------------------------------------------
 
-    def _queries(self, X: Any, init_score: Any) -> tuple[Any, Array]:
-        """X and the offsets of its rows, (n, K), checked."""
+    def _queries(self, X: Any, init_score: Any) -> tuple[Any, Offsets]:
+        """X and the offsets of its rows, checked."""
         if dask.is_dask_collection(X):
             raise InputError(
                 "X is a Dask collection; expected the rows to explain in memory. Pass X.compute(), in batches."
             )
         X = inputs.as_features(X, self._adapter, "X")
-        shape = X.shape[0], self._adapter.n_outputs
-        offsets = inputs.as_offsets(init_score, *shape, "explained")
-        return X, np.zeros(shape) if offsets is None else offsets
+        return X, Offsets.of(init_score, X.shape[0], self._adapter)
 
-    def _batches(self, X: Any) -> Iterator[tuple[Any, Asked, Array, NDArray[Any]]]:
-        """Rows of X, what they ask of the training rows, their intercepts (n, K) and labels; at least one batch."""
+    def _batches(
+        self, X: Any, offsets: Offsets
+    ) -> Iterator[tuple[Asked, Array, NDArray[Any], Callable[[Array], Array | None]]]:
+        """What rows of X ask of the training rows, their intercepts (n, K), labels and check; at least one batch."""
         self.prepare()
         labels = inputs.row_labels(X)
         total = sum(entry.operators.structure.total_leaves for entry in self._held.entries)
         size = max(1, ASKED_BYTES // (8 * total))
         for start in range(0, max(X.shape[0], 1), size):
-            batch = inputs.take_rows(X, slice(start, start + size))
+            part = slice(start, start + size)
+            batch, own = inputs.take_rows(X, part), offsets[part]
             leaves = self._adapter.coordinates(batch, self._n_threads)
             phi, constant, intercepts = [], [], []
             for entry in self._held.entries:
                 operators, columns = entry.operators, entry.operators.structure.columns
-                adjoints: Adjoints = operators.adjoints(leaves if columns is None else leaves[:, columns])
+                adjoints: Adjoints = operators.adjoints(leaves if columns is None else leaves[:, columns], offsets.base)
                 phi.append(adjoints.phi)
                 constant.append(operators.base_weight(adjoints))
                 intercepts.append(operators.intercepts(adjoints))
             parts = np.concatenate(intercepts, axis=1)
-            whole = np.array(np.broadcast_to(parts, (len(parts), self._adapter.n_outputs)))
-            yield batch, Asked(phi, constant, self._n_threads), whole, labels[start : start + size]
+            check = partial(self._check, batch, own, labels[part])
+            yield Asked(phi, constant, self._n_threads), parts + own.values, labels[part], check
+
+    def _check(self, X: Any, offsets: Offsets, labels: NDArray[Any], predictions: Array) -> Array | None:
+        """Compare with what the model predicts, with offsets, on every use."""
+        own = partial(offsets.predictions, self._adapter, X)
+        return check_answer(self._adapter, self.verification, predictions, labels, own)
 
     def _made(self, asked: Asked) -> Array:
         """(n, K): weights times targets, from sums over leaves alone."""
@@ -252,19 +259,19 @@ class Explainer:
         parts = [phi.T @ entry.target_sums + np.outer(constant, entry.moment) for entry, phi, constant in entries]
         return np.concatenate(parts, axis=1)
 
-    def _explanation(self, X: Any, offsets: Array, labels: NDArray[Any]) -> Explanation:
+    def _explanation(self, X: Any, offsets: Offsets, labels: NDArray[Any]) -> Explanation:
         """The weights of a batch, gathered partition by partition."""
         targets, index = self._gathered
         starts = self._held.starts
         weights = np.empty((len(self._held.entries), self._n_rows, len(labels)))
-        intercepts, done = offsets.copy(), 0
-        for _, asked, own, names in self._batches(X):
+        intercepts, done = np.empty_like(offsets.values), 0
+        for asked, own, names, _ in self._batches(X, offsets):
             shared, columns = literal(asked), slice(done, done + len(names))
             for e in range(len(weights)):
                 tasks = [task(read, part, shared, e) for part in self._held.partitions]
                 for p, block in enumerate(self._cluster.each(tasks)):
                     weights[e, starts[p] : starts[p + 1], columns] = block
-            intercepts[columns] += own
+            intercepts[columns] = own
             done += len(names)
         whole = weights.transpose(0, 2, 1)
         explanation = Explanation(
@@ -276,8 +283,7 @@ class Explainer:
             outputs=self.outputs,
             n_threads=self._n_threads,
         )
-        made = explanation.predictions.reshape(offsets.shape) - offsets
-        check_answer(self._adapter, self.verification, X, made, labels)
+        self._check(X, offsets, labels, explanation.predictions.reshape(intercepts.shape))
         return explanation
 
     def _lines(self, labels: NDArray[Any], name: str, of_each: NDArray[Any]) -> dict[str, Any]:

@@ -1,0 +1,126 @@
+"""Offsets of explained rows mean what they mean in the library's own ``predict``."""
+
+from __future__ import annotations
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost
+from catboost import CatBoostRegressor, Pool
+
+import axil
+from axil.baselines import BoostIn
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(80, 4))
+Y = X[:, 0] + 20 + RNG.normal(size=80)
+BOTH = np.c_[Y, 3 - Y]
+ASKED, MARGIN = RNG.normal(size=(7, 4)), RNG.normal(size=7) + 4
+VALID = RNG.normal(size=7) + 20
+TRAINED = RNG.normal(size=80)
+WEIGHTS = RNG.uniform(1, 2, size=80)
+
+XGBOOST = {
+    "estimated base": ({}, Y, None, None),
+    "constant base": ({"base_score": 7.0}, Y, None, None),
+    "weights": ({}, Y, WEIGHTS, None),
+    "margin in the fit": ({}, Y, None, TRAINED),
+    "parallel trees": ({"num_parallel_tree": 3, "learning_rate": 1.0}, Y, None, None),
+    "dart": ({"booster": "dart", "rate_drop": 0.5}, Y, None, None),
+    "forest": ({"num_parallel_tree": 3, "learning_rate": 1.0, "n_estimators": 1, "base_score": 7.0}, Y, None, None),
+    "two outputs": ({}, BOTH, None, None),
+    "two outputs that share trees": ({"multi_strategy": "multi_output_tree", "tree_method": "hist"}, BOTH, None, None),
+}
+SAME = {"rtol": 0, "atol": 1e-6 * 30}  # of predictions in single precision, the largest some 25
+
+
+def fitted(name: str) -> tuple[xgboost.XGBRegressor, axil.Explainer, np.ndarray]:
+    settings, y, weights, margin = XGBOOST[name]
+    model = xgboost.XGBRegressor(**({"n_estimators": 5, "max_depth": 3} | settings))
+    model.fit(X, y, sample_weight=weights, base_margin=margin)
+    return model, axil.Explainer(model, X, y, weights, margin), np.asarray(y)
+
+
+def margins(y: np.ndarray) -> np.ndarray:
+    return MARGIN if y.ndim == 1 else np.c_[MARGIN, -MARGIN]
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("name", XGBOOST)
+def test_a_margin_takes_the_place_of_the_base(name: str, prepared: bool) -> None:
+    model, explainer, y = fitted(name)
+    m = margins(y)
+    expected = model.get_booster().predict(xgboost.DMatrix(ASKED, base_margin=m))
+    if prepared:
+        explainer.prepare()
+    explanation = explainer(ASKED, init_score=m)
+    np.testing.assert_allclose(explanation.predictions, expected, **SAME)
+    np.testing.assert_allclose(explainer(ASKED).predictions, model.predict(ASKED), **SAME)
+    parts = list(explainer.iter(ASKED, batch_size=3, init_score=m))
+    np.testing.assert_allclose(np.concatenate([part.predictions for part in parts]), expected, **SAME)
+    top, own = explainer.top(ASKED, 3, init_score=m), explanation.top(3)
+    pd.testing.assert_frame_equal(top, own, rtol=1e-9)
+    for k in range(1 if y.ndim == 1 else 2):  # weights are the derivatives of these very predictions
+        changed = explainer.what_if({4: y[4] + 1.0}, ASKED, init_score=m)
+        weights = explanation.weights[k] if explanation.weights.ndim == 3 else explanation.weights
+        moved = changed[changed.output == k] if y.ndim == 2 else changed
+        np.testing.assert_allclose(moved.change, weights[:, 4], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(moved.before, expected if y.ndim == 1 else expected[:, k], **SAME)
+
+
+@pytest.mark.parametrize("name", ["estimated base", "constant base", "weights", "margin in the fit"])
+def test_blame_and_baselines_with_a_margin(name: str) -> None:
+    model, explainer, y = fitted(name)
+    explanation = explainer(ASKED, init_score=MARGIN)
+    error = explanation.predictions - VALID
+    blamed = explainer.blame(ASKED, VALID, init_score=MARGIN).sort_values("row")
+    np.testing.assert_allclose(blamed.gradient, 2 / 7 * explanation.weights.T @ error, rtol=0, atol=1e-5)
+    moved = blamed.corrected.to_numpy() - y
+    after = np.square(error[:, None] + explanation.weights * moved).mean(axis=0)
+    np.testing.assert_allclose(blamed.gain, np.square(error).mean() - after, rtol=0, atol=1e-4)
+    base = float(model.predict(ASKED)[0] - model.predict(ASKED, base_margin=np.zeros(7))[0])
+    np.testing.assert_allclose(
+        BoostIn(explainer).scores(ASKED, VALID, MARGIN),
+        BoostIn(explainer).scores(ASKED, VALID - MARGIN + base),
+        rtol=0,
+        atol=1e-4,
+    )
+
+
+def test_other_libraries_add_offsets() -> None:
+    """CatBoost's predict adds a baseline; LightGBM's takes none, so it is added to what it predicts."""
+    cat = CatBoostRegressor(iterations=4, depth=3, verbose=0, allow_writing_files=False).fit(X, Y)
+    expected = cat.predict(Pool(ASKED, baseline=MARGIN))
+    np.testing.assert_allclose(axil.Explainer(cat, X, Y)(ASKED, init_score=MARGIN).predictions, expected, **SAME)
+    light = lightgbm.LGBMRegressor(n_estimators=4, verbose=-1).fit(X, Y)
+    expected = light.predict(ASKED) + MARGIN
+    np.testing.assert_allclose(axil.Explainer(light, X, Y)(ASKED, init_score=MARGIN).predictions, expected, **SAME)
+
+
+def test_margins_over_dask() -> None:
+    da = pytest.importorskip("dask.array")
+    import axil.dask
+
+    for name in ("estimated base", "constant base", "two outputs"):
+        model, whole, y = fitted(name)
+        explainer = axil.dask.Explainer(
+            model, da.from_array(X, chunks=(30, 4)), da.from_array(y, chunks=(30,) if y.ndim == 1 else (30, 2))
+        )
+        m = margins(y)
+        expected = whole(ASKED, init_score=m)
+        found = explainer(ASKED, init_score=m)
+        np.testing.assert_allclose(found.predictions, expected.predictions, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found.weights, expected.weights, rtol=0, atol=1e-14)
+        pd.testing.assert_frame_equal(
+            explainer.top(ASKED, 3, init_score=m), whole.top(ASKED, 3, init_score=m), rtol=1e-9
+        )
+
+
+def test_margins_through_a_pipeline() -> None:
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    model = make_pipeline(StandardScaler(), xgboost.XGBRegressor(n_estimators=5, max_depth=3)).fit(X, Y)
+    expected = model[-1].predict(model[0].transform(ASKED), base_margin=MARGIN)
+    np.testing.assert_allclose(axil.Explainer(model, X, Y)(ASKED, init_score=MARGIN).predictions, expected, **SAME)
