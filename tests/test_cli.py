@@ -441,6 +441,25 @@ def test_a_replay_that_disagrees(fails, folder):
     fails("check lightgbm.txt --train train.csv --target y --weights w", "does not agree with the fitted model", code=1)
 
 
+def test_a_target_among_the_features(fails):
+    """The column is there: it must not be called missing."""
+    said = fails(
+        "check lightgbm.txt --train train.csv --target age",
+        "'age' among its features",
+        "--target",
+        "fit the model again",
+    )
+    assert "lacks" not in said
+    fails(f"check lightgbm.txt {PLAIN} --weights bmi", "'bmi' among its features", "--weights")
+
+
+def test_a_target_that_was_logged_for_the_fit(fails, folder):
+    model = lgb.LGBMRegressor(n_estimators=5, verbose=-1).fit(TRAIN[["age", "bmi"]], np.log(TRAIN["y"]))
+    model.booster_.save_model("logged.txt")
+    said = fails("check logged.txt --train train.csv --target y", "np.log(y_train)", code=1)
+    assert "bundle" not in said
+
+
 FILES = {
     "empty.csv": b"",
     "header.csv": b"age,sex,bmi,bp,y\n",

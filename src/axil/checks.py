@@ -14,6 +14,7 @@ from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.markup import table
 from axil.replay import Replay
+from axil.sampling.recorded import RecordedBags
 
 Array = NDArray[np.float64]
 
@@ -39,6 +40,7 @@ class Verification:
     recovered: dict[str, Any] = field(
         default_factory=dict
     )  #: what the model does not state, e.g. {"rates": [[tree, rate]]}
+    replayed: str = ""  #: what drew the rows of each tree, where they were drawn again, e.g. "LightGBM bagging"
 
     def _told(self) -> tuple[str, list[tuple[str, str]]]:
         """A title and lines of a name and what was found."""
@@ -49,6 +51,7 @@ class Verification:
             ("equal", " and ".join(self.compared) or "nothing that the model records of its leaves"),
             ("leaf values", f"within {self.leaf_error:.1e} of the largest prediction"),
             predictions,
+            *([("draws", f"{self.replayed} replayed")] if self.replayed else []),
             *(("recovered", f"{name} ({len(found)})") for name, found in self.recovered.items()),
         ]
 
@@ -125,7 +128,9 @@ def verified(
     known = {"leaf counts": trees.counts, "leaf weights": trees.weights}
     compared = [name for name, recorded in known.items() if recorded is not None]
     found = extent.n_rows, len(trees.n_leaves), miss.error / scale, leaf_error, adapter.tolerance, scale, rounding
-    return Verification(*found, compared, walked.recovered)
+    drawn = [] if trees.sampler is None or isinstance(trees.sampler, RecordedBags) else [trees.sampler.name]
+    drawn += [] if trees.held_out is None else ["the rows held out for early stopping"]
+    return Verification(*found, compared, walked.recovered, " and ".join(drawn))
 
 
 def worst(found: list[Verification]) -> Verification:
@@ -143,34 +148,54 @@ def worst(found: list[Verification]) -> Verification:
         max(v.rounding for v in found),
         first.compared,
         {name: [v.recovered.get(name, []) for v in found] for v in found for name in v.recovered},
+        first.replayed,
     )
 
 
-def refuse_rows(model: Model, given: int, fitted: int) -> NoReturn:
+def refuse_rows(model: Model, given: int, fitted: int, weighed: bool = False) -> NoReturn:
     cause = f"The {model.library} model was fitted on {fitted} rows: pass exactly those."
+    if weighed:
+        cause += f"\nOr it was fitted with whole numbers as sample_weight that add up to {fitted}: pass the same."
     raise ExactnessError("number of training rows", given, fitted, cause)
 
 
 def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
     """Compare how many rows, and how much weight, each leaf was fitted on with what the model recorded."""
     s = walked.structure
-    before = after = ""
+    before = ""
     if trees.sampler is not None:
         before = (
-            f"The rows drawn for this tree could not be replayed ({trees.sampler.name}): rows are drawn by their position, "
-            "so they must come in the order of the fit. "
+            f"The rows drawn for this tree could not be replayed ({trees.sampler.name}): rows are drawn by their "
+            "position, so they "
+            "must come in the order of the fit. If you recorded the draws, pass them as bags=.\n"
         )
-        after = " If you recorded the draws, pass them as bags=."
     if trees.counts is not None:
         n_fitted = int(trees.counts[: trees.n_leaves[0]].sum())
         n_given = int(walked.counts[: trees.n_leaves[0]].sum())
         if n_fitted != n_given and trees.sampler is None:
-            refuse_rows(adapter, n_given, n_fitted)
-        compare("row count", walked.counts, trees.counts, 0.5, trees, before + adapter.causes("counts") + after)
+            refuse_rows(adapter, n_given, n_fitted, weighed=trees.weights is not None and _whole(trees.weights))
+        compare("row count", walked.counts, trees.counts, 0.5, trees, before + adapter.causes("counts"))
     if trees.weights is not None:
         slack = WEIGHT_SLACK * s.total_weight
-        cause = before + adapter.causes("weights") + after
+        cause = _weighing(trees, walked) + before + adapter.causes("weights")
         compare("sample weight", s.leaf_weights, trees.weights, slack, trees, cause)
+
+
+def _weighing(trees: FittedTrees, walked: Replay) -> str:
+    """Whether the model had sample weights, as far as the weights of its leaves say."""
+    assert trees.weights is not None
+    given = walked.structure.row_weights is not None
+    if given and trees.sampler is None and np.allclose(trees.weights, walked.counts, rtol=1e-6):
+        return (
+            "The model's leaves weigh as much as they have rows: it was fitted without sample_weight. Leave it out.\n"
+        )
+    if not given and not _whole(trees.weights):
+        return "The model's leaves do not weigh as much as they have rows: it was fitted with sample_weight. Pass the same.\n"
+    return ""
+
+
+def _whole(weights: Array) -> bool:
+    return bool(np.allclose(weights, np.rint(weights), rtol=1e-9, atol=0))
 
 
 def check_base(adapter: Adapter, trees: FittedTrees, extent: Extent) -> None:
@@ -190,12 +215,16 @@ def check_values(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: fl
     first = slice(0, trees.n_leaves[0])
     weights = walked.structure.leaf_weights[first]
     shift = np.abs(weights @ (values[first] - trees.values[first])) / max(weights.sum(), 1e-300)
-    if shift.max() > adapter.tolerance * scale:
-        cause = "The targets' mean differs from that of the targets the model was fitted on. "
+    compared = trees.base is None and not np.any(
+        trees.hidden
+    )  # by `check_base`; a hidden one is known from the targets alone
+    if not compared and shift.max() > adapter.tolerance * scale:
+        cause = "The targets' mean differs from that of the targets the model was fitted on.\n"
     else:
-        cause = "The targets' mean agrees, so the same targets may be in another order, or single ones differ. "
+        cause = "The targets' mean agrees, so the same targets may be in another order, or single ones differ.\n"
     for k in range(values.shape[1]):
-        compare("value", values[:, k], trees.values[:, k], slack, trees, cause + adapter.causes("values"))
+        reasons = cause + adapter.causes("values")
+        compare("value", values[:, k], trees.values[:, k], slack, trees, reasons, trees.hidden)
     return float(np.abs(values - trees.values).max(initial=0.0)) / scale
 
 
@@ -243,13 +272,20 @@ def check_answer(
 
 
 def compare(
-    what: str, found: NDArray[Any], expected: NDArray[Any], slack: float, trees: FittedTrees, cause: str
+    what: str,
+    found: NDArray[Any],
+    expected: NDArray[Any],
+    slack: float,
+    trees: FittedTrees,
+    cause: str,
+    hidden: Array | float = 0.0,
 ) -> None:
-    """Raise for the first leaf where the two are further apart than ``slack``."""
+    """Raise for the first leaf where the two are further apart than ``slack``; ``hidden`` is added to what is said of both."""
     apart = np.flatnonzero(~(np.abs(found - expected) <= slack))
     if len(apart):
         first = int(apart[0])
         ends = np.cumsum(trees.n_leaves)
         tree = int(np.searchsorted(ends, first, side="right"))
         leaf = first - int(ends[tree] - trees.n_leaves[tree])
-        raise ExactnessError(what, float(found[first]), float(expected[first]), cause, tree, leaf)
+        more = float(np.broadcast_to(hidden, found.shape)[first])
+        raise ExactnessError(what, float(found[first]) + more, float(expected[first]) + more, cause, tree, leaf)

@@ -71,11 +71,14 @@ class UnsupportedModelError(AxilError):
         return type(self), self._arguments
 
 
+ALIKE = 1e-3  # of a number: below it two that are printed look the same
+
+
 class ExactnessError(AxilError):
     """The fitted model and a replay of its fit on the data given disagree.
 
     ``what`` names the quantity, ``tree`` and ``leaf`` the first place (None where there is no one place),
-    ``found`` the replayed value, ``expected`` the model's and ``cause`` the likeliest reason.
+    ``found`` the replayed value, ``expected`` the model's and ``cause`` the likeliest reasons, one a line, likeliest first.
     """
 
     def __init__(
@@ -95,9 +98,14 @@ class ExactnessError(AxilError):
         self.tree = tree
         self.leaf = leaf
         place = "" if tree is None else f" of tree {tree}" if leaf is None else f" of leaf {leaf} in tree {tree}"
+        apart = f" (apart by {abs(found - expected):.3g})" if abs(found - expected) <= ALIKE * abs(expected) else ""
+        reasons = cause.strip().splitlines()
+        listed = (
+            cause if len(reasons) < 2 else "\n".join(["Reasons, the likeliest first:", *(f"- {r}" for r in reasons)])
+        )
         super().__init__(
             f"The {what}{place} does not agree with the fitted model: the data given lead to {found:.10g}, "
-            f"the model has {expected:.10g} (apart by {abs(found - expected):.3g}). {cause}"
+            f"the model has {expected:.10g}{apart}. {listed}"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

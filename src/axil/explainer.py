@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator
 
-from axil import adapters, inputs, storage, tables, writing
+from axil import adapters, inputs, mistakes, storage, tables, writing
 from axil.adapters.base import Model
 from axil.answers import Answer
 from axil.asking import Offsets, dense_bytes
 from axil.checks import Verification, check_answer
 from axil.engines import Engine
-from axil.errors import InputError
+from axil.errors import ExactnessError, InputError
 from axil.explanation import Explanation
 from axil.memory import Budget
 from axil.owned import frozen, owned, owned_rows
@@ -77,7 +77,11 @@ class Explainer(Questions):
     ):
         threads, budget = threads_of(n_threads), budget_of(memory_limit, scratch)
         adapter = adapters.read(model)
-        X_train = owned_rows(inputs.as_features(X_train, adapter, "X_train"))
+        given = X_train, y_train
+        try:
+            X_train = owned_rows(inputs.as_features(X_train, adapter, "X_train"))
+        except InputError as error:
+            raise mistakes.names_target(error, *given) from None
         n_train = X_train.shape[0]
         if n_train == 0:
             raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
@@ -85,7 +89,14 @@ class Explainer(Questions):
         weights = inputs.as_weights(sample_weight, n_train)
         offsets = inputs.as_offsets(init_score, n_train, adapter.n_outputs, "training")
         bags = inputs.as_bags(bags, n_train)
-        engines, verification = build(adapter, X_train, targets, weights, offsets, bags, threads, budget, verify)
+        if not verify:
+            mistakes.refuse_other_order(*given)
+        rest = offsets, bags, threads, budget
+        try:
+            engines, verification = build(adapter, X_train, targets, weights, *rest, verify)
+        except ExactnessError as error:
+            data = mistakes.Given(X_train, targets, weights, given)
+            raise mistakes.told(error, adapter, data, lambda X, y, w: build(adapter, X, y, w, *rest)) from None
         labels, backend = inputs.row_labels(X_train), tables.backend_of(X_train)
         self._set(adapter, engines, targets, labels, backend, threads, budget, verification)
         self._features = X_train  # for tables of features; not saved

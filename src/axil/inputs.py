@@ -65,29 +65,42 @@ def as_features(X: Any, model: Columns, what: str) -> Any:
         )
     if len(X.shape) != 2:
         raise InputError(f"{what} has shape {X.shape}; expected two dimensions (rows, {n_features} columns). {ONE_ROW}")
-    if X.shape[1] != n_features:
-        raise InputError(f"{what} has {X.shape[1]} columns; the {model.library} model was fitted on {n_features}.")
     if frame is not None:
-        _check_columns(frame, model, what)
+        _check_names(frame, model, what)
+    if X.shape[1] != n_features:
+        named = "" if frame is None else f" ({', '.join(map(str, frame.columns[:20]))})"
+        unsaid = "" if model.feature_names is not None else " and does not say which"
+        raise InputError(
+            f"{what} has {X.shape[1]} columns{named}; the {model.library} model was fitted on {n_features}{unsaid}. "
+            "Pass those of the fit, in its order."
+        )
+    if frame is not None:
+        _check_kinds(frame, model, what)
     elif X.dtype.kind not in "biuf" and not model.takes_text:
         raise InputError(f"{what} has dtype {X.dtype}; expected numbers. Encode the columns as they were for the fit.")
     return X.tocsr() if is_sparse(X) else X
 
 
-def _check_columns(frame: nw.DataFrame[Any], model: Columns, what: str) -> None:
+def _check_names(frame: nw.DataFrame[Any], model: Columns, what: str) -> None:
     given = [model.spelling(str(name)) for name in frame.columns]
     names, library = model.feature_names, model.library
     if names is not None and given != names:
         missing = [name for name in names if name not in given]
         extra = [name for name in given if name not in names]
         if missing or extra:
+            found = [f"missing {missing[:5]}"] if missing else []
+            found += [f"unexpected {extra[:5]}"] if extra else []
             raise InputError(
-                f"{what} has other columns than the {library} model was fitted on: missing {missing[:5]}, unexpected {extra[:5]}."
+                f"{what} has other columns than the {library} model was fitted on: {', '.join(found)}. Pass those of "
+                "the fit, in its order."
             )
         raise InputError(
             f"{what} has the columns of the {library} model in another order: {given[:5]}... instead of {names[:5]}.... "
             "Select them in the order of the fit."
         )
+
+
+def _check_kinds(frame: nw.DataFrame[Any], model: Columns, what: str) -> None:
     if model.takes_text:
         return
     usable = (nw.Boolean, nw.Categorical, nw.Enum)

@@ -34,11 +34,8 @@ def owned_rows(X: Any) -> Any:
     """
     frame = None if is_sparse(X) else as_frame(X)
     if frame is not None:
-        native = frame.to_native()
-        if frame.implementation.is_pandas():
-            kept = native.copy(deep=not _copies_on_write())
-        else:
-            kept = frame.clone().to_native()
+        pandas = frame.implementation.is_pandas()
+        kept = frame.to_native().copy(deep=not _copies_on_write()) if pandas else frame.clone().to_native()
         return nw.from_native(kept, eager_only=True) if X is frame else kept
     if is_sparse(X):
         return X.copy()

@@ -156,6 +156,9 @@ class FittedTrees:
     held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)
     sampler: Sampler | None = None
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
+    hidden: Array | float = (
+        0.0  #: (L,) what the library adds to the values as it prints them: a base in the first tree's
+    )
     columns: NDArray[np.int64] | None = None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
 
 
@@ -194,7 +197,7 @@ class Model(Protocol):
         """(n, K): what the model predicts by default (probabilities of a classifier), without offsets."""
 
     def causes(self, what: str) -> str:
-        """The likeliest reason, in this library, for a disagreement in "counts", "weights" or "values"."""
+        """The likeliest reasons, in this library, for a disagreement in "counts", "weights" or "values"; one a line."""
 
 
 class OffsetModel(Model, Protocol):

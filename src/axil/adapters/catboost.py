@@ -166,24 +166,27 @@ class CatBoostAdapter(TreeModel):
         return pool(X, self.feature_names, self._cat_features)
 
     def causes(self, what: str) -> str:
-        """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
-        if what == "counts":
-            return _COUNTS + (_BUNDLES if self._reading.bundles else "")
-        return _WEIGHTS + (_BUNDLES if self._reading.bundles else "") if what == "weights" else _VALUES
+        """The likeliest reasons for a disagreement in "counts", "weights" or "values", one a line."""
+        bundles = (_BUNDLES,) if self._reading.bundles else ()
+        found = {"counts": (*_COUNTS, *bundles), "weights": (*_WEIGHTS, *bundles)}
+        return "\n".join(found.get(what, _VALUES))
 
 
 _COUNTS = (
-    "Most likely these are not the rows and columns that the model was fitted on: other rows, columns in another "
-    "order, or categories and missing values encoded otherwise. Or the fit had sample weights: pass the same. "
+    "These are not the rows and columns that the model was fitted on: other rows, or columns in another order.",
+    "The fit had sample weights: pass the same.",
+    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise.",
 )
-_BUNDLES = "If they are, CatBoost bundled columns that overlap: fit again with sparse_features_conflict_fraction=0."
+_BUNDLES = "CatBoost bundled columns that overlap: fit again with sparse_features_conflict_fraction=0."
 _WEIGHTS = (
-    "Most likely sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none "
-    "if there were none; group weights multiply them. "
+    "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had none; group "
+    "weights multiply them.",
+    "These are not the rows and columns that the model was fitted on, or columns were scaled or encoded otherwise.",
 )
 _VALUES = (
-    "Most likely the targets are not those of the fit, or in another order, or the fit was given another baseline. "
-    "Other reasons: the model was changed after its fit (set_leaf_values, set_scale_and_bias, shrink), continued from one "
-    "with other data or several other settings (init_model), trained on several machines, or given weights below 1e-7, "
-    "which CatBoost drops."
+    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.",
+    "The fit was given another baseline, or another sample_weight.",
+    "The model was changed after its fit (set_leaf_values, set_scale_and_bias, shrink), or continued from one with other data or "
+    "several other settings (init_model).",
+    "It was trained on several machines, or given weights below 1e-7, which CatBoost drops.",
 )

@@ -172,7 +172,7 @@ class SmoothCatBoost(CatBoostAdapter):
         found = super().causes(what)
         if what != "values" or not any(fit.backtracks for fit in self._fits):
             return found
-        return f"{found} Or backtracking shortened a step: fit with leaf_estimation_backtracking='No'."
+        return f"{found}\nBacktracking shortened a step: fit with leaf_estimation_backtracking='No'."
 
     def _loss(self) -> LossName:
         said = self._reading.last["loss_function"]

@@ -127,6 +127,8 @@ class LightGBMAdapter(TreeModel):
             values = [(v - hidden * (len(v) > 1)) / len(values) for v in values]
         else:
             values[0] = _without(values[0], hidden)
+        printed = np.zeros(int(self._n_leaves.sum()))
+        printed[: self._n_leaves[0]] = 0.0 if self._reading.forest else hidden
         rates = self._rates() if coefficients is None else coefficients.omega[-1].copy()
         if coefficients is None and hidden != 0.0 and self._trees[0].n_leaves > 1:
             # LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h). Two leaves do not tell the rate from the targets.
@@ -149,6 +151,7 @@ class LightGBMAdapter(TreeModel):
             mixing=evidence.mixing,
             sampler=self._sampler(evidence, totals.n_rows),
             coefficients=coefficients,
+            hidden=printed,
         )
         return [trees]
 

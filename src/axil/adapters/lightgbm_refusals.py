@@ -255,43 +255,43 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
 
 
 _COUNTS = (
-    "Most likely these are not the rows and columns that the model was fitted on: other rows, columns in another "
-    "order, or categories and missing values encoded otherwise. "
+    "These are not the rows and columns that the model was fitted on: other rows, or columns in another order.",
+    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise.",
 )
 _SAMPLED = (
-    "The model was fitted on rows drawn at random (bagging or GOSS), which axil draws again: their order matters, and so do "
-    "settings that changed while it was trained. "
+    "The rows are in another order than in the fit: the model was fitted on rows drawn at random (bagging or GOSS), "
+    "which axil draws "
+    "again by their position.",
+    "Settings changed while the model was trained, so that other rows were drawn.",
 )
-_BUNDLES = (
-    "If they are, LightGBM may have bundled sparse columns that overlap in a few rows: "
-    "fit again with enable_bundle=False."
-)
-_WEIGHTS = (
-    "Most likely sample_weight is not what the fit was given: pass the same weights, in the order of the rows, "
-    "or none if there were none. "
-)
+_BUNDLES = "LightGBM bundled sparse columns that overlap in a few rows: fit again with enable_bundle=False."
+_WEIGHTS = "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had none."
 _VALUES = (
-    "Most likely the targets are not those of the fit, or in another order, or the fit was given another init_score. "
-    "Other reasons: the model was changed after its fit (refit, set_leaf_output, shuffle_models), continued from one "
-    "with other data or settings (init_model), or given settings that changed while it was trained."
+    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.",
+    "The fit was given another init_score, or another sample_weight.",
+    "The model was changed after its fit (refit, set_leaf_output, shuffle_models), or continued from one with other data or "
+    "settings (init_model), or settings changed while it was trained.",
 )
 _MACHINES = (
     "The model was trained on {} machines: LightGBM then starts from the plain mean of the machines' own means, which is the "
     "mean of all targets only where every machine had the same number of rows (the same total weight). Fit with as many rows "
-    "on each machine, or with boost_from_average=False. If that is so: "
+    "on each machine, or with boost_from_average=False."
 )
 _DIGITS = (
-    " The model was loaded from text, which keeps six digits of lambda_l2, cat_l2 and path_smooth, and of learning_rate, "
+    "The model was loaded from text, which keeps six digits of lambda_l2, cat_l2 and path_smooth, and of learning_rate, "
     "which DART needs: pass the model in memory, or pickle it."
 )
 
 
 def cause(model: Reading, what: str, digits_lost: bool) -> str:
-    """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
-    sampled = _SAMPLED if model.bags or model.goss else ""
+    """The likeliest reasons for a disagreement in "counts", "weights" or "values", one a line."""
+    sampled = _SAMPLED if model.bags or model.goss else ()
     if what == "counts":
-        return _COUNTS + sampled + (_BUNDLES if model.settings.flag("enable_bundle") else "")
+        bundles = (_BUNDLES,) if model.settings.flag("enable_bundle") else ()
+        return "\n".join((*sampled[:1], *_COUNTS, *sampled[1:], *bundles))
     if what == "weights":
-        return _WEIGHTS + sampled
-    apart = _MACHINES.format(model.machines) if model.machines > 1 and model.settings.flag("boost_from_average") else ""
-    return apart + _VALUES + (_DIGITS if digits_lost else "")
+        return "\n".join((_WEIGHTS, *sampled))
+    apart = model.machines > 1 and model.settings.flag("boost_from_average")
+    return "\n".join(
+        (*([_MACHINES.format(model.machines)] if apart else ()), *_VALUES, *([_DIGITS] if digits_lost else ()))
+    )

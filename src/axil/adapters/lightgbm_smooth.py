@@ -168,7 +168,7 @@ class SmoothLightGBM(LightGBMAdapter):
 
     def causes(self, what: str) -> str:
         """The likeliest reason for a disagreement in "counts" or "values"."""
-        return f"{super().causes(what)} {weighed_classes(self._class_weight)}"
+        return f"{super().causes(what)}\n{weighed_classes(self._class_weight)}"
 
     def _loss(self) -> LossName:
         scale = float(self._options.get("sigmoid", 1.0)) if self._objective in ("binary", "multiclassova") else 1.0

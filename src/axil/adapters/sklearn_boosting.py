@@ -107,6 +107,8 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         no_offsets(rows)
         if not rows.totals.weighted and getattr(self._model, "_fitted_with_sw", False):
             raise InputError("This model was fitted with sample weights: pass the same as sample_weight.")
+        if not rows.totals.even and getattr(self._model, "_fitted_with_sw", None) is False:
+            raise InputError("This model was fitted without sample weights: leave sample_weight out.")
         n_rows = rows.totals.n_rows
         n_leaves = np.array([len(inner) for inner in self._inner], dtype=np.int64)
         # Against division by zero (compute_node_value, sklearn/ensemble/_hist_gradient_boosting/splitting.pyx).

@@ -302,16 +302,15 @@ def _with_bags(model: Any, members: list[Any]) -> Any:
 
 
 _COUNTS = (
-    "Most likely these are not the rows and columns that the model was fitted on: other rows, columns in another "
-    "order, or categories and missing values encoded otherwise. "
-    "Or settings were changed after the fit or between two fits with warm_start. Or there are missing values and the "
-    "model was fitted before scikit-learn 1.8, whose trees could part such rows otherwise than they predict: fit again. "
+    "These are not the rows and columns that the model was fitted on: other rows, or columns in another order.\n"
+    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise.\n"
+    "Settings were changed after the fit or between two fits with warm_start.\n"
+    "There are missing values and the model was fitted before scikit-learn 1.8, whose trees could split such rows otherwise than "
+    "they predict: fit again."
 )
-_WEIGHTS = (
-    "Most likely sample_weight is not what the fit was given: pass the same weights, in the order of the rows, "
-    "or none if there were none. "
-)
+_WEIGHTS = "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had none."
 _VALUES = (
-    "Most likely the targets are not those of the fit, or in another order. Other reasons: the model was changed after "
-    "its fit, or fitted in parts with other data or settings (warm_start). "
+    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.\n"
+    "sample_weight is not what the fit was given.\n"
+    "The model was changed after its fit, or fitted in parts with other data or settings (warm_start)."
 )

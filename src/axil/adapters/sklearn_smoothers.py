@@ -71,9 +71,11 @@ class SmootherAdapter(SklearnAdapter):
     def causes(self, what: str) -> str:
         """The likeliest reason for a disagreement."""
         return (
-            "Most likely these are not the rows, targets or weights that the model was fitted on; an iterative solver "
-            "(sag, lsqr, any for sparse features) may also have stopped early: fit with a direct one on dense features. Or "
-            "columns are of such different sizes that the solver lost digits: scale them, and pass them in float64."
+            "These are not the rows, targets or sample weights that the model was fitted on, or not in its order; or "
+            "columns or targets "
+            "were transformed for the fit (scaled, a logarithm).\n"
+            "An iterative solver (sag, lsqr, any for sparse features) stopped early: fit with a direct one on dense features.\n"
+            "Columns are of such different sizes that the solver lost digits: scale them, and pass them in float64."
         )
 
 

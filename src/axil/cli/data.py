@@ -116,6 +116,14 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
     if model.feature_names is None:
         return _counted(others, model, f"Without the target, {path} has")
     spelled = {model.spelling(name): name for name in others}
+    used = [name for name in sorted(taken) if name in frame.columns and model.spelling(name) in model.feature_names]
+    if used:
+        options = {roles.index: "--index", roles.weights: "--weights"}
+        raise InputError(
+            f"The {model.library} model has {used[0]!r} among its features, which {options.get(used[0], '--target')} "
+            "names: a column is "
+            "one or the other. Name another column, or fit the model again without it."
+        )
     missing = [name for name in model.feature_names if name not in spelled]
     if missing:
         raise InputError(

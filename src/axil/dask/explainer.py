@@ -138,7 +138,7 @@ class Explainer:
         """
         X, offsets = self._queries(X, None)
         rows: list[list[Any]] = [[] for _ in self._held.entries]
-        for asked, intercepts, labels, check in self._batches(X, offsets):
+        for asked, intercepts, _, check in self._batches(X, offsets):
             check(self._made(asked) + intercepts)
             shared, n = literal(asked), asked.phi[0].shape[1]
             for e, entry in enumerate(rows):
