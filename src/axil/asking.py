@@ -160,17 +160,21 @@ def for_all_outputs(engines: list[Engine], columns: Array, ask: Callable[[Engine
 
 def base_numbers(asked: Explained) -> Array:
     """(K,): what the base puts into every prediction of trees."""
-    found = np.zeros(asked._targets.shape[1])
-    for k, (engine, targets) in enumerate(by_engine(asked._engines, asked._targets)):
+    parts = []
+    for engine, targets in by_engine(asked._engines, asked._targets):
         s = engine.structure
         mean = np.average(targets, axis=0, weights=s.row_weights) if s.base is None else s.base
-        found[k if len(asked._engines) > 1 else slice(None)] = s.beta[-1] * mean
-    return found
+        parts.append(np.broadcast_to(s.beta[-1] * mean, targets.shape[1:]))
+    return np.concatenate(parts)
 
 
 def fitted(asked: Explained) -> Array:
-    """(N, K): the training rows' own predictions, as the weights make them."""
-    return for_all_outputs(asked._engines, asked._targets, lambda engine, own: engine.fitted(own))
+    """(N, K): the training rows' own predictions, with the offsets of the fit, as the weights make them."""
+    made = for_all_outputs(asked._engines, asked._targets, lambda engine, own: engine.fitted(own))
+    if not getattr(asked._adapter, "offset_replaces_base", False):
+        return made
+    s = asked._engines[0].structure  # a base that is estimated stays: it is in the weights, and so in leverages too
+    return made if s.offsets is None or s.base is None else made - base_numbers(asked)
 
 
 def leverages(asked: Explained) -> Array:

@@ -68,6 +68,13 @@ class Asked:
         if offsets_of(self.case) is not None:
             self.init_score = rng.normal(size=(N_QUERIES, n_outputs))
             self.targets = self.targets - self.init_score
+            if library == "xgboost":  # offsets take the place of the base
+                y, weights = self.explainer._targets, self.explainer._engines[0].structure.row_weights
+                bases = [engine.structure.base for engine in self.explainer._engines]
+                estimated = bases[0] is None
+                self.targets = self.targets + (
+                    np.average(y, axis=0, weights=weights) if estimated else np.concatenate(bases)
+                )
             self.init_score = self.init_score[:, 0] if n_outputs == 1 else self.init_score
         self.leaves = self.explainer._adapter.leaves(self.X)
 
