@@ -7,7 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from axil.adapters import catboost_refusals, lightgbm_refusals, sklearn_refusals, sklearn_smoothers, xgboost_refusals
+from axil.adapters import (
+    catboost_refusals,
+    lightgbm_refusals,
+    sklearn_refusals,
+    sklearn_smoothers,
+    sklearn_solvers,
+    xgboost_refusals,
+)
 from axil.adapters import sklearn as sklearn_adapters
 
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
@@ -21,6 +28,12 @@ to a little more, for its own sum strays) or 1e-9 (the others), with the fitted 
 the linear leaf-update criterion: (i) the first prediction is linear in the targets; (ii) residuals are linear in the targets
 and leaf values linear in the residuals. `axil.supports(model)` tells for a fitted model, without its data. Where it says
 *derivative*, `axil.JacobianExplainer` takes the model (docs/jacobian.md).
+
+Linear smoothers are as exact as the solver that fitted them. Where predictions are more than a tenth of the tolerance away
+from the exact solution, the same solver is run again on the data given. If it stays as far from the solution there, the data
+are right, and ten times that error is allowed, up to 1e-6 in double and 1e-5 in single precision; beyond, the fit is refused
+with its solver, `tol` and `n_iter_`, its precision or its condition number. If it comes ten times closer, the data are not
+those of the fit.
 """
 SECTIONS = {
     "LightGBM": (("LGBMRegressor", "Booster"), lightgbm_refusals.EXACT, lightgbm_refusals.REFUSALS),
@@ -29,7 +42,7 @@ SECTIONS = {
     "scikit-learn": (
         (*sklearn_adapters.ADAPTERS, "Pipeline"),
         sklearn_refusals.EXACT,
-        (*sklearn_refusals.STAGES, *sklearn_refusals.DRAWS, *sklearn_refusals.TREES),
+        (*sklearn_refusals.STAGES, *sklearn_refusals.DRAWS, *sklearn_refusals.TREES, *sklearn_solvers.SOLVERS),
     ),
 }
 

@@ -178,9 +178,9 @@ def make_smoother(draw: Draw) -> Trial:
     how = {} if weight is None else {f"{last}__sample_weight" if last else "sample_weight": weight}
     model.fit(X, data.y, **how)
     fixed = {"kernel": model.kernel_, "optimizer": None} if hasattr(model, "kernel_") else {}  # as the weights hold it
-    chosen = piped or isinstance(model, linear_model.RidgeCV)
-    refit = None if chosen else lambda y: clone(model).set_params(**fixed).fit(X, y, **how)
-    return Trial(model, X, data.y, weight, None, X_new, model.predict, iterative(draw.chosen), refit=refit)
+    other = piped or isinstance(model, linear_model.RidgeCV) or iterative(draw.chosen)
+    refit = None if other else lambda y: clone(model).set_params(**fixed).fit(X, y, **how)
+    return Trial(model, X, data.y, weight, None, X_new, model.predict, refit=refit)
 
 
 def iterative(chosen: dict[str, Any]) -> bool:

@@ -265,7 +265,7 @@ def check_answer(
         return None
     miss = furthest(predictions, expected := own())
     scale = max(verification.scale, float(np.abs(expected).max()))
-    if not miss.error <= adapter.tolerance * scale + verification.rounding:
+    if not miss.error <= verification.tolerance * scale + verification.rounding:
         cause = "The model may have changed since the explainer was made: make a new one."
         raise ExactnessError(f"prediction of row {labels[miss.row]}", miss.found, miss.expected, cause)
     return expected

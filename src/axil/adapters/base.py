@@ -210,11 +210,18 @@ class OffsetModel(Model, Protocol):
 class SmootherModel(Model, Protocol):
     """A linear smoother; ``coordinates`` gives (n, p) features."""
 
+    widest: float  #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
     def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
         """Raise unless the training data are what the model itself keeps of them, if anything."""
 
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """The smoother on the training rows X with these sample weights."""
+
+    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+        """(N, K): what the library's solver predicts when it is run again on these data; None where it cannot be."""
+
+    def unsolved(self, X: Any, weights: Array | None, error: float) -> UnsupportedModelError:
+        """The refusal of a fit whose solver leaves such an error, relative to the largest |prediction|, on its own data."""
 
 
 class Adapter(Model, Protocol):

@@ -17,7 +17,9 @@ import numpy as np
 from axil.adapters.base import FittedTrees, TrainingRows
 from axil.errors import UnsupportedModelError
 
-TAKES_ROWS = {"check_kept", "smoother", "leaves", "assign", "coordinates", "predictions", "predictions_from", "scores"}
+TAKES_ROWS = {
+    "check_kept", "smoother", "again", "unsolved", "leaves", "assign", "coordinates", "predictions", "predictions_from", "scores",
+}
 
 
 class PipelineAdapter:

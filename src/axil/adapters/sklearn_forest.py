@@ -113,14 +113,18 @@ class SklearnAdapter:
 
     def predictions(self, X: Any) -> Array:
         """(n, K): what ``predict`` gives, ``predict_proba`` for classes."""
-        if X.shape[0] == 0:
+        return self._predicted(self._model, self._rows(X))
+
+    def _predicted(self, model: Any, rows: Any) -> Array:
+        """(n, K): what this model predicts for rows as it takes them."""
+        if rows.shape[0] == 0:
             return np.zeros((0, self.n_outputs))
-        predict = self._model.predict if self.classes is None else self._model.predict_proba
+        predict = model.predict if self.classes is None else model.predict_proba
         try:
-            found = np.asarray(predict(self._rows(X)), dtype=np.float64)
+            found = np.asarray(predict(rows), dtype=np.float64)
         except ValueError as error:
             raise InputError(f"scikit-learn does not take these rows: {error}") from error
-        return found.reshape(X.shape[0], self.n_outputs)
+        return found.reshape(rows.shape[0], self.n_outputs)
 
     def _rows(self, X: Any) -> Any:
         return numbers(X, np.float32)

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, csr_matrix, issparse
 
 from axil.adapters.base import FittedSmoother, SmootherModel
 from axil.adapters.kept_rows import check_rows, check_targets
+from axil.adapters.refusals import refusal
 from axil.adapters.sklearn_forest import SklearnAdapter, numbers
+from axil.adapters.sklearn_solvers import SOLVERS, Unsolved, condition_number, fitted_sparse, run_again
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.smoothers import kernel_ridge, least_squares, neighbour_weights, with_ones
 
@@ -24,11 +26,13 @@ Array = NDArray[np.float64]
 class SmootherAdapter(SklearnAdapter):
     """What the smoothers share: features and a solution, both without the targets.
 
-    Their solvers stop at the rounding of float64 (direct ones) or at a tolerance of their own, which then shows.
+    Direct solvers come within 1e-9 of the solution in float64 and 1e-6 in float32, if it is well determined. Where a fit
+    is further off, `again` runs its solver on the same data: up to ``widest`` it may be off there too.
     """
 
     takes_text = False
     offset_replaces_base = False
+    widest = 1e-6
     refused_draws: UnsupportedModelError | None = None
     fitted_rows: int | None = None
 
@@ -38,7 +42,7 @@ class SmootherAdapter(SklearnAdapter):
         self.fitted_rows = self._count_rows(model)
         self.n_outputs = self._count_outputs(model)
         if self._in_single_precision():
-            self.tolerance = 1e-6
+            self.tolerance, self.widest = 1e-6, 1e-5
         self.fingerprint = hashlib.sha256(pickle.dumps([type(model).__name__, self._state()], 4)).hexdigest()
 
     def _refuse(self, model: Any) -> None:
@@ -62,21 +66,59 @@ class SmootherAdapter(SklearnAdapter):
         return any(part.dtype == np.float32 for part in (state if isinstance(state, tuple) else (state,)))
 
     def _rows(self, X: Any) -> Any:
-        rows = numbers(X, np.float64)
-        return rows.toarray() if issparse(rows) else rows
+        return _dense(numbers(X, np.float64))
+
+    def _as_given(self, X: Any) -> Any:
+        """Rows in the precision that scikit-learn would compute with, sparse if they are."""
+        return numbers(X, _precision(X))
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): what ``predict`` gives."""
+        return self._predicted(self._model, self._as_given(X))
+
+    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+        """(N, K): what the solver predicts when it is run again on these data; None where it cannot be, or need not."""
+        rows = self._as_given(X).astype(np.float32 if self._in_single_precision() else np.float64)
+        kept = self._kept_rows()
+        if kept is not None and (kept.shape != rows.shape or np.any(_dense(kept != rows))):
+            return None  # these are not the rows of the fit
+        found = run_again(self._model, rows, targets, weights)
+        return None if found is None else self._predicted(found, self._as_given(X))
+
+    def unsolved(self, X: Any, weights: Array | None, error: float) -> UnsupportedModelError:
+        """Why the solver may stay so far from the solution of its own data."""
+        found = Unsolved(self._model, error, self._in_single_precision(), self._condition(X, weights))
+        why = refusal(SOLVERS, found)
+        assert why is not None  # the last row of the table takes all
+        return why
+
+    def _kept_rows(self) -> Any:
+        """The rows of the fit, where the model keeps them."""
+        return None
+
+    def _condition(self, X: Any, weights: Array | None) -> float:
+        """Of the matrix that the fit solves with."""
+        return 1.0
 
     def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
         """Compare the training data with what the model itself keeps of them; where that is all, predictions prove nothing."""
 
     def causes(self, what: str) -> str:
-        """The likeliest reason for a disagreement."""
+        """Reasons for a disagreement; whether it is the solver was checked before."""
         return (
-            "These are not the rows, targets or sample weights that the model was fitted on, or not in its order; or "
-            "columns or targets "
-            "were transformed for the fit (scaled, a logarithm).\n"
-            "An iterative solver (sag, lsqr, any for sparse features) stopped early: fit with a direct one on dense features.\n"
-            "Columns are of such different sizes that the solver lost digits: scale them, and pass them in float64."
+            "These are not the rows, targets or sample weights that the model was fitted on, or not in its order; or columns or "
+            "targets were transformed for the fit (scaled, a logarithm)."
         )
+
+
+def _dense(rows: Any) -> Any:
+    return rows.toarray() if issparse(rows) else rows
+
+
+def _precision(X: Any) -> type[np.floating[Any]]:
+    """The one that scikit-learn computes with: float32 if all columns have it, else float64."""
+    types = [*X.dtypes] if hasattr(X, "columns") and hasattr(X, "dtypes") else [getattr(X, "dtype", None)]
+    return np.float32 if all(kind == np.float32 for kind in types) else np.float64
 
 
 class LinearRegressionAdapter(SmootherAdapter):
@@ -129,6 +171,17 @@ class LinearRegressionAdapter(SmootherAdapter):
         """(n, p + 1): one, and the features."""
         return with_ones(self._rows(X))
 
+    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+        """As it was fitted, also where sparse rows are given dense."""
+        sparse = fitted_sparse(self._model) and not issparse(X)
+        return super().again(csr_matrix(self._rows(X)) if sparse else X, targets, weights)
+
+    def _condition(self, X: Any, weights: Array | None) -> float:
+        rows = self._rows(X)
+        w = np.ones(len(rows)) if weights is None else weights
+        centred = rows - (w @ rows / w.sum() if self._model.fit_intercept else 0.0)
+        return condition_number((centred.T * w) @ centred + self._l2() * np.eye(rows.shape[1]))
+
 
 class RidgeAdapter(LinearRegressionAdapter):
     """Ridge regression; RidgeCV with the penalty that it chose, held fixed with the rest."""
@@ -151,6 +204,9 @@ class RidgeAdapter(LinearRegressionAdapter):
 
 class KernelRidgeAdapter(SmootherAdapter):
     """Kernel ridge regression."""
+
+    def _kept_rows(self) -> Any:
+        return self._model.X_fit_
 
     def _count_rows(self, model: Any) -> int | None:
         return int(model.X_fit_.shape[0])
@@ -175,8 +231,19 @@ class KernelRidgeAdapter(SmootherAdapter):
 
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Dual coefficients from the targets."""
-        gram = self.coordinates(X)
-        return FittedSmoother(gram, _dual(gram, weights, float(np.ravel(self._model.alpha)[0])), weighs_squares=True)
+        return FittedSmoother(self.coordinates(X), _dual(self._gram(X), weights, self._l2()), weighs_squares=True)
+
+    def _gram(self, X: Any) -> Array:
+        """(N, N): the kernel of these rows with themselves."""
+        return np.asarray(self._model._get_kernel(self._rows(X)))
+
+    def _l2(self) -> float:
+        return float(np.ravel(self._model.alpha)[0])
+
+    def _condition(self, X: Any, weights: Array | None) -> float:
+        root = 1.0 if weights is None else np.sqrt(np.outer(weights, weights))
+        gram = self._gram(X)
+        return condition_number(gram * root + self._l2() * np.eye(len(gram)))
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Array:
         """(n, N): the kernel with the training rows."""
@@ -203,6 +270,9 @@ def _dual(gram: Array, weights: Array | None, l2: float) -> Array:
 class GaussianProcessAdapter(SmootherAdapter):
     """The mean of a Gaussian process; parameters of the kernel that were fitted to the targets are held fixed with the rest."""
 
+    def _kept_rows(self) -> Any:
+        return self._model.X_train_
+
     def _count_rows(self, model: Any) -> int | None:
         return len(model.X_train_)
 
@@ -222,14 +292,24 @@ class GaussianProcessAdapter(SmootherAdapter):
         """Dual coefficients from the targets; normalize_y centres them and scales them there and back."""
         if weights is not None:
             raise InputError("A Gaussian process takes no sample_weight: leave it out.")
-        kernel = np.asarray(self._model.kernel_(self._rows(X)))
-        noise = np.asarray(self._model.alpha, dtype=float)
-        kernel[np.diag_indices_from(kernel)] += noise
+        kernel = self._kernel(X)
         solution = _dual(kernel, None, 0.0)
         if self._model.normalize_y:
             mean = np.full(len(kernel), 1.0 / len(kernel))
             solution = np.vstack([solution - np.outer(solution.sum(axis=1), mean), mean])
         return FittedSmoother(self.coordinates(X), solution)
+
+    def _kernel(self, X: Any) -> Array:
+        """(N, N): of the training rows, with the noise that alpha adds."""
+        kernel = np.asarray(self._model.kernel_(self._rows(X)))
+        kernel[np.diag_indices_from(kernel)] += np.asarray(self._model.alpha, dtype=float)
+        return kernel
+
+    def _condition(self, X: Any, weights: Array | None) -> float:
+        return condition_number(self._kernel(X))
+
+    def _as_given(self, X: Any) -> Any:
+        return _dense(super()._as_given(X))
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Array:
         """(n, N): the kernel with the training rows, and one where the targets' mean is added again."""
@@ -250,14 +330,18 @@ class NeighboursAdapter(SmootherAdapter):
 
     def _state(self) -> Any:
         fitted = self._model._fit_X
-        return fitted.toarray() if issparse(fitted) else np.asarray(fitted), np.asarray(self._model._y)
+        return np.asarray(_dense(fitted)), np.asarray(self._model._y)
 
     def _in_single_precision(self) -> bool:
         return False
 
     def _rows(self, X: Any) -> Any:
         """As they are given: distances between sparse rows, or rows in float32, are rounded otherwise."""
-        return numbers(X, np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64)
+        return self._as_given(X)
+
+    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+        """Nothing: neighbours are found, not solved for."""
+        return None
 
     def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
         """Any rows have neighbours, so that predictions would agree for any X."""

@@ -1,0 +1,118 @@
+"""How far scikit-learn's own solvers stay from the solution of the data they are given, and what to do about it.
+
+A solver stops at a tolerance of its own (sag, saga, sparse_cg, lsqr) or where its precision ends. Run again on the data given
+it stays as far from the exact solution as it did in the fit, which tells such a model from one of other data.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.refusals import Refusal
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Unsolved:
+    """A fit whose solver stays too far from the solution."""
+
+    model: Any
+    error: float  #: of its predictions, relative to the largest
+    single: bool  #: whether it was solved in float32
+    condition: float  #: of the matrix that it solves with
+
+    @property
+    def off(self) -> str:
+        return f"predictions off by {self.error:.1e}"
+
+
+def _stopped(fit: Unsolved) -> str:
+    solver = getattr(fit.model, "solver_", getattr(fit.model, "solver", None))
+    if solver not in ("sag", "saga", "sparse_cg", "lsqr"):
+        return ""
+    n_iter = getattr(fit.model, "n_iter_", None)
+    steps = "" if n_iter is None else f", n_iter_={int(np.max(n_iter))}"
+    return f"{solver} (tol={fit.model.tol:g}, max_iter={fit.model.max_iter}{steps}, {fit.off})"
+
+
+def fitted_sparse(model: Any) -> bool:
+    """Whether a LinearRegression was fitted on sparse features, by lsqr: only a dense fit has a rank."""
+    return not any(hasattr(model, name) for name in ("alpha", "alphas", "rank_"))
+
+
+def _stopped_sparse(fit: Unsolved) -> str:
+    return f"{getattr(fit.model, 'tol', 1e-6):g} ({fit.off})" if fitted_sparse(fit.model) else ""
+
+
+def _of(fit: Unsolved) -> str:
+    alpha = getattr(fit.model, "alpha_", None) if hasattr(fit.model, "alphas") else getattr(fit.model, "alpha", None)
+    smallest = "" if alpha is None else f" with alpha={np.min(alpha):g}"
+    return f"{fit.condition:.1e}{smallest} ({fit.off})"
+
+
+#: Of fits that the same solver, run again on the data given, leaves as far from the solution; the last takes all.
+SOLVERS: tuple[Refusal[Unsolved], ...] = (
+    Refusal(
+        "solver",
+        _stopped,
+        "an iterative solver stopped before it had converged, as it does when it is run again on these data",
+        None,
+        'Fit with tol=1e-12 and a large max_iter, or with solver="cholesky" or "svd" on dense features.',
+    ),
+    Refusal(
+        "tol",
+        _stopped_sparse,
+        "lsqr, which fits sparse features, stopped before it had converged, as it does when it is run again on these data",
+        None,
+        "Fit with tol=1e-12, or on dense features.",
+    ),
+    Refusal(
+        "dtype",
+        lambda fit: f"float32 ({fit.off}, condition number {fit.condition:.1e})" if fit.single else "",
+        "the fit was solved in single precision, which ends before the solution does, also when it is run again on these data",
+        None,
+        "Fit on features in float64.",
+    ),
+    Refusal(
+        "condition number",
+        _of,
+        "double precision ends before the solution does, also when the fit is run again on these data",
+        None,
+        "Fit with a larger alpha (of a Gaussian process: or a WhiteKernel), or scale the features.",
+    ),
+)
+
+
+def run_again(model: Any, X: Any, targets: Array, weights: Array | None) -> Any:
+    """The model fitted again, all that was chosen by the targets held fixed; None where it cannot be."""
+    from sklearn.base import clone
+
+    y = targets[:, 0] if targets.shape[1] == 1 else targets
+    how = {} if weights is None else {"sample_weight": weights}
+    try:
+        with warnings.catch_warnings():  # that it did not converge, say: the first fit has warned of that
+            warnings.simplefilter("ignore")
+            fixed = _fixed(model)
+            return clone(model).set_params(**fixed).fit(X, y, **how)
+    except Exception:  # a user's own subclass or kernel may do anything: then there is no such evidence
+        return None
+
+
+def _fixed(model: Any) -> dict[str, Any]:
+    if hasattr(model, "kernel_"):
+        return {"kernel": model.kernel_, "optimizer": None}
+    if hasattr(model, "alphas"):
+        return {"alphas": [float(np.ravel(model.alpha_)[0])]}
+    return {"solver": model.solver_} if hasattr(model, "solver_") else {}
+
+
+def condition_number(matrix: Array) -> float:
+    """Of a symmetric matrix with no negative eigenvalues; infinite where rounding has made one."""
+    values = np.linalg.eigvalsh(matrix)
+    return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
