@@ -38,11 +38,21 @@ those of the fit.
 SECTIONS = {
     "LightGBM": (("LGBMRegressor", "Booster"), lightgbm_refusals.EXACT, lightgbm_refusals.REFUSALS),
     "XGBoost": (("XGBRegressor", "XGBRFRegressor", "Booster"), xgboost_refusals.EXACT, xgboost_refusals.REFUSALS),
-    "CatBoost": (("CatBoostRegressor", "CatBoost"), catboost_refusals.EXACT, catboost_refusals.REFUSALS),
+    "CatBoost": (
+        ("CatBoostRegressor", "CatBoost"),
+        catboost_refusals.EXACT,
+        (*catboost_refusals.REFUSALS, *catboost_refusals.CONTINUED),
+    ),
     "scikit-learn": (
         (*sklearn_adapters.ADAPTERS, "Pipeline"),
         sklearn_refusals.EXACT,
-        (*sklearn_refusals.STAGES, *sklearn_refusals.DRAWS, *sklearn_refusals.TREES, *sklearn_solvers.SOLVERS),
+        (
+            *sklearn_refusals.STAGES,
+            *sklearn_refusals.DRAWS,
+            *sklearn_refusals.TREES,
+            *sklearn_refusals.STEPS,
+            *sklearn_solvers.SOLVERS,
+        ),
     ),
 }
 

@@ -114,6 +114,8 @@ class Miss:
 def check_leaves(adapter: Adapter, trees: FittedTrees, walked: Replay, extent: Extent) -> float:
     """Compare all that the model says of its leaves, and its base; the largest error of a leaf value."""
     check_counts(adapter, trees, walked)
+    if trees.doubt is not None:  # before the base, as it may know why that is another
+        check_values(adapter, trees, walked, extent.scale)
     check_base(adapter, trees, extent)
     return check_values(adapter, trees, walked, extent.scale)
 
@@ -173,6 +175,7 @@ def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
         n_fitted = int(trees.counts[: trees.n_leaves[0]].sum())
         n_given = int(walked.counts[: trees.n_leaves[0]].sum())
         if n_fitted != n_given and trees.sampler is None:
+            _ask(trees, np.flatnonzero(walked.counts != trees.counts))
             refuse_rows(adapter, n_given, n_fitted, weighed=trees.weights is not None and _whole(trees.weights))
         compare("row count", walked.counts, trees.counts, 0.5, trees, before + adapter.causes("counts"))
     if trees.weights is not None:
@@ -280,12 +283,25 @@ def compare(
     cause: str,
     hidden: Array | float = 0.0,
 ) -> None:
-    """Raise for the first leaf where the two are further apart than ``slack``; ``hidden`` is added to what is said of both."""
+    """Raise for the first leaf where the two are further apart than ``slack``, or the refusal that explains which trees are.
+
+    ``hidden`` is added to both numbers as they are printed.
+    """
     apart = np.flatnonzero(~(np.abs(found - expected) <= slack))
     if len(apart):
+        _ask(trees, apart)
         first = int(apart[0])
         ends = np.cumsum(trees.n_leaves)
         tree = int(np.searchsorted(ends, first, side="right"))
         leaf = first - int(ends[tree] - trees.n_leaves[tree])
         more = float(np.broadcast_to(hidden, found.shape)[first])
         raise ExactnessError(what, float(found[first]) + more, float(expected[first]) + more, cause, tree, leaf)
+
+
+def _ask(trees: FittedTrees, apart: NDArray[np.intp]) -> None:
+    """Raise the refusal that explains why just these leaves disagree, where the model has one."""
+    if trees.doubt is not None:
+        disagree = np.searchsorted(np.cumsum(trees.n_leaves), apart, side="right")
+        error = trees.doubt(~np.isin(np.arange(len(trees.n_leaves)), disagree))
+        if error is not None:
+            raise error

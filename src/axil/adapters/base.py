@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -158,6 +159,9 @@ class FittedTrees:
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     hidden: Array | float = (
         0.0  #: (L,) what the library adds to the values as it prints them: a base in the first tree's
+    )
+    doubt: Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None = (
+        None  #: why trees may disagree with the data of the last fit, asked with those (T,) that agree
     )
     columns: NDArray[np.int64] | None = None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 from axil.adapters.base import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.catboost_blob import parse
 from axil.adapters.catboost_fits import Stage, base_factor, coefficients, fit, settings_of_each_tree
-from axil.adapters.catboost_refusals import REFUSALS, Reading
+from axil.adapters.catboost_refusals import CONTINUED, REFUSALS, Reading
 from axil.adapters.catboost_rows import pool
-from axil.adapters.refusals import refuse
+from axil.adapters.refusals import refusal, refuse
 from axil.errors import InputError
 
 Array = NDArray[np.float64]
@@ -90,8 +91,9 @@ class CatBoostAdapter(TreeModel):
         return digest.hexdigest()
 
     def spelling(self, name: str) -> str:
-        """CatBoost keeps names as they are."""
-        return name
+        """CatBoost keeps names as they are, and names a column that has none by its position."""
+        numbered = [own for i, own in enumerate(self.feature_names or []) if own == str(i)]
+        return numbered[0] if name == "" and len(numbered) == 1 else name
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """All trees in one entry: they serve every output."""
@@ -118,16 +120,22 @@ class CatBoostAdapter(TreeModel):
                 steps=steps,
                 l2_by_weight=True,
                 coefficients=coefficients(last, rates, blob.scale, factor),
+                doubt=partial(refusal, CONTINUED) if self._continued else None,
             )
         ]
+
+    @property
+    def _continued(self) -> bool:
+        """Whether training went on from another model."""
+        last = self._fits[-1]
+        started_before = bool(np.any(self._blob.bias != 0)) and not last.from_average
+        return len(self._fits) > 1 or len(self._n_leaves) > last.iterations or started_before
 
     def _regularisation(self, rows: TrainingRows, base: Array) -> tuple[Array, Array, int | Array]:
         """rates (T,), l2 (L,) and steps."""
         n_trees, last = len(self._n_leaves), self._fits[-1]
         mean_weight = rows.totals.weight / rows.totals.n_rows
-        started_before = bool(np.any(self._blob.bias != 0)) and not last.from_average
-        in_one_go = len(self._fits) == 1 and n_trees <= last.iterations and not started_before
-        if in_one_go or not (rows.at_hand or rows.leaf_totals):
+        if not self._continued or not (rows.at_hand or rows.leaf_totals):
             return np.full(n_trees, last.rate), np.full(self._n_leaves.sum(), last.scaled_l2(mean_weight)), last.steps
         return settings_of_each_tree(self._fits, self._stages(rows, base), mean_weight)
 

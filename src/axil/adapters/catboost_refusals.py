@@ -6,9 +6,13 @@ leaf values linear in the residuals. A setting is refused if it breaks one for s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from axil.adapters.catboost_blob import ModelBlob
 from axil.adapters.refusals import Refusal
@@ -107,7 +111,7 @@ def _summed(model: Reading) -> str:
 
 
 def _is_sum(model: Reading) -> bool:
-    return any(key.startswith("model") and key.endswith(":params") for key in model.blob.info)
+    return any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in model.blob.info)
 
 
 def _flag(name: str) -> Callable[[Reading], str]:
@@ -141,6 +145,26 @@ def _continued_shrinkage(model: Reading) -> str:
     rates = [rate for rate in model.values("boosting_options", "model_shrink_rate")[:-1] if rate]
     return f"{rates[0]:g} with init_model" if rates else ""
 
+
+def _continued(agree: NDArray[np.bool_]) -> str:
+    """Other targets would show in every tree, so whole trees of one fit that agree tell of another fit."""
+    return (
+        f"a model, with {int(agree.sum())} of {len(agree)} trees that agree with these data"
+        if agree[[0, -1]].any()
+        else ""
+    )
+
+
+#: Of models that training was continued in, asked with the trees (T,) that agree with the data where some do not.
+CONTINUED: tuple[Refusal[NDArray[np.bool_]], ...] = (
+    Refusal(
+        "init_model",
+        _continued,
+        "the other trees were fitted to another loss, on other rows, or with settings that the model has lost",
+        None,
+        "Fit all trees at once, or go on from a model of the same rows, columns, loss and settings.",
+    ),
+)
 
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (

@@ -13,7 +13,20 @@ from axil.errors import InputError
 
 
 def pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
-    """A catboost.Pool of X. CatBoost finds columns by the model's names where both have names, else by position."""
+    """A catboost.Pool of X, or an error that says why CatBoost does not make one."""
+    import catboost
+
+    try:
+        return _pool(X, names, cat_features)
+    except catboost.CatBoostError as error:
+        also = f" Columns {cat_features} (from 0) are categories in this model: pass whole numbers or text there."
+        raise InputError(
+            f"CatBoost does not take these rows: {str(error).rstrip('.')}.{also if cat_features else ''}"
+        ) from error
+
+
+def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
+    """CatBoost finds columns by the model's names where both have names, else by position."""
     import catboost
 
     if bool(sparse.issparse(X)):

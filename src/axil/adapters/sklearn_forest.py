@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -13,8 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from axil.adapters.base import Coefficients, FittedTrees, TrainingRows, TreeModel
-from axil.adapters.refusals import refuse
-from axil.adapters.sklearn_refusals import TREES
+from axil.adapters.refusals import refusal, refuse
+from axil.adapters.sklearn_refusals import STEPS, TREES
 from axil.errors import InputError, UnsupportedModelError
 from axil.owned import owned
 from axil.sampling.sklearn import BootstrapSampler
@@ -100,6 +101,13 @@ class SklearnAdapter:
     fingerprint: str
 
     def __init__(self, model: Any):
+        if not hasattr(model, "n_features_in_"):
+            raise UnsupportedModelError(
+                "n_features_in_",
+                "none",
+                "it was fitted on other objects (texts, sequences, graphs) than the rows of a table",
+                "Fit on a table of numbers.",
+            )
         self.n_features = int(model.n_features_in_)
         names = getattr(model, "feature_names_in_", None)
         self.feature_names: list[str] | None = None if names is None else [str(name) for name in names]
@@ -212,6 +220,7 @@ class ForestAdapter(SklearnAdapter, TreeModel):
             row_weights=row_weights,
             sampler=self._sampler(rows) if self._sampled else None,
             coefficients=Coefficients(omega, np.zeros(n_trees + 1)),
+            doubt=partial(refusal, STEPS) if getattr(self._model, "warm_start", False) else None,
         )
         return [trees]
 
@@ -269,7 +278,8 @@ class ForestAdapter(SklearnAdapter, TreeModel):
 
 def _refuse_bagged(model: Any) -> None:
     kinds = {kind.__name__ for kind in type(model.estimators_[0]).__mro__}
-    if not kinds & {"DecisionTreeRegressor", "DecisionTreeClassifier"}:
+    trees = all(hasattr(member, "tree_") for member in model.estimators_)  # a subclass may fit something else
+    if not (trees and kinds & {"DecisionTreeRegressor", "DecisionTreeClassifier"}):
         raise UnsupportedModelError(
             "estimator",
             type(model.estimators_[0]).__name__,

@@ -12,6 +12,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.adapters.refusals import Refusal
 from axil.errors import UnsupportedModelError
@@ -210,6 +211,25 @@ TREES: tuple[Refusal[Any], ...] = (
         "axil explains the classes of one output at a time",
         None,
         "Fit one classifier for each output.",
+    ),
+)
+
+
+def _grown_on(agree: NDArray[np.bool_]) -> str:
+    """How many trees at the end agree with the data while none before does; single wrong targets miss trees here and there."""
+    last = len(agree) - int(agree.argmax())
+    apart = agree[-last:].all() and not agree[:-last].any()
+    return f"True and {last} last trees that agree with these data" if apart and 2 <= last <= len(agree) - 2 else ""
+
+
+#: Of forests and bagging with warm_start, asked with the trees (T,) that agree with the data where some do not.
+STEPS: tuple[Refusal[NDArray[np.bool_]], ...] = (
+    Refusal(
+        "warm_start",
+        _grown_on,
+        "its first trees were fitted on other rows or with other settings than its last, and a model keeps only these",
+        None,
+        "Fit all trees at once, or with the same rows and settings at each step.",
     ),
 )
 

@@ -322,6 +322,14 @@ class GaussianProcessAdapter(SmootherAdapter):
 class NeighboursAdapter(SmootherAdapter):
     """Nearest neighbours: means of their targets, by number or within a radius."""
 
+    def _refuse(self, model: Any) -> None:
+        wanted, fitted = getattr(model, "n_neighbors", None), int(model.n_samples_fit_)
+        if wanted is not None and not hasattr(model, "radius_neighbors") and wanted > fitted:
+            raise InputError(
+                f"This {type(model).__name__} has n_neighbors={wanted} and was fitted on {fitted} rows: its own predict "
+                f"fails. Fit with n_neighbors of at most {fitted}."
+            )
+
     def _count_rows(self, model: Any) -> int | None:
         return int(model.n_samples_fit_)
 
@@ -369,9 +377,11 @@ class NeighboursAdapter(SmootherAdapter):
         return neighbour_weights(distances, found, self._model.weights, n_rows)
 
     def _neighbours(self, rows: Array) -> tuple[Any, Any]:
-        if hasattr(self._model, "radius_neighbors"):
-            return self._model.radius_neighbors(rows)  # type: ignore[no-any-return]
-        return self._model.kneighbors(rows)  # type: ignore[no-any-return]
+        find = self._model.radius_neighbors if hasattr(self._model, "radius_neighbors") else self._model.kneighbors
+        try:
+            return find(rows)  # type: ignore[no-any-return]
+        except ValueError as error:  # haversine distances in three dimensions, say
+            raise InputError(f"scikit-learn finds no neighbours of these rows: {error}") from error
 
 
 SMOOTHERS: dict[str, Callable[[Any], SmootherModel]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from axil.adapters.xgboost_draws import drop_factors, plan_of
 from axil.adapters.xgboost_input import as_matrix, as_table
 from axil.adapters.xgboost_model import Model, Tree, parse, settings
 from axil.adapters.xgboost_rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
-from axil.adapters.xgboost_refusals import REFUSALS, Reading
+from axil.adapters.xgboost_refusals import REFUSALS, Reading, pruned
 from axil.errors import InputError
 from axil.sampling.xgboost import Plan, Subsample
 
@@ -221,6 +221,7 @@ class XGBoostAdapter(TreeModel):
             rates=rates,
             base=None if self._model.base_estimated else base,
             base_value=base,
+            doubt=next((partial(pruned, t) for t, tree in enumerate(trees) if tree.pruned), None),
             columns=None if len(own) == self._n_trees else own.astype(np.int64),
         )
 

@@ -44,6 +44,16 @@ class Tree:
         """With those that were pruned away."""
         return len(self.fields["left_children"])
 
+    @property
+    def pruned(self) -> bool:
+        """Whether nodes were taken off it after it had been grown."""
+        return int(self.fields["tree_param"].get("num_deleted", "0")) > 0
+
+    @property
+    def split_by_others(self) -> bool:
+        """Whether splits were chosen by other gradients than those that made the leaves (a custom objective's)."""
+        return len(self.fields["base_weights"]) != self.n_nodes * self.n_outputs
+
     @cached_property
     def splits(self) -> NDArray[np.int64]:
         """The nodes with children that can be reached from the root, level by level; each is met once."""

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.adapters.refusals import Refusal
 from axil.adapters.xgboost_model import Model, Settings
+from axil.errors import UnsupportedModelError
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,17 @@ def _shared_base(reading: Reading) -> str:
     return "estimated, one number for all outputs" if shared else ""
 
 
+def _both_strategies(reading: Reading) -> str:
+    widths = set() if reading.model is None else {tree.n_outputs for tree in reading.model.trees}
+    return "one_output_per_tree and multi_output_tree in turns" if len(widths) > 1 else ""
+
+
+def _other_gradients(reading: Reading) -> str:
+    """Trees for several outputs whose splits know of fewer: they were chosen by gradients of their own."""
+    trees = () if reading.model is None else reading.model.trees
+    return "custom, with split_grad" if any(tree.n_outputs > 1 and tree.split_by_others for tree in trees) else ""
+
+
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (
     "objective: reg:squarederror",
@@ -131,6 +144,27 @@ EXACT = (
     "several outputs: multi_strategy one_output_per_tree and multi_output_tree",
 )
 
+UPDATED: Refusal[Reading] = Refusal(
+    "updater",
+    _updater,
+    "its trees were changed after they had been grown (process_type=update)",
+    "(ii)",
+    "Explain the model as it was before, or fit a new one on the new data.",
+)
+
+
+def pruned(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None:
+    """The refusal of trees that were pruned after the fit, which no model records; ``first`` is the first that lacks nodes.
+
+    A tree that was pruned keeps what its nodes were fitted to, but those after it were fitted to what it had left over
+    before: the data agree up to it and not beyond. Other data than those of the fit would not agree from the start.
+    """
+    if agree.all() or not agree[: first + 1].all():
+        return None
+    value = f"prune, as of tree {first}"
+    return UnsupportedModelError(UPDATED.setting, value, UPDATED.reason, UPDATED.instead, UPDATED.condition)
+
+
 REFUSALS: tuple[Refusal[Reading], ...] = (
     Refusal(
         "booster",
@@ -142,6 +176,13 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     Refusal(
         "objective",
         lambda reading: reading.custom,
+        "its gradients are not known to be those of squared error",
+        "(ii)",
+        _L2,
+    ),
+    Refusal(
+        "objective",
+        _other_gradients,
         "its gradients are not known to be those of squared error",
         "(ii)",
         _L2,
@@ -197,13 +238,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "(ii)",
         "Fit without monotone_constraints.",
     ),
-    Refusal(
-        "updater",
-        _updater,
-        "its trees were changed after they had been grown (process_type=update)",
-        "(ii)",
-        "Explain the model as it was before, or fit a new one on the new data.",
-    ),
+    UPDATED,
     Refusal(
         "sampling_method",
         _gradient_based,
@@ -225,6 +260,13 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         None,
         'Set them on the loaded booster, as in booster.set_param({"subsample": 0.8, "seed": 0}), or pickle models.',
         linear_only=True,
+    ),
+    Refusal(
+        "multi_strategy",
+        _both_strategies,
+        "linear in the targets, but axil does not read trees for one output and trees for all in one model",
+        None,
+        "Fit with one multi_strategy.",
     ),
     Refusal(
         "base_score",
