@@ -35,13 +35,27 @@ are right, and ten times that error is allowed, up to 1e-6 in double and 1e-5 in
 with its solver, `tol` and `n_iter_`, its precision or its condition number. If it comes ten times closer, the data are not
 those of the fit.
 """
+GAPS = """## What a model cannot show
+
+A model is compared with the data in everything that it records. What it does not record, or records wrongly, is left:
+
+- **Weights that change no number of the model.** A model of single leaves is the mean of its targets. Where means with and
+  without sample weights are equal, nothing shows that weights were left out. Weights of rows whose targets are all equal are
+  such a case too.
+- **LightGBM, constant targets.** Gradients are then nothing but rounding, and with weights and bagging the weights that LightGBM
+  records of its leaves are too: right data can end in an `ExactnessError`.
+- **LightGBM, bundled columns.** Where columns with missing values or zeros overlap in a few rows, LightGBM can fit on other
+  leaves than it predicts with. The error says so: fit with `enable_bundle=False`.
+- **CatBoost, weights and categories.** Where the fit shuffled the rows to encode categories, the leaf weights that CatBoost
+  records belong to other rows, and are not compared; leaf values are.
+"""
 SECTIONS = {
     "LightGBM": (("LGBMRegressor", "Booster"), lightgbm_refusals.EXACT, lightgbm_refusals.REFUSALS),
     "XGBoost": (("XGBRegressor", "XGBRFRegressor", "Booster"), xgboost_refusals.EXACT, xgboost_refusals.REFUSALS),
     "CatBoost": (
         ("CatBoostRegressor", "CatBoost"),
         catboost_refusals.EXACT,
-        (*catboost_refusals.REFUSALS, *catboost_refusals.CONTINUED),
+        (*catboost_refusals.REFUSALS, *catboost_refusals.DOUBTS),
     ),
     "scikit-learn": (
         (*sklearn_adapters.ADAPTERS, "Pipeline"),
@@ -83,6 +97,7 @@ def page() -> str:
     lines += ["### Refused classes of scikit-learn", "", "| class | why | derivative |", "|---|---|---|"]
     for name, refused in sklearn_refusals.CLASSES.items():
         lines.append(f"| `{name}` | {refused.reason} | {'yes' if refused.derivative else ''} |")
+    lines += ["", GAPS.rstrip()]
     assert set(sklearn_smoothers.SMOOTHERS) <= set(sklearn_adapters.ADAPTERS)
     return "\n".join(lines) + "\n"
 

@@ -74,7 +74,8 @@ def test_bags_of_a_users_own_estimator():
 
 def test_catboost_categories_given_as_real_numbers():
     table = np.column_stack([X.astype(object), RNG.integers(0, 3, 60).astype(object)])
-    model = cb.CatBoostRegressor(iterations=3, verbose=0, one_hot_max_size=9, cat_features=[3]).fit(table, Y)
+    how = {"iterations": 3, "verbose": 0, "allow_writing_files": False, "cat_features": [3]}
+    model = cb.CatBoostRegressor(one_hot_max_size=9, **how).fit(table, Y)
     explainer = axil.Explainer(model, table, Y)
     real = table.astype(float)
     for given in (real, pd.DataFrame(real), sparse.csr_matrix(real)):
@@ -84,10 +85,33 @@ def test_catboost_categories_given_as_real_numbers():
             explainer(given)
 
 
+def test_catboost_weights_where_rows_were_shuffled_for_categories():
+    """CatBoost then records leaf weights of other rows; the leaf values are right, and show other weights."""
+    table = pd.DataFrame(X, columns=list("abc")).assign(d=[f"level {i}" for i in RNG.integers(0, 5, 60)])
+    weights = np.exp(RNG.normal(size=60))
+    how = {"iterations": 3, "depth": 1, "verbose": 0, "allow_writing_files": False, "bootstrap_type": "Bernoulli"}
+    model = cb.CatBoostRegressor(**how).fit(cb.Pool(table, Y, weight=weights, cat_features=["d"]))
+    axil.Explainer(model, table, Y, weights)
+    for wrong in (None, weights[::-1]):
+        with pytest.raises(axil.ExactnessError):
+            axil.Explainer(model, table, Y, wrong)
+
+
+@pytest.mark.parametrize("grow_policy", ["Lossguide", "Depthwise"])
+def test_catboost_zeros_that_it_misplaces(grow_policy):
+    """Where they lie above negative numbers in a sparse column; dense, all is well."""
+    rows = np.column_stack([np.where(np.arange(20) == 0, -1.0, 0.0), np.arange(1.0, 21.0)])
+    y = np.where(np.arange(20) == 0, -5.0, 0.1 * np.arange(20))
+    how = {"iterations": 3, "depth": 2, "verbose": 0, "allow_writing_files": False, "grow_policy": grow_policy}
+    with pytest.raises(axil.UnsupportedModelError, match="zeros above negative numbers in column"):
+        axil.Explainer(cb.CatBoostRegressor(**how).fit(sparse.csr_matrix(rows), y), sparse.csr_matrix(rows), y)
+    axil.Explainer(cb.CatBoostRegressor(**how).fit(rows, y), rows, y)
+
+
 def test_a_catboost_column_without_a_name():
     """CatBoost calls it by its position."""
     frame = pd.DataFrame(X, columns=["a", "", "c"])
-    model = cb.CatBoostRegressor(iterations=3, verbose=0).fit(frame, Y)
+    model = cb.CatBoostRegressor(iterations=3, verbose=0, allow_writing_files=False).fit(frame, Y)
     explainer = axil.Explainer(model, frame, Y)
     np.testing.assert_allclose(explainer(frame).weights @ Y, model.predict(frame), rtol=0, atol=1e-6 * np.abs(Y).max())
     axil.Explainer(model, X, Y)

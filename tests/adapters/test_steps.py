@@ -141,3 +141,16 @@ def test_sums_of_catboost_models_are_refused(tmp_path):
         continued = boosted(init=summed)
     for model in (summed, loaded, continued):
         refuse(model, "sum_models", "2 models")
+
+
+@pytest.mark.parametrize("mode", ["Constant", "Decreasing"])
+@pytest.mark.parametrize("from_average", [True, False])
+def test_catboost_models_cut_after_a_fit_that_shrank_them_are_exact(mode, from_average):
+    """Trees that are taken off had shrunk those before them."""
+    how = {"iterations": 9, "model_shrink_rate": 0.3, "model_shrink_mode": mode, "boost_from_average": from_average}
+    for n_trees in (1, 4):
+        model = boosted(**how)
+        model.shrink(n_trees)
+        axil.Explainer(model, X, Y)
+        with pytest.raises(axil.ExactnessError):
+            axil.Explainer(model, X, WRONG)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from axil.adapters.base import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.catboost_blob import parse
-from axil.adapters.catboost_fits import Stage, base_factor, coefficients, fit, settings_of_each_tree
-from axil.adapters.catboost_refusals import CONTINUED, REFUSALS, Reading
-from axil.adapters.catboost_rows import pool
-from axil.adapters.refusals import refusal, refuse
+from axil.adapters.catboost_fits import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
+from axil.adapters.catboost_refusals import REFUSALS, Reading, doubt
+from axil.adapters.catboost_rows import most_categories, pool, zeros_above_negatives
+from axil.adapters.refusals import refuse
 from axil.errors import InputError
 
 Array = NDArray[np.float64]
@@ -102,6 +102,8 @@ class CatBoostAdapter(TreeModel):
         base_value = blob.bias / factor
         rates, l2, steps = self._regularisation(rows, base_value)
         recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
+        if not rows.totals.even and self._shuffled(rows):  # they are then sums of the weights of other rows
+            recorded = None
         if recorded is not None:
             l2 = np.where(recorded <= self._least_weight, np.inf, l2)
         if last.leaves_zero:
@@ -119,10 +121,28 @@ class CatBoostAdapter(TreeModel):
                 base_value=base_value,
                 steps=steps,
                 l2_by_weight=True,
-                coefficients=coefficients(last, rates, blob.scale, factor),
-                doubt=partial(refusal, CONTINUED) if self._continued else None,
+                coefficients=coefficients(last, rates, blob.scale * self._shrunk_further(rows, base_value), factor),
+                doubt=partial(doubt, self._continued, zeros_above_negatives(rows.X) if rows.at_hand else None),
             )
         ]
+
+    def _shrunk_further(self, rows: TrainingRows, base: Array) -> float:
+        """What trees that are no longer there had multiplied the others by."""
+        last, n_trees = self._fits[-1], len(self._n_leaves)
+        if not last.shrink or n_trees >= last.iterations or not rows.at_hand:
+            return 1.0
+        mean_weight = rows.totals.weight / rows.totals.n_rows
+        return shrunk_further(last, n_trees, next(self._stages(rows, base)), mean_weight)
+
+    def _shuffled(self, rows: TrainingRows) -> bool:
+        """Whether the fit shuffled the rows, as it does before it encodes categories by the targets, but not the weights
+        that it makes the record of its leaves from (1.2; leaf values are right).
+        """
+        in_order = all(self._reading.values("data_processing_options", "has_time"))
+        if not self._cat_features or in_order:
+            return False
+        encoded = min(size or 2 for size in self._reading.values("cat_feature_params", "one_hot_max_size"))
+        return not rows.at_hand or most_categories(rows.X, self._cat_features) > encoded
 
     @property
     def _continued(self) -> bool:

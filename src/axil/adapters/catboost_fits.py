@@ -139,6 +139,17 @@ class Stage:
         return found if found.l2 >= 0 and self.agrees(found, mean_weight) else None
 
 
+def shrunk_further(fit: Fit, n_trees: int, first: Stage, mean_weight: float) -> float:
+    """What trees that ``shrink`` took off after the fit had multiplied those that are left by, as the first tree shows."""
+    products = np.cumprod([fit.shrinkage(t) for t in range(fit.iterations)])[n_trees - 1 :]
+    l2 = first.l2(fit, fit.scaled_l2(mean_weight))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        made = products[0] * fit.rate * np.nan_to_num(first.sums / (first.weights + l2)[:, None])
+    ratio = float(np.sum(first.values * made)) / (float(np.sum(made**2)) or 1.0)
+    later = products / products[0]
+    return float(later[np.abs(later - ratio).argmin()])
+
+
 def settings_of_each_tree(fits: list[Fit], stages: Iterator[Stage], mean_weight: float) -> tuple[Array, Array, Array]:
     """rates (T,), l2 and steps (L,) of a continued model, of which CatBoost keeps the settings of the last fit, at times of more.
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.catboost_blob import ModelBlob
-from axil.adapters.refusals import Refusal
+from axil.adapters.refusals import Refusal, refusal
+from axil.errors import UnsupportedModelError
 
 
 @dataclass(frozen=True)
@@ -146,17 +147,33 @@ def _continued_shrinkage(model: Reading) -> str:
     return f"{rates[0]:g} with init_model" if rates else ""
 
 
-def _continued(agree: NDArray[np.bool_]) -> str:
+@dataclass(frozen=True)
+class Agreement:
+    """What is known where some trees disagree with the data."""
+
+    trees: NDArray[np.bool_]  #: (T,) those that agree
+    continued: bool  #: whether training went on from another model, for sure
+    sparse: int | None  #: the first column of sparse features with zeros above negative numbers
+
+
+def _continued(found: Agreement) -> str:
     """Other targets would show in every tree, so whole trees of one fit that agree tell of another fit."""
+    agree, last = found.trees, len(found.trees) - int(found.trees.argmax())
+    parted = 2 <= last <= len(agree) - 2 and agree[-last:].all()
+    known = found.continued and agree[[0, -1]].any()
     return (
-        f"a model, with {int(agree.sum())} of {len(agree)} trees that agree with these data"
-        if agree[[0, -1]].any()
-        else ""
+        f"a model, with {int(agree.sum())} of {len(agree)} trees that agree with these data" if known or parted else ""
     )
 
 
-#: Of models that training was continued in, asked with the trees (T,) that agree with the data where some do not.
-CONTINUED: tuple[Refusal[NDArray[np.bool_]], ...] = (
+def _misplaced_zeros(found: Agreement) -> str:
+    return (
+        "" if found.sparse is None else f"sparse, with zeros above negative numbers in column {found.sparse} (from 0)"
+    )
+
+
+#: Asked where some trees disagree with the data.
+DOUBTS: tuple[Refusal[Agreement], ...] = (
     Refusal(
         "init_model",
         _continued,
@@ -164,7 +181,21 @@ CONTINUED: tuple[Refusal[NDArray[np.bool_]], ...] = (
         None,
         "Fit all trees at once, or go on from a model of the same rows, columns, loss and settings.",
     ),
+    Refusal(
+        "features",
+        _misplaced_zeros,
+        "when it fits, CatBoost can put such zeros into other leaves than when it predicts, and its leaves disagree with "
+        "these rows",
+        None,
+        "Fit on dense features; if that changes nothing, see that the rows are those of the fit.",
+    ),
 )
+
+
+def doubt(continued: bool, sparse: int | None, agree: NDArray[np.bool_]) -> UnsupportedModelError | None:
+    """Why only these trees (T,) agree with the data, as far as it is known."""
+    return refusal(DOUBTS, Agreement(agree, continued, sparse))
+
 
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (

@@ -58,3 +58,27 @@ def _as_pandas(frame: nw.DataFrame[Any], categorical: list[str]) -> pd.DataFrame
             )
         columns[name] = pd.Series(values, dtype=object)
     return pd.DataFrame(columns)
+
+
+def zeros_above_negatives(X: Any) -> int | None:
+    """The first column of sparse rows that has both zeros and negative numbers; None for dense rows."""
+    if not sparse.issparse(X):
+        return None
+    columns = sparse.csc_matrix(X)
+    for i in range(columns.shape[1]):
+        own = columns.data[columns.indptr[i] : columns.indptr[i + 1]]
+        if len(own) < columns.shape[0] and np.any(own < 0):
+            return i
+    return None
+
+
+def most_categories(X: Any, cat_features: list[int]) -> int:
+    """How many different values the column of categories with the most of them has."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return max(frame[frame.columns[i]].n_unique() for i in cat_features)
+    return max(len(pd.unique(_column(X, i))) for i in cat_features)
+
+
+def _column(X: Any, i: int) -> Any:
+    return X[:, [i]].toarray()[:, 0] if sparse.issparse(X) else np.asarray(X)[:, i]
