@@ -47,7 +47,8 @@ A model is compared with the data in everything that it records. What it does no
 - **LightGBM, bundled columns.** Where columns with missing values or zeros overlap in a few rows, LightGBM can fit on other
   leaves than it predicts with. The error says so: fit with `enable_bundle=False`.
 - **CatBoost, weights and categories.** Where the fit shuffled the rows to encode categories, the leaf weights that CatBoost
-  records belong to other rows, and are not compared; leaf values are.
+  records belong to other rows, and are not compared; leaf values are. `axil.dask` cannot count the categories, and ends in
+  an `ExactnessError`: explain such a model on one machine, or fit with `has_time=True`.
 """
 SECTIONS = {
     "LightGBM": (("LGBMRegressor", "Booster"), lightgbm_refusals.EXACT, lightgbm_refusals.REFUSALS),

@@ -139,10 +139,10 @@ class CatBoostAdapter(TreeModel):
         that it makes the record of its leaves from (1.2; leaf values are right).
         """
         in_order = all(self._reading.values("data_processing_options", "has_time"))
-        if not self._cat_features or in_order:
+        if not self._cat_features or in_order or not rows.at_hand:
             return False
         encoded = min(size or 2 for size in self._reading.values("cat_feature_params", "one_hot_max_size"))
-        return not rows.at_hand or most_categories(rows.X, self._cat_features) > encoded
+        return most_categories(rows.X, self._cat_features) > encoded
 
     @property
     def _continued(self) -> bool:
