@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 LONGEST = 4000  # characters of a message
 LONGEST_VALUE = 80  # characters of a value in it
 
 
-def shown(value: object) -> str:
-    """A value for a message: its repr, on one line and without control characters, the middle of a long one left out."""
-    return shortened(repr(value), LONGEST_VALUE)
+def shown(value: Any, most: int = LONGEST_VALUE) -> str:
+    """A value, or the text of an error, as a message quotes it: on one line, the middle of a long one left out."""
+    value = value.item() if isinstance(value, np.generic) else value  # 3, not np.int64(3)
+    try:
+        text = " ".join((str(value) if isinstance(value, BaseException) else repr(value)).split())
+    except Exception:  # a whole number of thousands of digits has no text, nor has an object that refuses
+        return f"a {type(value).__name__}"
+    return shortened(text.encode("utf-8", "backslashreplace").decode(), most)
 
 
 def shortened(text: str, most: int) -> str:

@@ -312,7 +312,7 @@ def test_sparse_rows_with_wide_indices() -> None:
 
 def test_rows_that_the_model_does_not_take() -> None:
     adapter = read(CASES["RandomForestRegressor"]().model)
-    with pytest.raises(InputError, match="does not take these rows"):
+    with pytest.raises(InputError, match="scikit-learn cannot read these rows"):
         adapter.predictions(np.full((2, 6), np.inf))
 
 

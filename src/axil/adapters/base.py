@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.boundary import ReadsRows
 from axil.adapters.routes import Routes
 from axil.errors import UnsupportedModelError
 from axil.structure import Coefficients
@@ -247,7 +248,7 @@ class Adapter(Model, Protocol):
         """Fill ``out`` (T, n) with the same leaves, by routes through the trees where there are any."""
 
 
-class TreeModel:
+class TreeModel(ReadsRows):
     """What most adapters of trees have in common."""
 
     takes_text = False

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.base import FittedTrees, TrainingRows
+from axil.adapters.boundary import ReadsRows
 from axil.errors import UnsupportedModelError
 
 TAKES_ROWS = {
@@ -22,7 +23,7 @@ TAKES_ROWS = {
 }
 
 
-class PipelineAdapter:
+class PipelineAdapter(ReadsRows):
     """The adapter of a pipeline's last step, with rows transformed on their way to it.
 
     A transformer is held fixed as the trees' splits are; one that turns features into functions of the targets (a

@@ -14,9 +14,10 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from axil.adapters.base import Coefficients, FittedTrees, TrainingRows, TreeModel
+from axil.adapters.boundary import ReadsRows
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn_refusals import STEPS, TREES
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import InputError, UnsupportedModelError, shown
 from axil.owned import owned
 from axil.sampling.sklearn import BootstrapSampler
 
@@ -37,13 +38,19 @@ def numbers(X: Any, dtype: DTypeLike) -> Any:
         if not isinstance(frame, nw.DataFrame):
             return np.ascontiguousarray(X, dtype=dtype)
         if frame.implementation.is_pandas():
+            if len(X.columns) and all(
+                getattr(dtype, "fill_value", None) == 0 for dtype in X.dtypes
+            ):  # as check_array does
+                return numbers(X.sparse.to_coo(), dtype)
             return np.ascontiguousarray(X.to_numpy(dtype=dtype, na_value=np.nan))
         columns = np.empty(frame.shape, dtype=dtype)
         for i, name in enumerate(frame.columns):
             columns[:, i] = frame[name].cast(nw.Float64).to_numpy()
         return columns
     except Exception as error:  # each library has its own
-        raise InputError(f"These rows cannot be read as numbers, which this model takes: {error}") from error
+        raise InputError(
+            f"These rows cannot be read as numbers, which this model takes: {shown(error, 300)}"
+        ) from error
 
 
 class TreeStack:
@@ -80,7 +87,7 @@ class TreeStack:
         return digest.hexdigest()
 
 
-class SklearnAdapter:
+class SklearnAdapter(ReadsRows):
     """What all adapters of scikit-learn's models share.
 
     Its trees look at the features in float32 and at targets and weights in float64: nothing is rounded on the way from
@@ -128,10 +135,7 @@ class SklearnAdapter:
         if rows.shape[0] == 0:
             return np.zeros((0, self.n_outputs))
         predict = model.predict if self.classes is None else model.predict_proba
-        try:
-            found = np.asarray(predict(rows), dtype=np.float64)
-        except ValueError as error:
-            raise InputError(f"scikit-learn does not take these rows: {error}") from error
+        found = np.asarray(predict(rows), dtype=np.float64)
         return found.reshape(rows.shape[0], self.n_outputs)
 
     def _rows(self, X: Any) -> Any:

@@ -19,7 +19,6 @@ from axil.adapters.sklearn_boosting import GradientBoostingAdapter, HistGradient
 from axil.adapters.sklearn_forest import SklearnAdapter, TreeStack, no_offsets
 from axil.adapters.sklearn_refusals import DRAWS, MONOTONIC, unknown_init, unknown_split
 from axil.adapters.smooth import LossName, SmoothTrees, weighed_classes
-from axil.errors import InputError
 from axil.sampling.sklearn import StageSampler, training_rows
 
 Array = NDArray[np.float64]
@@ -164,10 +163,7 @@ class SmoothHistograms(HistGradientBoostingAdapter):
         """(n, K)."""
         if X.shape[0] == 0:
             return np.zeros((0, self.n_outputs))
-        try:
-            found = self._model._raw_predict(self._rows(X))
-        except ValueError as error:
-            raise InputError(f"scikit-learn does not take these rows: {error}") from error
+        found = self._model._raw_predict(self._rows(X))
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:

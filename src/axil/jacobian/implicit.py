@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from axil.adapters.boundary import ReadsRows
 from axil.errors import ApproximationWarning, ExactnessError, InputError, UnsupportedModelError
 from axil.inputs import Columns
 from axil.jacobian.row_losses import Link, Loss
@@ -77,7 +78,7 @@ class Predictor:
     remedy: str  #: what to do about a fit that did not converge
 
 
-class Implicit:
+class Implicit(ReadsRows):
     """A smooth learner, ready to give derivatives of its predictions; see `axil.jacobian.base.Differentiated`.
 
     With H the Hessian of the training loss by the parameters, g(x) the gradient of the prediction and s = H^-1 g(x),
