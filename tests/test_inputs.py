@@ -70,7 +70,7 @@ REFUSED = {
     "other order": (pd.DataFrame(VALUES[:, ::-1], columns=NAMES[::-1]), "another order"),
     "text column": (pl.DataFrame({"size": ["a"], "year": [1], "rooms": [2]}), r"not numeric: size \(String\)"),
     "dates": (pd.DataFrame({"size": pd.to_datetime(["2020-01-01"]), "year": 1, "rooms": 2}), "not numeric: size"),
-    "ragged list": ([[1, 2, 3], [4]], "does not make a numeric table"),
+    "ragged list": ([[1, 2, 3], [4]], "expected a numeric table"),
     "a word": ("X.csv", "is a str"),
     "nothing": (None, "is a NoneType"),
 }

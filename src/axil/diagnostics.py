@@ -12,8 +12,8 @@ from axil import tables
 from axil.answers import Effects
 from axil.asking import Explained, Offsets, checked_coordinates, explanations, fitted, for_all_outputs, leverages
 from axil.engines import Engine
-from axil.errors import InputError
-from axil.inputs import as_vector
+from axil.errors import InputError, shown
+from axil.inputs import as_table
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -109,17 +109,12 @@ def corrections(asked: Explained, correction: Any) -> Array | None:
     if isinstance(correction, str):
         if correction != "leave-one-out":
             raise InputError(
-                f'correction is {correction!r}; expected "leave-one-out", None, or an array of your own out-of-fold predictions '
-                "of the training rows, as from sklearn.model_selection.cross_val_predict(model, X_train, y_train)."
+                f'correction is {shown(correction)}; expected "leave-one-out", None, or an array of your own out-of-fold '
+                "predictions of the training rows, as from sklearn.model_selection.cross_val_predict(model, X_train, y_train)."
             )
         return left_out_values(fitted(asked), leverages(asked), asked._targets)
     n, n_outputs = asked._targets.shape
-    if n_outputs == 1:
-        return as_vector(correction, n, "correction")[:, None]
-    table = np.asarray(correction)
-    if table.shape != (n, n_outputs):
-        raise InputError(f"correction has shape {table.shape}; expected ({n}, {n_outputs}), one column an output.")
-    return np.stack([as_vector(column, n, "correction") for column in table.T], axis=1)
+    return as_table(correction, n, n_outputs, "correction")
 
 
 def left_out_values(fitted: Array, leverage: Array, targets: Array) -> Array:

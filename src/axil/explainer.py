@@ -76,6 +76,7 @@ class Explainer(Questions):
         verify: bool = True,
     ):
         threads, budget = threads_of(n_threads), budget_of(memory_limit, scratch)
+        verify = inputs.as_flag(verify, "verify")
         adapter = adapters.read(model)
         given = X_train, y_train
         try:
@@ -148,7 +149,7 @@ class Explainer(Questions):
         forests and neighbours at the cost of the leaves met.
         """
         X, offsets = self._queries(X, init_score)
-        if not (sparse and self._engines[0].is_sparse):
+        if not (inputs.as_flag(sparse, "sparse") and self._engines[0].is_sparse):
             self._require(X.shape[0], STREAM)
         taken = 8 * X.shape[0] * len(self.targets) * len(self._engines)
         answers = self._ask(X, X.shape[0], offsets.base, taken)
@@ -158,6 +159,7 @@ class Explainer(Questions):
         self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
     ) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of weights is held."""
+        inputs.as_flag(sparse, "sparse")
         X, offsets = self._queries(X, init_score)
         size = self._batch_size(dense_bytes(self)) if batch_size is None else inputs.as_count(batch_size, "batch_size")
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
@@ -251,7 +253,7 @@ class Explainer(Questions):
 
     def _queries(self, X: Any, init_score: Any) -> tuple[Any, Offsets]:
         """X and the offsets of its rows, checked."""
-        X = inputs.as_features(X, self._adapter, "X")
+        X = inputs.as_features(X, self._adapter, "X", self._features)
         return X, Offsets.of(init_score, X.shape[0], self._adapter)
 
     def _require(self, n: int, instead: str) -> None:
@@ -367,7 +369,7 @@ def load(
 def threads_of(n_threads: int | None) -> int:
     """How many threads to use: as the user says, or one for each processor that this process may use."""
     if n_threads is not None:
-        return inputs.as_count(n_threads, "n_threads")
+        return inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -12,7 +12,7 @@ from scipy.sparse import csc_array, issparse
 
 from axil import page, tables
 from axil.errors import InputError
-from axil.inputs import as_count, as_sizes
+from axil.inputs import as_count, as_positions, as_shares, as_sizes, group_codes
 from axil.owned import frozen
 
 Array = NDArray[np.float64]
@@ -80,10 +80,7 @@ class Explanation:
 
     def __getitem__(self, which: Any) -> Explanation:
         """The explanation of some of the predictions, by position: ``[0]`` (of one), ``[2:5]``, ``[[1, 4]]``."""
-        if isinstance(which, (int, np.integer)) and not isinstance(which, bool):
-            if not -len(self) <= which < len(self):
-                raise IndexError(f"prediction {which} of {len(self)}")
-            which = [int(which)]
+        which = as_positions(which, len(self))
         weights = self.weights[:, which] if self.weights.ndim == 3 else self.weights[which]
         kept = {"intercepts": self.intercepts[which], "query_index": self.query_index[which]}
         return replace(self, weights=weights, context=None if self.context is None else self.context[which], **kept)
@@ -242,31 +239,6 @@ def _rows_needed(weights: Any, shares: Array) -> NDArray[np.int64]:
         if len(total) and total[-1] > 0:
             counts[i] = np.searchsorted(total, shares * total[-1] * (1 - ROUNDING)) + 1
     return counts
-
-
-def as_shares(shares: Any) -> Array:
-    """Shares above 0 and up to 1."""
-    try:
-        found = np.atleast_1d(np.asarray(shares, dtype=np.float64))
-    except (TypeError, ValueError):
-        found = np.empty(0)
-    if found.ndim != 1 or not len(found) or not ((found > 0) & (found <= 1)).all():
-        raise InputError(f"shares is {shares!r}; expected numbers above 0 and up to 1, such as (0.5, 0.8, 0.95).")
-    return found
-
-
-def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
-    """Each row's group number and the groups' names, in sorted order where they can be sorted."""
-    import pandas as pd
-
-    values = labels.to_numpy() if hasattr(labels, "to_numpy") else np.asarray(labels)
-    if values.shape != (n_rows,):
-        raise InputError(f"{what} has shape {values.shape}; expected ({n_rows},), one label for each training row.")
-    try:
-        codes, groups = pd.factorize(values, sort=True, use_na_sentinel=False)
-    except TypeError:  # labels of mixed types have no order
-        codes, groups = pd.factorize(values, use_na_sentinel=False)
-    return codes, np.asarray(groups)
 
 
 def page_options(shape: tuple[int, ...], groups: Any, k: Any, columns: Any, sigma: Any) -> page.Options:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,25 +11,81 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
+from axil.labels import as_labels, as_positions, distinct_labels, group_codes, one_hot, position_of, positions
+from axil.numbers import (
+    MOST_THREADS,
+    as_bags,
+    as_bytes,
+    as_choice,
+    as_count,
+    as_flag,
+    as_number,
+    as_numbers,
+    as_offsets,
+    as_shares,
+    as_sizes,
+    as_table,
+    as_vector,
+    as_weights,
+    is_number_dtype,
+    is_sparse,
+    is_whole,
+    unmasked,
+    weights_of_some,
+)
+
+__all__ = [  # all gates, whichever module they are in
+    "MOST_THREADS",
+    "Columns",
+    "as_bags",
+    "as_bytes",
+    "as_choice",
+    "as_count",
+    "as_directory",
+    "as_features",
+    "as_file",
+    "as_flag",
+    "as_frame",
+    "as_labels",
+    "as_number",
+    "as_numbers",
+    "as_offsets",
+    "as_path",
+    "as_positions",
+    "as_shares",
+    "as_sizes",
+    "as_table",
+    "as_targets",
+    "as_vector",
+    "as_weights",
+    "chosen_columns",
+    "column_names",
+    "group_codes",
+    "is_sparse",
+    "is_whole",
+    "one_hot",
+    "position_of",
+    "positions",
+    "row_labels",
+    "take_rows",
+    "weights_of_some",
+]
 
 Array = NDArray[np.float64]
 
 ONE_ROW = "For one row pass X.iloc[[0]], X[[0]] or x.reshape(1, -1)."
-
-_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
-
-
-def is_sparse(X: Any) -> bool:
-    """Whether X is a scipy.sparse matrix or array."""
-    return "scipy.sparse" in sys.modules and bool(sys.modules["scipy.sparse"].issparse(X))
 
 
 def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     """X as a narwhals frame, or None if it is not a data frame."""
     if isinstance(X, nw.DataFrame):
         return X
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    try:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+    except nw.exceptions.NarwhalsError as error:
+        raise InputError(
+            f"The table cannot be read; expected columns of different names: {shown(error, 200)}"
+        ) from None
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
@@ -47,16 +101,15 @@ class Columns(Protocol):
         """How the library writes a column's name."""
 
 
-def as_features(X: Any, model: Columns, what: str) -> Any:
-    """X itself, or made row-sliceable, once it is sure to be two-dimensional, numeric and as wide as the model."""
-    n_features = model.n_features
+def as_features(X: Any, model: Columns, what: str, like: Any = None) -> Any:
+    """X itself, or made row-sliceable, once it is sure to be two-dimensional, numeric and as wide as the model.
+
+    ``like``: the training rows. Where they are a frame and the model knows no names, columns of the same names must stand in
+    the same places.
+    """
+    X = unmasked(X, what)
     if isinstance(X, (list, tuple)):
-        try:
-            X = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(
-                f"{what} is a list that does not make a numeric table; pass an array or a frame."
-            ) from None
+        X = as_numbers(X, what, "a numeric table: pass an array or a frame")
     frame = as_frame(X)
     if frame is None and not is_sparse(X) and not isinstance(X, np.ndarray):
         raise InputError(
@@ -64,53 +117,85 @@ def as_features(X: Any, model: Columns, what: str) -> Any:
             f"or a scipy.sparse matrix. {ONE_ROW}"
         )
     if len(X.shape) != 2:
-        raise InputError(f"{what} has shape {X.shape}; expected two dimensions (rows, {n_features} columns). {ONE_ROW}")
+        raise InputError(
+            f"{what} has shape {X.shape}; expected two dimensions (rows, {model.n_features} columns). {ONE_ROW}"
+        )
     if frame is not None:
-        _check_names(frame, model, what)
-    if X.shape[1] != n_features:
-        named = "" if frame is None else f" ({', '.join(map(str, frame.columns[:20]))})"
+        _check_names(frame, model, what, None if like is None else as_frame(like))
+    if X.shape[1] != model.n_features:
+        named = "" if frame is None else f" ({shown(list(frame.columns[:20]), 400)})"
         unsaid = "" if model.feature_names is not None else " and does not say which"
         raise InputError(
-            f"{what} has {X.shape[1]} columns{named}; the {model.library} model was fitted on {n_features}{unsaid}. "
+            f"{what} has {X.shape[1]} columns{named}; the {model.library} model was fitted on {model.n_features}{unsaid}. "
             "Pass those of the fit, in its order."
         )
     if frame is not None:
-        _check_kinds(frame, model, what)
-    elif X.dtype.kind not in "biuf" and not model.takes_text:
+        _check_columns(frame, model, what)
+        return X
+    kinds = "biufOUS" if model.takes_text and not is_sparse(X) else "biuf"
+    if X.dtype.kind not in kinds:
         raise InputError(f"{what} has dtype {X.dtype}; expected numbers. Encode the columns as they were for the fit.")
-    return X.tocsr() if is_sparse(X) else X
+    if not is_sparse(X):
+        return np.asarray(X if X.dtype.isnative else X.astype(X.dtype.newbyteorder("=")))
+    rows = X.tocsr()
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)  # some libraries read no others
 
 
-def _check_names(frame: nw.DataFrame[Any], model: Columns, what: str) -> None:
-    given = [model.spelling(str(name)) for name in frame.columns]
+def _check_names(frame: nw.DataFrame[Any], model: Columns, what: str, fitted: nw.DataFrame[Any] | None) -> None:
+    distinct_labels(np.array([*frame.columns, None], dtype=object)[:-1], f"The list of {what}'s columns")
+    given = _spelled(frame, model)
+    twice = {name for name in given if given.count(name) > 1} if len(set(given)) < len(given) else ()
+    if twice:
+        raise InputError(f"{what} has several columns named {shown(min(twice))}; expected columns of different names.")
     names, library = model.feature_names, model.library
+    if names is None and fitted is not None:
+        known = _spelled(fitted, model)
+        moved = [name for name, place in zip(given, known) if name != place and name in known]
+        if moved:
+            raise InputError(
+                f"{what} has column {shown(moved[0])} in another place than X_train: {shown(given[:5])} instead of "
+                f"{shown(known[:5])}. The {library} model was fitted without names: select the columns in the order of the fit."
+            )
     if names is not None and given != names:
         missing = [name for name in names if name not in given]
         extra = [name for name in given if name not in names]
         if missing or extra:
-            found = [f"missing {missing[:5]}"] if missing else []
-            found += [f"unexpected {extra[:5]}"] if extra else []
+            found = [f"missing {shown(missing[:5], 200)}"] if missing else []
+            found += [f"unexpected {shown(extra[:5], 200)}"] if extra else []
             raise InputError(
-                f"{what} has other columns than the {library} model was fitted on: {', '.join(found)}. Pass those of "
-                "the fit, in its order."
+                f"{what} has other columns than the {library} model was fitted on: {', '.join(found)}. Pass those of the fit, "
+                "in its order."
             )
         raise InputError(
-            f"{what} has the columns of the {library} model in another order: {given[:5]}... instead of {names[:5]}.... "
-            "Select them in the order of the fit."
+            f"{what} has the columns of the {library} model in another order: {shown(given[:5], 200)}... instead of "
+            f"{shown(names[:5], 200)}.... Select them in the order of the fit."
         )
 
 
-def _check_kinds(frame: nw.DataFrame[Any], model: Columns, what: str) -> None:
-    if model.takes_text:
-        return
-    usable = (nw.Boolean, nw.Categorical, nw.Enum)
-    odd = [
-        f"{name} ({dtype})"
-        for name, dtype in frame.schema.items()
-        if not (dtype.is_numeric() or isinstance(dtype, usable) or dtype in usable)
-    ]
+def _spelled(frame: nw.DataFrame[Any], model: Columns) -> list[str]:
+    """The names of the columns as the library writes them; those of several levels as text, or joined where it joins them."""
+    names: list[Any] = frame.columns  # tuples where there are several levels
+    whole = [model.spelling(str(name)) for name in names]
+    joined = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names]
+    return joined if joined == model.feature_names else whole
+
+
+def _check_columns(frame: nw.DataFrame[Any], model: Columns, what: str) -> None:
+    """Refuse columns that hold no numbers; of a model that takes text, only those that nothing can be made of."""
+    if frame.implementation.is_pandas():
+        kinds = dict(zip(frame.columns, frame.to_native().dtypes))
+        usable = {name: is_number_dtype(dtype) or str(dtype) == "category" for name, dtype in kinds.items()}
+        complex_numbers = {name for name, dtype in kinds.items() if getattr(dtype, "kind", "") == "c"}
+    else:
+        kinds, others = dict(frame.schema), (nw.Boolean, nw.Categorical, nw.Enum)
+        usable = {
+            name: dtype.is_numeric() or dtype in others or isinstance(dtype, others) for name, dtype in kinds.items()
+        }
+        complex_numbers = set()
+    odd = [name for name in kinds if (name in complex_numbers if model.takes_text else not usable[name])]
     if odd:
-        raise InputError(f"{what} has columns that are not numeric: {', '.join(odd[:5])}. Encode them as for the fit.")
+        names = ", ".join(f"{name} ({kinds[name]})" for name in odd[:5])
+        raise InputError(f"{what} has columns that are not numeric: {names}. Encode them as for the fit.")
 
 
 def take_rows(X: Any, rows: slice | NDArray[np.intp]) -> Any:
@@ -122,50 +207,7 @@ def take_rows(X: Any, rows: slice | NDArray[np.intp]) -> Any:
 def row_labels(X: Any) -> NDArray[Any]:
     """The user's names for the rows, copied: the index of a pandas frame, else 0, 1, 2, ..."""
     index = getattr(X, "index", None) if as_frame(X) is not None else None
-    return np.arange(X.shape[0]) if index is None else np.array(index.to_numpy())
-
-
-def positions(labels: Any, index: NDArray[Any], what: str) -> NDArray[np.intp]:
-    """Where the rows with these labels stand; each label must name one row, and no row twice."""
-    import pandas as pd
-
-    known, asked = pd.Index(index), pd.Index(labels)
-    if not asked.is_unique:
-        raise InputError(f"{what} names row {asked[asked.duplicated()][0]} twice; expected each row once.")
-    missing = asked[~asked.isin(known)]
-    if len(missing):
-        raise InputError(
-            f"{what} names row {missing[0]} ({len(missing)} of {len(asked)} are unknown); expected labels of training rows, "
-            f"such as {index[0]}: the index of a pandas X_train, else positions from 0."
-        )
-    if not known.is_unique:
-        many = asked[asked.isin(known[known.duplicated()])]
-        if len(many):
-            raise InputError(
-                f"{what} names row {many[0]}, a label of several training rows. Give X_train unique labels."
-            )
-    return np.asarray(known.get_indexer_for(asked), dtype=np.intp)
-
-
-def as_vector(values: Any, n_rows: int, what: str, rows: str = "training") -> Array:
-    """One finite float64 number a row."""
-    try:
-        vector = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{what} is not numeric; expected one number for each of the {n_rows} {rows} rows.") from None
-    if vector.ndim == 2 and vector.shape[1] == 1:
-        vector = vector[:, 0]
-    if vector.shape != (n_rows,):
-        raise InputError(
-            f"{what} has shape {vector.shape}; expected ({n_rows},), one number for each of the {n_rows} {rows} rows."
-        )
-    bad = np.flatnonzero(~np.isfinite(vector))
-    if len(bad):
-        raise InputError(
-            f"{what} holds {vector[bad[0]]} at position {bad[0]} ({len(bad)} of {n_rows} are not finite). "
-            "Drop these rows as the fit did, or fill them in."
-        )
-    return vector
+    return np.arange(X.shape[0]) if index is None else distinct_labels(np.array(index.to_numpy()), "The index")
 
 
 def as_targets(
@@ -179,96 +221,7 @@ def as_targets(
     """(N, K) targets: numbers, or one-hot for the labels of a classifier."""
     if classes is not None:
         return one_hot(values, n_rows, classes, what, rows)
-    if n_outputs == 1:
-        return as_vector(values, n_rows, what, rows)[:, None]
-    table = np.asarray(values)
-    if table.shape != (n_rows, n_outputs):
-        raise InputError(f"{what} has shape {table.shape}; expected ({n_rows}, {n_outputs}), one column an output.")
-    return np.stack([as_vector(column, n_rows, what, rows) for column in table.T], axis=1)
-
-
-def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_train", rows: str = "training") -> Array:
-    """(N, classes): a one in the column of each row's class."""
-    given = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
-    given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
-    if given.shape != (n_rows,):
-        raise InputError(
-            f"{what} has shape {given.shape}; expected ({n_rows},), one label for each of the {rows} rows."
-        )
-    same = given[:, None] == classes
-    unknown = np.flatnonzero(~same.any(axis=1))
-    if len(unknown):
-        raise InputError(
-            f"{what} holds {given[unknown[0]]} at position {unknown[0]}; "
-            f"the model knows the classes {', '.join(map(str, classes[:5]))}."
-        )
-    return np.asarray(same, dtype=np.float64)
-
-
-def as_offsets(values: Any, n_rows: int, n_outputs: int, rows: str) -> Array | None:
-    """(N, K) offsets, None if none were given."""
-    if values is None:
-        return None
-    if n_outputs == 1:
-        return as_vector(values, n_rows, "init_score", rows)[:, None]
-    table = np.asarray(values)
-    if table.shape != (n_rows, n_outputs):
-        raise InputError(f"init_score has shape {table.shape}; expected ({n_rows}, {n_outputs}).")
-    return np.stack([as_vector(column, n_rows, "init_score", rows) for column in table.T], axis=1)
-
-
-def as_bags(values: Any, n_rows: int) -> Array | None:
-    """(N, T) draw counts, finite and not negative; None if none were given."""
-    if values is None:
-        return None
-    try:
-        bags = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("bags is not numeric; expected a table of draw counts, one row a training row.") from None
-    if bags.ndim != 2 or len(bags) != n_rows:
-        raise InputError(f"bags has shape {bags.shape}; expected ({n_rows}, number of trees).")
-    if not (np.isfinite(bags).all() and (bags >= 0).all()):
-        raise InputError("bags holds numbers that are negative or not finite; expected how often each row was drawn.")
-    return bags
-
-
-def as_weights(values: Any, n_rows: int) -> Array | None:
-    """Sample weights: finite, not negative, not all zero; None if none were given."""
-    weights = weights_of_some(values, n_rows)
-    if weights is not None and not weights.any():
-        raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
-    return weights
-
-
-def weights_of_some(values: Any, n_rows: int) -> Array | None:
-    """Sample weights of some of the rows, which may all be zero."""
-    if values is None:
-        return None
-    weights = as_vector(values, n_rows, "sample_weight")
-    negative = np.flatnonzero(weights < 0)
-    if len(negative):
-        raise InputError(
-            f"sample_weight holds {weights[negative[0]]} at position {negative[0]}; expected weights that are not negative."
-        )
-    return weights
-
-
-def as_count(value: Any, what: str) -> int:
-    """A whole number from 1 up."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InputError(f"{what} is {value!r}; expected a whole number from 1 up.")
-    return int(value)
-
-
-def as_sizes(value: Any, n: int, what: str) -> Array:
-    """A number from 0 up, or n of them."""
-    try:
-        sizes = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        sizes = np.empty((0, 0))
-    if sizes.shape not in ((), (n,)) or not (np.isfinite(sizes) & (sizes >= 0)).all():
-        raise InputError(f"{what} is {value!r}; expected a number from 0 up, or {n} of them, one an output.")
-    return sizes
+    return as_table(values, n_rows, n_outputs, what, rows)
 
 
 def column_names(given: tuple[Any, ...], known: list[str] | None, n: int) -> list[str]:
@@ -284,27 +237,21 @@ def chosen_columns(columns: Any, names: list[str]) -> list[int]:
     """The positions of columns given by name or position; all for None."""
     if columns is None:
         return list(range(len(names)))
+    try:
+        given = [columns] if isinstance(columns, str) or is_whole(columns) else list(columns)
+    except Exception:  # nothing that can be gone through
+        raise InputError(f"columns is {shown(columns)}; expected a list of names or positions.") from None
     found = []
-    for column in [columns] if isinstance(columns, str) else columns:
-        if isinstance(column, (int, np.integer)) and 0 <= column < len(names):
-            found.append(int(column))
-        elif column in names:
-            found.append(names.index(column))
-        else:
+    for column in given:
+        place = position_of(column, names)
+        if is_whole(column) and 0 <= column < len(names):
+            place = int(column)
+        if place is None:
             raise InputError(
-                f"columns names {column!r}; expected names such as {names[0]!r}, or positions below {len(names)}."
+                f"columns names {shown(column)}; expected names such as {shown(names[0])}, or positions below {len(names)}."
             )
+        found.append(place)
     return found
-
-
-def as_bytes(value: Any) -> int:
-    """A number of bytes from an int or from text such as "2GiB" or "500 MB"."""
-    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and value > 0:
-        return int(value)
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)?\s*", value.upper()) if isinstance(value, str) else None
-    if match is None:
-        raise InputError(f'memory_limit is {value!r}; expected a positive number of bytes or text such as "2GiB".')
-    return int(float(match[1]) * _UNITS[match[2] or "B"])
 
 
 def as_directory(value: Any) -> Path:

@@ -27,7 +27,7 @@ from axil.asking import (
     steps,
 )
 from axil.errors import InputError
-from axil.explanation import Explanation, as_shares, group_codes, page_options
+from axil.explanation import Explanation, page_options
 from axil.removal import BLOCK_ENTRIES
 
 Array = NDArray[np.float64]
@@ -65,9 +65,8 @@ class Questions:
         Streamed: never holds an (n, n_train) array.
         """
         m = inputs.as_count(m, "m")
-        if by not in ("effect", "steps"):
-            raise InputError(f'by is {by!r}; expected "effect" or "steps".')
-        if greedy and by == "steps":
+        inputs.as_choice(by, ("effect", "steps"), "by")
+        if inputs.as_flag(greedy, "greedy") and by == "steps":
             raise InputError(
                 'greedy=True computes effects anew after each row, and by="steps" has none: leave one of them out.'
             )
@@ -179,12 +178,12 @@ class Questions:
 
     def group(self: Explained, X: Any, labels: Any) -> Any:
         """As `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array."""
-        codes, groups = group_codes(labels, len(self._targets))
+        codes, groups = inputs.group_codes(labels, len(self._targets))
         return _table(self, X, len(groups), lambda part: part.group_columns(codes, groups))
 
     def concentration(self: Explained, X: Any, shares: Sequence[float] = (0.5, 0.8, 0.95)) -> Any:
         """As `Explanation.concentration`, for any number of rows of X: never holds an (n, n_train) array."""
-        wanted = as_shares(shares)
+        wanted = inputs.as_shares(shares)
         return _table(self, X, len(wanted), lambda part: part.concentration_columns(wanted))
 
     def similar(self: Explained, X: Any, k: int = 10, columns: Sequence[Any] | None = None) -> Any:

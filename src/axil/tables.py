@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil import _core
-from axil.errors import InputError
-from axil.inputs import as_frame, is_sparse, take_rows
+from axil.inputs import as_choice, as_frame, is_sparse, take_rows
 from axil.operators import Adjoints, Operators
 
 Array = NDArray[np.float64]
@@ -62,9 +61,8 @@ def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[N
     """Some columns, by position, of some rows of X, as arrays."""
     frame = as_frame(X)
     if frame is not None:
-        names = [frame.columns[i] for i in chosen]
-        part = frame.select(names)[rows]
-        return [_values(part[name]) for name in names]
+        part = frame[rows, chosen]
+        return [_values(part[:, i]) for i in range(len(chosen))]
     if is_sparse(X):
         return list(take_rows(X, rows)[:, chosen].toarray().T)
     return [np.asarray(X[:, i][rows]) for i in chosen]
@@ -72,8 +70,7 @@ def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[N
 
 def check_by(by: str) -> None:
     """Refuse an order that tables are not sorted by."""
-    if by not in ("weight", "contribution"):
-        raise InputError(f'by is {by!r}; expected "weight" or "contribution".')
+    as_choice(by, ("weight", "contribution"), "by")
 
 
 class Largest:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.baselines.base import Baseline
-from axil.errors import InputError
+from axil.inputs import as_count
 
 Array = NDArray[np.float64]
 
@@ -25,8 +25,7 @@ class Random(Baseline):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
-            raise InputError(f"seed is {self.seed!r}; expected a whole number from 0 up.")
+        as_count(self.seed, "seed", least=0)
 
     def _scores(self, X: Any, targets: Array | None) -> Array:
         return np.random.default_rng(self.seed).standard_normal((X.shape[0], len(self.explainer.targets)))

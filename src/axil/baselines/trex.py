@@ -12,6 +12,7 @@ from scipy import linalg
 from axil.baselines.kernel import LeafKernel
 from axil.baselines.trees import Queries, TreeBaseline
 from axil.errors import InputError
+from axil.inputs import as_number
 from axil.residuals import FittedValues
 
 Array = NDArray[np.float64]
@@ -41,8 +42,10 @@ class TREX(TreeBaseline):
     fidelity: Array = field(init=False, repr=False, compare=False)  #: (K,) R^2 of f as to the model, on training rows
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.l2, (int, float)) and np.isfinite(self.l2) and self.l2 > 0):
-            raise InputError(f"l2 is {self.l2!r}; expected a positive number, as 0.003.")
+        l2 = as_number(self.l2, "l2")
+        if not l2 > 0:
+            raise InputError(f"l2 is {l2}; expected a positive number, as 0.003.")
+        object.__setattr__(self, "l2", l2)
         super().__post_init__()
         kernels = [LeafKernel.of(t.fit.structure, self.explainer._n_threads) for t in self.trees]
         fits = [self._fit(kernel, trees.fit) for kernel, trees in zip(kernels, self.trees)]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from axil.dask.partitions import Partition, blocks, read_block
-from axil.explanation import group_codes
+from axil.inputs import group_codes
 from axil.reading import read_largest, reading
 from axil.tables import Largest
 

@@ -13,8 +13,9 @@ import dask
 import dask.array as da
 from dask import delayed
 
-from axil.errors import InputError
+from axil.errors import InputError, shown
 
+_ASKED = ("persist", "compute", "gather")  # of a client
 FAN_IN = 4  # parts that are added at a time: the shape of a sum depends on their number alone
 
 
@@ -28,7 +29,7 @@ def partitions(values: Any, what: str, like: tuple[float, ...] | None = None) ->
 
     ``like`` is the layout that they must have. Where it is not known the partitions are compared once they are there.
     """
-    if not dask.is_dask_collection(values) or not hasattr(values, "to_delayed"):
+    if not dask.is_dask_collection(values) or not hasattr(type(values), "to_delayed"):  # a Delayed has every attribute
         raise InputError(
             f"{what} is a {type(values).__module__}.{type(values).__name__}; expected a Dask DataFrame, Series or Array "
             "with the partitions of X. For data in memory use axil.Explainer."
@@ -59,6 +60,10 @@ class Cluster:
     """
 
     def __init__(self, client: Any = None):
+        if client is not None and not all(callable(getattr(client, name, None)) for name in _ASKED):
+            raise InputError(
+                f"client is {shown(client)}; expected a distributed.Client, or None for Dask's own scheduler."
+            )
         self._client = client
 
     def hold(self, parts: list[Any]) -> list[Any]:

@@ -67,8 +67,10 @@ class Explainer:
         memory_limit: int | str | None = None,
         verify: bool = True,
     ):
-        self._n_threads = inputs.as_count(n_threads, "n_threads")
+        self._cluster = Cluster(client)
+        self._n_threads = inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS)
         self._budget = Budget(None if memory_limit is None else inputs.as_bytes(memory_limit))
+        verify = inputs.as_flag(verify, "verify")
         self._adapter = adapters.read(model["booster"] if isinstance(model, dict) and "booster" in model else model)
         parts = partitions(X, "X")
         given = {"y": y, "sample_weight": sample_weight, "init_score": init_score, "bags": bags}
@@ -78,7 +80,6 @@ class Explainer:
         aligned = (nothing if values is None else partitions(values, what, layout(X)) for what, values in given.items())
         data = Collections(parts, *aligned)
         self._layout = layout(X)  # for labels that come later
-        self._cluster = Cluster(client)
         self._held: Held
         self._held, self.verification = build(self._adapter, data, self._cluster, self._n_threads, self._budget, verify)
 

@@ -12,7 +12,7 @@ from axil import inputs
 from axil.adapters import smooth
 from axil.adapters.base import TrainingRows
 from axil.adapters.smooth import SmoothModel
-from axil.errors import ExactnessError, InputError
+from axil.errors import ExactnessError, InputError, shown
 from axil.jacobian import losses
 from axil.jacobian.reverse import Reverse
 from axil.jacobian.stages import check_scores, walk
@@ -42,7 +42,7 @@ def read(
         return None
     if loss is not None:
         raise InputError(
-            f"loss is {loss!r}; a {adapter.library} model says itself what it was fitted to: leave it out."
+            f"loss is {shown(loss)}; a {adapter.library} model says itself what it was fitted to: leave it out."
         )
     X = inputs.as_features(X, adapter, "X_train")
     n_rows = X.shape[0]

@@ -76,10 +76,7 @@ class JacobianExplainer:
         verify: bool = True,
     ):
         threads, budget = threads_of(n_threads), budget_of(memory_limit)
-        if output not in OUTPUTS:
-            raise InputError(
-                f'output is {output!r}; expected "raw" (scores) or "probability" (what the link makes of them).'
-            )
+        output, verify = inputs.as_choice(output, OUTPUTS, "output"), inputs.as_flag(verify, "verify")
         X_train = owned_rows(_as_rows(X_train))
         y_train, sample_weight, init_score = map(_copied, (y_train, sample_weight, init_score))
         given = model, X_train, y_train, sample_weight, init_score, output, loss
@@ -180,7 +177,7 @@ class JacobianExplainer:
         )
 
     def _rows(self, X: Any) -> Any:
-        return inputs.as_features(_as_rows(X), self._model, "X")
+        return inputs.as_features(_as_rows(X), self._model, "X", self._features)
 
     def _require(self, n: int, instead: str) -> None:
         what = f"The derivatives of {n} predictions by {len(self.targets)} training rows"

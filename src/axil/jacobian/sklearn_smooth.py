@@ -17,7 +17,7 @@ from axil.adapters.sklearn_forest import SklearnAdapter, numbers
 from axil.adapters.sklearn_learners import LBFGS
 from axil.adapters.sklearn_smoothers import KernelRidgeAdapter
 from axil.adapters.smooth import refuse_learners
-from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from axil.errors import ExactnessError, InputError, UnsupportedModelError, shown
 from axil.jacobian import row_losses
 from axil.jacobian.implicit import Implicit, Learner, Predictor, Training, check_predictions
 from axil.jacobian.linear import Linear, with_ones
@@ -63,7 +63,7 @@ def read(
         return None
     require_fitted(last)
     if loss is not None:
-        raise InputError(f"loss is {loss!r}; a {kind} says itself what it was fitted to: leave it out.")
+        raise InputError(f"loss is {shown(loss)}; a {kind} says itself what it was fitted to: leave it out.")
     refuse_learners(model)
     columns = SklearnAdapter(last)
     plain = columns._model  # rows reach it as arrays, without names

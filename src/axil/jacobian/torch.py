@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.sklearn_forest import numbers
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import InputError, UnsupportedModelError, shown
 from axil.jacobian import row_losses
 from axil.jacobian.implicit import Implicit, Predictor, Training
 from axil.jacobian.torch_module import TorchModule
@@ -156,7 +156,9 @@ def _training_loss(loss: Any) -> TrainingLoss:
     given = loss if isinstance(loss, TrainingLoss) else TrainingLoss(loss)
     rows = given.rows
     if not callable(rows):
-        raise InputError(f"loss is {rows!r}; expected a function of outputs and targets, such as torch.nn.MSELoss().")
+        raise InputError(
+            f"loss is {shown(rows)}; expected a function of outputs and targets, such as torch.nn.MSELoss()."
+        )
     name = type(rows).__name__
     if name in _KINKED:
         raise UnsupportedModelError(

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from axil import tables
 from axil.errors import InputError
-from axil.explanation import Explanation, group_codes
-from axil.inputs import as_count, as_frame, as_vector
+from axil.explanation import Explanation
+from axil.inputs import as_choice, as_count, as_flag, as_frame, as_numbers, as_vector, group_codes
 from axil.plots import canvas
 from axil.plots.sources import largest, one_prediction, one_query, row_labels, says
 
@@ -90,6 +90,7 @@ def _sums(
     if not isinstance(source, Explanation):
         if labels is not None:
             raise InputError("A frame of groups has labels already; leave out labels, or pass an axil.Explanation.")
+        exact = as_flag(exact, "exact")
         lines, name = one_query(source, query, output, ("group", by))
         sums = as_vector(lines[by], len(lines[by]), f'the column "{by}"', "table")
         head = canvas.shorten(name, canvas.TITLE) + "\n"
@@ -133,10 +134,9 @@ def blame(
     frame = as_frame(source)
     if by is None:
         by = "gain" if frame is None or "gain" in frame.columns else "gradient"
-    if by not in BLAME:
-        raise InputError(f'by is {by!r}; expected "gain" or "gradient".')
+    by = as_choice(by, tuple(BLAME), "by")
     lines, _ = one_query(source, 0, output, ("row", by))
-    values = np.asarray(lines[by], dtype=np.float64)
+    values = as_numbers(lines[by], f'the column "{by}"')
     names = lines["row"] if labels is None else row_labels(labels, len(values))
     keys = np.where(np.isnan(values), -np.inf, values if by == "gain" else np.abs(values))
     chosen = np.argsort(-keys, kind="stable")[:k]

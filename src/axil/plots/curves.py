@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from axil import tables
 from axil.errors import InputError
-from axil.explanation import ROUNDING
-from axil.inputs import as_frame, as_vector
+from axil.explanation import ROUNDING, Explanation
+from axil.inputs import as_flag, as_frame, as_numbers, as_vector
 from axil.plots import canvas
 from axil.plots.sources import one_query, one_row, says, whole_prediction
 
@@ -75,6 +75,7 @@ def removal(
     ``cumulative=True``: arrays are total changes already. ``retrained=True``: arrays were measured by fitting anew, and the axis
     says so.
     """
+    cumulative, retrained = as_flag(cumulative, "cumulative"), as_flag(retrained, "retrained")
     named = dict(curves) if isinstance(curves, Mapping) else {"": curves}
     if not named:
         raise InputError("curves is empty; expected a frame of removal_set, an array or {name: curve, ...}.")
@@ -108,8 +109,13 @@ def removal(
 
 def _effects(curve: Any, query: int, output: Any) -> tuple[Array, str]:
     """(m,) effects in the order of removal, and of a frame what to call the prediction."""
+    if isinstance(curve, Explanation):
+        raise InputError(
+            "A curve is an axil.Explanation; expected a frame of removal_set or an array: explainer.removal_set(X, m)."
+        )
     if as_frame(curve) is None:
-        return as_vector(curve, len(np.atleast_1d(curve)), "a curve", "removed"), ""
+        effects = as_numbers(curve, "a curve", "a frame of removal_set or an array (m,) of effects")
+        return as_vector(effects, effects.shape[0] if effects.ndim else 1, "a curve", "removed"), ""
     lines, name = one_query(curve, query, output, ("query", "rank", "effect"))
     order = np.argsort(lines["rank"], kind="stable")
     return as_vector(lines["effect"][order], len(order), 'the column "effect"', "removed"), name
@@ -121,7 +127,7 @@ def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | N
     ``values``: ``explainer.leverage()``, (n_train,) or (outputs, n_train) with the position ``output``. A histogram, or with
     ``ranked=True`` the leverages from the largest down.
     """
-    found = one_row(values, output, "leverages", "output")
+    found, ranked = one_row(values, output, "leverages", "output"), as_flag(ranked, "ranked")
     mean = float(found.mean())
     ax = canvas.new_axes(ax)
     freedom = f"{canvas.number(found.sum())} degrees of freedom / {len(found):,}"

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import tables
-from axil.errors import InputError
+from axil.errors import InputError, shown
 from axil.explanation import Explanation
-from axil.inputs import as_count, as_frame
+from axil.inputs import as_count, as_flag, as_frame, as_numbers
 from axil.plots import canvas
 from axil.plots.sources import output_position, row_labels, says
 
@@ -42,7 +42,7 @@ def matrix(
     the 99th percentile of |weight|, so that the largest do not hide the others. Of more than ``most`` rows or columns so many
     are drawn, evenly spaced, and the title says so. ``labels`` (n_train,): names of the columns, and of the rows of a square K.
     """
-    most = as_count(most, "most")
+    most, cluster, colorbar = as_count(most, "most"), as_flag(cluster, "cluster"), as_flag(colorbar, "colorbar")
     K, rows, columns, exact = _read(source, output, exact)
     square = K.shape[0] == K.shape[1] and not isinstance(source, Explanation)
     if labels is not None:
@@ -78,23 +78,24 @@ def matrix(
 
 def _read(source: Any, output: Any, exact: bool) -> tuple[Any, NDArray[Any], NDArray[Any], bool]:
     """Weights (n, n_train), the labels of both and whether they are exact."""
+    exact = as_flag(exact, "exact")
     if isinstance(source, Explanation):
         weights = source.weights
         k = output_position(output, source.outputs) if weights.ndim == 3 or output is not None else 0
+        if not len(source):
+            raise InputError("The explanation is of no rows, so there is nothing to draw; expected some.")
         return weights[k] if weights.ndim == 3 else weights, source.query_index, source.index, source.exact
     K = source
     frame = as_frame(source)
     index, columns = getattr(source, "index", None), getattr(source, "columns", None)
     if frame is not None and (index is None or columns is None):
         raise InputError("Of frames only pandas keeps labels of both sides; pass the explanation or its .weights.")
-    if frame is not None:
-        K = source.to_numpy()
-    elif not issparse(K):
-        K = np.asarray(K)
+    if not issparse(K):
+        K = as_numbers(K, "What to draw", "weights (n, n_train)")
     if K.ndim == 3:
         K = K[output_position(output, np.arange(len(K)))]
     elif output is not None:
-        raise InputError(f"output is {output!r}, but there is one matrix only; leave it out.")
+        raise InputError(f"output is {shown(output)}, but there is one matrix only; leave it out.")
     if K.ndim != 2 or 0 in K.shape or K.dtype.kind not in "biuf":
         raise InputError(f"The weights have shape {K.shape} and dtype {K.dtype}; expected numbers (n, n_train).")
     K = K.tocsr() if issparse(K) else K

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError
-from axil.explanation import group_codes
-from axil.inputs import as_vector
+from axil.inputs import as_labels, as_vector, group_codes
 from axil.plots import canvas
 from axil.plots.sources import one_prediction, whole_prediction
 
@@ -63,9 +62,9 @@ def _positions(values: Any, n: int) -> tuple[NDArray[Any], list[Any] | None]:
     """Where the rows stand along the axis, numbers or dates; for text, where each kind stands and what it is called."""
     import pandas as pd
 
-    found = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-    if found.shape != (n,):
-        raise InputError(f"values has shape {found.shape}; expected ({n},), one value for each training row.")
+    found = as_labels(values, n, "values")  # a date or a kind of text is as good as a number here
+    if found.dtype.kind == "c":
+        raise InputError("values are complex numbers; expected real ones, such as values.real.")
     if found.dtype.kind == "m":
         raise InputError("values are spans of time; expected numbers, such as days: values.dt.days.")
     if found.dtype.kind == "M":
@@ -75,7 +74,7 @@ def _positions(values: Any, n: int) -> tuple[NDArray[Any], list[Any] | None]:
     try:
         x[known] = found[known].astype(np.float64)
         return x, None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     if all(isinstance(value, date) for value in found[known]):
         return pd.to_datetime(found, utc=True).tz_localize(None).to_numpy(), None

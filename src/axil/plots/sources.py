@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import tables
-from axil.errors import InputError
+from axil.errors import InputError, shown
 from axil.explanation import Explanation
-from axil.inputs import as_frame, as_vector
+from axil.inputs import as_flag, as_frame, as_labels, as_numbers, as_vector, is_whole, position_of
 
 Array = NDArray[np.float64]
 Columns = dict[str, NDArray[Any]]
 
-EXPECTED = "expected an axil.Explanation, a frame that axil made or an array"
+EXPECTED = "an axil.Explanation, a frame that axil made or an array"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,7 @@ class Prediction:
 
 def one_prediction(source: Any, query: int, output: Any, labels: Any, exact: bool) -> Prediction:
     """The prediction at position ``query``; ``exact`` is for frames and arrays, which do not say it themselves."""
+    exact = as_flag(exact, "exact")
     if isinstance(source, Explanation):
         return _of_explanation(source, query, output, labels)
     if as_frame(source) is not None:
@@ -117,7 +118,7 @@ def one_query(source: Any, query: int, output: Any, needed: tuple[str, ...]) -> 
         of = outputs[output_position(output, outputs)]
         columns = _where(columns, "output", of)
     elif output is not None:
-        raise InputError(f"output is {output!r}, but the frame has no column 'output'; leave it out.")
+        raise InputError(f"output is {shown(output)}, but the frame has no column 'output'; leave it out.")
     if "rank" in columns and len(set(columns["rank"].tolist())) < len(columns["rank"]):
         raise InputError(f"Query {label} stands for several predictions in the frame; give X unique row labels.")
     return columns, "" if label is None else _name(label, of)
@@ -147,37 +148,35 @@ def output_position(output: Any, outputs: NDArray[Any] | None) -> int:
     """Where the output of this name stands among all; 0 of a single one, which has no name."""
     if outputs is None:
         if output is not None:
-            raise InputError(f"output is {output!r}, but there is one output only; leave it out.")
+            raise InputError(f"output is {shown(output)}, but there is one output only; leave it out.")
         return 0
     names = outputs.tolist()
     if output is None and len(names) == 1:
         return 0
-    if output not in names:
-        raise InputError(f"output is {output!r}; expected one of {names[:10]}.")
-    return int(names.index(output))
+    place = position_of(output, names)
+    if place is None:
+        raise InputError(f"output is {shown(output)}; expected one of {names[:10]}.")
+    return place
 
 
 def check_position(position: Any, n: int, what: str) -> int:
     """A position among n, from the end if negative."""
-    if isinstance(position, bool) or not isinstance(position, (int, np.integer)) or not -n <= position < n:
+    if not is_whole(position) or not -n <= position < n:
         raise InputError(
-            f"{what} is {position!r}; expected a position from 0 to {n - 1}: there are {n} to choose from."
+            f"{what} is {shown(position)}; expected a position from 0 to {n - 1}: there are {n} to choose from."
         )
     return int(position)
 
 
 def one_row(source: Any, position: int, what: str, name: str = "query") -> Array:
     """(n,): an array itself, or the row at this position, which the user calls ``name``."""
-    try:
-        array = np.asarray(source.toarray() if issparse(source) else source, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(())
+    array = as_numbers(source.toarray() if issparse(source) else source, "What to draw", f"{EXPECTED} (n,) or (m, n)")
     if array.ndim not in (1, 2):
         raise InputError(
-            f"What to draw is a {type(source).__name__} of shape {array.shape}; {EXPECTED} (n,) or (m, n)."
+            f"What to draw is a {type(source).__name__} of shape {array.shape}; expected {EXPECTED} (n,) or (m, n)."
         )
-    if array.ndim == 2:
-        array = array[check_position(position, len(array), name)]
+    rows = np.atleast_2d(array)
+    array = rows[check_position(position, len(rows), name)]
     if not len(array):
         raise InputError(f"The {what} have no entries; expected one for each training row.")
     return as_vector(array, len(array), what)
@@ -187,14 +186,7 @@ def row_labels(labels: Any, n: int) -> NDArray[Any]:
     """(n,): the labels, or positions where there are none."""
     if labels is None:
         return np.arange(n)
-    values = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
-    try:
-        found = np.fromiter(values, dtype=object)  # which leaves tuples whole
-    except TypeError:
-        raise InputError(f"labels is a {type(labels).__name__}; expected {n} of them, one for each row.") from None
-    if len(found) != n:
-        raise InputError(f"labels has {len(found)} entries; expected {n}, one for each row.")
-    return found
+    return as_labels(labels, n, "labels", "drawn")
 
 
 def text(label: Any) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from axil.errors import InputError
 from axil.explanation import Explanation
-from axil.inputs import as_count, as_frame
+from axil.inputs import as_count, as_frame, as_number
 from axil.plots import canvas
 from axil.plots.sources import Prediction, largest, one_prediction, one_row, row_labels
 
@@ -52,6 +52,8 @@ def contributions(
     target is a good choice. It needs the weights of all rows, so an explanation.
     """
     k = as_count(k, "k")
+    given = ("intercept", intercept), ("prediction", prediction), ("reference", reference)
+    intercept, prediction, reference = (None if value is None else as_number(value, name) for name, value in given)
     _check(source, intercept, prediction, reference)
     if isinstance(source, Explanation) or as_frame(source) is not None:
         one = one_prediction(source, query, output, labels, exact)
@@ -74,9 +76,6 @@ def contributions(
 
 
 def _check(source: Any, intercept: float | None, prediction: float | None, reference: float | None) -> None:
-    for name, value in (("intercept", intercept), ("prediction", prediction), ("reference", reference)):
-        if value is not None and not (np.ndim(value) == 0 and np.isreal(value) and np.isfinite(value)):
-            raise InputError(f"{name} is {value!r}; expected a finite number.")
     if isinstance(source, Explanation):
         if intercept is not None or prediction is not None:
             raise InputError("An explanation has its own intercept and prediction; leave out intercept and prediction.")

@@ -1,0 +1,292 @@
+"""The gate for numbers: every array and every setting that people pass is refused here, or is real numbers from here on."""
+
+from __future__ import annotations
+
+import re
+import sys
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError, shown
+
+Array = NDArray[np.float64]
+
+MOST_COUNTED = 2**63 - 1
+MOST_THREADS = 2**31 - 1  # a C int, which kernels take
+
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+
+_ADVICE = {
+    "c": "Take the real part yourself if that is meant.",
+    "M": "Count dates from a day of your own, such as (dates - dates.min()).days.",
+    "m": "Turn spans of time into numbers, such as spans.days.",
+    "U": "Convert text with .astype(float).",
+    "S": "Convert text with .astype(float).",
+    "V": "Pass one field of the structured array.",
+}
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a scipy.sparse matrix or array."""
+    return "scipy.sparse" in sys.modules and bool(sys.modules["scipy.sparse"].issparse(X))
+
+
+def unmasked(values: Any, what: str) -> Any:
+    """The values themselves, or the data of a masked array of which nothing is masked; refuses any other."""
+    parts = values if isinstance(values, (list, tuple)) else (values,)
+    if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
+        raise InputError(
+            f"{what} is masked in places, which no model sees. Drop these rows, or fill them in: .filled()."
+        )
+    return values.data if isinstance(values, np.ma.MaskedArray) else values
+
+
+def is_number_dtype(dtype: Any) -> bool:
+    """Whether a dtype of numpy or pandas (nullable, Arrow, sparse) holds real numbers or truth values."""
+    from pandas.api import types
+
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "biuf"
+    numeric = types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype)
+    return bool(numeric and not types.is_complex_dtype(dtype) and str(dtype) != "category")
+
+
+def as_numbers(values: Any, what: str, expected: str = "real numbers") -> Array:
+    """Real numbers of any shape in float64, nan where they are missing; refuses all that only looks like numbers.
+
+    That is complex numbers, masked entries, dates, spans of time, text, categories, records and whole numbers beyond float64.
+    """
+    values = unmasked(values, what)
+    if values is None or is_sparse(values):
+        raise InputError(f"{what} is a {type(values).__name__}; expected {expected}.")
+    try:
+        found = _plain(values)
+    except (InputError, MemoryError):
+        raise
+    except _NoNumbers as error:
+        raise InputError(
+            f"{what} is not numeric: it has dtype {shown(error)}; expected {expected}.{error.advice}"
+        ) from None
+    except Exception as error:  # each kind of array has its own
+        raise InputError(f"{what} is not numeric ({shown(error, 200)}); expected {expected}.") from None
+    kind = found.dtype.kind
+    if kind == "O":
+        return _from_objects(found, what, expected)
+    if kind not in "biuf":
+        raise InputError(
+            f"{what} is not numeric: it has dtype {found.dtype}; expected {expected}. {_ADVICE.get(kind, '')}"
+        )
+    with np.errstate(over="ignore"):  # of a longdouble; infinity is refused where it matters
+        return found.astype(np.float64, copy=False)
+
+
+class _NoNumbers(Exception):
+    """A column of a dtype that holds no numbers."""
+
+    advice = " Convert categories and text with .astype(float) if they are numbers, and dates into spans such as days."
+
+    def __init__(self, dtype: Any):
+        super().__init__(str(dtype))
+
+
+def _plain(values: Any) -> NDArray[Any]:
+    """A numpy array of the values of any array, series or frame; of objects where their kind is not known yet."""
+    import pandas as pd
+
+    if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)):
+        values = pd.Series(values)
+    if isinstance(values, (pd.Series, pd.DataFrame)):
+        dtypes = [values.dtype] if isinstance(values, pd.Series) else list(values.dtypes)
+        for dtype in dtypes:
+            if (not is_number_dtype(dtype) and getattr(dtype, "kind", "") not in "cOmMV") or str(dtype) == "category":
+                raise _NoNumbers(dtype)
+        if all(isinstance(dtype, np.dtype) for dtype in dtypes) or not all(map(is_number_dtype, dtypes)):
+            return np.asarray(values.to_numpy())
+        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    if "pyarrow" in sys.modules and isinstance(values, sys.modules["pyarrow"].Array):
+        values = sys.modules["pyarrow"].chunked_array([values])
+    native: Any = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
+    if isinstance(native, nw.Series):
+        return _column(native)
+    if isinstance(native, nw.DataFrame):
+        return np.column_stack([_column(native[name]) for name in native.columns] or [np.empty((len(native), 0))])
+    return np.asarray(values)
+
+
+def _column(series: nw.Series[Any]) -> NDArray[Any]:
+    dtype = series.dtype
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        return np.asarray(series.cast(nw.Float64).to_numpy())
+    if dtype not in (nw.Object, nw.Unknown):
+        raise _NoNumbers(dtype)
+    return np.fromiter(series.to_list(), dtype=object, count=len(series))
+
+
+def _from_objects(found: NDArray[Any], what: str, expected: str) -> Array:
+    """Floats of Python's own numbers, Decimal and Fraction among them; None and pandas.NA are nan."""
+    import pandas as pd
+
+    made = np.empty(found.shape)
+    flat = made.reshape(-1)
+    for i, value in enumerate(found.ravel()):
+        if value is None or value is pd.NA:
+            flat[i] = np.nan
+            continue
+        if isinstance(value, np.timedelta64) or not isinstance(value, (Real, Decimal, np.bool_)):
+            raise InputError(
+                f"{what} is not numeric: it holds {shown(value)}, a {type(value).__name__}, at position {i}; expected {expected}."
+            )
+        try:
+            flat[i] = float(value)
+        except (OverflowError, ValueError):
+            raise InputError(
+                f"{what} holds {shown(value)} at position {i}, which is no float64; expected {expected}."
+            ) from None
+    return made
+
+
+def as_vector(values: Any, n_rows: int, what: str, rows: str = "training") -> Array:
+    """One finite float64 number per row."""
+    vector = as_numbers(values, what, f"one number for each of the {n_rows} {rows} rows")
+    if vector.ndim == 2 and vector.shape[1] == 1:
+        vector = vector[:, 0]
+    if vector.shape != (n_rows,):
+        raise InputError(
+            f"{what} has shape {vector.shape}; expected ({n_rows},), one number for each of the {n_rows} {rows} rows."
+        )
+    bad = np.flatnonzero(~np.isfinite(vector))
+    if len(bad):
+        raise InputError(
+            f"{what} holds {vector[bad[0]]} at position {bad[0]} ({len(bad)} of {n_rows} are not finite). "
+            "Drop these rows as the fit did, or fill them in."
+        )
+    return vector
+
+
+def as_table(values: Any, n_rows: int, n_outputs: int, what: str, rows: str = "training") -> Array:
+    """(N, K): finite numbers, one column per output; (N,) will do for one output."""
+    if n_outputs == 1:
+        return as_vector(values, n_rows, what, rows)[:, None]
+    table = as_numbers(values, what, f"a table of numbers, ({n_rows}, {n_outputs})")
+    if table.shape != (n_rows, n_outputs):
+        raise InputError(f"{what} has shape {table.shape}; expected ({n_rows}, {n_outputs}), one column per output.")
+    return np.stack([as_vector(column, n_rows, what, rows) for column in table.T], axis=1)
+
+
+def as_offsets(values: Any, n_rows: int, n_outputs: int, rows: str) -> Array | None:
+    """(N, K) offsets, None if none were given."""
+    return None if values is None else as_table(values, n_rows, n_outputs, "init_score", rows)
+
+
+def as_bags(values: Any, n_rows: int) -> Array | None:
+    """(N, T) draw counts, finite and not negative; None if none were given."""
+    if values is None:
+        return None
+    bags = as_numbers(values, "bags", "a table of draw counts, one row per training row")
+    if bags.ndim != 2 or len(bags) != n_rows:
+        raise InputError(f"bags has shape {bags.shape}; expected ({n_rows}, number of trees).")
+    if not (np.isfinite(bags).all() and (bags >= 0).all()):
+        raise InputError("bags holds numbers that are negative or not finite; expected how often each row was drawn.")
+    return bags
+
+
+def as_weights(values: Any, n_rows: int) -> Array | None:
+    """Sample weights: finite, not negative, not all zero; None if none were given."""
+    weights = weights_of_some(values, n_rows)
+    if weights is not None and not weights.any():
+        raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
+    return weights
+
+
+def weights_of_some(values: Any, n_rows: int) -> Array | None:
+    """Sample weights of some of the rows, which may all be zero."""
+    if values is None:
+        return None
+    weights = as_vector(values, n_rows, "sample_weight")
+    negative = np.flatnonzero(weights < 0)
+    if len(negative):
+        raise InputError(
+            f"sample_weight holds {weights[negative[0]]} at position {negative[0]}; expected weights that are not negative."
+        )
+    return weights
+
+
+def _setting(value: Any, what: str, expected: str) -> Array:
+    """One number or a few, which a message can quote."""
+    try:
+        return as_numbers(value, what, expected)
+    except InputError:
+        raise InputError(f"{what} is {shown(value)}; expected {expected}.") from None
+
+
+def as_sizes(value: Any, n: int, what: str) -> Array:
+    """A number from 0 up, or n of them."""
+    expected = f"a number from 0 up, or {n} of them, one per output"
+    sizes = _setting(value, what, expected)
+    if sizes.shape not in ((), (n,)) or not (np.isfinite(sizes) & (sizes >= 0)).all():
+        raise InputError(f"{what} is {shown(value)}; expected {expected}.")
+    return sizes
+
+
+def as_shares(shares: Any) -> Array:
+    """Shares above 0 and up to 1."""
+    expected = "numbers above 0 and up to 1, such as (0.5, 0.8, 0.95)"
+    found = np.atleast_1d(_setting(shares, "shares", expected))
+    if found.ndim != 1 or not len(found) or not ((found > 0) & (found <= 1)).all():
+        raise InputError(f"shares is {shown(shares)}; expected {expected}.")
+    return found
+
+
+def as_number(value: Any, what: str) -> float:
+    """One finite number."""
+    found = _setting(value, what, "a finite number")
+    if found.shape != () or not np.isfinite(found):
+        raise InputError(f"{what} is {shown(value)}; expected a finite number.")
+    return float(found)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number, and not a truth value or a span of time, which count as such to Python or numpy."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
+def as_count(value: Any, what: str, least: int = 1, most: int = MOST_COUNTED) -> int:
+    """A whole number from ``least`` up."""
+    if not is_whole(value) or not least <= value <= most:
+        below = "" if most == MOST_COUNTED else f" to {most}"
+        raise InputError(f"{what} is {shown(value)}; expected a whole number from {least} up{below}.")
+    return int(value)
+
+
+def as_flag(value: Any, what: str) -> bool:
+    """True or False, and nothing that merely counts as such."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{what} is {shown(value)}; expected True or False.")
+    return bool(value)
+
+
+def as_choice(value: Any, choices: tuple[str, ...], what: str) -> str:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        words = [f'"{choice}"' for choice in choices]
+        raise InputError(f"{what} is {shown(value)}; expected {', '.join(words[:-1])} or {words[-1]}.")
+    return str(value)
+
+
+def as_bytes(value: Any) -> int:
+    """A number of bytes from a number or from text such as "2GiB" or "500 MB"."""
+    found: Any = None
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)?\s*", value.upper())
+        found = None if match is None else float(match[1]) * _UNITS[match[2] or "B"]
+    elif is_whole(value) or isinstance(value, (float, np.floating)):
+        found = value
+    if found is None or not 1 <= found <= MOST_COUNTED:
+        raise InputError(f'memory_limit is {shown(value)}; expected a positive number of bytes or text such as "2GiB".')
+    return int(found)
