@@ -367,7 +367,9 @@ def test_categories(run, fails):
     frame["sex"] = frame["sex"].astype("category")  # numbers, so that nothing shows in the file
     lightgbm_model().fit(frame[FEATURES], y).booster_.save_model("sex.txt")
     fails(
-        "check sex.txt --train cities.csv --target y", "LightGBM does not take the rows of cities.csv", "--categorical"
+        "check sex.txt --train cities.csv --target y",
+        "The rows of cities.csv do not fit: LightGBM cannot read",
+        "--categorical",
     )
     assert run("check sex.txt --train cities.csv --target y --categorical sex")[0] == 0
     QUERY.assign(city="Bonn").to_csv("new_city.csv", index=False)

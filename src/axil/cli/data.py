@@ -10,7 +10,7 @@ from typing import Any
 from axil.adapters import Model
 from axil.cli.screen import visible
 from axil.cli.table_files import read_table
-from axil.errors import LONGEST_VALUE, AxilError, InputError, shortened, shown
+from axil.errors import LONGEST_VALUE, InputError, shortened, shown
 
 SHOWN = 8  # names in a message
 TRIED = 100  # rows that a model predicts to see whether it takes them
@@ -183,16 +183,12 @@ def _filled(frame: Any, name: str, path: str, option: str) -> Any:
 
 
 def _refuse_types(features: Any, model: Model, path: str) -> None:
-    """What the model's library itself does not take, found out by predictions of the first rows."""
+    """Raise for what the library itself does not take, by predictions of the first rows."""
     try:
         model.predictions(features.head(TRIED))
-    except AxilError:
-        raise
-    except Exception as error:  # each library has its own
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    except InputError as error:
         raise InputError(
-            f"{model.library} does not take the rows of {path}: {said.rstrip('.')}. Give each column the type that it "
-            "had for the fit; name those that were pandas categories with --categorical."
+            f"The rows of {path} do not fit: {error} Name those that were pandas categories with --categorical."
         ) from None
 
 
