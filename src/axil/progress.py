@@ -1,23 +1,52 @@
-"""A progress bar on long work, where tqdm is installed and somebody is looking."""
+"""What long work says: a progress bar, where tqdm is installed and somebody is looking, and a duration in words."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from threading import Lock
 from typing import TypeVar
 
 T = TypeVar("T")
 
 PATIENCE = 2.0  # seconds before a bar appears
 
+_one_bar = Lock()  # held by the work whose bar is on the screen
+
 
 def track(steps: Sequence[T], what: str) -> Iterable[T]:
-    """Iterate over the steps; a bar appears if that takes longer than `PATIENCE`."""
+    """Iterate over the steps; a bar appears if that takes longer than `PATIENCE`, unless one is there that this is part of."""
     watched = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
-    if not watched or len(steps) < 2:
-        return steps
+    return _shown(steps, what) if watched and len(steps) > 1 else steps
+
+
+def _shown(steps: Sequence[T], what: str) -> Iterator[T]:
+    """Only the outermost bar is shown: a bar within a bar, or of another thread, would draw over it."""
+    if not _one_bar.acquire(blocking=False):
+        yield from steps
+        return
     try:
-        from tqdm.auto import tqdm
+        yield from _bar(steps, what)
+    finally:
+        _one_bar.release()
+
+
+def _bar(steps: Sequence[T], what: str) -> Iterable[T]:
+    try:
+        if "ipykernel" in sys.modules and find_spec("ipywidgets") is not None:
+            from tqdm.auto import tqdm
+        else:  # where tqdm's bar for notebooks would warn that it cannot be drawn
+            from tqdm import tqdm
     except ImportError:
         return steps
     return tqdm(steps, desc=what, delay=PATIENCE, leave=False)  # type: ignore[no-any-return]
+
+
+def in_time(seconds: float) -> str:
+    """A duration for people: "some 40 seconds"."""
+    if seconds == float("inf"):
+        return "longer than is allowed"
+    if seconds < 100:
+        return f"some {max(seconds, 1):.0f} seconds"
+    return f"some {seconds / 60:.0f} minutes" if seconds < 6000 else f"some {seconds / 3600:.0f} hours"
