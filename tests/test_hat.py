@@ -19,10 +19,9 @@ PLENTY = 1 << 30
 def test_both_ways_equal_the_dense_recursion(shape, ready, monkeypatch):
     structure = random_structure(3, **SHAPES[shape])
     K, _ = dense_weights(structure, structure.leaves().T)
-    operators = Operators(structure, 2)
-    if ready:
-        operators.prepare()
+    operators = Operators(structure, 2).prepared() if ready else Operators(structure, 2)
     monkeypatch.setattr(hat, "FACTOR_ROWS", 13)
+    monkeypatch.setattr(hat, "BLOCK", 11)
     np.testing.assert_allclose(hat.leverage_in_leaf_space(operators), np.diag(K), **CLOSE)
     np.testing.assert_allclose(hat.squares_in_leaf_space(operators), np.square(K).sum(), **CLOSE)
     monkeypatch.setattr(hat, "BATCH_ENTRIES", 7 * structure.n_rows)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import axil_backward, axil_forward, axil_oos, dense_weights, random_structure
 
+from axil import leaf_space
 from axil import operators as operators_module
 from axil.operators import Operators
 from axil.structure import Structure
@@ -32,16 +33,14 @@ def make(request, monkeypatch):
     if request.param == "one tree a pass":
         monkeypatch.setattr(operators_module, "SHARED_TREES", 1)
         monkeypatch.setattr(operators_module, "SWEPT", 2)
+    if request.param.startswith("leaf space"):
+        monkeypatch.setattr(leaf_space, "BLOCK", 7)
+    if request.param.endswith("solves"):
+        monkeypatch.setattr(leaf_space, "INVERTED", 0)
 
     def make(structure, n_threads=2):
         operators = Operators(structure, n_threads)
-        if request.param.startswith("leaf space"):
-            operators.prepare()
-        if request.param.endswith("solves"):
-            monkeypatch.setattr(operators.leaf_space, "_asked", -(10**9))
-        if request.param.endswith("look-ups"):
-            assert operators.leaf_space.responses.shape == (structure.total_leaves, structure.total_leaves)
-        return operators
+        return operators.prepared() if request.param.startswith("leaf space") else operators
 
     return make
 
@@ -154,8 +153,7 @@ def test_every_engine_gives_the_dense_weights(shared, **shape):
         patch.setattr(operators_module, "SHARED_TREES", 4 if shared else 1)
         operators = Operators(structure, 2)
     np.testing.assert_allclose(operators.weights(queries)[0], expected, **close)
-    operators.prepare()
-    np.testing.assert_allclose(operators.weights(queries)[0], expected, **close)
+    np.testing.assert_allclose(operators.prepared().weights(queries)[0], expected, **close)
 
 
 @pytest.mark.parametrize("draws", [(1.0,), (1.0, 0.0), (0.0, 1.0, 2.5)])

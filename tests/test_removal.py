@@ -32,10 +32,8 @@ SHAPES = {name: shape for name, shape in (SHAPES | MORE).items() if not shape.ge
 def engine_of(structure, prepared):
     if is_forest(structure):
         return ForestEngine(Forest(structure))
-    operators = Operators(structure, 2)
-    if prepared:
-        operators.prepare()
-    return TreeEngine(operators)
+    engine = TreeEngine(Operators(structure, 2))
+    return engine.prepared() if prepared else engine
 
 
 @pytest.mark.parametrize("prepared", [False, True])

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from axil.checks import Verification
-from axil.errors import ApproximationWarning, AxilError, ExactnessError, InputError, UnsupportedModelError
+from axil.errors import ApproximationWarning, AxilError, CostWarning, ExactnessError, InputError, UnsupportedModelError
 from axil.explainer import Explainer, load
 from axil.explanation import Explanation
 from axil.support import Support, supports
@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ApproximationWarning",
     "AxilError",
+    "CostWarning",
     "ExactnessError",
     "Explainer",
     "Explanation",

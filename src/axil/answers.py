@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.operators import Adjoints, Operators
+from axil.shared import one_blas_thread
 
 Array = NDArray[np.float64]
 
@@ -76,6 +77,7 @@ class DenseAnswer:
     def hand_to(self, collector: Collector) -> None:
         collector.add(self.weights.T, 0)
 
+    @one_blas_thread()
     def product(self, targets: Array) -> Array:
         return self.weights @ targets
 

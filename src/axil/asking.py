@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
@@ -14,11 +15,15 @@ from axil.adapters.base import Model, OffsetModel
 from axil.answers import Effects
 from axil.checks import Verification
 from axil.engines import Engine
+from axil.errors import CostWarning
 from axil.explanation import Explanation
 from axil.memory import Budget
-from axil.progress import track
+from axil.progress import in_time, track
+from axil.shared import Kept
 
 Array = NDArray[np.float64]
+
+WARNED = 30.0  # seconds above which leverages are announced
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Explained(Protocol):
     _backend: str
     _n_threads: int
     _budget: Budget
+    _kept: Kept
 
     @property
     def outputs(self) -> NDArray[Any] | None:
@@ -85,20 +91,22 @@ class Explained(Protocol):
     def _table_batch(self, n: int, lines: int, columns: int, working: int) -> int:
         """The same for a table of so many lines per query, once there is room for it."""
 
-    def _prepare_for(self, n_queries: int, taken: int = 0) -> None:
-        """Do ahead what pays for so many queries, where so many bytes are taken by something else."""
+    def _engines_for(self, n_queries: int, taken: int = 0) -> list[Engine]:
+        """The engines, with what pays for so many queries done ahead, where so many bytes are taken by something else."""
 
     def _check(self, X: Any, predictions: Array, labels: NDArray[Any], offsets: Offsets | None = None) -> Array | None:
         """Compare with what the model predicts, with offsets, and give that."""
 
 
-def checked_coordinates(asked: Explained, X: Any) -> Any:
-    """The coordinates of X, once the map from targets to predictions is sure to be the model's still; one replay of the fit."""
+def checked_coordinates(asked: Explained, X: Any) -> tuple[Any, Array]:
+    """The coordinates of X and its predictions (n, K) from the targets, which must be the model's own; one replay of the fit.
+
+    Offsets apart. These sums are always made in the same order, which a library's threads do not promise of theirs.
+    """
     coordinates = asked._adapter.coordinates(X, asked._n_threads)
-    if asked.verification is not None:
-        made = for_all_outputs(asked._engines, asked._targets, lambda engine, own: engine.predicted(coordinates, own))
-        asked._check(X, made, inputs.row_labels(X))
-    return coordinates
+    made = for_all_outputs(asked._engines, asked._targets, lambda engine, own: engine.predicted(coordinates, own))
+    asked._check(X, made, inputs.row_labels(X))
+    return coordinates, made
 
 
 def explanations(
@@ -120,27 +128,32 @@ def dense_bytes(asked: Explained) -> int:
 Batches = Iterator[tuple[slice, Any, list[Effects]]]
 
 
-def removals(asked: Explained, X: Any, batch_size: int) -> Batches:
+def removals(asked: Explained, X: Any, engines: list[Engine], batch_size: int) -> Batches:
     """Batches of X: which rows, their coordinates and the effects of deleting training rows on each output."""
-    return _effects(asked, X, batch_size, "removal", lambda engine, *query: engine.removal(*query))
+    return _effects(asked, X, engines, batch_size, "removal", lambda engine, *query: engine.removal(*query))
 
 
-def steps(asked: Explained, X: Any, batch_size: int) -> Batches:
+def steps(asked: Explained, X: Any, engines: list[Engine], batch_size: int) -> Batches:
     """The same of what training rows put into the steps of the trees."""
-    return _effects(asked, X, batch_size, "steps", lambda engine, *query: engine.steps(*query))
+    return _effects(asked, X, engines, batch_size, "steps", lambda engine, *query: engine.steps(*query))
 
 
 def _effects(
-    asked: Explained, X: Any, size: int, what: str, ask: Callable[[Engine, Any, Array], Sequence[Effects]]
+    asked: Explained,
+    X: Any,
+    engines: list[Engine],
+    size: int,
+    what: str,
+    ask: Callable[[Engine, Any, Array], Sequence[Effects]],
 ) -> Batches:
     """So many queries at a time; their effects are read out block by block."""
     n = X.shape[0]
     for start in track(range(0, n, size), what):
         part = slice(start, min(start + size, n))
-        coordinates = checked_coordinates(asked, inputs.take_rows(X, part))
+        coordinates, _ = checked_coordinates(asked, inputs.take_rows(X, part))
         effects = [
             of_output
-            for engine, targets in by_engine(asked._engines, asked._targets)
+            for engine, targets in by_engine(engines, asked._targets)
             for of_output in ask(engine, coordinates, targets)
         ]
         yield part, coordinates, effects
@@ -178,5 +191,25 @@ def fitted(asked: Explained) -> Array:
 
 
 def leverages(asked: Explained) -> Array:
-    """(N, 1), or (N, K) where outputs have trees of their own."""
-    return np.stack([engine.leverage(asked._budget.available) for engine in asked._engines], axis=1)
+    """(N, 1), or (N, K) where outputs have trees of their own; made once, after a warning where that takes long."""
+    return asked._kept.get("leverages", lambda: _leverages(asked))
+
+
+def _leverages(asked: Explained) -> Array:
+    available = asked._budget.available
+    announce("leverages", asked, sum(engine.leverage_seconds(available) for engine in asked._engines))
+    found = np.stack([engine.leverage(available) for engine in asked._engines], axis=1)
+    found.setflags(write=False)
+    return found
+
+
+def announce(what: str, asked: Explained, seconds: float) -> None:
+    """Say before work on all training rows begins how long it takes, if that is long."""
+    if WARNED < seconds < np.inf:
+        warnings.warn(
+            f"The {what} of {len(asked._targets)} training rows take {in_time(seconds)} on two cores, once for this explainer. "
+            'Without them there are degrees_of_freedom(estimate=True), standard_error(X, sigma="estimate"), and blame with '
+            "correction=None or a correction of your own.",
+            CostWarning,
+            stacklevel=7,  # the question that was asked
+        )

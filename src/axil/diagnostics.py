@@ -1,4 +1,4 @@
-"""Answers beyond single weights: sets of rows to remove, blame for a validation error, the noise of the targets."""
+"""Answers beyond single weights: sets of rows to remove, blame for a validation error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from scipy.sparse import csr_array, issparse
 
 from axil import tables
 from axil.answers import Effects
-from axil.asking import Explained, Offsets, checked_coordinates, explanations, fitted, for_all_outputs, leverages
+from axil.asking import (
+    Explained,
+    Offsets,
+    base_numbers,
+    checked_coordinates,
+    explanations,
+    fitted,
+    for_all_outputs,
+    leverages,
+)
 from axil.engines import Engine
 from axil.errors import InputError, shown
 from axil.inputs import as_table
@@ -19,7 +28,6 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 LEAST_LEFT = 1e-6  # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
-LEAST_FREEDOM = 1e-9  # of the number of rows: below it residuals say nothing of the noise
 
 
 class SignedSet:
@@ -87,21 +95,6 @@ def set_columns(
     }
 
 
-def sigma(asked: Explained) -> Array:
-    """(K,): ``sqrt(RSS / trace((I - K)'(I - K)))``, the size of the targets' noise if the model has no bias."""
-    if asked._adapter.classes is not None:
-        raise InputError("The noise of class labels is not of one size; pass sigma, the size of the targets' noise.")
-    n = len(asked._targets)
-    squares = [engine.squares(asked._budget.available) for engine in asked._engines]
-    freedom = n - 2 * leverages(asked).sum(axis=0) + np.array(squares)
-    if (freedom <= LEAST_FREEDOM * n).any():
-        raise InputError(
-            f"The model leaves {freedom.min():.3g} degrees of freedom to its residuals: it reproduces its targets, so they do "
-            "not tell the noise. Pass sigma, as from validation data."
-        )
-    return np.asarray(np.sqrt(np.square(asked._targets - fitted(asked)).sum(axis=0) / freedom))
-
-
 def corrections(asked: Explained, correction: Any) -> Array | None:
     """(N, K): what the targets might be instead; see `Questions.blame`."""
     if correction is None:
@@ -132,7 +125,10 @@ def blame_columns(
 ) -> dict[str, Any]:
     """row, (output,) target, gradient, and with a correction corrected and gain; the largest gain, else |gradient|, first."""
     targets, n = asked._targets, len(y)
-    errors, coordinates = offsets.predictions(asked._adapter, X) - y, checked_coordinates(asked, X)
+    coordinates, made = checked_coordinates(asked, X)
+    errors = made + offsets.values - y
+    if offsets.replace_base:
+        errors -= base_numbers(asked)
     combined = for_all_outputs(
         asked._engines, errors, lambda engine, own: engine.combine(coordinates, own, offsets.base)
     )

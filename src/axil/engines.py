@@ -1,7 +1,8 @@
-"""Engines: the ways to compute weights, behind one contract."""
+"""Engines: the ways to compute weights, behind one contract. No answer changes an engine."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,12 +17,16 @@ from axil.answers import Answer, DenseAnswer, Effects, ReadOutAnswer, SparseAnsw
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.forest import Forest
 from axil.leaf_space import LeafSpace
-from axil.operators import Operators
+from axil.operators import SWEEP_COST, Operators
 from axil.residuals import FittedValues
+from axil.shared import one_blas_thread
 from axil.structure import Structure
 
 Array = NDArray[np.float64]
 Leaves = NDArray[np.integer[Any]]
+
+FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
+PRODUCT_SECONDS = 1e-10  # per multiplication
 
 
 class Engine(Protocol):
@@ -68,6 +73,15 @@ class Engine(Protocol):
     def squares(self, available: int) -> float:
         """The sum of the squared weights of all training rows' predictions."""
 
+    def leverage_seconds(self, available: int) -> float:
+        """How long `leverage` takes on two cores, roughly; inf where it is refused."""
+
+    def squares_seconds(self, available: int) -> float:
+        """The same of `squares`."""
+
+    def forward_seconds(self, columns: int) -> float:
+        """The same of `forward` for so many vectors."""
+
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """For each column of the targets (N, K) the effects of deleting training rows; see `removal`."""
 
@@ -81,13 +95,13 @@ class Engine(Protocol):
         """Bytes that one query takes while its answer is handed on block by block."""
 
     def preparation(self) -> int:
-        """Bytes that `prepare` takes."""
+        """Bytes that `prepared` takes."""
 
-    def prepare(self) -> None:
-        """Do ahead what makes queries cheaper."""
+    def prepared(self) -> Engine:
+        """The same engine, with what makes queries cheaper done ahead; this one stays as it is."""
 
-    def prepare_for(self, n_queries: int, available: int) -> None:
-        """The same, if it pays for this many queries and fits into these bytes."""
+    def prepared_for(self, n_queries: int, available: int) -> Engine:
+        """`prepared`, if that pays for this many queries and fits into these bytes, whatever was asked before; else this one."""
 
 
 def _own(structure: Structure, queries: Leaves) -> Leaves:
@@ -160,6 +174,15 @@ class TreeEngine:
     def squares(self, available: int) -> float:
         return hat.squares(self.operators, available)
 
+    def leverage_seconds(self, available: int) -> float:
+        return hat.seconds(self.operators, available, 1)
+
+    def squares_seconds(self, available: int) -> float:
+        return hat.seconds(self.operators, available, hat.MATRICES)
+
+    def forward_seconds(self, columns: int) -> float:
+        return hat.VISIT_SECONDS * SWEEP_COST * columns * self.structure.n_rows * self.structure.n_trees
+
     def removal(self, queries: Leaves, targets: Array) -> Sequence[Effects]:
         fits, own = removal.fits(self.operators, targets), _own(self.structure, queries)
         ready = self.operators.leaf_space is not None
@@ -179,13 +202,12 @@ class TreeEngine:
     def preparation(self) -> int:
         return LeafSpace.size(self.structure)
 
-    def prepare(self) -> None:
-        self.operators.prepare()
+    def prepared(self) -> TreeEngine:
+        return self if self.operators.leaf_space is not None else TreeEngine(self.operators.prepared())
 
-    def prepare_for(self, n_queries: int, available: int) -> None:
+    def prepared_for(self, n_queries: int, available: int) -> TreeEngine:
         fits = 2 * self.preparation() <= available
-        if self.operators.leaf_space is None and fits and self.operators.prepare_pays(n_queries):
-            self.operators.prepare()
+        return self.prepared() if fits and self.operators.prepare_pays(n_queries) else self
 
 
 @dataclass(frozen=True)
@@ -237,6 +259,15 @@ class ForestEngine:
     def squares(self, available: int) -> float:
         return self.forest.squares()
 
+    def leverage_seconds(self, available: int) -> float:
+        return self.forward_seconds(1)
+
+    def squares_seconds(self, available: int) -> float:
+        return FOREST_SECONDS * self.structure.n_rows * self.structure.n_trees**2
+
+    def forward_seconds(self, columns: int) -> float:
+        return FOREST_SECONDS * columns * self.structure.n_rows * self.structure.n_trees
+
     def removal(self, queries: Leaves, targets: Array) -> Sequence[Effects]:
         own, level = _own(self.structure, queries), removal.levels(self.structure)[0]
         none = np.zeros((len(own), 1))
@@ -260,11 +291,11 @@ class ForestEngine:
     def preparation(self) -> int:
         return 0
 
-    def prepare(self) -> None:
-        """Nothing to do: the index is there."""
+    def prepared(self) -> ForestEngine:
+        return self  # the index is there
 
-    def prepare_for(self, n_queries: int, available: int) -> None:
-        """Nothing to do either."""
+    def prepared_for(self, n_queries: int, available: int) -> ForestEngine:
+        return self
 
 
 @dataclass(frozen=True)
@@ -282,6 +313,7 @@ class SmootherEngine:
     def structure(self) -> Structure:
         raise InputError("An explainer of a linear smoother is not saved: make it anew from the model and its data.")
 
+    @one_blas_thread()
     def ask(self, queries: Any, base: float = 1.0) -> Answer:
         intercepts = np.zeros((queries.shape[0], self.n_outputs))
         if self.smoother.solution is None:
@@ -303,10 +335,12 @@ class SmootherEngine:
     def backward(self, u: Array) -> Array:
         return self.combine(self.smoother.training, u)
 
+    @one_blas_thread()
     def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
         s = self.smoother
         return np.asarray(queries @ (v if s.solution is None else s.solution @ v))
 
+    @one_blas_thread()
     def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
         s = self.smoother
         seen = queries.T @ u
@@ -318,11 +352,21 @@ class SmootherEngine:
             return np.asarray(s.training.diagonal())
         return np.asarray(np.einsum("ij,ji->i", s.training, s.solution))
 
+    @one_blas_thread()
     def squares(self, available: int) -> float:
         s = self.smoother
         if s.solution is None:
             return float(s.training.multiply(s.training).sum())
         return float(np.vdot(s.training.T @ s.training, s.solution @ s.solution.T))
+
+    def leverage_seconds(self, available: int) -> float:
+        return self.forward_seconds(1)
+
+    def squares_seconds(self, available: int) -> float:
+        return self.forward_seconds(1 if self.smoother.solution is None else 2 * self.smoother.training.shape[1])
+
+    def forward_seconds(self, columns: int) -> float:
+        return PRODUCT_SECONDS * columns * float(math.prod(self.smoother.training.shape))
 
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
@@ -359,8 +403,8 @@ class SmootherEngine:
     def preparation(self) -> int:
         return 0
 
-    def prepare(self) -> None:
-        """Nothing to do: the solution is there."""
+    def prepared(self) -> SmootherEngine:
+        return self  # the solution is there
 
-    def prepare_for(self, n_queries: int, available: int) -> None:
-        """Nothing to do either."""
+    def prepared_for(self, n_queries: int, available: int) -> SmootherEngine:
+        return self

@@ -40,7 +40,11 @@ class InputError(AxilError, ValueError):
 
 
 class ApproximationWarning(UserWarning):
-    """A derivative that rests on less than it should: a fit that stopped early, a Hessian that had to be damped."""
+    """An answer that is not exact: a derivative of a fit that stopped early, or noise estimated from random vectors."""
+
+
+class CostWarning(UserWarning):
+    """Work that begins now and takes long; the message says how long, and what does without."""
 
 
 class UnsupportedModelError(AxilError):

@@ -26,6 +26,7 @@ from axil.owned import frozen, owned, owned_rows
 from axil.page import Context
 from axil.progress import track
 from axil.questions import Questions
+from axil.shared import Kept
 from axil.verify import build, checked_rows, confirm, tree_engine
 
 Array = NDArray[np.float64]
@@ -47,6 +48,9 @@ class Explainer(Questions):
 
     ``memory_limit`` (bytes, or text such as "2GiB"): what one request may take; by default most of what is free. ``scratch``: a
     directory for the leaf numbers of all training rows, N * T bytes, which are otherwise kept in memory.
+
+    An explainer may be asked from many threads at once, and stays right after any exception, Ctrl-C among them. The same
+    request gives the same bits whatever was asked before; see docs/scaling.md.
 
     >>> from lightgbm import LGBMRegressor
     >>> from sklearn.datasets import load_diabetes
@@ -125,6 +129,7 @@ class Explainer(Questions):
         self._budget = budget
         self.verification = verification
         self._features = None
+        self._kept = Kept()  # leverages and noise, once they are known
 
     def __repr__(self) -> str:
         proof = "not verified" if self.verification is None else f"verified to {self.verification.max_error:.1e}"
@@ -152,7 +157,7 @@ class Explainer(Questions):
         if not (inputs.as_flag(sparse, "sparse") and self._engines[0].is_sparse):
             self._require(X.shape[0], STREAM)
         taken = 8 * X.shape[0] * len(self.targets) * len(self._engines)
-        answers = self._ask(X, X.shape[0], offsets.base, taken)
+        answers = self._ask(X, self._engines_for(X.shape[0], taken), offsets.base)
         return self._explanation(X, answers, offsets, inputs.row_labels(X), sparse)
 
     def iter(
@@ -164,12 +169,16 @@ class Explainer(Questions):
         size = self._batch_size(dense_bytes(self)) if batch_size is None else inputs.as_count(batch_size, "batch_size")
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
         n, labels = X.shape[0], inputs.row_labels(X)
+        engines = self._engines_for(n)
 
-        def explain(part: slice) -> Explanation:
-            batch = inputs.take_rows(X, part)
-            return self._explanation(batch, self._ask(batch, n, offsets.base), offsets[part], labels[part], sparse)
+        def explained() -> Iterator[Explanation]:
+            for start in track(range(0, n, size), "explain"):
+                part = slice(start, start + size)
+                batch = inputs.take_rows(X, part)
+                answers = self._ask(batch, engines, offsets.base)
+                yield self._explanation(batch, answers, offsets[part], labels[part], sparse)
 
-        return (explain(slice(start, start + size)) for start in track(range(0, n, size), "explain"))
+        return explained()
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
         """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array."""
@@ -178,15 +187,14 @@ class Explainer(Questions):
         X, offsets = self._queries(X, init_score)
         n, labels, parts = X.shape[0], inputs.row_labels(X), []
         lines = min(k, len(self.targets)) * self._targets.shape[1]
-        taken = tables.bytes_of(n * lines, 7)
-        self._prepare_for(n, taken)
-        working = sum(engine.streamed_bytes() for engine in self._engines) + 12 * 8 * lines
+        engines = self._engines_for(n, tables.bytes_of(n * lines, 7))
+        working = sum(engine.streamed_bytes() for engine in engines) + 12 * 8 * lines
         size = self._table_batch(n, lines, 6 if self.outputs is None else 7, working)
         for start in track(range(0, max(n, 1), size), "top"):
             part = slice(start, start + size)
             batch, own = inputs.take_rows(X, part), labels[part]
             largest = [tables.Largest(len(own), k, y, by, self._n_threads) for y in self._targets.T]
-            self._stream(batch, self._ask(batch, n, offsets.base, taken), offsets[part], own, largest)
+            self._stream(batch, self._ask(batch, engines, offsets.base), offsets[part], own, largest)
             parts.append(tables.top_columns(largest, self.index, own, self.outputs))
         return tables.concatenate(parts, self._backend)
 
@@ -209,8 +217,7 @@ class Explainer(Questions):
         """K (n_train, n_train), or (K, n_train, n_train): row i has the weights of the prediction of training row i."""
         n = len(self.targets)
         self._require(n, STREAM)
-        self._prepare_for(n)
-        weights = [engine.ask_training_rows().dense() for engine in self._engines]
+        weights = [engine.ask_training_rows().dense() for engine in self._engines_for(n)]
         return weights[0] if len(weights) == 1 else np.stack(weights)
 
     @property
@@ -231,11 +238,13 @@ class Explainer(Questions):
         )
 
     def prepare(self) -> Explainer:
-        """Build leaf space now, so that every later query is fast; it is otherwise built when that pays."""
+        """Build leaf space now, so that every later query is fast; otherwise it is used where a request by itself pays for it.
+
+        Weights may then differ from those before in their last bits; see docs/scaling.md.
+        """
         needed = sum(engine.preparation() for engine in self._engines)
         self._budget.require(needed, "Leaf space", "Explanations work without it, by sweeps over the trees.")
-        for engine in self._engines:
-            engine.prepare()
+        self._engines = [engine.prepared() for engine in self._engines]
         return self
 
     def save(self, path: Any) -> None:
@@ -273,16 +282,14 @@ class Explainer(Questions):
         self._budget.require(table + working, f"The table of {n * lines} lines", tables.SMALLER)
         return self._batch_size(working, table)
 
-    def _prepare_for(self, n_queries: int, taken: int = 0) -> None:
-        """Do ahead what pays for so many queries, with what the answer itself leaves of the budget."""
-        for engine in self._engines:
-            engine.prepare_for(n_queries, self._budget.available - taken)
+    def _engines_for(self, n_queries: int, taken: int = 0) -> list[Engine]:
+        """The engines to ask so many queries, the same whatever was asked before, where so many bytes are taken."""
+        return [engine.prepared_for(n_queries, self._budget.available - taken) for engine in self._engines]
 
-    def _ask(self, X: Any, n_queries: int, base: float, taken: int = 0) -> list[Answer]:
-        """The engines' answers about the rows of X, which are part of ``n_queries`` to come."""
-        self._prepare_for(n_queries, taken)
+    def _ask(self, X: Any, engines: list[Engine], base: float) -> list[Answer]:
+        """The engines' answers about the rows of X."""
         coordinates = self._adapter.coordinates(X, self._n_threads)
-        return [engine.ask(coordinates, base) for engine in self._engines]
+        return [engine.ask(coordinates, base) for engine in engines]
 
     def _explanation(
         self, X: Any, answers: list[Answer], offsets: Offsets, labels: NDArray[Any], sparse: bool = False

@@ -14,6 +14,7 @@ from axil import page, tables
 from axil.errors import InputError
 from axil.inputs import as_count, as_positions, as_shares, as_sizes, group_codes
 from axil.owned import frozen
+from axil.shared import one_blas_thread
 
 Array = NDArray[np.float64]
 
@@ -52,6 +53,7 @@ class Explanation:
             object.__setattr__(self, "weights", frozen(self.weights))
 
     @property
+    @one_blas_thread()
     def predictions(self) -> Array:
         """(n,) or (n, K): ``weights @ targets + intercepts``, the model's own predictions."""
         if self.weights.ndim == 3:

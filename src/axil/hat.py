@@ -12,6 +12,7 @@ row. So neither needs the (N, N) matrix; where leaf space does not fit, or N is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -19,10 +20,11 @@ from numpy.typing import NDArray
 
 from axil import _core
 from axil.errors import InputError
-from axil.leaf_space import LeafSpace, _blas
+from axil.leaf_space import LeafSpace
 from axil.memory import in_words
-from axil.operators import PAIR_COST, READ_COST, SOLVE_COST, SWEEP_COST, Operators
+from axil.operators import INVERSE_COST, PAIR_COST, READ_COST, SWEEP_COST, Operators
 from axil.progress import track
+from axil.shared import one_blas_thread
 from axil.structure import Structure
 
 Array = NDArray[np.float64]
@@ -30,12 +32,14 @@ Array = NDArray[np.float64]
 MATRICES = 4  # of leaves by leaves that the squares take at a time
 MOST_WORK = 2e12  # visits of rows by trees and queries
 VISIT_SECONDS = 3e-10  # of one on two cores; see benchmarks/
+PRODUCT_COST = 0.14  # per three leaves, for the products of the squares
 BATCH_ENTRIES = 1 << 24  # of K held at a time
 FACTOR_ROWS = 1 << 14  # rows whose draws are looked up at a time
+BLOCK = 512  # leaves of a product between two moments at which Ctrl-C takes effect
 
 
 def leverage(operators: Operators, available: int) -> Array:
-    """(N,): K[j, j]. Cost O(T^2 N) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
+    """(N,): K[j, j]. Cost O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
     if not _leaf_space_pays(operators, available, 1):
         return np.concatenate([_diagonal(first, block) for first, block in _batches(operators, available)])
     return leverage_in_leaf_space(operators)
@@ -48,12 +52,11 @@ def squares(operators: Operators, available: int) -> float:
     return squares_in_leaf_space(operators)
 
 
+@one_blas_thread()
 def leverage_in_leaf_space(operators: Operators) -> Array:
     """The diagonal by look-ups of pairs of leaves."""
     s, Q = operators.structure, _responses(operators)
-    of_base = np.ascontiguousarray(
-        (operators.base_share @ Q)[:, None]
-    )  # what each leaf met takes from the base's adjoint
+    of_base = (operators.base_share @ Q)[:, None]  # what each leaf met takes from the base's adjoint
     out = np.empty(s.n_rows)
     step = s.n_rows if len(s.draws) == 1 else FACTOR_ROWS
     for first in range(0, s.n_rows, step):
@@ -65,25 +68,37 @@ def leverage_in_leaf_space(operators: Operators) -> Array:
     return out if s.row_weights is None else out * s.row_weights
 
 
+@one_blas_thread()
 def squares_in_leaf_space(operators: Operators) -> float:
-    """The squares from matrices of leaves by leaves alone, the base as a last leaf."""
+    """The squares from matrices of leaves by leaves alone, the base as a last leaf.
+
+    Q, but for the base, is upper triangular and both co-occurrences are symmetric, so of each product only a part is made, in
+    blocks, between which Ctrl-C takes effect.
+    """
     s, n = operators.structure, operators.structure.total_leaves
-    Q = np.zeros((n + 1, n + 1))
-    Q[:n, :n] = _responses(operators)
-    Q[n, :n] = -operators.base_share @ Q[:n, :n]
-    Q[n, n] = s.beta[-1]
+    Q = _responses(operators)
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
-    drawn = np.empty_like(Q)
-    drawn[:n, :n] = gram(s, w**2, s.draws, operators.n_threads)
-    drawn[:n, n] = drawn[n, :n] = operators.leaf_sums((w * operators.mean_weight)[:, None])[:, 0]
-    drawn[n, n] = np.sum((w * operators.mean_weight) ** 2)
-    with _blas().limit(limits=1):
-        product = Q.T @ (drawn @ Q)
-    del drawn, Q
+    of_base = -operators.base_share @ Q  # Q[base, :]; Q[base, base] is beta and Q[:, base] is 0
+    with_base = operators.leaf_sums((w * operators.mean_weight)[:, None])[:, 0]  # drawn, the base with each leaf
+    base = np.sum((w * operators.mean_weight) ** 2)
+    seen = gram(s, w**2, s.draws, operators.n_threads)
+    for rows in track(_blocks(n), "squares"):  # drawn @ Q, in place of drawn
+        for own in reversed(_blocks(n)):
+            seen[rows, own] = seen[rows, : own.stop] @ Q[: own.stop, own] + np.outer(with_base[rows], of_base[own])
+    seen_base = with_base @ Q + base * of_base  # of the base's row
     plain = gram(s, None, np.ones_like(s.draws), operators.n_threads)
-    counts = np.diagonal(plain)
-    edges = counts @ (product[:n, n] + product[n, :n]) + s.n_rows * product[n, n]
-    return float(np.vdot(product[:n, :n], plain) + edges)
+    total = 0.0
+    for own in track(_blocks(n), "squares"):  # Q' (drawn @ Q), which is symmetric, on and right of the diagonal
+        made = Q[: own.stop, own].T @ seen[: own.stop, own.start :] + np.outer(of_base[own], seen_base[own.start :])
+        made *= plain[own, own.start :]
+        size = own.stop - own.start
+        total += float(made[:, :size].sum() + 2 * made[:, size:].sum())
+    last = s.beta[-1] * seen_base  # of the base's row, or column
+    return float(total + 2 * np.diagonal(plain) @ last + s.n_rows * s.beta[-1] ** 2 * base)
+
+
+def _blocks(n: int) -> list[slice]:
+    return [slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
 
 
 def gram(s: Structure, weights: Array | None, draws: Array, n_threads: int) -> Array:
@@ -95,9 +110,8 @@ def gram(s: Structure, weights: Array | None, draws: Array, n_threads: int) -> A
     sums = np.empty((s.cell_starts[-1], 1))
     none, every = np.empty(0, dtype=np.int64), np.arange(s.n_trees)
     _core.sweep(s.cells, s.cell_starts, ones, none, sums, None, every, sums, None, n_threads)
-    np.fill_diagonal(
-        cells, sums[:, 0] / 2
-    )  # a tree's leaves share no rows; half of it, as the other half is added below
+    # A tree's leaves share no rows; half of what each holds, as the other half is added below.
+    np.fill_diagonal(cells, sums[:, 0] / 2)
     if levels > 1:
         for axis in range(2):
             parts = [
@@ -110,10 +124,9 @@ def gram(s: Structure, weights: Array | None, draws: Array, n_threads: int) -> A
 
 def _responses(operators: Operators) -> Array:
     """(L, L): Q, column l the adjoints of the leaf sums for a prediction that meets leaf l alone."""
-    operators.prepare()
-    assert operators.leaf_space is not None
-    s = operators.structure
-    return np.multiply(operators.leaf_space.responses.T, np.repeat(s.final, s.n_leaves), order="C")
+    s, space = operators.structure, operators.prepared().leaf_space
+    assert space is not None
+    return np.multiply(space.responses.T, np.repeat(s.final, s.n_leaves), order="C")
 
 
 def _draws(s: Structure, rows: slice) -> tuple[Array | None, NDArray[np.unsignedinteger]]:
@@ -124,24 +137,44 @@ def _draws(s: Structure, rows: slice) -> tuple[Array | None, NDArray[np.unsigned
     return s.draws[code], leaf
 
 
+@dataclass(frozen=True)
+class _Costs:
+    """What leverage, or with more matrices the squares, take: visits on the scale of SWEEP_COST, and bytes of leaf space."""
+
+    in_leaf_space: float
+    by_rows: float
+    needed: int
+
+
+def _costs(operators: Operators, matrices: int) -> _Costs:
+    s, ready = operators.structure, operators.leaf_space is not None
+    pairs = PAIR_COST * s.n_rows * s.n_trees**2 / 2  # to build leaf space, to look at its pairs, or for a co-occurrence
+    cubes = INVERSE_COST * (1 - ready) + (PRODUCT_COST if matrices > 1 else 0.0)
+    in_leaf_space = pairs * (1 - ready + (2 if matrices > 1 else 1)) + cubes * s.total_leaves**3
+    by_rows = (READ_COST if ready else SWEEP_COST) * s.n_trees * s.n_rows**2
+    needed = LeafSpace.size(s) * (1 - ready) + 8 * matrices * s.total_leaves**2 * len(s.draws) ** 2
+    return _Costs(in_leaf_space, by_rows, needed)
+
+
+def seconds(operators: Operators, available: int, matrices: int) -> float:
+    """How long leverage (of one matrix) or squares (of `MATRICES`) take on two cores, roughly; inf where they are refused."""
+    costs = _costs(operators, matrices)
+    ways = [costs.in_leaf_space] * (costs.needed <= available) + [costs.by_rows] * (costs.by_rows <= MOST_WORK)
+    return VISIT_SECONDS * min(ways, default=np.inf)
+
+
 def _leaf_space_pays(operators: Operators, available: int, matrices: int) -> bool:
     """Whether leaf space is the cheaper way of those that fit; raises if neither can be gone."""
-    s, ready = operators.structure, operators.leaf_space is not None
-    pairs = PAIR_COST * s.n_rows * s.n_trees**2 / 2
-    leaf_work = pairs * (matrices - ready) + SOLVE_COST * matrices / 2 * s.total_leaves**3
-    row_work = (READ_COST if ready else SWEEP_COST) * s.n_trees * s.n_rows**2
-    needed = LeafSpace.size(s) * (1 - ready) + 8 * matrices * s.total_leaves**2 * len(s.draws) ** 2
-    fits = needed <= available
-    if fits and leaf_work <= row_work:
+    s, costs = operators.structure, _costs(operators, matrices)
+    fits = costs.needed <= available
+    if fits and (costs.in_leaf_space <= costs.by_rows or costs.by_rows > MOST_WORK):
         return True
-    if row_work <= MOST_WORK:
+    if costs.by_rows <= MOST_WORK:
         return False
-    if fits:
-        return True
     raise InputError(
-        f"All {s.n_rows} training rows' own weights take {in_words(needed)} in leaf space ({s.total_leaves} leaves), where "
-        f"{in_words(available)} are allowed, or {row_work:.1e} visits of rows without it, some "
-        f"{row_work * VISIT_SECONDS / 60:.0f} minutes on two cores. "
+        f"All {s.n_rows} training rows' own weights take {in_words(costs.needed)} in leaf space ({s.total_leaves} leaves), "
+        f"where {in_words(available)} are allowed, or {costs.by_rows:.1e} visits of rows without it, some "
+        f"{costs.by_rows * VISIT_SECONDS / 60:.0f} minutes on two cores. "
         "Raise memory_limit, or explain a model of fewer leaves."
     )
 

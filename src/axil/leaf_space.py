@@ -6,40 +6,44 @@ the leaf sums (see `operators`) obey
     phi_s = P_s' (omega[T, s] z_s - sum_{t > s} omega[t, s] C_st phi_t),     z_s one-hot at the query's leaf
 
 in plain boosting omega[t, s] = eta_s. So M phi = P' omega z with M unit upper triangular, of the size of the total number of
-leaves. It is built once; a batch of queries is one triangular solve.
+leaves. It is built once. Up to `INVERTED` leaves its inverse takes its place at once, and a query is a sum of T of its rows;
+beyond, a batch of queries is one triangular solve. So the number of leaves alone says which sums are made.
+
+Everything is worked out in blocks of leaves, so that Ctrl-C takes effect between them, and a leaf space never changes.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
-from threadpoolctl import ThreadpoolController
 
 from axil import _core
+from axil.progress import track
+from axil.shared import one_blas_thread
 from axil.structure import Structure
 
 Array = NDArray[np.float64]
 
+INVERTED = 8192  # leaves up to which the inverse is made: 512 MiB and some seconds, which a few hundred queries gain
+BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 LOOKED_UP = 2048  # queries whose adjoints are looked up at a time
 ABREAST = 8  # trees whose adjoints are looked up together
 
 
 class LeafSpace:
-    """The factor M of one structure, or what it makes of every leaf, once more is asked than that costs."""
+    """The factor M of one structure, or what it makes of every leaf, where these are few."""
 
     def __init__(self, structure: Structure, factor: Array | None, n_threads: int):
-        """``factor`` (L, L), unit upper triangular; None: the identity, as for trees that do not see each other."""
+        """``factor`` (L, L), unit upper triangular, is used up; None: the identity, as for trees that do not see each other."""
         self.structure = structure
         self.n_threads = n_threads
-        self._is_identity = factor is None
-        self._factor = factor
-        self._responses: Array | None = None
-        self._asked = 0
+        inverts = factor is not None and structure.total_leaves <= INVERTED
+        self._table = _responses(structure, factor) if factor is not None and inverts else None
+        self._factor = None if inverts else factor
 
     @classmethod
     def build(cls, structure: Structure, n_threads: int) -> LeafSpace:
@@ -66,24 +70,20 @@ class LeafSpace:
         draws = len(structure.draws)
         return 8 * structure.total_leaves**2 * (1 if draws == 1 else 1 + draws**2)
 
+    @one_blas_thread()
     def adjoints(self, queries: NDArray[np.integer[Any]]) -> Array:
         """(L, n) adjoints of the leaf sums for predictions in these leaves, (n, T).
 
-        A solve of L^2 multiplications a query; or, once a third of L queries have been asked and the inverse has cost less
-        than they did, sums of T rows of `responses`.
+        Sums of T rows of `responses`; or a solve of L^2 multiplications a query, where they are not kept.
         """
-        self._asked += len(queries)
-        if self._is_identity or (self._responses is None and 3 * self._asked < self.structure.total_leaves):
-            return self._solve(asked(self.structure, queries))
-        return self._look_up(queries)
+        return self._solve(asked(self.structure, queries)) if self._table is None else self._look_up(queries)
 
+    @one_blas_thread()
     def adjoints_of(self, alpha: Array) -> Array:
         """(L, n) the same for any adjoints of the leaf values, (L, n). Cost L^2 multiplications each."""
-        if self._responses is None:
-            return self._solve(alpha)
-        with _blas().limit(limits=1):
-            return np.asarray(self._responses.T @ alpha)
+        return self._solve(alpha) if self._table is None else np.asarray(self._table.T @ alpha)
 
+    @one_blas_thread()
     def leaf_values(self, sums: Array, base: Array) -> Array:
         """(L, S): the leaf values, before the rates, that targets lead to, from their sums over the leaves, (L, S), alone.
 
@@ -92,46 +92,38 @@ class LeafSpace:
         """
         s = self.structure
         sums = sums - np.outer(s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves), base)
-        with _blas().limit(limits=1):
-            if self._responses is not None:
-                return np.asarray(self._responses @ sums)
-            if self._factor is not None and sums.size:
-                sums = blas.dtrsm(1.0, self._factor.T, np.asfortranarray(sums), lower=1, trans_a=0, diag=1)
+        if self._table is not None:
+            return np.asarray(self._table @ sums)
+        if self._factor is not None and sums.size:
+            for own in _blocks(s.total_leaves):
+                seen = sums[own] - self._factor[: own.start, own].T @ sums[: own.start]
+                sums[own] = blas.dtrsm(1.0, self._factor[own, own].T, seen, lower=1, diag=1)
         trees = [s.leaf_values(t, sums[first:last]) for t, (first, last) in enumerate(pairwise(s.starts))]
         return np.ascontiguousarray(np.concatenate(trees))
 
     @property
     def responses(self) -> Array:
-        """(L, L): row l has the adjoints of the leaf sums for that of leaf value l. Cost L^3 / 3 multiplications, once."""
-        if self._responses is None:
-            assert self._factor is not None
-            s = self.structure
-            with _blas().limit(limits=1):  # so that nothing depends on the number of threads
-                inverse, _ = lapack.dtrtri(
-                    self._factor.T, lower=1, unitdiag=1, overwrite_c=1
-                )  # to LAPACK, the transpose
-            self._factor = None
-            responses = np.ascontiguousarray(inverse)
-            for t, (first, last) in enumerate(pairwise(s.starts)):
-                responses[first:last] = s.leaf_values(t, responses[first:last])
-            self._responses = responses
-        return self._responses
+        """(L, L): row l has the adjoints of the leaf sums for that of leaf value l. Made again each time beyond `INVERTED`."""
+        if self._table is not None:
+            return self._table
+        factor = np.eye(self.structure.total_leaves) if self._factor is None else self._factor.copy()
+        return _responses(self.structure, factor)
 
     def _solve(self, alpha: Array) -> Array:
         s = self.structure
-        phi = np.zeros(alpha.shape[::-1]).T  # column-major, as BLAS wants it
+        phi = np.empty_like(alpha)
         for t in range(s.n_trees):
             own = slice(s.starts[t], s.starts[t + 1])
             phi[own] = s.leaf_values_transpose(t, alpha[own])
-        if alpha.size and self._factor is not None:
-            # The row-major factor is, to BLAS, its own transpose. One thread: BLAS's idle ones spin on for a while and would
-            # take the cores from the read-out that follows.
-            with _blas().limit(limits=1):
-                phi = blas.dtrsm(1.0, self._factor.T, phi, lower=1, trans_a=1, diag=1, overwrite_b=1)
-        return np.ascontiguousarray(phi)
+        if self._factor is not None and alpha.size:
+            for own in reversed(_blocks(s.total_leaves)):
+                seen = phi[own] - self._factor[own, own.stop :] @ phi[own.stop :]
+                phi[own] = blas.dtrsm(1.0, self._factor[own, own].T, seen, lower=1, trans_a=1, diag=1)
+        return phi
 
     def _look_up(self, queries: NDArray[np.integer[Any]]) -> Array:
-        s, table, rate = self.structure, self.responses, self.structure.final[0]
+        s, table, rate = self.structure, self._table, self.structure.final[0]
+        assert table is not None
         if (s.final != rate).any():
             table, rate = table * np.repeat(s.final, s.n_leaves)[:, None], 1.0
         phi, none = np.empty((s.total_leaves, len(queries))), np.zeros(s.total_leaves)
@@ -154,9 +146,31 @@ def asked(structure: Structure, queries: NDArray[np.integer[Any]]) -> Array:
     return alpha
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
+@one_blas_thread()
+def _responses(s: Structure, factor: Array) -> Array:
+    """`LeafSpace.responses`, in the place of the factor M, (L, L). Cost L^3 / 6 multiplications.
+
+    The inverse X of the lower triangular M' takes the half that M leaves free, block of rows by block of rows:
+    ``X[a, c] = -X[a, a] sum_{c <= b < a} M'[a, b] X[b, c]``. Only diagonal blocks, which both want, are kept aside.
+    """
+    corners: list[tuple[slice, Array]] = []
+    for own in track(_blocks(len(factor)), "leaf space"):
+        corner = np.tril(lapack.dtrtri(factor[own, own].T, lower=1, unitdiag=1)[0])
+        for before, of_before in corners:
+            met = factor[before, own].T @ of_before
+            met += factor[before.stop : own.start, own].T @ factor[before.stop : own.start, before]
+            np.negative(corner @ met, out=factor[own, before])
+        corners.append((own, corner))
+    for own, corner in corners:
+        factor[own, own] = corner
+        factor[own, own.stop :] = 0.0
+    for t, (first, last) in enumerate(pairwise(s.starts)):
+        factor[first:last] = s.leaf_values(t, factor[first:last])
+    return factor
+
+
+def _blocks(n: int) -> list[slice]:
+    return [slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
 
 
 def cooccurrence(structure: Structure, first: int, last: int, n_threads: int) -> Array:

@@ -22,6 +22,7 @@ tree's sums are then corrected for the group's other trees through their co-occu
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -30,9 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import _core
-from axil.leaf_space import LeafSpace, asked, cooccurrence
+from axil.leaf_space import INVERTED, LeafSpace, asked, cooccurrence
 from axil.progress import track
 from axil.reading import Reading, read_largest, read_weights, reading
+from axil.shared import Kept, one_blas_thread
 from axil.structure import Structure
 
 Array = NDArray[np.float64]
@@ -43,7 +45,7 @@ SWEEP_COST = 1.0
 PAIR_COST = 0.7  # per row and pair of trees, to prepare leaf space
 READ_COST = 0.15  # per row, tree and query, once it is prepared
 SOLVE_COST = 0.2  # per pair of leaves and query
-INVERSE_COST = 0.035  # per three leaves, once, instead of the solves
+INVERSE_COST = 0.035  # per three leaves, once, where there are no solves
 
 # Trees share a pass: their co-occurrence is counted once and saves more than that in two passes, or in one of a few columns.
 SHARED_TREES = 4
@@ -75,17 +77,20 @@ class Adjoints:
 
 
 class Operators:
-    """K and its transpose for one structure, matrix-free."""
+    """K and its transpose for one structure, matrix-free: by sweeps, or in leaf space (`prepared`).
+
+    What is kept is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
+    """
 
     def __init__(self, structure: Structure, n_threads: int, offset_sums: Array | None = None):
         """``offset_sums`` (L, K): the leaf sums of the offsets, where the rows are elsewhere."""
         self.structure = s = structure
         self.n_threads = n_threads
-        self.leaf_space: LeafSpace | None = None
+        self.leaf_space: LeafSpace | None = None  # None: by sweeps
         self._groups = shared_groups(s) if s.coefficients is None else groups_of(s)
         self._target_sums: tuple[Array, Array] | None = None
         self._kept_fit: tuple[Array, Array, Array] | None = None  # targets, base and leaf values
-        self._tables: dict[int, Array] = {}  # first tree of a group -> co-occurrence within the group
+        self._kept = Kept()  # leaf space, and by the first tree of a group the co-occurrence within it
         self._offset_sums = offset_sums if s.offsets is None else self.leaf_sums(s.offsets)
         self.base_share = s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves)  # of each leaf sum's adjoint
 
@@ -110,13 +115,15 @@ class Operators:
 
     def fit(self, targets: Array) -> tuple[Array, Array]:
         """(K,) and (L, K): base and leaf values of the fit to these targets (N, K), offsets taken off; the last fit is kept."""
-        if self._kept_fit is None or not np.array_equal(self._kept_fit[0], targets):
+        kept = self._kept_fit
+        if kept is None or not np.array_equal(kept[0], targets):
             s = self.structure
             base = self.mean(targets) if s.base is None else s.base
             started = targets if s.offsets is None else targets - s.offsets
-            self._kept_fit = targets.copy(), base, self.leaf_values(started, base)
-        return self._kept_fit[1:]
+            self._kept_fit = kept = targets.copy(), base, self.leaf_values(started, base)
+        return kept[1:]
 
+    @one_blas_thread()
     def combine(self, queries: Leaves, u: Array, base: float = 1.0) -> Array:
         """(N, S): sums of the weights of n predictions times (n, S) factors, in one sweep or one read-out; see `weights`."""
         s, out = self.structure, np.zeros((self.structure.n_rows, u.shape[1]))
@@ -130,6 +137,7 @@ class Operators:
         self.read_out(Adjoints(phi, base * s.beta[-1] * u.sum(axis=0) - self.base_share @ phi), 0, out)
         return out
 
+    @one_blas_thread()
     def _fit(self, v: Array, base: Array | None) -> tuple[Array, Array]:
         """Run boosting on v (N, S): the residuals that it leaves, (N, S), and its leaf values, (L, S)."""
         s = self.structure
@@ -191,9 +199,9 @@ class Operators:
             phi[:, part], beta[part] = adjoints.phi, adjoints.beta
         return out, Adjoints(phi, beta)
 
+    @one_blas_thread()
     def adjoints(self, queries: Leaves, base: float = 1.0) -> Adjoints:
-        """The adjoints of these predictions from leaf space alone, without a pass over the rows. Cost O(L^2) a query."""
-        self.prepare()
+        """The adjoints of these predictions from leaf space alone, without a pass over the rows; see `LeafSpace.adjoints`."""
         assert self.leaf_space is not None
         phi = self.leaf_space.adjoints(queries)
         return Adjoints(phi, base * self.structure.beta[-1] - self.base_share @ phi)
@@ -206,11 +214,13 @@ class Operators:
         """Merge the largest |scale_j * weight| of each query into (S, k) weights and row numbers; see `reading`."""
         read_largest(self._read(adjoints), scale, values, rows, self.n_threads)
 
+    @one_blas_thread()
     def product(self, adjoints: Adjoints, targets: Array) -> Array:
         """(S, K): weights times targets (N, K) from the targets' leaf sums, which are kept: no pass over the rows."""
-        if self._target_sums is None or self._target_sums[0] is not targets:
-            self._target_sums = targets, self.leaf_sums(targets)
-        made = adjoints.phi.T @ self._target_sums[1]
+        kept = self._target_sums
+        if kept is None or kept[0] is not targets:
+            self._target_sums = kept = targets, self.leaf_sums(targets)
+        made = adjoints.phi.T @ kept[1]
         return made if self.structure.base is not None else made + np.outer(adjoints.beta, self.mean(targets))
 
     def base_weight(self, adjoints: Adjoints) -> Array:
@@ -220,6 +230,7 @@ class Operators:
     def _read(self, adjoints: Adjoints) -> Reading:
         return reading(self.structure, adjoints.phi, self.base_weight(adjoints))
 
+    @one_blas_thread()
     def intercepts(self, adjoints: Adjoints) -> Array:
         """(S, K): the part of each prediction that no target makes, the query's own offset aside."""
         base = self.structure.base
@@ -227,10 +238,14 @@ class Operators:
         constant = np.zeros((len(adjoints.beta), n_outputs)) if base is None else np.outer(adjoints.beta, base)
         return constant if self._offset_sums is None else constant - adjoints.phi.T @ self._offset_sums
 
-    def prepare(self) -> None:
-        """Build leaf space, in O(T^2 N)."""
-        if self.leaf_space is None:
-            self.leaf_space = LeafSpace.build(self.structure, self.n_threads)
+    def prepared(self) -> Operators:
+        """The same in leaf space, which is built once, in O(T^2 N)."""
+        return self if self.leaf_space is not None else self._kept.get("prepared", self._prepare)
+
+    def _prepare(self) -> Operators:
+        made = copy(self)
+        made.leaf_space = LeafSpace.build(self.structure, self.n_threads)
+        return made
 
     def prepare_pays(self, n_queries: int) -> bool:
         """Whether building leaf space and asking it takes less time than sweeping for this many queries."""
@@ -238,20 +253,24 @@ class Operators:
         visits = s.n_trees + sum(len(group.changes) for group in self._groups)
         sweep = SWEEP_COST * n_queries * s.n_rows * visits / 2
         build = PAIR_COST * s.n_rows * s.n_trees * (s.n_trees - 1) / 2
-        solve = SOLVE_COST * n_queries * s.total_leaves**2
-        look_up = INVERSE_COST * s.total_leaves**3 + READ_COST * n_queries * s.n_trees * s.total_leaves
-        return build + min(solve, look_up) + READ_COST * n_queries * s.n_trees * s.n_rows < sweep
+        if s.total_leaves <= INVERTED:
+            ask = INVERSE_COST * s.total_leaves**3 + READ_COST * n_queries * s.n_trees * s.total_leaves
+        else:
+            ask = SOLVE_COST * n_queries * s.total_leaves**2
+        return build + ask + READ_COST * n_queries * s.n_trees * s.n_rows < sweep
 
     @property
     def mean_weight(self) -> float:
         """What the base, where it is the mean, gives a target of row weight one."""
         return 1.0 / self.structure.total_weight if self.structure.base is None else 0.0
 
+    @one_blas_thread()
     def mean(self, v: Array) -> Array:
         """(S,): the weighted means of (N, S) vectors, where the base is estimated."""
         s = self.structure
         return np.asarray(v.mean(axis=0) if s.row_weights is None else s.row_weights @ v / s.total_weight)
 
+    @one_blas_thread()
     def _sweep(self, p: Array, alpha: Array, beta: Array) -> Adjoints:
         """Run the trees backwards from the state p (N, S), which ends as the weights; alpha is used up."""
         s = self.structure
@@ -303,9 +322,8 @@ class Operators:
         return slice(0, start - first), slice(start - first, end - first), slice(end - first, last - first)
 
     def _table(self, group: Group) -> Array:
-        if group.first not in self._tables:
-            self._tables[group.first] = cooccurrence(self.structure, group.first, group.last + 1, self.n_threads)
-        return self._tables[group.first]
+        first, last = group.first, group.last + 1
+        return self._kept.get(first, lambda: cooccurrence(self.structure, first, last, self.n_threads))
 
 
 def groups_of(structure: Structure) -> list[Group]:

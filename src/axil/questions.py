@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import diagnostics, inputs, page, tables
+from axil import diagnostics, inputs, noise, page, tables
 from axil.asking import (
     Batches,
     Explained,
@@ -73,11 +73,11 @@ class Questions:
         X, _ = self._queries(X, None)
         found = []
         lines = min(m, len(self._targets)) * self._targets.shape[1]
-        working = sum(engine.streamed_bytes() for engine in self._engines) + 6 * 8 * lines
+        taken = tables.bytes_of(X.shape[0] * lines, 7)
+        engines = self._engines_for(X.shape[0], taken) if by == "effect" else self._engines
+        working = sum(engine.streamed_bytes() for engine in engines) + 6 * 8 * lines
         size = self._table_batch(X.shape[0], lines, 6 if self.outputs is None else 7, working)
-        if by == "effect":
-            self._prepare_for(X.shape[0], tables.bytes_of(X.shape[0] * lines, 7))
-        for part, coordinates, effects_of in (removals if by == "effect" else steps)(self, X, size):
+        for part, coordinates, effects_of in (removals if by == "effect" else steps)(self, X, engines, size):
             n = part.stop - part.start
             served = [
                 (engine, own, k) for engine, own in by_engine(self._engines, self._targets) for k in range(own.shape[1])
@@ -113,7 +113,7 @@ class Questions:
         X, offsets = self._queries(X, init_score)
         moved = np.zeros_like(self._targets)
         moved[rows] = new - self._targets[rows]
-        coordinates = checked_coordinates(self, X)
+        coordinates, _ = checked_coordinates(self, X)
         change = for_all_outputs(self._engines, moved, lambda engine, own: engine.apply(coordinates, own, offsets.base))
         before = offsets.predictions(self._adapter, X)
         columns: dict[str, Any] = {"query": np.repeat(inputs.row_labels(X), shape[1])}
@@ -128,7 +128,8 @@ class Questions:
         """Which training targets raise the error on validation rows, and what correcting each would gain.
 
         A frame with the columns row, target, gradient, corrected, gain, and output if there are several, largest gain first.
-        ``gradient``: of the mean squared validation error in the row's target, ``(2 / n) K'(prediction - y_val)``, in one sweep.
+        ``gradient``: of the mean squared validation error in the row's target, ``(2 / n) K'(prediction - y_val)``, in one sweep;
+        predictions are weights times targets, in float64.
         ``corrected``: what else the target might be: with "leave-one-out" what all other rows say, ``(F_j - K_jj y_j) /
         (1 - K_jj)``, nan where K_jj is within 1e-6 of one; or your own out-of-fold predictions as an array (n_train,) or
         (n_train, K). ``gain``: by how much the mean squared validation error would fall if this one target were corrected,
@@ -146,25 +147,32 @@ class Questions:
     def leverage(self: Explained) -> Array:
         """(n_train,), or (K, n_train) where outputs have trees of their own: K[j, j], each row's weight in its own prediction.
 
-        In leaf space, O(T^2 N) and 16 L^2 bytes, or in batches of rows, O(T N^2); never an (n_train, n_train) array.
+        In leaf space, O(T^2 N + L^3) and 16 L^2 bytes, or in batches of rows, O(T N^2); never an (n_train, n_train) array. Made
+        once for an explainer; where that takes more than 30 seconds a `CostWarning` says how long before the work begins.
         """
-        found = leverages(self).T
-        return found[0].copy() if len(found) == 1 else found
+        found = leverages(self).T.copy()
+        return found[0] if len(found) == 1 else found
 
-    def degrees_of_freedom(self: Explained) -> Any:
-        """trace K, how many free parameters the fit is worth: a number, or (K,) where outputs have trees of their own."""
-        found = leverages(self).sum(axis=0)
-        return float(found[0]) if len(found) == 1 else found
+    def degrees_of_freedom(self: Explained, estimate: bool = False) -> Any:
+        """trace K, how many free parameters the fit is worth: a number, or (K,) where outputs have trees of their own.
+
+        Exact, from `leverage`. ``estimate``: from 32 vectors of random signs, O(T N), as a pair of value and standard_error.
+        """
+        found = noise.estimated_trace(self) if estimate else noise.Estimate(leverages(self).sum(axis=0), None)
+        value, error = (float(part[0]) if part is not None and len(part) == 1 else part for part in found)
+        return noise.Estimate(value, error) if estimate else value
 
     def standard_error(self: Explained, X: Any, sigma: Any = None) -> Array:
         """(n,) or (n, K), as predictions: ``sigma * sqrt(sum_j k_j^2)``, the noise of the targets as a prediction passes it on.
 
         For targets with independent noise of one size sigma and the structure held fixed: neither a bias of the model nor what
-        other targets would do to its splits is in it. ``sigma^2 = RSS / trace((I - K)'(I - K))`` unless given, as a number or
-        one for each output. Streamed: never holds an (n, n_train) array.
+        other targets would do to its splits is in it. ``sigma``: a number, or one for each output; otherwise
+        ``sigma^2 = RSS / trace((I - K)'(I - K))``, kept once it is known. Where that takes more than some 10 seconds the trace is
+        estimated from random vectors, and an `ApproximationWarning` says how well; ``sigma="exact"`` waits for it, and
+        ``sigma="estimate"`` always estimates, without a warning. Streamed: never holds an (n, n_train) array.
         """
-        n_outputs = self._targets.shape[1]
-        size = np.asarray(diagnostics.sigma(self) if sigma is None else inputs.as_sizes(sigma, n_outputs, "sigma"))
+        X, _ = self._queries(X, None)
+        size = noise.sigma_of(self, sigma)
         errors = _streamed(self, X, lambda part: part.norms).T * size
         return np.asarray(errors[:, 0] if self.outputs is None else errors)
 
@@ -227,17 +235,20 @@ class Questions:
     ) -> str | None:
         """As `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
 
-        ``sigma`` is estimated as by `standard_error` unless given; where the fit does not tell it, the page says so.
+        ``sigma`` as for `standard_error`. Unless given it takes some 10 seconds at most: where it is estimated, or left out as
+        even that would take longer, and where the fit does not tell it, the page says so.
         """
-        target, options = page.as_target(path), page_options(self._targets.shape, groups, k, columns, sigma)
+        by_name = sigma is None or isinstance(sigma, str)
+        target = page.as_target(path)
+        options = page_options(self._targets.shape, groups, k, columns, None if by_name else sigma)
         X, _ = self._queries(X, init_score)
         names = page.Context(X, self._features, self._adapter.feature_names, None).names()
         inputs.chosen_columns(columns, names)  # refused before any work
         if sigma is None:
-            try:
-                options = replace(options, sigma=diagnostics.sigma(self))
-            except InputError as error:
-                options = replace(options, unknown=str(error))
+            size, note = noise.for_page(self)
+            options = replace(options, sigma=size, about_sigma=note)
+        elif by_name:
+            options = replace(options, sigma=noise.sigma_of(self, sigma))
         return page.write(page.summarise(explanations(self, X, init_score), options), target)
 
 
@@ -260,18 +271,18 @@ def _table(asked: Explained, X: Any, lines: int, columns: Callable[[Explanation]
     return tables.note(tables.concatenate(parts, asked._backend), tables.NOTE)
 
 
-def _dense(asked: Explained, X: Any, ask: Callable[[Explained, Any, int], Batches], prepared: bool = False) -> Array:
+def _dense(asked: Explained, X: Any, ask: Callable[..., Batches], prepared: bool = False) -> Array:
     """(n, n_train), or (K, n, n_train): what there is about every training row, gathered."""
     X, _ = asked._queries(X, None)
     n, (n_train, n_outputs) = X.shape[0], asked._targets.shape
     instead = "Use explainer.removal_set(X, m) for the largest, or raise memory_limit."
-    array, working = 8 * n * n_train * n_outputs, sum(engine.streamed_bytes() for engine in asked._engines)
+    array = 8 * n * n_train * n_outputs
+    engines = asked._engines_for(n, array) if prepared and array < asked._budget.available else asked._engines
+    working = sum(engine.streamed_bytes() for engine in engines)
     block = 3 * 8 * min(n * n_train, BLOCK_ENTRIES)  # of effects, with what they are made of
     asked._budget.require(array + working + block, f"An array of {n} predictions by {n_train} rows", instead)
-    if prepared:
-        asked._prepare_for(n, array)
     transposed = np.empty((n_outputs, n_train, n))  # as they come, for a block of training rows
-    for part, _, effects in ask(asked, X, asked._batch_size(working, array + block)):
+    for part, _, effects in ask(asked, X, engines, asked._batch_size(working, array + block)):
         for k, of_output in enumerate(effects):
             for first, block in of_output.blocks():
                 transposed[k, first : first + len(block), part] = block

@@ -82,7 +82,7 @@ def test_features_are_those_of_the_rows(monkeypatch):
     assert chosen["features"] == ["condition", "area"]
     with pytest.raises(InputError, match="columns names 'rooms'"):
         explainer(X).to_html(columns=["rooms"])
-    monkeypatch.setattr("axil.diagnostics.sigma", lambda asked: pytest.fail("worked before it looked"))
+    monkeypatch.setattr("axil.noise.for_page", lambda asked: pytest.fail("worked before it looked"))
     for wrong in ({"columns": ["rooms"]}, {"k": 0}, {"path": 3}, {"groups": [1]}):
         with pytest.raises(InputError):
             explainer.to_html(X, **wrong)
@@ -150,9 +150,9 @@ def test_noise_that_is_not_known_is_not_guessed():
     explainer = axil.Explainer(RandomForestClassifier(5, random_state=0).fit(X, y), X, y)
     summary = data_of(explainer.to_html(X[:4]))
     assert summary["standard_errors"] is None
-    assert summary["unknown_sigma"].startswith("The noise of class labels")
+    assert summary["about_sigma"].startswith("The noise of class labels")
     assert data_of(explainer.to_html(X[:4], sigma=0.5))["standard_errors"] is not None
-    assert data_of(explainer(X[:4]).to_html())["unknown_sigma"] is None
+    assert data_of(explainer(X[:4]).to_html())["about_sigma"] is None
     with pytest.raises(InputError, match="sigma is"):
         explainer.to_html(X[:4], sigma=-1)
 

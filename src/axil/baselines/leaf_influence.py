@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from axil.adapters.base import Adapter
 from axil.baselines.effects import add_effects
 from axil.baselines.trees import Queries, TreeBaseline
+from axil.engines import TreeEngine
 from axil.errors import UnsupportedModelError
 from axil.residuals import Step
 
@@ -41,14 +42,12 @@ class LeafInfluence(TreeBaseline):
         if any(t.fit.structure.mixing is not None for t in self.trees):
             _refuse("path_smooth", "positive", "that depend on their own leaf's rows alone", "fit without it")
 
-    def _prepare(self, n_queries: int) -> None:
-        self.explainer._prepare_for(n_queries)
-
     def _add_scores(self, queries: Queries, out: Array) -> None:
         errors = queries.errors
         assert errors is not None
-        for trees in self.trees:
-            leaves, operators = trees.leaves(queries.coordinates).T, trees.operators
+        for trees, engine in zip(self.trees, self.explainer._engines_for(queries.n_asked)):
+            leaves = trees.leaves(queries.coordinates).T
+            operators = engine.operators if isinstance(engine, TreeEngine) else trees.operators
             adjoints = operators.weights(leaves)[1] if operators.leaf_space is None else operators.adjoints(leaves)
             for k, error in enumerate(errors[:, trees.outputs].T):
                 add_effects(trees, adjoints.phi * error, partial(Step.pull, output=k), out)

@@ -48,6 +48,7 @@ class Queries:
     coordinates: Leaves  #: (n, all trees)
     targets: Array | None  #: (n, K); None: not given
     predictions: Array  #: (n, K)
+    n_asked: int  #: explained rows of all batches together
 
     def __len__(self) -> int:
         return len(self.coordinates)
@@ -71,11 +72,10 @@ class TreeBaseline(Baseline):
     def _scores(self, X: Any, targets: Array | None) -> Array:
         n = X.shape[0]
         out = np.zeros((n, len(self.explainer.targets)))
-        self._prepare(n)
         size = self.explainer._batch_size(self._bytes_a_query())
         for start in track(range(0, n, size), self.name):
             part = slice(start, start + size)
-            queries = self._queries(inputs.take_rows(X, part), None if targets is None else targets[part])
+            queries = self._queries(inputs.take_rows(X, part), None if targets is None else targets[part], n)
             self._add_scores(queries, out[part])
         return out
 
@@ -83,19 +83,16 @@ class TreeBaseline(Baseline):
     def _add_scores(self, queries: Queries, out: Array) -> None:
         """Add the scores of a batch to ``out`` (n, N)."""
 
-    def _prepare(self, n_queries: int) -> None:
-        """What pays to be done once for this many queries."""
-
     def _bytes_a_query(self) -> int:
         """What one query takes while its batch is computed: some tables over leaves, some vectors over rows."""
         return 8 * sum(3 * t.fit.structure.n_rows + 4 * int(t.fit.structure.cell_starts[-1]) for t in self.trees)
 
-    def _queries(self, X: Any, targets: Array | None) -> Queries:
+    def _queries(self, X: Any, targets: Array | None, n_asked: int) -> Queries:
         """A batch, with its predictions from the replay; they must be the model's own."""
         coordinates = self.explainer._adapter.coordinates(X, self.explainer._n_threads)
         made = np.concatenate([t.fit.predictions(t.leaves(coordinates)) for t in self.trees], axis=1)
         self.explainer._check(X, made, inputs.row_labels(X))
-        return Queries(coordinates, targets, made)
+        return Queries(coordinates, targets, made, n_asked)
 
 
 def trees_of(explainer: Explainer) -> list[Trees]:

@@ -142,8 +142,8 @@ function start(data) {
     const output = state.output, cards = [card("Prediction", value(data.predictions[output][i]))];
     if (data.standard_errors !== null) {
       const error = data.standard_errors[output][i];
-      cards.push(card("Standard error", format(error, decimalsOf([error], 3)), "noise of the targets passed on; not the model's bias"));
-    } else if (data.unknown_sigma !== null) cards.push(card("Standard error", "not known", data.unknown_sigma));
+      cards.push(card("Standard error", format(error, decimalsOf([error], 3)), `noise of the targets passed on; not the model's bias${data.about_sigma === null ? "" : `; ${data.about_sigma}`}`));
+    } else if (data.about_sigma !== null) cards.push(card("Standard error", "not known", data.about_sigma));
     const needed = data.shares.map((_, s) => own(data.needed)[i * data.shares.length + s]);
     cards.push(
       card("Effective size", format(of(data.effective_sizes, i), 1), `as many rows of equal ${word}`),

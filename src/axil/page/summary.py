@@ -68,7 +68,7 @@ class Options:
     )
     columns: Any = None  #: features by name or position
     sigma: Array | None = None  #: () or (K,) the noise of the targets
-    unknown: str | None = None  #: why there is no sigma
+    about_sigma: str | None = None  #: how it is known, or why it is not
 
 
 def summarise(parts: Iterable[Source], options: Options) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def summarise(parts: Iterable[Source], options: Options) -> dict[str, Any]:
         "features": [names[i] for i in chosen],
         "features_left_out": len(names) - len(chosen) if options.columns is None else 0,
         "feature_digits": digits,
-        "unknown_sigma": options.unknown,
+        "about_sigma": options.about_sigma,
         "queries": {
             "labels": labels(made["labels"]),
             "features": [cells(_joined(own), digits) for own in zip(*features)],
