@@ -449,7 +449,11 @@ def test_drawn():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kinds", [{"vector", "bags", "changes"}, {"table"}, {"labels", "object", "drawn"}], ids=str)
+@pytest.mark.parametrize(
+    "kinds",
+    [{"vector", "bags", "changes"}, {"table"}, {"labels", "object", "drawn"}],
+    ids=lambda kinds: "-".join(sorted(kinds)),
+)
 def test_everything(kinds):
     assert not table(kinds)
 
