@@ -248,7 +248,7 @@ void code_views(const Plan& plan, const Table<Value>& table, Size begin, Size ro
         prepare(routes, values, seen);
         scratch.infinite = scratch.infinite || seen.infinite;
         Code* base = scratch.base.get() + c * block;
-        if (column.count) rank(column, routes.strict, values, scratch.ranks.get(), base);
+        rank(column, routes.strict, values, scratch.ranks.get(), base);
         for (; view < routes.n_views && static_cast<Size>(routes.views[view].column) == c; ++view) {
             const View& one = routes.views[view];
             Code* own = scratch.codes.get() + view * block;

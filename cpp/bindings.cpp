@@ -7,6 +7,8 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "kernels.hpp"
 #include "targets.hpp"
@@ -41,8 +43,15 @@ void require_shape(const Array<T, 2>& array, std::size_t rows, std::size_t colum
                shape(rows, columns) + " is expected.");
 }
 
+// Whether 0 <= first and first + count <= size; nothing is added, so nothing overflows.
+bool fits(std::int64_t first, std::uint64_t count, std::uint64_t size) {
+    return first >= 0 && count <= size && static_cast<std::uint64_t>(first) <= size - count;
+}
+
+bool within(std::int64_t i, std::uint64_t size) { return fits(i, 1, size); }
+
 void require_rows(std::int64_t first, std::size_t rows, std::size_t all) {
-    if (first < 0 || rows > all || static_cast<std::size_t>(first) > all - rows)
+    if (!fits(first, rows, all))
         refuse("out has " + to_string(rows) + " rows from " + to_string(first) + " on, but there are only " +
                to_string(all) + ".");
 }
@@ -58,15 +67,17 @@ axil::Leaves<Leaf> checked(const Array<const Leaf, 2>& leaves, const Numbers& st
     const std::size_t trees = leaves.shape(0), rows = leaves.shape(1);
     require_length(starts.shape(0), trees + 1, "starts");
     if (starts.data()[0] != 0) refuse("starts must begin with 0.");
-    for (std::size_t t = 0; t < trees; ++t)
-        if (starts.data()[t] + (rows > 0) > starts.data()[t + 1])
+    for (std::size_t t = 0; t < trees; ++t) {
+        const auto here = starts.data()[t], next = starts.data()[t + 1];
+        if (next < here || (next == here && rows > 0))
             refuse("starts must increase: tree " + to_string(t) + " has no leaves.");
+    }
     return {leaves.data(), starts.data(), trees, rows};
 }
 
 axil::TreeList checked(const Numbers& list, std::size_t trees, const char* name) {
     for (std::size_t i = 0; i < list.shape(0); ++i)
-        if (list.data()[i] < 0 || static_cast<std::size_t>(list.data()[i]) >= trees)
+        if (!within(list.data()[i], trees))
             refuse(std::string(name) + " has tree " + to_string(list.data()[i]) + ", but there are " +
                    to_string(trees) + " trees.");
     return {list.data(), list.shape(0)};
@@ -150,12 +161,14 @@ void top(const Matrix& block, std::int64_t first, const Maybe& scale, const Arra
     const std::size_t columns = block.shape(1), k = values.shape(1);
     require_shape(values, columns, k, "values");
     require_shape(rows, columns, k, "rows");
-    if (first < 0) refuse("first must not be negative.");
+    if (!fits(first, block.shape(0), std::numeric_limits<std::int64_t>::max()))
+        refuse("first is " + to_string(first) + ": the block's rows have no numbers.");
     if (scale) {
-        const auto n = static_cast<std::int64_t>(scale->shape(0));
-        if (n - static_cast<std::int64_t>(block.shape(0)) < first) refuse("scale ends before the rows of the block.");
+        const std::size_t n = scale->shape(0);
+        if (!fits(first, block.shape(0), n)) refuse("scale ends before the rows of the block.");
         for (std::size_t i = 0; i < rows.size(); ++i)
-            if (rows.data()[i] >= n) refuse("rows has row " + to_string(rows.data()[i]) + ", beyond the end of scale.");
+            if (rows.data()[i] >= 0 && !within(rows.data()[i], n))
+                refuse("rows has row " + to_string(rows.data()[i]) + ", beyond the end of scale.");
     }
     run(n_threads, [&](const axil::Crew& crew) {
         axil::top(block.data(), block.shape(0), columns, static_cast<std::size_t>(first),
@@ -173,7 +186,7 @@ void top_rows(const Array<const Leaf, 2>& leaves, const Numbers& starts, const M
     require_shape(values, columns, k, "values");
     require_shape(rows, columns, k, "rows");
     for (std::size_t i = 0; i < rows.size(); ++i)
-        if (rows.data()[i] >= static_cast<std::int64_t>(all.rows))
+        if (rows.data()[i] >= 0 && !within(rows.data()[i], all.rows))
             refuse("rows has row " + to_string(rows.data()[i]) + ", but there are only " + to_string(all.rows) + ".");
     const double* w = pointer(weights, all.rows, "weights");
     const double* s = pointer(scale, all.rows, "scale");
@@ -211,7 +224,6 @@ axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& 
                               reinterpret_cast<const axil::View*>(views.data()), views.shape(0), outcomes.data(),
                               reinterpret_cast<const axil::Node*>(nodes.data()), starts.data(), trees, single, strict,
                               zero};
-    const auto within = [](std::int64_t i, std::size_t n) { return i >= 0 && static_cast<std::size_t>(i) < n; };
     for (std::size_t c = 0; c < routes.n_columns; ++c) {
         const auto first = routes.columns[2 * c + 1], last = routes.columns[2 * c + 3];
         if (!within(routes.columns[2 * c], features) || first < 0 || first > last ||
@@ -220,9 +232,10 @@ axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& 
     }
     for (std::size_t v = 0; v < routes.n_views; ++v) {
         const axil::View& view = routes.views[v];
-        const bool fits = view.kind != axil::View::categories ||
-                          (view.first >= 0 && view.count >= 0 && within(view.first + view.count + 1, outcomes.shape(0)));
-        if (!within(view.column, routes.n_columns) || !fits || (v && routes.views[v - 1].column > view.column))
+        const bool has_outcomes = view.kind != axil::View::categories ||
+                          (view.count >= 0 && outcomes.shape(0) >= 2 &&
+                           fits(view.first, static_cast<std::uint64_t>(view.count), outcomes.shape(0) - 2));
+        if (!within(view.column, routes.n_columns) || !has_outcomes || (v && routes.views[v - 1].column > view.column))
             refuse("view " + to_string(v) + " does not fit its column.");
     }
     for (std::size_t t = 0; t < trees; ++t) {
@@ -230,11 +243,17 @@ axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& 
             !within(starts.data()[t + 1], nodes.shape(0) + 1))
             refuse("starts must increase up to the number of nodes.");
         const auto n = static_cast<std::size_t>(starts.data()[t + 1] - starts.data()[t]);
+        std::vector<bool> has_parent(n);
         for (std::size_t i = 0; i < n; ++i) {
             const axil::Node& node = routes.nodes[static_cast<std::size_t>(starts.data()[t]) + i];
-            for (const std::int32_t child : {node.left, node.right})
+            for (const std::int32_t child : {node.left, node.right}) {
                 if (child < 0 ? !within(~child, most_leaves) : !within(child, n) || static_cast<std::size_t>(child) <= i)
                     refuse("tree " + to_string(t) + ": node " + to_string(i) + " has a child out of order.");
+                if (child < 0) continue;
+                if (has_parent[static_cast<std::size_t>(child)])  // followed from its root, such a tree may never end
+                    refuse("tree " + to_string(t) + ": node " + to_string(child) + " has two parents.");
+                has_parent[static_cast<std::size_t>(child)] = true;
+            }
             if (!within(node.view, routes.n_views) || node.rank < 0 || node.rank > 65535)
                 refuse("tree " + to_string(t) + ": node " + to_string(i) + " has no such view or rank.");
         }
@@ -308,34 +327,59 @@ void pair_sums(const Array<const Leaf, 2>& leaves, const Numbers& starts, const 
     });
 }
 
+template <class T>
+void require_aligned(const T&) {
+    static_assert(std::is_arithmetic_v<T>);
+}
+template <class... Kind>
+void require_aligned(const nb::ndarray<Kind...>& array) {
+    using Scalar = typename nb::ndarray<Kind...>::Scalar;
+    if (array.size() > 0 && reinterpret_cast<std::uintptr_t>(array.data()) % alignof(Scalar) != 0)
+        refuse("an array is not aligned: its numbers of " + to_string(sizeof(Scalar)) +
+               " bytes begin at odd addresses; pass a copy.");
+}
+template <class T>
+void require_aligned(const std::optional<T>& array) {
+    if (array) require_aligned(*array);
+}
+
+// A kernel that looks at its arrays' alignment first: all are bound so.
+template <class Result, class... Arguments>
+auto aligned(Result (*kernel)(Arguments...)) {
+    return [kernel](Arguments... arguments) {
+        (require_aligned(arguments), ...);
+        return kernel(arguments...);
+    };
+}
+
 // Never convert an array: a kernel would write to a copy, or a large input be copied unseen.
 auto array(const char* name) { return nb::arg(name).noconvert(); }
 auto maybe(const char* name) { return nb::arg(name).noconvert().none(); }
 
 template <class Leaf>
 void bind(nb::module_& m) {
-    m.def("sweep", sweep<Leaf>, array("leaves"), array("starts"), array("state"), array("apply"), array("table"),
+    m.def("sweep", aligned(sweep<Leaf>), array("leaves"), array("starts"), array("state"), array("apply"), array("table"),
           maybe("apply_weights"), array("gather"), array("sums"), maybe("gather_weights"), "n_threads"_a);
-    m.def("read_out", read_out<Leaf>, array("leaves"), array("starts"), array("table"), array("constant"),
+    m.def("read_out", aligned(read_out<Leaf>), array("leaves"), array("starts"), array("table"), array("constant"),
           maybe("weights"), "first"_a, array("out"), "n_threads"_a);
-    m.def("cooccurrence", cooccurrence<Leaf>, array("leaves"), array("starts"), maybe("weights"), array("out"),
+    m.def("cooccurrence", aligned(cooccurrence<Leaf>), array("leaves"), array("starts"), maybe("weights"), array("out"),
           "n_threads"_a);
-    m.def("top_rows", top_rows<Leaf>, array("leaves"), array("starts"), array("table"), array("constant"),
+    m.def("top_rows", aligned(top_rows<Leaf>), array("leaves"), array("starts"), array("table"), array("constant"),
           maybe("weights"), maybe("scale"), array("values"), array("rows"), "n_threads"_a);
-    m.def("replay", replay<Leaf>, array("leaves"), array("starts"), array("values"), array("targets"),
+    m.def("replay", aligned(replay<Leaf>), array("leaves"), array("starts"), array("values"), array("targets"),
           maybe("weights"), "single"_a, "single_score"_a, array("score"), array("sums"),
           array("counts"), "n_threads"_a);
-    m.def("scaled_read_out", scaled_read_out<Leaf>, array("leaves"), array("starts"), array("table"),
+    m.def("scaled_read_out", aligned(scaled_read_out<Leaf>), array("leaves"), array("starts"), array("table"),
           array("factors"), "first"_a, array("out"), "n_threads"_a);
-    m.def("residual_factors", residual_factors<Leaf>, array("leaves"), array("starts"), array("steps"),
+    m.def("residual_factors", aligned(residual_factors<Leaf>), array("leaves"), array("starts"), array("steps"),
           array("levels"), array("draws"), array("start"), "first"_a, array("out"), "n_threads"_a);
-    m.def("pair_sums", pair_sums<Leaf>, array("leaves"), array("starts"), array("table"), maybe("factors"), "first"_a,
+    m.def("pair_sums", aligned(pair_sums<Leaf>), array("leaves"), array("starts"), array("table"), maybe("factors"), "first"_a,
           array("out"), "n_threads"_a);
 }
 
 template <class Value, class Leaf>
 void bind_assign(nb::module_& m) {
-    m.def("assign", assign<Value, Leaf>, array("values"), array("columns"), array("thresholds"), array("views"),
+    m.def("assign", aligned(assign<Value, Leaf>), array("values"), array("columns"), array("thresholds"), array("views"),
           array("outcomes"), array("nodes"), array("starts"), "single"_a, "strict"_a, "zero"_a, array("out"),
           "n_threads"_a);
 }
@@ -350,6 +394,6 @@ NB_MODULE(_core, m) {
     bind_assign<double, std::uint16_t>(m);
     bind_assign<float, std::uint8_t>(m);
     bind_assign<float, std::uint16_t>(m);
-    m.def("top", top, array("block"), "first"_a, maybe("scale"), array("values"), array("rows"), "n_threads"_a);
+    m.def("top", aligned(top), array("block"), "first"_a, maybe("scale"), array("values"), array("rows"), "n_threads"_a);
     m.def("instruction_set", axil::instruction_set);
 }

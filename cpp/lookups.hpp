@@ -36,8 +36,9 @@ std::vector<Lookup> lookups_of(const Leaves<Leaf>& leaves, std::size_t rows, std
     for (std::size_t t = 0, start = 0; t < leaves.trees;) {
         std::size_t end = t + 1, cells = leaves.count(t);
         for (; end < leaves.trees; ++end) {
+            if (columns > most_columns || leaves.count(end) > most_cells / cells) break;
             const std::size_t joined = cells * leaves.count(end);
-            if (joined > most_cells || joined * rows_a_cell > rows || columns > most_columns) break;
+            if (joined * rows_a_cell > rows) break;
             cells = joined;
         }
         all.push_back({t, end, start, cells});

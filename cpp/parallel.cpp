@@ -4,7 +4,6 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -58,8 +57,8 @@ void parallel(const Crew& crew, std::size_t n, const Task& task) {
     others.reserve(n_others);
     try {
         for (std::size_t i = 1; i <= n_others; ++i) others.emplace_back([&tasks, i] { tasks.work(i, {}); });
-    } catch (const std::system_error&) {
-        // The system has no more threads to give: the ones we have do all the work.
+    } catch (const std::exception&) {
+        // The system has no more threads to give, or no memory for them: the ones we have do all the work.
     }
     tasks.work(0, crew.interrupted);
     for (auto& thread : others) thread.join();

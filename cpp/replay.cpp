@@ -2,6 +2,7 @@
 //
 // Given the leaf values the rows do not depend on each other: a block of rows goes through all the trees while its
 // scores stay in the first-level cache.
+#include <array>
 #include <vector>
 
 #include "kernels.hpp"
@@ -31,10 +32,9 @@ AXIL_INLINE void add(const Leaf* leaf, const double* residuals, std::size_t n, s
                      double* counts) {
     std::size_t j = 0;
     if (n_leaves <= few_leaves && n >= 4 * few_leaves) {
-        double own[few_leaves][turns];
-        std::uint32_t seen[few_leaves][turns];
-        std::fill(&own[0][0], &own[n_leaves][0], 0.0);
-        std::fill(&seen[0][0], &seen[n_leaves][0], 0u);
+        std::array<double, turns> own[few_leaves];
+        std::array<std::uint32_t, turns> seen[few_leaves];
+        for (std::size_t l = 0; l < n_leaves; ++l) own[l] = {}, seen[l] = {};
         for (; j + turns <= n; j += turns)
             AXIL_UNROLL for (std::size_t r = 0; r < turns; ++r) {
                 own[leaf[j + r]][r] += residuals[j + r];

@@ -228,7 +228,7 @@ AXIL_INLINE void sift_lanes(const float* sums, const float* factors, std::size_t
         const float* row = sums + r * width;
         const float factor = factors[r];
         std::uint32_t hit = 0;
-        for (std::size_t c = 0; c < width; ++c) hit |= (std::fabs(row[c]) + slack[c]) * factor >= least[c] ? 1 : 0;
+        for (std::size_t c = 0; c < width; ++c) hit |= (std::fabs(row[c]) + slack[c]) * factor < least[c] ? 0 : 1;
         hits[r] = hit;
     }
 }
@@ -278,7 +278,7 @@ private:
         std::vector<float> sizes(rows);
         for (std::size_t c = 0; c < job_.tile.used; ++c) {
             for (std::size_t r = 0; r < rows; ++r)
-                sizes[r] = (std::fabs(sums_.get()[r * width + c]) - job_.slack[c]) * factors_[r];
+                sizes[r] = std::fmax((std::fabs(sums_.get()[r * width + c]) - job_.slack[c]) * factors_[r], 0.0f);  // not NaN
             std::nth_element(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(k_ - 1), sizes.end(),
                              std::greater<float>());
             if (sizes[k_ - 1] > 0) largest_.raise(c, below(sizes[k_ - 1]));

@@ -2,5 +2,7 @@
 
 import os
 
+import chosen_core  # noqa: F401  (before anything imports axil)
+
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")

@@ -83,7 +83,7 @@ def as_numbers(values: Any, what: str, expected: str = "real numbers") -> Array:
             f"{what} is not numeric: it has dtype {found.dtype}; expected {expected}. {_ADVICE.get(kind, '')}"
         )
     with np.errstate(over="ignore"):  # of a longdouble; infinity is refused where it matters
-        return found.astype(np.float64, copy=False)
+        return np.require(found.astype(np.float64, copy=False), requirements="A")  # the core takes nothing else
 
 
 class _NoNumbers(Exception):

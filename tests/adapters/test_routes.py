@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lightgbm_models import CASES as LIGHTGBM
 from xgboost_models import CASES as XGBOOST
 
+import axil
 from axil import _core, adapters
 from axil.adapters.routes import Kind, Nodes, make_routes
 
@@ -45,6 +46,26 @@ def assigned(adapter, X):
     leaves = np.empty((len(adapter.routes.starts) - 1, X.shape[0]), dtype=np.uint16)
     assert adapter.routes.assign(table, leaves, 2)
     return leaves.T
+
+
+def misaligned(*arrays):
+    """Copies that begin at odd addresses."""
+    views = [np.frombuffer(b"-" + a.tobytes(), np.uint8)[1:].view(a.dtype).reshape(a.shape) for a in arrays]
+    assert not any(a.flags.aligned for a in views)
+    return views
+
+
+@pytest.mark.parametrize("kind", [lgb.LGBMRegressor, xgb.XGBRegressor])
+def test_data_that_are_not_aligned_are_read_as_others_are(kind):
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(120, 3)), rng.uniform(1, 2, 120)
+    y = X[:, 0] + rng.normal(size=120)
+    model = kind(n_estimators=4, max_depth=3, learning_rate=0.3).fit(X, y, sample_weight=weights)
+    answers = [
+        axil.Explainer(model, data[0], data[1], sample_weight=data[2])(data[0][:5]).weights
+        for data in ((X, y, weights), misaligned(X, y, weights))
+    ]
+    np.testing.assert_array_equal(*answers)
 
 
 @pytest.mark.parametrize(

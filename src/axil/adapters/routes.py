@@ -63,6 +63,7 @@ class Routes:
         if out.dtype.itemsize > 2:
             return False
         routes = (self.columns, self.thresholds, self.views, self.outcomes, self.nodes, self.starts)
+        table = np.require(table, requirements="A")  # the core takes nothing else
         odd = _core.assign(table, *routes, self.single, self.strict, self.zero, out, n_threads)
         return self.infinite or not odd
 
