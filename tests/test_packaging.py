@@ -1,0 +1,48 @@
+"""What pyproject.toml promises: the version, and the oldest libraries."""
+
+import re
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import axil
+
+ROOT = Path(__file__).parent.parent
+NOT_PINNED = {
+    "torch",
+    "docs",
+    "lint",
+    "test",
+    "bench",
+    "demo",
+    "browser",
+}  # extras of tools, or in environments of their own
+
+
+@pytest.fixture(scope="module")
+def project():
+    tomllib = pytest.importorskip("tomllib")
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_the_version_is_the_same_in_both_places(project):
+    assert project["version"] == axil.__version__
+
+
+def test_the_oldest_versions_tested_are_the_lower_bounds(project):
+    asked = list(project["dependencies"])
+    for name, extra in project["optional-dependencies"].items():
+        asked += extra if name not in NOT_PINNED else []
+    bounds = {}
+    for requirement in map(Requirement, asked):
+        if requirement.name != "axil":
+            (bound,) = requirement.specifier
+            assert bound.operator == ">="
+            bounds[requirement.name] = bound.version
+    pins = dict(re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "tests" / "oldest.txt").read_text(), re.M))
+
+    def padded(version):
+        return (*map(int, version.split(".")), 0, 0)[:3]
+
+    assert {name: padded(pins[name]) for name in bounds} == {name: padded(bound) for name, bound in bounds.items()}
