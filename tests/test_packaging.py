@@ -1,4 +1,4 @@
-"""What pyproject.toml promises: the version, and the oldest libraries."""
+"""What pyproject.toml promises: the version, the oldest libraries, the notices of what is compiled in."""
 
 import re
 from pathlib import Path
@@ -46,3 +46,14 @@ def test_the_oldest_versions_tested_are_the_lower_bounds(project):
         return (*map(int, version.split(".")), 0, 0)[:3]
 
     assert {name: padded(pins[name]) for name in bounds} == {name: padded(bound) for name, bound in bounds.items()}
+
+
+def test_notices_of_what_is_compiled_in_go_with_the_wheel(project):
+    notices = (ROOT / "THIRD_PARTY.txt").read_text(encoding="utf-8")
+    assert "THIRD_PARTY.txt" in project["license-files"]
+    for owner, condition in [
+        ("Copyright (c) 2022 Wenzel Jakob", "Redistributions in binary form must reproduce"),
+        ("Copyright (c) 2017 Thibaut Goetghebuer-Planchon", "this permission notice shall be included in"),
+    ]:
+        assert owner in notices
+        assert condition in notices
