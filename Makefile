@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: demo test test-slow test-oldest test-torch test-browser fuzz lint bench bench-growth docs wheel-check clean
+.PHONY: demo test test-slow test-oldest test-torch test-browser test-plain fuzz lint bench bench-growth docs wheel-check clean
 
 demo: .venv/demo
 	$(BIN)/python examples/diabetes.py
@@ -32,6 +32,14 @@ test-torch: .venv-torch/torch
 test-browser: .venv/test .venv/browser
 	scripts/install_chromium.sh
 	AXIL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -q tests/page
+
+# The core as compilers without GNU's extensions build it: the same tests, and the same bits.
+test-plain: .venv/test
+	rm -rf build/plain
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/plain/dist . \
+		--config-settings build-dir=build/plain --config-settings cmake.define.AXIL_PLAIN=ON
+	AXIL_CORE=$$(echo $(CURDIR)/build/plain/_core*.so) $(BIN)/python -m pytest -q -m "not slow" \
+		tests/test_core.py tests/test_core_variants.py tests/test_hostile_calls.py
 
 .venv-torch/torch: $(SOURCES)
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch

@@ -105,6 +105,24 @@ void join_all(const Leaves<Leaf>& leaves, const std::vector<Lookup>& lookups, co
     });
 }
 
+// The r-th of the numbers that lie next to each other in a word: the lowest one comes first, or last if big-endian.
+template <class Id>
+AXIL_INLINE constexpr Id number_in(std::uint64_t word, std::size_t r, bool big_endian) {
+    constexpr std::size_t last = sizeof(word) / sizeof(Id) - 1;
+    return static_cast<Id>(word >> ((big_endian ? last - r : r) * 8 * sizeof(Id)));
+}
+static_assert(number_in<std::uint16_t>(0x0004000300020001, 0, false) == 1 &&
+              number_in<std::uint16_t>(0x0004000300020001, 3, false) == 4 &&
+              number_in<std::uint16_t>(0x0001000200030004, 0, true) == 1 &&
+              number_in<std::uint16_t>(0x0001000200030004, 3, true) == 4 &&
+              number_in<std::uint32_t>(0x0000000100000002, 1, true) == 2);
+
+#if defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__)
+constexpr bool big_endian = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
+#else
+constexpr bool big_endian = false;  // compilers that do not say so know no such machine
+#endif
+
 // R consecutive numbers in as few loads as possible: it is loads that a read-out waits for.
 template <std::size_t R, class Id>
 struct Numbers {
@@ -116,7 +134,7 @@ struct Numbers {
         std::memcpy(word, from, R * sizeof(Id));
     }
     AXIL_INLINE std::size_t operator[](std::size_t r) const {
-        return static_cast<Id>(word[r / per_word] >> (r % per_word * 8 * sizeof(Id)));
+        return number_in<Id>(word[r / per_word], r % per_word, big_endian);
     }
 };
 

@@ -1,9 +1,16 @@
 // One source, several instruction sets: GCC and Clang pick the best version at load time.
 //
-// AXIL_MULTIVERSION is 1 where CMake found that this works (x86-64 with glibc); elsewhere there is one version.
+// AXIL_MULTIVERSION is 1 where CMake found that this works (x86-64 with glibc); elsewhere there is one version. AXIL_PLAIN is 1
+// where the extensions of GCC and Clang are to be left alone, as other compilers must.
 #pragma once
 
-#if defined(__GNUC__)
+#if defined(__GNUC__) && !AXIL_PLAIN
+#define AXIL_GNU 1
+#else
+#define AXIL_GNU 0
+#endif
+
+#if AXIL_GNU
 #define AXIL_INLINE __attribute__((always_inline)) inline
 #define AXIL_NOINLINE __attribute__((noinline))
 #define AXIL_RESTRICT __restrict__
@@ -26,7 +33,7 @@
     __attribute__((target("arch=x86-64-v4"))) void NAME PARAMETERS { NAME##_lanes<8> ARGUMENTS; }     \
     __attribute__((target("arch=x86-64-v3"))) void NAME PARAMETERS { NAME##_lanes<4> ARGUMENTS; }     \
     __attribute__((target("default"))) void NAME PARAMETERS { NAME##_lanes<2> ARGUMENTS; }
-#elif defined(__GNUC__)
+#elif AXIL_GNU
 #define AXIL_VERSIONS(NAME, PARAMETERS, ARGUMENTS) \
     void NAME PARAMETERS { NAME##_lanes<2> ARGUMENTS; }
 #else

@@ -101,7 +101,7 @@ inline void unpack(double* table, std::size_t n, std::size_t columns, const std:
 
 template <class Real, std::size_t Lanes>
 struct Vector {
-#if defined(__GNUC__)
+#if AXIL_GNU
     typedef Real type __attribute__((vector_size(Lanes * sizeof(Real))));
 #endif
 };
@@ -111,10 +111,10 @@ struct Vector<Real, 1> {
     using type = Real;
 };
 
-// A row of a tile of C columns, on a machine whose vector registers hold W doubles, is `count` vectors.
+// A row of a tile of C columns, on a machine whose vector registers hold W doubles, is `count` vectors. Where W is 1 there are none.
 template <std::size_t C, std::size_t W, class Real = double>
 struct Vectors {
-    static constexpr std::size_t lanes = std::min(C, W * sizeof(double) / sizeof(Real));
+    static constexpr std::size_t lanes = W == 1 ? 1 : std::min(C, W * sizeof(double) / sizeof(Real));
     static constexpr std::size_t count = C / lanes;
     // Rows worked on together: their sums stay in (AVX2's 16) registers, and hide the latency of the additions.
     static constexpr std::size_t rows = std::min<std::size_t>(std::max<std::size_t>(16 / count, 1), 8);
