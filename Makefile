@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: demo test test-slow test-oldest test-torch test-browser test-plain fuzz lint bench bench-growth docs wheel-check clean
+.PHONY: demo test test-slow test-oldest test-torch test-browser test-plain sanitize fuzz lint bench bench-growth docs wheel-check clean
 
 demo: .venv/demo
 	$(BIN)/python examples/diabetes.py
@@ -40,6 +40,17 @@ test-plain: .venv/test
 		--config-settings build-dir=build/plain --config-settings cmake.define.AXIL_PLAIN=ON
 	AXIL_CORE=$$(echo $(CURDIR)/build/plain/_core*.so) $(BIN)/python -m pytest -q -m "not slow" \
 		tests/test_core.py tests/test_core_variants.py tests/test_hostile_calls.py
+
+# The tests of the kernels, with AddressSanitizer and UndefinedBehaviorSanitizer in the core: the first report ends the run.
+# They must be loaded before Python is, what they print must not be captured, and Python's own memory at its end is no leak.
+KERNEL_TESTS := core core_variants forest hat hostile_calls leaf_space operators removal replay residuals storage structure
+sanitize: .venv/test
+	rm -rf build/sanitize
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/sanitize/dist . \
+		--config-settings build-dir=build/sanitize --config-settings cmake.define.AXIL_SANITIZE=ON
+	AXIL_CORE=$$(echo $(CURDIR)/build/sanitize/_core*.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+		$(BIN)/python -m pytest -q --capture=sys $(KERNEL_TESTS:%=tests/test_%.py)
 
 .venv-torch/torch: $(SOURCES)
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch

@@ -305,6 +305,16 @@ class TestReplay:
             expected = expected.astype(np.float32 if single_score else np.float64).astype(np.float64)
         np.testing.assert_array_equal(score, expected)  # the same additions in the same order
 
+    def test_as_many_leaves_as_rows_take_turns_in_and_one_more(self) -> None:
+        f = Forest(2000, [63, 64, 65], np.uint8)
+        sums, counts = np.empty((2, f.total))
+        _core.replay(
+            f.leaves, f.starts, np.zeros(f.total), np.ones(2000), None, False, False, np.zeros(2000), sums, counts, 1
+        )
+        rows = [np.bincount(f.leaves[t], minlength=n) for t, n in enumerate(f.n_leaves)]
+        np.testing.assert_array_equal(counts, np.concatenate(rows))
+        np.testing.assert_array_equal(sums, counts)
+
 
 class TestScaledReadOut:
     @pytest.mark.parametrize("dtype", DTYPES)
