@@ -216,6 +216,7 @@ class SmootherModel(Model, Protocol):
     """A linear smoother; ``coordinates`` gives (n, p) features."""
 
     widest: float  #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
+
     def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
         """Raise unless the training data are what the model itself keeps of them, if anything."""
 

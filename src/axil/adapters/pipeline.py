@@ -19,7 +19,16 @@ from axil.adapters.boundary import ReadsRows
 from axil.errors import UnsupportedModelError
 
 TAKES_ROWS = {
-    "check_kept", "smoother", "again", "unsolved", "leaves", "assign", "coordinates", "predictions", "predictions_from", "scores",
+    "check_kept",
+    "smoother",
+    "again",
+    "unsolved",
+    "leaves",
+    "assign",
+    "coordinates",
+    "predictions",
+    "predictions_from",
+    "scores",
 }
 
 
