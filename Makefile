@@ -31,7 +31,7 @@ test-torch: .venv-torch/torch
 # The page in a real Chromium, which is installed where apt-get can; here a missing browser is an error, not a skip.
 test-browser: .venv/test .venv/browser
 	scripts/install_chromium.sh
-	AXIL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -q tests/page
+	AXIL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -q tests/output/page
 
 # The core as compilers without GNU's extensions build it: the same tests, and the same bits.
 test-plain: .venv/test
@@ -43,14 +43,14 @@ test-plain: .venv/test
 
 # The tests of the kernels, with AddressSanitizer and UndefinedBehaviorSanitizer in the core: the first report ends the run.
 # They must be loaded before Python is, what they print must not be captured, and Python's own memory at its end is no leak.
-KERNEL_TESTS := core core_variants forest hat hostile_calls leaf_space operators removal replay residuals storage structure
+KERNEL_TESTS := tests/test_core.py tests/test_core_variants.py tests/test_hostile_calls.py tests/test_structure.py tests/weights tests/replay/test_recover.py tests/output/test_save.py
 sanitize: .venv/test
 	rm -rf build/sanitize
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/sanitize/dist . \
 		--config-settings build-dir=build/sanitize --config-settings cmake.define.AXIL_SANITIZE=ON
 	AXIL_CORE=$$(echo $(CURDIR)/build/sanitize/_core*.so) ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
-		$(BIN)/python -m pytest -q --capture=sys $(KERNEL_TESTS:%=tests/test_%.py)
+		$(BIN)/python -m pytest -q --capture=sys $(KERNEL_TESTS)
 
 .venv-torch/torch: $(SOURCES)
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
@@ -58,7 +58,7 @@ sanitize: .venv/test
 	touch $@
 
 fuzz: .venv/test
-	$(BIN)/python tests/fuzz.py --n 2000 --jobs 2
+	PYTHONPATH=tests $(BIN)/python -m fuzz --n 2000 --jobs 2
 
 lint: .venv/lint
 	$(BIN)/ruff check .

@@ -15,7 +15,7 @@ import numpy as np
 from common import RESULTS, fit, forget_peak, friedman, numpy_baseline, resident, seconds, write_csv
 
 import axil
-from axil.operators import Operators
+from axil.weights.boosting import Operators
 
 TREES, LEAVES, FULL = 100, 31, 10_000
 WANTED = {

@@ -20,8 +20,8 @@ from paper_setting import PACKAGES, Line, command, furthest, markdown_line, writ
 from scipy import sparse
 
 import axil
-from axil.forest import is_forest
 from axil.structure import Structure
+from axil.weights.forest import is_forest
 
 TESTS = Path(__file__).parent.parent / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "adapters")]

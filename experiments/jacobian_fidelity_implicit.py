@@ -32,7 +32,7 @@ from sklearn.preprocessing import scale
 
 from axil.errors import AxilError
 from axil.jacobian import sklearn_smooth
-from axil.memory import Budget
+from axil.machine.memory import Budget
 
 N_TRAIN, N_QUERIES, N_CHANGED, ROUNDS = 250, 60, 25, 3
 NETWORK = {"solver": "lbfgs", "max_iter": 20000, "max_fun": 200000, "tol": 1e-12, "random_state": 0}

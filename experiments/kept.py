@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from axil.progress import track
+from axil.machine.progress import track
 
 COMMIT = 50  # arrays that an interruption may lose
 

@@ -15,7 +15,7 @@ from axil.adapters import (
     sklearn_solvers,
     xgboost_refusals,
 )
-from axil.adapters import sklearn as sklearn_adapters
+from axil.adapters.sklearn import adapter as sklearn_adapters
 
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 HEAD = """# Supported models

@@ -3,11 +3,11 @@
 from importlib import import_module
 from typing import Any
 
-from axil.checks import Verification
 from axil.errors import ApproximationWarning, AxilError, CostWarning, ExactnessError, InputError, UnsupportedModelError
 from axil.explainer import Explainer, load
 from axil.explanation import Explanation
-from axil.support import Support, supports
+from axil.replay.checks import Verification
+from axil.supports import Support, supports
 
 __version__ = "0.1.0"
 __all__ = [

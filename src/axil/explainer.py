@@ -13,21 +13,25 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator
 
-from axil import adapters, inputs, mistakes, storage, tables, writing
-from axil.adapters.base import Model
-from axil.answers import Answer
-from axil.asking import Offsets, dense_bytes
-from axil.checks import Verification, check_answer
-from axil.engines import Engine
+from axil import adapters, inputs
+from axil.adapters.contract import Model
 from axil.errors import ExactnessError, InputError
 from axil.explanation import Explanation
-from axil.memory import Budget
-from axil.owned import frozen, owned, owned_rows
-from axil.page import Context
-from axil.progress import track
-from axil.questions import Questions
-from axil.shared import Kept
-from axil.verify import build, checked_rows, confirm, tree_engine
+from axil.inputs.owned import frozen, owned, owned_rows
+from axil.machine.memory import Budget
+from axil.machine.progress import track
+from axil.machine.shared import Kept
+from axil.output import save as storage
+from axil.output import tables
+from axil.output.page import Context
+from axil.questions import write as writing
+from axil.questions.asking import Offsets, dense_bytes
+from axil.questions.questions import Questions
+from axil.replay import mistakes
+from axil.replay.build import build, checked_rows, confirm, tree_engine
+from axil.replay.checks import Verification, check_answer
+from axil.weights.answers import Answer
+from axil.weights.contract import Engine
 
 Array = NDArray[np.float64]
 
@@ -199,7 +203,7 @@ class Explainer(Questions):
         return tables.concatenate(parts, self._backend)
 
     def write(self, X: Any, path: Any, init_score: Any = None) -> None:
-        """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch; see `axil.writing`.
+        """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.
 
         Parquet has one line a query (and output): its label, prediction, intercept and weights as a list in the order of the
         training rows. zarr has arrays: weights (n, n_train), predictions, intercepts, query_index and index. Labels other than

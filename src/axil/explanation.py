@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
-from axil import page, tables
 from axil.errors import InputError
 from axil.inputs import as_count, as_positions, as_shares, as_sizes, group_codes
-from axil.owned import frozen
-from axil.shared import one_blas_thread
+from axil.inputs.owned import frozen
+from axil.machine.shared import one_blas_thread
+from axil.output import page, tables
 
 Array = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from common import Data
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.base import Adapter, Coefficients, FittedTrees, TrainingRows
+from axil.adapters.contract import Adapter, Coefficients, FittedTrees, TrainingRows
 
 Array = NDArray[np.float64]
 

@@ -18,8 +18,8 @@ from catboost_models import CASES, QUIET, Case, loaded, pickled, regressor, tabl
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.base import FittedTrees, TrainingRows
-from axil.adapters.catboost import CatBoostAdapter, read
+from axil.adapters.catboost.adapter import CatBoostAdapter, read
+from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.errors import InputError
 
 Array = NDArray[np.float64]

@@ -15,9 +15,9 @@ from catboost_models import CASES, ONE_HOT, QUIET, Case, categories, loaded, reg
 from common import check_refusal
 from numpy.typing import NDArray
 
-from axil.adapters.catboost import read
-from axil.adapters.catboost_blob import parse
-from axil.adapters.catboost_refusals import REFUSALS
+from axil.adapters.catboost.adapter import read
+from axil.adapters.catboost.blob import parse
+from axil.adapters.catboost.refusals import REFUSALS
 from axil.errors import UnsupportedModelError
 
 Array = NDArray[np.float64]
@@ -141,7 +141,7 @@ def with_settings(monkeypatch: Any, change: Callable[[dict[str, Any]], Any]) -> 
     params = json.loads(blob.info["params"])
     change(params)
     info = {**blob.info, "params": json.dumps(params)} if params else {}
-    monkeypatch.setattr("axil.adapters.catboost.parse", lambda _: replace(blob, info=info))
+    monkeypatch.setattr("axil.adapters.catboost.adapter.parse", lambda _: replace(blob, info=info))
     return model
 
 

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from axil import Explainer
 from axil.adapters import read
-from axil.adapters.base import TrainingRows
+from axil.adapters.contract import TrainingRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 
 Array = NDArray[np.float64]

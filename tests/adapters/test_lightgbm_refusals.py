@@ -14,7 +14,7 @@ from lightgbm_models import BAG, CAT, DART, booster, continued, decay, read_tree
 from numpy.typing import NDArray
 
 from axil.adapters import read
-from axil.adapters.lightgbm_refusals import REFUSALS
+from axil.adapters.lightgbm.refusals import REFUSALS
 from axil.errors import UnsupportedModelError
 
 Array = NDArray[np.float64]

@@ -24,8 +24,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn_models import CASES, Case, boosted, fit, forest, frame, hist, lone, named, table
 
 from axil import Explainer
-from axil.adapters.base import Adapter, FittedTrees, TrainingRows
-from axil.adapters.sklearn import read as find
+from axil.adapters.contract import Adapter, FittedTrees, TrainingRows
+from axil.adapters.sklearn.adapter import read as find
 from axil.errors import InputError, UnsupportedModelError
 
 Array = NDArray[np.float64]

@@ -11,8 +11,8 @@ from sklearn import compose, ensemble, isotonic, linear_model, neural_network, s
 from sklearn.dummy import DummyRegressor
 from sklearn_models import boosted, fit, forest, hist, labels, lone, table, warmed
 
-from axil.adapters.sklearn import ADAPTERS, read
-from axil.adapters.sklearn_refusals import CLASSES, LOSSES, STAGES, TREES
+from axil.adapters.sklearn.adapter import ADAPTERS, read
+from axil.adapters.sklearn.refusals import CLASSES, LOSSES, STAGES, TREES
 from axil.errors import InputError, UnsupportedModelError
 
 ABOVE = {"change": np.abs}

@@ -19,9 +19,9 @@ from scipy import sparse
 from xgboost_models import CASES, OLD, Case, booster, loaded, regressor, table
 
 from axil import Explainer
-from axil.adapters.base import FittedTrees, TrainingRows
-from axil.adapters.xgboost import XGBoostAdapter, read
-from axil.adapters.xgboost_model import Tree
+from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.xgboost.adapter import XGBoostAdapter, read
+from axil.adapters.xgboost.document import Tree
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 
 Array = NDArray[np.float64]
@@ -516,7 +516,7 @@ def test_many_rows_are_observed_a_few_iterations_at_a_time(name: str, monkeypatc
     """What a model does not state is found out from leaf sums; of many rows, block by block."""
     case = loaded(CASES[name]())
     at_once = Explainer(case.model, case.X, case.y)(case.X_new)
-    monkeypatch.setattr("axil.adapters.xgboost.BLOCK_ENTRIES", 3 * len(case.y))
+    monkeypatch.setattr("axil.adapters.xgboost.adapter.BLOCK_ENTRIES", 3 * len(case.y))
     in_blocks = Explainer(case.model, case.X, case.y)(case.X_new)
     np.testing.assert_array_equal(in_blocks.weights, at_once.weights)
 

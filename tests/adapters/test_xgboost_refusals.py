@@ -12,8 +12,8 @@ from common import check_refusal
 from numpy.typing import NDArray
 from xgboost_models import CAT, OLD, booster, loaded, regressor, table, three, with_targets
 
-from axil.adapters.xgboost import read
-from axil.adapters.xgboost_refusals import REFUSALS
+from axil.adapters.xgboost.adapter import read
+from axil.adapters.xgboost.refusals import REFUSALS
 from axil.errors import UnsupportedModelError
 
 Array = NDArray[np.float64]
@@ -126,7 +126,7 @@ def test_refuses_a_gpus_draws() -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(model, name)
 
-    from axil.adapters.xgboost import XGBoostAdapter
+    from axil.adapters.xgboost.adapter import XGBoostAdapter
 
     with pytest.raises(UnsupportedModelError, match="device=cuda:0"):
         XGBoostAdapter(OnGPU())

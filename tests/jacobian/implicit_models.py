@@ -5,7 +5,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.preprocessing import scale
 
 from axil.jacobian import sklearn_smooth
-from axil.memory import Budget
+from axil.machine.memory import Budget
 
 
 def diabetes(n=120):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from axil.adapters.base import Model, TreeModel
+from axil.adapters.contract import Model, TreeModel
 from axil.adapters.pipeline import search
 from axil.errors import InputError
 
@@ -31,7 +31,7 @@ def find(model: Any) -> Model | None:
     """The adapter for a fitted model, None for an object that axil does not know; an adapter is its own."""
     if isinstance(model, TreeModel):
         return cast(Model, model)
-    found: Model | None = search(model, _LIBRARIES)
+    found: Model | None = search(model, _LIBRARIES, "adapter")
     return found
 
 

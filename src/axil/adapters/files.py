@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from axil.adapters.lightgbm_text import check
+from axil.adapters.lightgbm.text import check
 from axil.errors import AxilError, InputError, shortened
 
 HEAD = 4096  # bytes that a format is told by

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.base import FittedTrees, TrainingRows
 from axil.adapters.boundary import ReadsRows
+from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.errors import UnsupportedModelError
 
 TAKES_ROWS = {
@@ -99,18 +99,18 @@ def last_step(model: Any) -> Any:
     return model.steps[-1][1]
 
 
-def search(model: Any, libraries: Iterable[str], suffix: str = "") -> Any:
+def search(model: Any, libraries: Iterable[str], module: str) -> Any:
     """What the module of a library that is loaded reads in a model, or in the last step of a pipeline; None: no one knows it.
 
-    Each of the libraries has a module ``axil.adapters.<library><suffix>`` with ``read(model)``, imported only then.
+    Each of the libraries has a module ``axil.adapters.<library>.<module>`` with ``read(model)``, imported only then.
     """
     last = last_step(model)
     if last is not None:
-        inner = search(last, libraries, suffix)
+        inner = search(last, libraries, module)
         return None if inner is None else PipelineAdapter(model, inner)
     for library in libraries:
         if library in sys.modules:
-            found = import_module(f"axil.adapters.{library}{suffix}").read(model)
+            found = import_module(f"axil.adapters.{library}.{module}").read(model)
             if found is not None:
                 return found
     return None

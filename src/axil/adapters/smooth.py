@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.base import FittedTrees, TrainingRows
+from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.pipeline import last_step, search
 from axil.adapters.refusals import refuse
-from axil.adapters.sklearn_learners import REFUSALS
+from axil.adapters.sklearn.learners import REFUSALS
 from axil.errors import UnsupportedModelError
 
 Array = NDArray[np.float64]
@@ -111,7 +111,7 @@ def refuse_learners(model: Any) -> None:
 
 def find(model: Any) -> SmoothModel | None:
     """The reader of boosted trees with a smooth loss, None for any other object; refuses what it cannot differentiate."""
-    found: SmoothModel | None = search(model, _LIBRARIES, "_smooth")
+    found: SmoothModel | None = search(model, _LIBRARIES, "smooth")
     return found
 
 

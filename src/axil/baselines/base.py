@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.asking import base_numbers
-from axil.engines import SmootherEngine
 from axil.errors import InputError, UnsupportedModelError
 from axil.explainer import Explainer
+from axil.questions.asking import base_numbers
+from axil.weights.contract import SmootherEngine
 
 Array = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from axil.baselines.effects import add_effects
 from axil.baselines.trees import Leaves, Queries, TreeBaseline, Trees
 from axil.errors import UnsupportedModelError
-from axil.forest import is_forest
-from axil.residuals import Step
+from axil.weights.forest import is_forest
+from axil.weights.residuals import Step
 
 Array = NDArray[np.float64]
 

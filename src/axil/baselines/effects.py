@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.baselines.trees import Trees
-from axil.residuals import Step
+from axil.weights.residuals import Step
 
 Array = NDArray[np.float64]
 

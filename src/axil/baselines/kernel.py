@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import _core
+from axil.replay.walk import leaf_totals
 from axil.structure import Structure
-from axil.walk import leaf_totals
 
 Array = NDArray[np.float64]
 Leaves = NDArray[np.integer[Any]]

@@ -9,12 +9,12 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.base import Adapter
+from axil.adapters.contract import Adapter
 from axil.baselines.effects import add_effects
 from axil.baselines.trees import Queries, TreeBaseline
-from axil.engines import TreeEngine
 from axil.errors import UnsupportedModelError
-from axil.residuals import Step
+from axil.weights.contract import TreeEngine
+from axil.weights.residuals import Step
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ class LeafInfluence(TreeBaseline):
         score(x, j) = (y - F(x)) w_j dF(x) / dw_j,    dF(x) / dw_j = sum_t phi_t[leaf_t(j)] draw_tj (r_j^(t) - v_t[leaf_t(j)])
 
     with r_j^(t) the residual of j before tree t, v_t leaf values before the rate and phi_t the adjoints of the leaves' sums (see
-    `axil.operators`): one sweep for all rows, where the published recursion takes one for each. Every leaf follows the row's
+    `axil.weights.boosting`): one sweep for all rows, where the published recursion takes one for each. Leaves follow the row's
     weight ("AllPoints"), l2 is held as it is, and so is the base, even if it is a mean. The derivative is exact.
     In a leaf of its own a row changes nothing: in fully grown forests all scores vanish. (Sharchilev et al., ICML 2018.)
     Needs y; refuses leaf values that are no such quotients. O(T N) a query.

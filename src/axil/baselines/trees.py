@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.baselines.base import Baseline
-from axil.engines import TreeEngine
 from axil.explainer import Explainer
-from axil.operators import Operators
-from axil.progress import track
-from axil.residuals import FittedValues
+from axil.machine.progress import track
+from axil.weights.boosting import Operators
+from axil.weights.contract import TreeEngine
+from axil.weights.residuals import FittedValues
 
 Array = NDArray[np.float64]
 Leaves = NDArray[np.integer[Any]]

@@ -13,7 +13,7 @@ from axil.baselines.kernel import LeafKernel
 from axil.baselines.trees import Queries, TreeBaseline
 from axil.errors import InputError
 from axil.inputs import as_number
-from axil.residuals import FittedValues
+from axil.weights.residuals import FittedValues
 
 Array = NDArray[np.float64]
 

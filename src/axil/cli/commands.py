@@ -10,13 +10,13 @@ from typing import Any
 
 from axil import adapters
 from axil.adapters import files
-from axil.atomic import atomic
 from axil.cli import answers, data, screen
 from axil.errors import InputError, UnsupportedModelError
 from axil.explainer import Explainer, budget_of, threads_of
 from axil.inputs import as_count, as_file
-from axil.support import supports
-from axil.tables import NOTE
+from axil.machine.atomic import atomic
+from axil.output.tables import NOTE
+from axil.supports import supports
 
 MOST_ON_SCREEN = 20  # predictions; --csv and --format have them all
 SENTENCE = f"{NOTE[0].upper()}{NOTE[1:]}."

@@ -11,8 +11,8 @@ from scipy.sparse import csc_array
 
 from axil.dask.partitions import Partition, blocks, read_block
 from axil.inputs import group_codes
-from axil.reading import read_largest, reading
-from axil.tables import Largest
+from axil.output.tables import Largest
+from axil.weights.reading import read_largest, reading
 
 Array = NDArray[np.float64]
 

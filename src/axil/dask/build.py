@@ -15,8 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.base import Adapter, FittedTrees, LeafTotals, Model, Totals, TrainingRows
-from axil.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
+from axil.adapters.contract import Adapter, FittedTrees, LeafTotals, Model, Totals, TrainingRows
 from axil.dask.cluster import Cluster, literal, task
 from axil.dask.partitions import (
     LeafSums,
@@ -32,13 +31,14 @@ from axil.dask.partitions import (
     totals,
 )
 from axil.errors import InputError, UnsupportedModelError
-from axil.forest import is_forest
-from axil.leaf_space import LeafSpace
-from axil.memory import Budget
-from axil.operators import Operators
-from axil.replay import Replay, fitted_structure, fitted_values
+from axil.machine.memory import Budget
+from axil.replay.build import CHECKED_ROWS
+from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
+from axil.replay.recover import Replay, fitted_structure, fitted_values
 from axil.structure import Structure
-from axil.verify import CHECKED_ROWS
+from axil.weights.boosting import Operators
+from axil.weights.forest import is_forest
+from axil.weights.leaf_space import LeafSpace
 
 Array = NDArray[np.float64]
 
@@ -116,7 +116,7 @@ class Held:
 def build(
     model: Model, data: Collections, cluster: Cluster, n_threads: int, budget: Budget, check: bool
 ) -> tuple[Held, Verification | None]:
-    """Replay the fit on the workers; raise where model and data disagree, as `axil.verify.build` does."""
+    """Replay the fit on the workers; raise where model and data disagree, as `axil.replay.build.build` does."""
     adapter = _readable(model, data.recorded)
     precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
     arguments = zip(range(len(data.y)), data.y, data.weights, data.offsets)

@@ -11,17 +11,18 @@ import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import adapters, inputs, tables
-from axil.asking import Offsets
-from axil.checks import Verification, check_answer
+from axil import adapters, inputs
 from axil.dask.answers import Asked, Best, Grouped, best, grouped, read
 from axil.dask.build import Collections, Held, build, prepare
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
 from axil.dask.partitions import row_labels, row_targets
 from axil.errors import InputError
 from axil.explanation import Explanation
-from axil.memory import Budget
-from axil.operators import Adjoints
+from axil.machine.memory import Budget
+from axil.output import tables
+from axil.questions.asking import Offsets
+from axil.replay.checks import Verification, check_answer
+from axil.weights.boosting import Adjoints
 
 Array = NDArray[np.float64]
 

@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.adapters.base import Adapter, FittedTrees, Totals
-from axil.answers import READ_ROWS
-from axil.checks import Extent, Miss, furthest, with_predictions
+from axil.adapters.contract import Adapter, FittedTrees, Totals
 from axil.errors import InputError
-from axil.leaf_space import cooccurrence
-from axil.memory import Budget
-from axil.operators import Operators
-from axil.owned import frozen, owned
-from axil.reading import read_values, read_weights, reading
-from axil.replay import assign_leaves, fitted_structure
+from axil.inputs.owned import frozen, owned
+from axil.machine.memory import Budget
+from axil.replay.build import all_n_leaves, own_leaves_of, round_to, with_rows
+from axil.replay.checks import Extent, Miss, furthest, with_predictions
+from axil.replay.recover import assign_leaves, fitted_structure
+from axil.replay.walk import walk
 from axil.structure import Structure
-from axil.verify import all_n_leaves, own_leaves_of, round_to, with_rows
-from axil.walk import walk
+from axil.weights.answers import READ_ROWS
+from axil.weights.boosting import Operators
+from axil.weights.leaf_space import cooccurrence
+from axil.weights.reading import read_values, read_weights, reading
 
 Array = NDArray[np.float64]
 

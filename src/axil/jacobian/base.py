@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.memory import Budget
+from axil.machine.memory import Budget
 
 Array = NDArray[np.float64]
 

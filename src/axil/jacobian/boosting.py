@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters import smooth
-from axil.adapters.base import TrainingRows
+from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, shown
 from axil.jacobian import losses
 from axil.jacobian.reverse import Reverse
 from axil.jacobian.stages import check_scores, walk
-from axil.memory import Budget
-from axil.replay import assign_leaves
-from axil.verify import round_to, with_rows
+from axil.machine.memory import Budget
+from axil.replay.build import round_to, with_rows
+from axil.replay.recover import assign_leaves
 
 Array = NDArray[np.float64]
 

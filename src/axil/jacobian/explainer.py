@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import inputs, page, tables
+from axil import inputs
 from axil.errors import InputError
 from axil.explainer import BATCH_BYTES, MOST_QUERIES, STREAM, budget_of, threads_of
 from axil.explanation import Explanation, page_options
+from axil.inputs.owned import frozen, owned, owned_rows
 from axil.jacobian.base import OUTPUTS, Differentiated
-from axil.owned import frozen, owned, owned_rows
-from axil.progress import track
-from axil.support import supports
+from axil.machine.progress import track
+from axil.output import page, tables
+from axil.supports import supports
 
 Array = NDArray[np.float64]
 

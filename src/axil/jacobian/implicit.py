@@ -16,7 +16,7 @@ from axil.errors import ApproximationWarning, ExactnessError, InputError, Unsupp
 from axil.inputs import Columns
 from axil.jacobian.row_losses import Link, Loss
 from axil.jacobian.solvers import DENSE_PARAMETERS, ConjugateGradients, Dense, Singular, Solver
-from axil.memory import Budget
+from axil.machine.memory import Budget
 
 Array = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from axil import _core
 from axil.jacobian.stages import Round, Walked
-from axil.progress import track
+from axil.machine.progress import track
 
 Array = NDArray[np.float64]
 Leaves = NDArray[np.integer[Any]]

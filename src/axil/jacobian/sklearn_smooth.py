@@ -12,17 +12,17 @@ from scipy.sparse import issparse
 
 from axil import inputs
 from axil.adapters.pipeline import PipelineAdapter, last_step
-from axil.adapters.sklearn import require_fitted
-from axil.adapters.sklearn_forest import SklearnAdapter, numbers
-from axil.adapters.sklearn_learners import LBFGS
-from axil.adapters.sklearn_smoothers import KernelRidgeAdapter
+from axil.adapters.sklearn.adapter import require_fitted
+from axil.adapters.sklearn.learners import LBFGS
+from axil.adapters.sklearn.smoothers import KernelRidgeAdapter
+from axil.adapters.sklearn.trees import SklearnAdapter, numbers
 from axil.adapters.smooth import refuse_learners
 from axil.errors import ExactnessError, InputError, UnsupportedModelError, shown
 from axil.jacobian import row_losses
 from axil.jacobian.implicit import Implicit, Learner, Predictor, Training, check_predictions
 from axil.jacobian.linear import Linear, with_ones
 from axil.jacobian.network import Network
-from axil.memory import Budget
+from axil.machine.memory import Budget
 
 Array = NDArray[np.float64]
 

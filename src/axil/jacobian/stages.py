@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.smooth import SmoothModel, SmoothTrees
-from axil.checks import compare
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.jacobian.losses import Loss
 from axil.jacobian.steps import Step, StepSearch, joint_steps, leaf_step
-from axil.progress import track
-from axil.replay import recover_rates
-from axil.verify import CHECKED_ROWS
+from axil.machine.progress import track
+from axil.replay.build import CHECKED_ROWS
+from axil.replay.checks import compare
+from axil.replay.recover import recover_rates
 
 Array = NDArray[np.float64]
 Leaves = NDArray[np.unsignedinteger[Any]]

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.adapters.sklearn_forest import numbers
+from axil.adapters.sklearn.trees import numbers
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.jacobian import row_losses
 from axil.jacobian.implicit import Implicit, Predictor, Training
 from axil.jacobian.torch_module import TorchModule
-from axil.memory import Budget
+from axil.machine.memory import Budget
 
 Array = NDArray[np.float64]
 

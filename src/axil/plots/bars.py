@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import tables
 from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.inputs import as_choice, as_count, as_flag, as_frame, as_numbers, as_vector, group_codes
+from axil.output import tables
 from axil.plots import canvas
 from axil.plots.sources import largest, one_prediction, one_query, row_labels, says
 

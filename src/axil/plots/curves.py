@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import tables
 from axil.errors import InputError
 from axil.explanation import ROUNDING, Explanation
 from axil.inputs import as_flag, as_frame, as_numbers, as_vector
+from axil.output import tables
 from axil.plots import canvas
 from axil.plots.sources import one_query, one_row, says, whole_prediction
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil import tables
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_count, as_flag, as_frame, as_numbers
+from axil.output import tables
 from axil.plots import canvas
 from axil.plots.sources import output_position, row_labels, says
 

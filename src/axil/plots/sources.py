@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil import tables
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_flag, as_frame, as_labels, as_numbers, as_vector, is_whole, position_of
+from axil.output import tables
 
 Array = NDArray[np.float64]
 Columns = dict[str, NDArray[Any]]

@@ -1,0 +1,1 @@
+"""CatBoost: its models and refusals."""

@@ -1,0 +1,220 @@
+"""CatBoost models fitted to RMSE or MultiRMSE: CatBoostRegressor and CatBoost, in memory, pickled or loaded from a file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.catboost.blob import parse
+from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
+from axil.adapters.catboost.refusals import REFUSALS, Reading, doubt
+from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
+from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
+from axil.adapters.refusals import refuse
+from axil.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+def read(model: Any) -> CatBoostAdapter | None:
+    """The adapter for a CatBoost model, None for any other object."""
+    import catboost
+
+    if not isinstance(model, catboost.CatBoost):
+        return None
+    if not model.is_fitted():
+        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+    return CatBoostAdapter(model)
+
+
+class CatBoostAdapter(TreeModel):
+    """All trees of a CatBoost model: ``use_best_model`` drops those after the best iteration in the fit itself.
+
+    Every row counts in every leaf, whatever the bootstrap: it, random_strength, rsm and Ordered boosting only choose
+    splits (the averaging fold, CalcLeafValues, catboost/private/libs/algo/approx_calcer.cpp). CatBoost keeps targets,
+    weights, offsets and the mean it starts from in float32, residuals and scores in float64: a replay that begins with
+    its mean meets its leaves to the last digits, one that begins with the mean itself is 6e-8 of it off.
+    """
+
+    library = "CatBoost"
+    refusals = REFUSALS
+    classes: NDArray[Any] | None = None
+    precision = np.float32
+    residual_precision = np.float64
+    score_precision = np.float64
+    offset_precision = np.float32
+    takes_text = True  # as categories
+
+    def __init__(self, model: Any):
+        self._model = model = model.copy()  # a model can be changed in place: shrink, set_leaf_values
+        self._blob = parse(model._serialize_model())
+        names = [str(name) for name in model.feature_names_]
+        self._reading = Reading(self._blob)
+        refuse(self.refusals, self._reading)
+        self._fits = [fit(settings) for settings in self._blob.settings]
+        self.leaf_steps = max(fit.steps for fit in self._fits)
+        self._n_leaves = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
+        if len(self._n_leaves) == 0:
+            raise InputError("This CatBoost model has no trees: fit it with iterations of at least 1.")
+        self._cat_features = [int(i) for i in model.get_cat_feature_indices()]
+        self.n_features = len(names)
+        self.feature_names: list[str] | None = None if names == [str(i) for i in range(len(names))] else names
+        self.n_outputs = self._blob.n_outputs
+        # CatBoost leaves lighter leaves at 0 (CalcLeafDers, catboost/private/libs/algo/approx_calcer.cpp).
+        self._least_weight = 0.0 if "MultiRMSE" in self._reading.losses else float(np.finfo(np.float32).eps)
+        # A continued fit starts from the model before and says boost_from_average=False.
+        self._estimated = self._fits[-1].from_average or bool(np.any(self._blob.bias != 0))
+        self._set_tolerances()
+        self.fingerprint = self._fingerprint()
+
+    def _set_tolerances(self) -> None:
+        """How closely predictions and leaf values can agree.
+
+        Targets and their mean are kept in float32, off by up to 6e-8 of themselves, and predictions can be a fraction of
+        them. Backtracking drops a step that, by rounding, does not lower the loss: the loss has 16 digits and is flat at its
+        minimum, so some 1e-8 of a leaf. A GPU adds in float32.
+        """
+        rough = self._reading.on_gpu or any(fit.backtracks for fit in self._fits)
+        self.tolerance, self.leaf_tolerance = 1e-6, 1e-6 if rough else 1e-12
+
+    def _fingerprint(self) -> str:
+        """Of splits, leaf values, scale and bias; in float32, for JSON loses a last digit."""
+        blob = self._blob
+        digest = hashlib.sha256(blob.splits)
+        for numbers in (self._n_leaves, *(np.float32(part) for part in (blob.leaf_values, blob.bias, blob.scale))):
+            digest.update(numbers.tobytes())
+        return digest.hexdigest()
+
+    def spelling(self, name: str) -> str:
+        """CatBoost keeps names as they are, and names a column that has none by its position."""
+        numbered = [own for i, own in enumerate(self.feature_names or []) if own == str(i)]
+        return numbered[0] if name == "" and len(numbered) == 1 else name
+
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+        """All trees in one entry: they serve every output."""
+        blob, n_trees, last = self._blob, len(self._n_leaves), self._fits[-1]
+        factor = base_factor(last, n_trees, blob.scale, blob.bias, rows.totals.means)
+        base_value = blob.bias / factor
+        rates, l2, steps = self._regularisation(rows, base_value)
+        recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
+        if not rows.totals.even and self._shuffled(rows):  # they are then sums of the weights of other rows
+            recorded = None
+        if recorded is not None:
+            l2 = np.where(recorded <= self._least_weight, np.inf, l2)
+        if last.leaves_zero:
+            l2 = np.full_like(l2, np.inf)
+        whole = recorded is not None and rows.totals.even and bool(np.all(recorded == np.rint(recorded)))
+        return [
+            FittedTrees(
+                n_leaves=self._n_leaves,
+                values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs),
+                counts=np.rint(recorded).astype(np.int64) if recorded is not None and whole else None,
+                weights=recorded,
+                l2=l2,
+                rates=rates,
+                base=None if self._estimated else np.zeros(self.n_outputs),
+                base_value=base_value,
+                steps=steps,
+                l2_by_weight=True,
+                coefficients=coefficients(last, rates, blob.scale * self._shrunk_further(rows, base_value), factor),
+                doubt=partial(doubt, self._continued, zeros_above_negatives(rows.X) if rows.at_hand else None),
+            )
+        ]
+
+    def _shrunk_further(self, rows: TrainingRows, base: Array) -> float:
+        """What trees that are no longer there had multiplied the others by."""
+        last, n_trees = self._fits[-1], len(self._n_leaves)
+        if not last.shrink or n_trees >= last.iterations or not rows.at_hand:
+            return 1.0
+        mean_weight = rows.totals.weight / rows.totals.n_rows
+        return shrunk_further(last, n_trees, next(self._stages(rows, base)), mean_weight)
+
+    def _shuffled(self, rows: TrainingRows) -> bool:
+        """Whether the fit shuffled the rows, as it does before it encodes categories by the targets, but not the weights
+        that it makes the record of its leaves from (1.2; leaf values are right).
+        """
+        in_order = all(self._reading.values("data_processing_options", "has_time"))
+        if not self._cat_features or in_order or not rows.at_hand:
+            return False
+        encoded = min(size or 2 for size in self._reading.values("cat_feature_params", "one_hot_max_size"))
+        return most_categories(rows.X, self._cat_features) > encoded
+
+    @property
+    def _continued(self) -> bool:
+        """Whether training went on from another model."""
+        last = self._fits[-1]
+        started_before = bool(np.any(self._blob.bias != 0)) and not last.from_average
+        return len(self._fits) > 1 or len(self._n_leaves) > last.iterations or started_before
+
+    def _regularisation(self, rows: TrainingRows, base: Array) -> tuple[Array, Array, int | Array]:
+        """rates (T,), l2 (L,) and steps."""
+        n_trees, last = len(self._n_leaves), self._fits[-1]
+        mean_weight = rows.totals.weight / rows.totals.n_rows
+        if not self._continued or not (rows.at_hand or rows.leaf_totals):
+            return np.full(n_trees, last.rate), np.full(self._n_leaves.sum(), last.scaled_l2(mean_weight)), last.steps
+        return settings_of_each_tree(self._fits, self._stages(rows, base), mean_weight)
+
+    def _stages(self, rows: TrainingRows, base: Array) -> Iterator[Stage]:
+        """Tree after tree, each fitted to what the model's own trees leave over."""
+        ends, negligible = np.cumsum(self._n_leaves)[:-1], 1e-9 * rows.totals.largest or 1.0
+        values = np.split(self._blob.leaf_values.reshape(-1, self.n_outputs), ends)
+        if rows.leaf_totals is not None:
+            (found,) = rows.leaf_totals
+            parts = zip(np.split(found.sums, ends), np.split(found.weights, ends), values)
+            yield from (Stage(*part, negligible) for part in parts)
+            return
+        targets, w = rows.targets, np.ones(len(rows.targets)) if rows.weights is None else rows.weights
+        residuals = targets - base
+        if rows.offsets is not None:
+            residuals = residuals - np.float32(rows.offsets).astype(np.float64).reshape(len(targets), -1)
+        for leaf, own in zip(self.leaves(rows.X).T, values):
+            weights, *sums = (np.bincount(leaf, each, len(own)).astype(np.float64) for each in (w, *(w * residuals.T)))
+            yield Stage(np.stack(sums, axis=1), weights, own, negligible)
+            residuals = residuals - own[leaf]
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        """(n, T): which leaf of each tree every row falls into."""
+        if X.shape[0] == 0:
+            return np.zeros((0, len(self._n_leaves)), dtype=np.int32)
+        return np.asarray(self._model.calc_leaf_indexes(self._pool(X)), dtype=np.int32)
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): what ``predict`` gives."""
+        if X.shape[0] == 0:
+            return np.zeros((0, self.n_outputs))
+        found = self._model.predict(self._pool(X), prediction_type="RawFormulaVal")
+        return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+
+    def _pool(self, X: Any) -> Any:
+        return pool(X, self.feature_names, self._cat_features)
+
+    def causes(self, what: str) -> str:
+        """The likeliest reasons for a disagreement in "counts", "weights" or "values", one a line."""
+        bundles = (_BUNDLES,) if self._reading.bundles else ()
+        found = {"counts": (*_COUNTS, *bundles), "weights": (*_WEIGHTS, *bundles)}
+        return "\n".join(found.get(what, _VALUES))
+
+
+_COUNTS = (
+    "These are not the rows and columns that the model was fitted on: other rows, or columns in another order.",
+    "The fit had sample weights: pass the same.",
+    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise.",
+)
+_BUNDLES = "CatBoost bundled columns that overlap: fit again with sparse_features_conflict_fraction=0."
+_WEIGHTS = (
+    "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had none; group "
+    "weights multiply them.",
+    "These are not the rows and columns that the model was fitted on, or columns were scaled or encoded otherwise.",
+)
+_VALUES = (
+    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.",
+    "The fit was given another baseline, or another sample_weight.",
+    "The model was changed after its fit (set_leaf_values, set_scale_and_bias, shrink), or continued from one with other data or "
+    "several other settings (init_model).",
+    "It was trained on several machines, or given weights below 1e-7, which CatBoost drops.",
+)

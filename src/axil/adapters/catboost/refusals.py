@@ -1,0 +1,294 @@
+"""Which CatBoost models axil does not explain, and why: a table, tried in order, that also makes the documentation.
+
+Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear in the targets and
+leaf values linear in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.catboost.blob import ModelBlob
+from axil.adapters.refusals import Refusal, refusal
+from axil.errors import UnsupportedModelError
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that a refusal may look at."""
+
+    blob: ModelBlob
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The settings of the last fit."""
+        return self.blob.settings[-1] if self.blob.settings else {}
+
+    def values(self, group: str, name: str) -> list[Any]:
+        """A setting in each fit that made the model, None where it is not stated."""
+        return [settings.get(group, {}).get(name) for settings in self.blob.settings]
+
+    @property
+    def losses(self) -> list[str]:
+        """The loss of each fit, "RMSE" say."""
+        return [str(settings["loss_function"]["type"]) for settings in self.blob.settings]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether any fit ran on a GPU."""
+        return any(settings.get("task_type") == "GPU" for settings in self.blob.settings)
+
+    @property
+    def bundles(self) -> bool:
+        """Whether columns that overlap may have been bundled."""
+        return any(self.values("tree_learner_options", "sparse_features_conflict_fraction"))
+
+
+_RMSE = 'Fit with loss_function="RMSE" (or "MultiRMSE") instead.'
+_SIGMOID = "residuals pass through a sigmoid, and a base logit is not linear in the targets"
+_SOFTMAX = "residuals pass through a softmax, and base logits are not linear in the targets"
+_EXPONENTIAL = "predictions pass through an exponential"
+_QUANTILE = "leaf values are quantiles of the residuals"
+_RANKED = "residuals depend on how the rows compare with each other"
+
+_LOSSES = {
+    "MAE": "leaf values are medians of the residuals",
+    "MAPE": "leaf values are weighted medians of the residuals",
+    "Quantile": _QUANTILE,
+    "MultiQuantile": _QUANTILE,
+    "GroupQuantile": _QUANTILE,
+    "LogLinQuantile": _EXPONENTIAL,
+    "Poisson": _EXPONENTIAL,
+    "Tweedie": _EXPONENTIAL,
+    "Cox": _EXPONENTIAL,
+    "SurvivalAft": _EXPONENTIAL,
+    "Lq": "residuals are raised to a power",
+    "Huber": "residuals are clipped",
+    "Expectile": "residuals above and below zero weigh differently",
+    "LogCosh": "residuals pass through a hyperbolic tangent",
+    "RMSPE": "rows are weighted by their own targets",
+    "RMSEWithUncertainty": "residuals are divided by a variance that is fitted to the targets",
+}
+_LOGISTIC = {
+    "Logloss": _SIGMOID,
+    "CrossEntropy": _SIGMOID,
+    "Focal": _SIGMOID,
+    "MultiLogloss": _SIGMOID,
+    "MultiCrossEntropy": _SIGMOID,
+    "MultiClassOneVsAll": _SIGMOID,
+    "MultiClass": _SOFTMAX,
+}
+_SMOOTH = {"Poisson", "Tweedie", "Logloss", "CrossEntropy", "MultiClassOneVsAll", "MultiClass"}  # differentiated
+_RANKING = (
+    *("YetiRank", "YetiRankPairwise", "PairLogit", "PairLogitPairwise", "QuerySoftMax", "QueryCrossEntropy"),
+    *("StochasticFilter", "StochasticRank", "LambdaMart"),
+)
+
+
+def _loss(name: str) -> Callable[[Reading], str]:
+    return lambda model: next((loss for loss in model.losses if loss == name), "")
+
+
+def _custom_loss(model: Reading) -> str:
+    return next(("custom" for loss in model.losses if loss.startswith(("PythonUser", "UserPer", "UserQuery"))), "")
+
+
+def _other_loss(model: Reading) -> str:
+    return next((loss for loss in model.losses if loss not in ("RMSE", "MultiRMSE")), "")
+
+
+def _unknown(model: Reading) -> str:
+    return "" if model.blob.settings or _summed(model) else "none"
+
+
+def _summed(model: Reading) -> str:
+    return f"{sum(key.endswith(':params') for key in model.blob.info)} models" if _is_sum(model) else ""
+
+
+def _is_sum(model: Reading) -> bool:
+    return any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in model.blob.info)
+
+
+def _flag(name: str) -> Callable[[Reading], str]:
+    return lambda model: "True" if any(model.values("boosting_options", name)) else ""
+
+
+def _monotone(model: Reading) -> str:
+    for signs in model.values("tree_learner_options", "monotone_constraints"):
+        found = {name: int(sign) for name, sign in dict(signs or {}).items() if int(sign) != 0}
+        if found:
+            return ", ".join(f"{name}: {sign}" for name, sign in found.items())
+    return ""
+
+
+def _features(kind: str) -> Callable[[Reading], str]:
+    def found(model: Reading) -> str:
+        n = model.blob.features(kind)
+        most = model.last.get("cat_feature_params", {}).get("one_hot_max_size", 2)
+        return (f"{most} with splits on {n} {kind}" if kind == "target statistics" else f"{n} of them") if n else ""
+
+    return found
+
+
+def _method(model: Reading) -> str:
+    methods = model.values("tree_learner_options", "leaf_estimation_method")
+    refused = ("Exact", "Simple") if model.on_gpu else ("Exact",)
+    return next((str(method) for method in methods if method in refused), "")
+
+
+def _continued_shrinkage(model: Reading) -> str:
+    rates = [rate for rate in model.values("boosting_options", "model_shrink_rate")[:-1] if rate]
+    return f"{rates[0]:g} with init_model" if rates else ""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What is known where some trees disagree with the data."""
+
+    trees: NDArray[np.bool_]  #: (T,) those that agree
+    continued: bool  #: whether training went on from another model, for sure
+    sparse: int | None  #: the first column of sparse features with zeros above negative numbers
+
+
+def _continued(found: Agreement) -> str:
+    """Other targets would show in every tree, so whole trees of one fit that agree tell of another fit."""
+    agree, last = found.trees, len(found.trees) - int(found.trees.argmax())
+    parted = 2 <= last <= len(agree) - 2 and agree[-last:].all()
+    known = found.continued and agree[[0, -1]].any()
+    return (
+        f"a model, with {int(agree.sum())} of {len(agree)} trees that agree with these data" if known or parted else ""
+    )
+
+
+def _misplaced_zeros(found: Agreement) -> str:
+    return (
+        "" if found.sparse is None else f"sparse, with zeros above negative numbers in column {found.sparse} (from 0)"
+    )
+
+
+#: Asked where some trees disagree with the data.
+DOUBTS: tuple[Refusal[Agreement], ...] = (
+    Refusal(
+        "init_model",
+        _continued,
+        "the other trees were fitted to another loss, on other rows, or with settings that the model has lost",
+        None,
+        "Fit all trees at once, or go on from a model of the same rows, columns, loss and settings.",
+    ),
+    Refusal(
+        "features",
+        _misplaced_zeros,
+        "when it fits, CatBoost can put such zeros into other leaves than when it predicts, and its leaves disagree with "
+        "these rows",
+        None,
+        "Fit on dense features; if that changes nothing, see that the rows are those of the fit.",
+    ),
+)
+
+
+def doubt(continued: bool, sparse: int | None, agree: NDArray[np.bool_]) -> UnsupportedModelError | None:
+    """Why only these trees (T,) agree with the data, as far as it is known."""
+    return refusal(DOUBTS, Agreement(agree, continued, sparse))
+
+
+#: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
+EXACT = (
+    "loss_function: RMSE and MultiRMSE",
+    "boosting_type Plain and Ordered, every bootstrap_type, every grow_policy: all rows count in every leaf",
+    "boost_from_average, baseline, sample_weight, learning_rate (also the one CatBoost picks)",
+    "l2_leaf_reg, leaf_estimation_method Newton and Gradient, leaf_estimation_iterations",
+    "model_shrink_rate, model_shrink_mode",
+    "early stopping (use_best_model), continued training (init_model)",
+    "missing values (nan_mode), categorical features that are one-hot (one_hot_max_size)",
+)
+
+REFUSALS: tuple[Refusal[Reading], ...] = (
+    Refusal(
+        "sum_models",
+        _summed,
+        "predictions are linear in the targets of each model's own fit, but axil does not read sums of models yet",
+        None,
+        "Explain each model by itself and add the weights.",
+    ),
+    Refusal(
+        "params",
+        _unknown,
+        "the model keeps no settings of its fit, so how its leaves were regularised cannot be known",
+        None,
+        "Pass the model as CatBoost fitted it, or a .cbm or .json file that save_model made from it.",
+    ),
+    *(
+        Refusal("loss_function", _loss(name), why, "(ii)", _RMSE, derivative=name in _SMOOTH)
+        for name, why in _LOSSES.items()
+    ),
+    *(
+        Refusal("loss_function", _loss(name), why, "(i)", _RMSE, derivative=name in _SMOOTH)
+        for name, why in _LOGISTIC.items()
+    ),
+    *(Refusal("loss_function", _loss(name), _RANKED, "(ii)", _RMSE) for name in _RANKING),
+    Refusal(
+        "loss_function",
+        _loss("MultiRMSEWithMissingValues"),
+        "linear in the targets, but axil does not replay yet which targets each output has",
+        None,
+        'Fit with loss_function="MultiRMSE" on rows with all targets, or one model for each output.',
+    ),
+    Refusal("loss_function", _custom_loss, "its gradients are not known to be those of squared error", "(ii)", _RMSE),
+    Refusal("loss_function", _other_loss, "it is not squared error", "(ii)", _RMSE, linear_only=True),
+    Refusal(
+        "posterior_sampling",
+        _flag("posterior_sampling"),
+        "noise that does not come from the targets is added to leaf values",
+        "(ii)",
+        "Fit with posterior_sampling=False.",
+    ),
+    Refusal(
+        "langevin",
+        _flag("langevin"),
+        "noise that does not come from the targets is added to leaf values",
+        "(ii)",
+        "Fit with langevin=False.",
+    ),
+    Refusal(
+        "monotone_constraints",
+        _monotone,
+        "leaf values are averaged wherever their order would break a constraint",
+        "(ii)",
+        "Fit without monotone_constraints.",
+    ),
+    Refusal(
+        "leaf_estimation_method",
+        _method,
+        "leaf values are not sums of the residuals of all rows over their weights",
+        "(ii)",
+        'Fit with leaf_estimation_method="Newton" or "Gradient".',
+    ),
+    Refusal(
+        "model_shrink_rate",
+        _continued_shrinkage,
+        "linear in the targets, but the model does not tell how many of its trees were shrunk",
+        None,
+        "Fit with model_shrink_rate=0, or all trees at once.",
+    ),
+    Refusal(
+        "one_hot_max_size",
+        _features("target statistics"),
+        "categories were encoded by the targets of the rows before them, so training rows do not fall into the leaves "
+        "that the model shows, and with other targets they would fall elsewhere",
+        "(ii)",
+        "Fit with one_hot_max_size of at least the number of categories, or encode them without the targets.",
+    ),
+    Refusal(
+        "text_features, embedding_features",
+        _features("texts and embeddings"),
+        "embeddings are encoded by the targets of the rows before them, and axil does not tell texts from them",
+        "(ii)",
+        "Encode them without the targets and pass the numbers as features.",
+    ),
+)

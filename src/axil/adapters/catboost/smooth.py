@@ -1,0 +1,182 @@
+"""CatBoost models fitted to a smooth loss: Logloss, CrossEntropy, MultiClass and its one-vs-all, Poisson, Tweedie, and RMSE.
+
+Formulas: catboost/private/libs/algo_helpers/error_functions.h; steps: CalcLeafValues, catboost/private/libs/algo/.
+All rows count in every leaf. A tree takes leaf_estimation_iterations steps, each from where the last one ended.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.catboost.adapter import CatBoostAdapter
+from axil.adapters.catboost.refusals import REFUSALS, Reading
+from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.refusals import Refusal, smooth_refusals
+from axil.adapters.smooth import LossName, SmoothTrees
+from axil.errors import InputError
+
+Array = NDArray[np.float64]
+
+_LOSSES = {
+    "RMSE": "squared",
+    "Logloss": "logistic",
+    "CrossEntropy": "logistic",
+    "MultiClass": "softmax",
+    "MultiClassOneVsAll": "logistic",
+    "Poisson": "poisson",
+    "Tweedie": "tweedie",
+}
+
+
+def read(model: Any) -> SmoothCatBoost | None:
+    """The reader of a CatBoost model, None for any other object."""
+    import catboost
+
+    if not isinstance(model, catboost.CatBoost):
+        return None
+    if not model.is_fitted():
+        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+    return SmoothCatBoost(model)
+
+
+def _l2(model: Reading) -> float:
+    return float(model.values("tree_learner_options", "l2_leaf_reg")[-1] or 0.0)
+
+
+def _class_weights(model: Reading) -> str:
+    for name in ("class_weights", "auto_class_weights", "scale_pos_weight"):
+        for found in model.values("data_processing_options", name):
+            if found and found not in ("None", 1):
+                return str(found)
+    return ""
+
+
+def _border(model: Reading) -> str:
+    named = (settings["loss_function"].get("params", {}).get("border") for settings in model.blob.settings)
+    found = [border for border in (*named, *model.values("data_processing_options", "target_border")) if border]
+    return str(found[0]) if found else ""
+
+
+def _started_elsewhere(model: Reading) -> str:
+    return f"{len(model.blob.settings)} fits" if len(model.blob.settings) > 1 else ""
+
+
+def _shrinkage(model: Reading) -> str:
+    return next((str(rate) for rate in model.values("boosting_options", "model_shrink_rate") if rate), "")
+
+
+SMOOTH = smooth_refusals(
+    REFUSALS,
+    Refusal(
+        "loss_function",
+        lambda model: next((loss for loss in model.losses if loss not in _LOSSES), ""),
+        "axil does not know a smooth loss of this name",
+        None,
+        'Fit with loss_function "Logloss", "MultiClass", "CrossEntropy", "Poisson" or "Tweedie".',
+    ),
+    Refusal(
+        "leaf_estimation_method",
+        lambda model: "Simple" if "Simple" in model.values("tree_learner_options", "leaf_estimation_method") else "",
+        "its leaf values are not replayed",
+        None,
+        'Fit with leaf_estimation_method="Newton" or "Gradient".',
+    ),
+    Refusal(
+        "l2_leaf_reg",
+        lambda model: "0 with MultiClass" if "MultiClass" in model.losses and _l2(model) < 1e-6 else "",
+        "a leaf's values for all classes are then not determined",
+        None,
+        "Fit with l2_leaf_reg above 0.",
+    ),
+    Refusal(
+        "class_weights",
+        _class_weights,
+        "axil does not read how classes were weighed",
+        None,
+        "Fit without, and pass the product of class and row weights as sample_weight.",
+    ),
+    Refusal(
+        "target_border", _border, "axil does not read which targets counted as 1", None, "Fit on targets of 0 and 1."
+    ),
+    Refusal(
+        "init_model",
+        _started_elsewhere,
+        "axil differentiates a fit that was made at once",
+        None,
+        "Fit all trees at once.",
+    ),
+    Refusal(
+        "model_shrink_rate",
+        _shrinkage,
+        "axil differentiates plain boosting only",
+        None,
+        "Fit with model_shrink_rate=0.",
+    ),
+)
+
+
+class SmoothCatBoost(CatBoostAdapter):
+    """A CatBoost model with a smooth loss."""
+
+    refusals = SMOOTH
+    smooth_tolerance = 1e-6  # of a mean that is kept in float32
+
+    def __init__(self, model: Any):
+        super().__init__(model)
+        names = np.asarray(model.classes_)
+        if len(names) and "CrossEntropy" not in self._reading.losses:  # whose targets are probabilities
+            self.classes = names
+
+    def scores(self, X: Any) -> Array:
+        """(n, K)."""
+        return self.predictions(X)
+
+    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+        """All trees; for several classes each has a leaf value for every one."""
+        blob, last, n_trees = self._blob, self._fits[-1], len(self._n_leaves)
+        if blob.scale != 1 or n_trees > last.iterations:
+            raise InputError(
+                "This CatBoost model was changed after its fit (set_scale_and_bias) or continued (init_model): pass the model "
+                "as one fit made it."
+            )
+        recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
+        l2 = np.full(int(self._n_leaves.sum()), last.scaled_l2(rows.totals.weight / rows.totals.n_rows))
+        if recorded is not None:
+            l2 = np.where(recorded <= self._least_weight, np.inf, l2)
+        whole = recorded is not None and rows.totals.even
+        trees = FittedTrees(
+            n_leaves=self._n_leaves,
+            values=blob.leaf_values.reshape(-1, self.n_outputs),
+            counts=np.rint(recorded).astype(np.int64) if recorded is not None and whole else None,
+            weights=None,
+            l2=l2,
+            rates=np.full(n_trees, last.rate),
+            base=None if self._estimated else np.zeros(self.n_outputs),
+            base_value=np.asarray(blob.bias, dtype=np.float64),
+            steps=last.steps,
+        )
+        return SmoothTrees(
+            trees=trees,
+            loss=self._loss(),
+            iterations=np.arange(n_trees),
+            outputs=np.zeros(n_trees, dtype=np.int64),
+            shared=self.n_outputs > 1,
+            l2_by_weight=last.l2 / rows.totals.n_rows,
+        )
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts" or "values"."""
+        found = super().causes(what)
+        if what != "values" or not any(fit.backtracks for fit in self._fits):
+            return found
+        return f"{found}\nBacktracking shortened a step: fit with leaf_estimation_backtracking='No'."
+
+    def _loss(self) -> LossName:
+        said = self._reading.last["loss_function"]
+        gradient = self._reading.values("tree_learner_options", "leaf_estimation_method")[-1] == "Gradient"
+        power = float(said.get("params", {}).get("variance_power", 1.5))
+        name = _LOSSES[str(said["type"])]
+        return LossName(name, power=power, unit_hessian=gradient, joint=name == "softmax" and not gradient)

@@ -1,0 +1,1 @@
+"""LightGBM: its models, samplers and refusals."""

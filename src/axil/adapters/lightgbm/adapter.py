@@ -1,0 +1,447 @@
+"""LightGBM models fitted to squared error: LGBMRegressor and Booster, in memory, pickled or loaded from text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from axil.adapters.contract import Coefficients, FittedTrees, Totals, TrainingRows, TreeModel
+from axil.adapters.lightgbm.bagging import Evidence, Replay, histories
+from axil.adapters.lightgbm.refusals import REFUSALS, Reading, cause
+from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, Settings, TreeText, parse
+from axil.adapters.refusals import refuse
+from axil.adapters.routes import Kind, Nodes, Routes, make_routes
+from axil.errors import InputError, UnsupportedModelError
+
+Array = NDArray[np.float64]
+
+
+def read(model: Any) -> LightGBMAdapter | None:
+    """The adapter for a LightGBM model, None for any other object."""
+    import lightgbm
+
+    if isinstance(model, lightgbm.Booster):
+        return LightGBMAdapter(model)
+    if not isinstance(model, lightgbm.LGBMModel):
+        return None
+    if not model.__sklearn_is_fitted__():
+        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+    return LightGBMAdapter(model.booster_)
+
+
+class LightGBMAdapter(TreeModel):
+    """A LightGBM booster, up to its best iteration where early stopping set one, as ``predict`` uses it by default.
+
+    LightGBM keeps targets, weights and residuals in float32 and adds in float64, so a replay that rounds likewise meets
+    its leaf values to the last digits. A GPU adds in single precision (gpu_use_dp=False) and is met to that only.
+    """
+
+    library = "LightGBM"
+    classes: NDArray[Any] | None = None
+    n_outputs = 1
+    refusals = REFUSALS
+    precision = np.float32
+    residual_precision = np.float32
+    score_precision = np.float64
+    tolerance = 1e-6
+
+    def __init__(self, booster: Any):
+        # best_iteration is 0 or -1 where there was no early stopping: all iterations.
+        saved = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
+        text = parse(saved)
+        if not text.trees:
+            raise InputError("This LightGBM model has no trees: train it first.")
+        self._booster = _copied(booster, saved)
+        if text.parameters is None:
+            raise UnsupportedModelError(
+                "parameters",
+                "none",
+                "its text has no parameters block, so how its leaves were regularised cannot be known",
+                "Load the model from the text that LightGBM saved, complete with the lines after 'parameters:'.",
+            )
+        self._settings = Settings(text.parameters, booster.params or {})
+        self._reading = Reading(text, self._settings, _refit_decay_rate(booster))
+        refuse(self.refusals, self._reading)
+        self._trees = text.trees
+        self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)
+        self.n_features = int(booster.num_feature())
+        names = [str(name) for name in booster.feature_name()]
+        unnamed = names == [f"Column_{i}" for i in range(len(names))]
+        self.feature_names: list[str] | None = None if unnamed else names
+        self.fingerprint = text.fingerprint()
+        self._read_regularisation()
+
+    def _read_regularisation(self) -> None:
+        """lambda_l2, cat_l2 and path_smooth, and how closely leaf values can agree where digits of them are lost.
+
+        A leaf of weight W is off by up to lost / (W + lambda_l2) of the largest leaf value, twice that for path_smooth.
+        """
+        names = ("lambda_l2", "cat_l2", "path_smooth")
+        (self._lambda, lost), (self._cat_l2, cat_lost), (self._smooth, smooth_lost) = map(
+            self._settings.precisely, names
+        )
+        # Renewed leaves have exact sums and lambda_l2 alone (src/treelearner/gradient_discretizer.cpp).
+        self._renewed = self._settings.flag("use_quantized_grad")
+        if self._renewed:
+            self._cat_l2 = self._smooth = smooth_lost = 0.0
+        if not self._renewed and self._reading.splits_subsets:
+            lost += cat_lost
+        self._lost = lost + 2 * smooth_lost
+        self._on_gpu = self._settings.text("device_type") in ("gpu", "cuda")
+        smallest = min(float(tree.floats("leaf_weight").min(initial=np.inf)) for tree in self._trees)
+        self.leaf_tolerance = 1e-6 if self._on_gpu else 1e-10 + (self._lost and self._lost / (smallest + self._lambda))
+        if self._reading.dart:
+            rate, rate_lost = self._settings.precisely("learning_rate")
+            self._lost += rate_lost
+            self.leaf_tolerance += 2 * rate_lost / rate
+        # GOSS rounds weights once more, after the factor of each row, and DART takes its trees from the predictions and
+        # adds them again, which now and then tips a residual over to the next number of single precision.
+        if self._reading.goss or self._reading.dart:
+            self.leaf_tolerance = max(self.leaf_tolerance, 2e-7)
+
+    def spelling(self, name: str) -> str:
+        """LightGBM keeps no spaces in names (set_feature_names, include/LightGBM/dataset.h)."""
+        return name.replace(" ", "_")
+
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+        """The trees, their base taken out of the first one, where LightGBM hides it."""
+        totals = rows.totals
+        if self._smooth > 0 and not totals.even:
+            raise UnsupportedModelError(
+                "path_smooth",
+                f"{self._smooth:g} with sample weights",
+                "LightGBM smooths by row counts that it estimates from the weights while it grows a tree",
+                "Fit with path_smooth=0, or without sample_weight.",
+            )
+        coefficients = self._coefficients(rows)
+        base, base_value, hidden = self._base(totals, coefficients)
+        values = [tree.floats("leaf_value") for tree in self._trees]
+        if self._reading.forest:
+            values = [(v - hidden * (len(v) > 1)) / len(values) for v in values]
+        else:
+            values[0] = _without(values[0], hidden)
+        printed = np.zeros(int(self._n_leaves.sum()))
+        printed[: self._n_leaves[0]] = 0.0 if self._reading.forest else hidden
+        rates = self._rates() if coefficients is None else coefficients.omega[-1].copy()
+        if coefficients is None and hidden != 0.0 and self._trees[0].n_leaves > 1:
+            # LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h). Two leaves do not tell the rate from the targets.
+            told = self._trees[0].n_leaves > 2 or bool(np.isnan(rates[1:]).any())
+            rates[0] = np.nan if told else self._settings.precisely("learning_rate")[0]
+        weights = rows.weights if rows.at_hand else None  # for draws, which are not replayed on several machines
+        evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values))
+        leaf_weights = self._leaf_weights(totals)
+        if self._reading.forest and self._reading.bags:
+            self._count_lone_leaves(evidence, leaf_weights, totals.n_rows)
+        trees = FittedTrees(
+            n_leaves=self._n_leaves,
+            values=evidence.values[:, None],
+            counts=None if self._reading.machines > 1 and not totals.even else evidence.counts,
+            weights=leaf_weights,
+            l2=evidence.l2,
+            rates=rates,
+            base=None if base is None else np.array([base]),
+            base_value=np.array([base_value]),
+            mixing=evidence.mixing,
+            sampler=self._sampler(evidence, totals.n_rows),
+            coefficients=coefficients,
+            hidden=printed,
+        )
+        return [trees]
+
+    def _base(self, totals: Totals, coefficients: Coefficients | None) -> tuple[float | None, float, float]:
+        """The base (None: the mean), as a number, and how much of it the leaves of the first tree (all, of a forest) have."""
+        first, mean = self._trees[0], float(totals.means[0])
+        scale = 1.0 if coefficients is None or self._reading.forest else float(coefficients.beta[-1])
+        shrinkage = first.shrinkage if scale == 1 else f"{float(first.shrinkage) / scale:.5g}"  # but for DART's factors
+        from_average = self._settings.flag("boost_from_average") and not totals.offset
+        # A mean of zero is not boosted from (src/boosting/gbdt.cpp), but with other targets the fit starts from theirs.
+        zero = abs(mean) <= 1e-14 * totals.size / totals.n_rows
+        if self._reading.forest:  # without a feature to split on it starts from the mean in any case
+            folded = (from_average or self._reading.no_features) and not zero and abs(mean) > 1e-15
+        elif first.n_leaves == 1:  # holds the mean even where boost_from_average is off, and 0 where there are offsets
+            minute = 0 < abs(mean) <= 1e-15 and first.floats("leaf_value")[0] == 0.0
+            folded = not totals.offset and not minute
+        elif shrinkage != "1":
+            folded = False
+        else:  # only for a rate of 1 does boost_from_average decide: continued training may have changed it since
+            others = [tree.shrinkage for tree in self._trees[1:] if coefficients is None]
+            folded = from_average or "1" not in (others or [self._settings.text("learning_rate")])
+        if folded:
+            return None, mean, scale * mean
+        return (None, mean, 0.0) if from_average and zero else (0.0, 0.0, 0.0)
+
+    def _coefficients(self, rows: TrainingRows) -> Coefficients | None:
+        """How the trees add up: None for plain boosting."""
+        T = len(self._trees)
+        if self._reading.forest:  # a tree that found no split lacks the base (src/boosting/rf.hpp)
+            omega = np.vstack([np.zeros((T, T)), np.full(T, 1 / T)])
+            return Coefficients(omega, np.append(np.ones(T), np.mean(self._n_leaves > 1)))
+        if not self._reading.dart:
+            return None
+        printed = np.array([float(tree.shrinkage) for tree in self._trees])
+        dart = self._settings.dart()
+        for stages in self._stages(rows):
+            omega, beta = dart.run(stages, T)
+            if (
+                np.allclose(printed[1:], omega[T, 1:], rtol=1e-5, atol=0)
+                and np.isclose(printed[0], [omega[T, 0], beta[T]], rtol=1e-5, atol=0).any()
+            ):
+                return Coefficients(omega, beta)
+        raise UnsupportedModelError(
+            "boosting",
+            "dart",
+            "the drops that drop_seed leads to are not those that the trees were scaled for, as where settings changed "
+            "while it was trained, or it went on from another model",
+            'Fit it in one go with constant settings, or with boosting="gbdt".',
+        )
+
+    def _stages(self, rows: TrainingRows) -> Iterator[list[list[bool]]]:
+        """What may have come of DART's attempts at trees, likeliest first: the model does not say which found no split."""
+        T, n = len(self._trees), int(self._settings.number("num_iterations"))
+        grown = [bool(self._n_leaves[0] > 1)] + [True] * (T - 1)
+        yield [grown]
+        if n < T:
+            yield [grown[: T - n], [True] * n]  # went on from a model of the same settings
+        elif n > T:
+            yield [grown + [True] * (n - T)]  # and lost the last trees since
+            n_rows = rows.totals.n_rows
+            start = self._settings.bagging(n_rows) if self._reading.bags else None
+            for outcomes in histories(start, self.leaves(rows.X), self._evidence(n_rows, None), n - T):
+                yield [outcomes]
+
+    def _evidence(self, n_rows: int, weights: Array | None) -> Evidence:
+        return Evidence(
+            np.concatenate([[0], np.cumsum(self._n_leaves)]),
+            np.concatenate([_counts(tree, n_rows) for tree in self._trees]),
+            np.zeros(0),
+            np.concatenate([self._l2(tree)[tree.n_leaves - 1 :] for tree in self._trees]),
+            weights,
+            tuple(self._mixing(tree) for tree in self._trees) if self._smooth > 0 else None,
+        )
+
+    def _sampler(self, evidence: Evidence, n_rows: int) -> Replay | None:
+        """Which rows each tree was fitted on; None: all of them."""
+        # Trees that are added one by one leave num_iterations as it was.
+        failures = max(int(self._settings.number("num_iterations")) - len(self._trees), 100)
+        if self._reading.goss:
+            states = self._settings.goss(n_rows, evidence.weights)
+            return Replay("LightGBM GOSS", states, evidence, failures)
+        if not self._reading.bags:
+            return None
+        return Replay("LightGBM bagging", [self._settings.bagging(n_rows)], evidence, failures, self._reading.forest)
+
+    def _count_lone_leaves(self, evidence: Evidence, leaf_weights: Array | None, n_rows: int) -> None:
+        """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record."""
+        lone = np.flatnonzero(self._n_leaves[1:] == 1) + 1
+        state = self._settings.bagging(n_rows)
+        for t in range(lone.max(initial=-1) + 1):
+            bag, state = state.attempt(False, None)
+            state = state.grown()
+            if t in lone:
+                evidence.counts[evidence.starts[t]] = bag.sum()
+                if evidence.mixing is not None:
+                    evidence.mixing[t][:] = 1.0 / (bag.sum() + evidence.l2[evidence.starts[t]])
+                if leaf_weights is not None:
+                    total = bag.sum() if evidence.weights is None else evidence.weights[bag].sum()
+                    leaf_weights[evidence.starts[t]] = total
+
+    def _rates(self) -> Array:
+        """(T,): the learning rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
+        printed = {tree.shrinkage for tree in self._trees[1:] if tree.n_leaves > 1}
+        if self._trees[0].shrinkage != "1":
+            printed.add(self._trees[0].shrinkage)
+        rate = np.nan  # a schedule: rates that print alike may still differ
+        if not printed:
+            printed = {self._settings.text("learning_rate")}
+        if len(printed) == 1:
+            rate, slack = self._settings.precisely("learning_rate", printed.pop())
+            rate = np.nan if slack else rate
+        return np.array([rate if tree.n_leaves > 1 else 0.0 for tree in self._trees])
+
+    def _leaf_weights(self, totals: Totals) -> Array | None:
+        """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""
+        if self._on_gpu or self._renewed:
+            return None
+        # A tree of one leaf records none, or 0 where it is still in memory.
+        alone = np.array([totals.weight])
+        return np.concatenate([tree.floats("leaf_weight") if tree.n_leaves > 1 else alone for tree in self._trees])
+
+    def _l2(self, tree: TreeText) -> Array:
+        """(2L - 1,): what regularisation adds to the denominators of the tree's splits and then of its leaves.
+
+        lambda_l2, and cat_l2 below a split that groups categories (src/treelearner/feature_histogram.cpp).
+        """
+        if self._reading.forest and tree.n_leaves == 1 and tree.floats("leaf_value")[0] == 0.0:
+            return np.array([np.inf])  # the first of a forest, if it found no split (src/boosting/rf.hpp)
+        l2 = np.full(2 * tree.n_leaves - 1, self._lambda)
+        l2[tree.children[tree.splits_on(self._reading.subset_features)]] += self._cat_l2
+        return l2
+
+    def _mixing(self, tree: TreeText) -> Array:
+        """(L, L): leaf values from leaf sums with path_smooth, each node drawn towards its parent.
+
+        With n rows and q = n / path_smooth: value = (sum / (n + l2)) * q / (q + 1) + parent's value / (q + 1); the root
+        is not smoothed (CalculateSplittedLeafOutput, src/treelearner/feature_histogram.hpp).
+        """
+        if tree.n_leaves == 1:
+            return np.zeros((1, 1))
+        n_splits, children = tree.n_leaves - 1, tree.children
+        inside = np.vstack([np.zeros((n_splits, tree.n_leaves)), np.eye(tree.n_leaves)])  # which leaves each node holds
+        for split in reversed(range(n_splits)):
+            inside[split] = inside[children[split]].sum(axis=0)
+        counts = inside @ tree.integers("leaf_count")
+        values = inside / (counts + self._l2(tree))[:, None]
+        q = (counts / self._smooth)[:, None]
+        for split in range(n_splits):
+            own = children[split]
+            values[own] = (values[own] * q[own] + values[split]) / (q[own] + 1)
+        return values[n_splits:]
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        """(n, T): which leaf of each tree every row falls into."""
+        if X.shape[0] == 0:
+            return np.zeros((0, len(self._trees)), dtype=np.int32)
+        found = self._booster.predict(self._as_lightgbm(X), pred_leaf=True)
+        return np.asarray(found, dtype=np.int32).reshape(X.shape[0], len(self._trees))
+
+    @cached_property
+    def routes(self) -> Routes | None:
+        """Left is up to the threshold; values within kZeroThreshold of 0 are 0 (LGBM_BoosterPredictForMat, src/c_api.cpp)."""
+        splits = self._n_leaves - 1
+        stacked = {
+            key: np.concatenate([tree.integers(key)[: tree.n_leaves - 1] for tree in self._trees])
+            for key in ("split_feature", "decision_type", "left_child", "right_child")
+        }
+        thresholds = np.concatenate([tree.floats("threshold")[: tree.n_leaves - 1] for tree in self._trees])
+        starts = np.concatenate([[0], np.cumsum(splits)])
+        outcomes = {
+            int(start + split): table
+            for start, tree in zip(starts, self._trees)
+            if tree.n_leaves > 1
+            for split, table in tree.outcomes().items()
+        }
+        nodes = Nodes(
+            starts=starts,
+            features=stacked["split_feature"],
+            thresholds=thresholds,
+            kinds=_kinds(stacked["decision_type"]),
+            children=np.stack([stacked["left_child"], stacked["right_child"]], axis=1),
+            outcomes=outcomes,
+        )
+        return make_routes(nodes, single=False, strict=False, zero=float(np.float32(1e-35)), infinite=True)
+
+    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+        """The numbers that LightGBM compares: floats as they are, other arrays in float32, frames in float64."""
+        if bool(sparse.issparse(X)):
+            return None
+        rows = self._as_lightgbm(X)
+        if not isinstance(rows, np.ndarray):
+            return self._from_pandas(rows)
+        if rows.dtype.kind not in "biuf":
+            return None
+        return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float32)
+
+    def _from_pandas(self, frame: Any) -> Array | None:
+        """A pandas frame in float64, categories numbered as at the fit; None where it has columns of other kinds."""
+        kinds = [getattr(dtype, "kind", "") if isinstance(dtype, np.dtype) else "" for dtype in frame.dtypes]
+        categorical = [i for i, dtype in enumerate(frame.dtypes) if str(dtype) == "category"]
+        if any(kind not in "biuf" or not kind for i, kind in enumerate(kinds) if i not in categorical):
+            return None
+        if not categorical:
+            return np.asarray(frame.to_numpy(dtype=np.float64))
+        categories = self._booster.pandas_categorical or []
+        if len(categories) != len(categorical):
+            return None
+        number = dict(zip(categorical, categories))
+        columns = np.empty(frame.shape, dtype=np.float64, order="F")
+        for i in range(frame.shape[1]):
+            column = frame.iloc[:, i]
+            if i in number:
+                codes = column.cat.set_categories(number[i]).cat.codes.to_numpy()
+                columns[:, i] = np.where(codes < 0, np.nan, codes)
+            else:
+                columns[:, i] = column.to_numpy()
+        return columns
+
+    def predictions(self, X: Any) -> Array:
+        """(n, 1): what ``predict`` gives."""
+        if X.shape[0] == 0:
+            return np.zeros((0, 1))
+        found = self._booster.predict(self._as_lightgbm(X))
+        return np.asarray(found, dtype=np.float64)[:, None]
+
+    def _as_lightgbm(self, X: Any) -> Any:
+        """X as every version of LightGBM takes it without a word: numpy, pandas, or a csr or csc matrix (not array)."""
+        if bool(sparse.issparse(X)):
+            return sparse.csc_matrix(X) if X.format == "csc" else sparse.csr_matrix(X)
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame):
+            return np.asarray(X)
+        return X if frame.implementation.is_pandas() else self._from_frame(frame)
+
+    def _from_frame(self, frame: nw.DataFrame[Any]) -> Array:
+        """A polars or pyarrow table in float64, nulls as nan and categories numbered as at the fit."""
+        kinds = (nw.Categorical, nw.Enum, nw.String)
+        categorical = [name for name, dtype in frame.schema.items() if isinstance(dtype, kinds) or dtype in kinds]
+        categories = self._booster.pandas_categorical or []
+        if len(categorical) != len(categories):
+            raise InputError(
+                f"The model was fitted with {len(categories)} category columns of a pandas frame, this table "
+                f"has {len(categorical)} ({', '.join(categorical[:5])}). Pass a pandas frame with the same categories."
+            )
+        columns = np.empty(frame.shape, dtype=np.float64, order="F")
+        number = dict(zip(categorical, categories))
+        for i, name in enumerate(frame.columns):
+            if name in number:
+                codes = {category: code for code, category in enumerate(number[name])}
+                columns[:, i] = [codes.get(value, np.nan) for value in frame[name].to_list()]
+            else:
+                columns[:, i] = frame[name].cast(nw.Float64).to_numpy()
+        return columns
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
+        return cause(self._reading, what, self._lost > 0)
+
+
+def _copied(booster: Any, saved: str) -> Any:
+    """The booster as it was saved: one that is trained further, or changed in place, does not change the copy."""
+    copied = type(booster)(model_str=saved)
+    copied.pandas_categorical = booster.pandas_categorical
+    return copied
+
+
+def _kinds(decision_types: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each split sends missing values: none, zeros or NaN count as such."""
+    left = (decision_types & DEFAULT_LEFT) != 0
+    missing = decision_types >> MISSING_SHIFT & 3
+    kinds = np.where(left, Kind.LEFT, Kind.RIGHT)
+    kinds = np.where(missing == 1, np.where(left, Kind.ZERO_LEFT, Kind.ZERO_RIGHT), kinds)
+    kinds = np.where(missing == 0, Kind.AS_ZERO, kinds)
+    return np.where(decision_types & CATEGORICAL, Kind.CATEGORIES, kinds).astype(np.int64)
+
+
+def _refit_decay_rate(booster: Any) -> str:
+    """The setting that Booster.refit leaves behind; a loaded booster lists it always, with all others."""
+    remembered = booster.params or {}
+    loaded = "saved_feature_importance_type" in remembered and not hasattr(booster, "train_set")
+    return "" if loaded or "refit_decay_rate" not in remembered else str(remembered["refit_decay_rate"])
+
+
+def _without(values: Array, hidden: float) -> Array:
+    """Leaf values less the base; a single leaf that holds nothing else is 0, not a rounding error."""
+    rest = values - hidden
+    return np.zeros(1) if len(rest) == 1 and abs(rest[0]) <= 1e-12 * abs(hidden) else rest
+
+
+def _counts(tree: TreeText, n_rows: int) -> NDArray[np.int64]:
+    """(L,): rows in each leaf; before 4.6 a tree of one leaf did not record them."""
+    counts = tree.integers("leaf_count")
+    return np.array([n_rows]) if tree.n_leaves == 1 and not counts.any() else counts

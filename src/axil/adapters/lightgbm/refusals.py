@@ -1,0 +1,297 @@
+"""Which LightGBM models axil does not explain, and why: a table, tried in order, that also makes the documentation.
+
+Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear in the targets and
+leaf values linear in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from axil.adapters.lightgbm.text import ModelText, Settings
+from axil.adapters.refusals import Refusal
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that a refusal may look at."""
+
+    text: ModelText
+    settings: Settings
+    refit: str  #: the decay rate of Booster.refit, empty where the model was not refit as far as can be seen
+
+    @property
+    def subset_features(self) -> frozenset[int]:
+        """Categorical features whose splits group categories, with cat_l2, rather than part one from the rest.
+
+        LightGBM splits one against the rest iff the feature has at most max_cat_to_onehot bins
+        (src/treelearner/feature_histogram.cpp).
+        """
+        most = self.settings.number("max_cat_to_onehot")
+        return frozenset(feature for feature, bins in self.text.category_counts.items() if bins > most)
+
+    @property
+    def splits_subsets(self) -> bool:
+        """Whether any split groups categories."""
+        features = self.subset_features
+        return bool(features) and any(tree.splits_on(features).any() for tree in self.text.trees)
+
+    @property
+    def forest(self) -> bool:
+        """boosting="rf": predictions are averages over trees."""
+        return "average_output" in self.text.header
+
+    @property
+    def no_features(self) -> bool:
+        """Whether no column can be split: all are constant, or parted by fewer rows than a leaf must have."""
+        return set(self.text.header.get("feature_infos", "").split()) <= {"none"}
+
+    @property
+    def machines(self) -> int:
+        """On how many machines it was trained; on several, leaves count rows by their weights, not one by one."""
+        return int(self.settings.number("num_machines") or 1)
+
+    @property
+    def dart(self) -> bool:
+        return self.settings.text("boosting") == "dart"
+
+    @property
+    def bags(self) -> bool:
+        """Whether each tree has rows drawn at random; the fractions of positive and negative rows are for classes only."""
+        return self.settings.number("bagging_fraction") < 1 and self.settings.number("bagging_freq") > 0
+
+    @property
+    def goss(self) -> bool:
+        """Whether rows are drawn by their gradients; before 4.2 the text does not say, but trees of fewer rows do."""
+        strategy = self.settings.text("data_sample_strategy")
+        if strategy or "goss" in self.settings.given("boosting"):
+            return strategy in ("goss", "")
+        split = [tree for tree in self.text.trees if tree.n_leaves > 1]
+        return not self.bags and len({int(tree.integers("leaf_count").sum()) for tree in split}) > 1
+
+
+_L2 = 'Fit with objective="regression" (squared error) instead.'
+
+_LOGIT = "residuals pass through a sigmoid, and the logit of a mean, where the fit starts, is not linear in the targets"
+_EXPONENTIAL = "predictions pass through an exponential, and the fit starts from the logarithm of a mean"
+_RANKED = "residuals depend on how the rows are ranked"
+
+_OBJECTIVES = {  # name: reason, condition, whether it is smooth in the targets
+    "regression_l1": ("leaf values are medians of the residuals", "(ii)", False),
+    "huber": ("residuals are clipped", "(ii)", False),
+    "fair": ("residuals are damped by a non-linear function", "(ii)", False),
+    "quantile": ("leaf values are quantiles of the residuals", "(ii)", False),
+    "mape": ("leaf values are weighted medians of the residuals", "(ii)", False),
+    "poisson": (_EXPONENTIAL, "(i)", True),
+    "gamma": (_EXPONENTIAL, "(i)", True),
+    "tweedie": (_EXPONENTIAL, "(i)", True),
+    "binary": (_LOGIT, "(i)", True),
+    "multiclass": ("residuals pass through a softmax, and the fit starts from logarithms of means", "(i)", True),
+    "multiclassova": (_LOGIT, "(i)", True),
+    "cross_entropy": (_LOGIT, "(i)", True),
+    "cross_entropy_lambda": ("residuals pass through a logarithm", "(ii)", False),
+    "lambdarank": (_RANKED, "(ii)", False),
+    "rank_xendcg": (_RANKED, "(ii)", False),
+}
+
+
+def _objective(name: str) -> Callable[[Reading], str]:
+    return lambda model: model.text.objective if model.text.objective.split()[:1] == [name] else ""
+
+
+def _other_objective(model: Reading) -> str:
+    name = model.text.objective
+    return "custom" if not name or name.startswith(("none", "custom")) else "" if name == "regression" else name
+
+
+def _positive(name: str) -> Callable[[Reading], str]:
+    return lambda model: model.settings.text(name) if model.settings.number(name) > 0 else ""
+
+
+def _monotone(model: Reading) -> str:
+    signs = model.settings.text("monotone_constraints") or model.text.header.get("monotone_constraints", "")
+    return signs if signs.replace("0", "").replace(",", "").strip() else ""
+
+
+def _linear_tree(model: Reading) -> str:
+    return "True" if model.settings.flag("linear_tree") or any(tree.is_linear for tree in model.text.trees) else ""
+
+
+def _trees_per_iteration(model: Reading) -> str:
+    number = model.text.header.get("num_tree_per_iteration", "1")
+    return "" if number == "1" else number
+
+
+def _quantized(model: Reading) -> str:
+    rounded = model.settings.flag("use_quantized_grad") and not model.settings.flag("quant_train_renew_leaf")
+    return "True without quant_train_renew_leaf" if rounded else ""
+
+
+def _smoothed_goss(model: Reading) -> str:
+    return f"{model.settings.text('path_smooth')} with GOSS" if model.goss and _positive("path_smooth")(model) else ""
+
+
+def _forced(model: Reading) -> str:
+    # Forced splits ignore cat_l2 and smooth towards 0 (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
+    odd = model.splits_subsets or model.settings.number("path_smooth") > 0
+    return model.settings.text("forcedsplits_filename") if odd else ""
+
+
+#: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
+EXACT = (
+    "objective: regression under all its names (l2, mse, rmse, ...)",
+    "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued training (init_model)",
+    "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth (without sample weights), use_quantized_grad with renewed leaves",
+    "sample_weight, init_score",
+    "missing values: use_missing, zero_as_missing; categorical features",
+    "bagging_fraction, bagging_freq, bagging_seed: the rows are drawn again",
+    "data_sample_strategy=goss (boosting=goss): likewise",
+    "boosting=dart, with and without bagging: the dropped trees are drawn again",
+    "boosting=rf",
+)
+
+REFUSALS: tuple[Refusal[Reading], ...] = (
+    *(
+        Refusal("objective", _objective(name), reason, condition, _L2, smooth)
+        for name, (reason, condition, smooth) in _OBJECTIVES.items()
+    ),
+    Refusal(
+        "reg_sqrt",
+        lambda model: "True" if model.text.objective == "regression sqrt" else "",
+        "it is fitted to the square roots of the targets",
+        "(i)",
+        "Fit with reg_sqrt=False, or transform the targets yourself and explain the predicted roots.",
+    ),
+    Refusal(
+        "objective",
+        _other_objective,
+        "its gradients are not known to be those of squared error",
+        "(ii)",
+        _L2,
+        linear_only=True,
+    ),
+    Refusal(
+        "num_tree_per_iteration",
+        _trees_per_iteration,
+        "axil expects one tree an iteration",
+        None,
+        "Fit one output a model.",
+        linear_only=True,
+    ),
+    Refusal(
+        "lambda_l1",
+        _positive("lambda_l1"),
+        "sums of residuals are shrunk towards zero by a threshold",
+        "(ii)",
+        "Fit with lambda_l1=0 (reg_alpha=0) and regularise with lambda_l2.",
+        derivative=True,
+    ),
+    Refusal(
+        "max_delta_step",
+        _positive("max_delta_step"),
+        "leaf values are clipped",
+        "(ii)",
+        "Fit with max_delta_step=0 and a smaller learning_rate.",
+        derivative=True,
+    ),
+    Refusal(
+        "linear_tree",
+        _linear_tree,
+        "linear in the targets, but leaves hold linear models of the features, which axil does not replay yet",
+        None,
+        "Fit with linear_tree=False.",
+    ),
+    Refusal(
+        "monotone_constraints",
+        _monotone,
+        "leaf values are clipped to keep predictions monotone",
+        "(ii)",
+        "Fit without monotone_constraints.",
+    ),
+    Refusal(
+        "use_quantized_grad",
+        _quantized,
+        "leaf values are sums of residuals that were rounded to a few levels",
+        "(ii)",
+        "Fit with quant_train_renew_leaf=True or use_quantized_grad=False.",
+    ),
+    Refusal(
+        "refit_decay_rate",
+        lambda model: model.refit,
+        "Booster.refit mixed its leaf values from those of two fits",
+        "(ii)",
+        "Explain the model as it was before refit, or fit a new one on the new data.",
+    ),
+    Refusal(
+        "boosting",
+        lambda model: "rf with GOSS" if model.forest and model.goss else "",
+        "LightGBM multiplies the same residuals again for every tree",
+        None,
+        'Fit with data_sample_strategy="bagging".',
+    ),
+    Refusal(
+        "bagging_by_query",
+        lambda model: "True" if model.bags and model.settings.flag("bagging_by_query") else "",
+        "rows are drawn by groups, which the model does not tell",
+        None,
+        "Fit with bagging_by_query=False.",
+    ),
+    Refusal(
+        "path_smooth",
+        _smoothed_goss,
+        "LightGBM smooths by row counts that it estimates from the factors of the rows while it grows a tree",
+        None,
+        'Fit with path_smooth=0 or data_sample_strategy="bagging".',
+    ),
+    Refusal(
+        "forcedsplits_filename",
+        _forced,
+        "the model does not tell which splits were forced, and those ignore cat_l2 and path_smooth",
+        None,
+        "Fit without forced splits, or without path_smooth and categorical features of many categories.",
+    ),
+)
+
+
+_COUNTS = (
+    "These are not the rows and columns that the model was fitted on: other rows, or columns in another order.",
+    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise.",
+)
+_SAMPLED = (
+    "The rows are in another order than in the fit: the model was fitted on rows drawn at random (bagging or GOSS), "
+    "which axil draws "
+    "again by their position.",
+    "Settings changed while the model was trained, so that other rows were drawn.",
+)
+_BUNDLES = "LightGBM bundled sparse columns that overlap in a few rows: fit again with enable_bundle=False."
+_WEIGHTS = "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had none."
+_VALUES = (
+    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.",
+    "The fit was given another init_score, or another sample_weight.",
+    "The model was changed after its fit (refit, set_leaf_output, shuffle_models), or continued from one with other data or "
+    "settings (init_model), or settings changed while it was trained.",
+)
+_MACHINES = (
+    "The model was trained on {} machines: LightGBM then starts from the plain mean of the machines' own means, which is the "
+    "mean of all targets only where every machine had the same number of rows (the same total weight). Fit with as many rows "
+    "on each machine, or with boost_from_average=False."
+)
+_DIGITS = (
+    "The model was loaded from text, which keeps six digits of lambda_l2, cat_l2 and path_smooth, and of learning_rate, "
+    "which DART needs: pass the model in memory, or pickle it."
+)
+
+
+def cause(model: Reading, what: str, digits_lost: bool) -> str:
+    """The likeliest reasons for a disagreement in "counts", "weights" or "values", one a line."""
+    sampled = _SAMPLED if model.bags or model.goss else ()
+    if what == "counts":
+        bundles = (_BUNDLES,) if model.settings.flag("enable_bundle") else ()
+        return "\n".join((*sampled[:1], *_COUNTS, *sampled[1:], *bundles))
+    if what == "weights":
+        return "\n".join((_WEIGHTS, *sampled))
+    apart = model.machines > 1 and model.settings.flag("boost_from_average")
+    return "\n".join(
+        (*([_MACHINES.format(model.machines)] if apart else ()), *_VALUES, *([_DIGITS] if digits_lost else ()))
+    )

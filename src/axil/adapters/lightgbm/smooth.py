@@ -1,0 +1,221 @@
+"""LightGBM models fitted to a smooth loss: binary, cross-entropy, multiclass, Poisson, gamma, Tweedie, and squared error with L1.
+
+Formulas: src/objective/*_objective.hpp. Gradients and second derivatives are float32; a replay in float64 meets leaves to that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.lightgbm.adapter import LightGBMAdapter, _counts, _without
+from axil.adapters.lightgbm.refusals import REFUSALS, Reading
+from axil.adapters.refusals import Refusal, smooth_refusals
+from axil.adapters.smooth import LossName, SmoothTrees, label_factors, weighed_classes
+from axil.errors import InputError
+
+Array = NDArray[np.float64]
+
+_LOSSES = {
+    "regression": "squared",
+    "binary": "logistic",
+    "cross_entropy": "logistic",
+    "multiclass": "softmax",
+    "multiclassova": "logistic",
+    "poisson": "poisson",
+    "gamma": "gamma",
+    "tweedie": "tweedie",
+}
+
+
+def read(model: Any) -> SmoothLightGBM | None:
+    """The reader of a LightGBM model, None for any other object."""
+    import lightgbm
+
+    if isinstance(model, lightgbm.Booster):
+        return SmoothLightGBM(model, None)
+    if not isinstance(model, lightgbm.LGBMModel):
+        return None
+    if not model.__sklearn_is_fitted__():
+        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+    return SmoothLightGBM(model.booster_, getattr(model, "classes_", None), model.class_weight)
+
+
+def _name(model: Reading) -> str:
+    return model.text.objective.split()[0] if model.text.objective else ""
+
+
+def _several(model: Reading) -> bool:
+    return _name(model) in ("multiclass", "multiclassova")
+
+
+def _bags(model: Reading) -> str:
+    named = [name for name in ("pos_bagging_fraction", "neg_bagging_fraction") if 0 < model.settings.number(name) < 1]
+    if named and _name(model) == "binary" and model.settings.number("bagging_freq") > 0:
+        return f"{named[0]}={model.settings.text(named[0])}"
+    return f"{model.settings.text('bagging_fraction')} for several classes" if model.bags and _several(model) else ""
+
+
+_PLAIN = "axil differentiates plain boosting only"
+SMOOTH = smooth_refusals(
+    REFUSALS,
+    Refusal(
+        "objective",
+        lambda model: "" if _name(model) in _LOSSES else model.text.objective or "custom",
+        "axil does not know a smooth loss of this name",
+        None,
+        "Fit with objective binary, cross_entropy, multiclass, poisson, gamma or tweedie.",
+    ),
+    Refusal(
+        "boosting",
+        lambda model: "dart" if model.dart else "rf" if model.forest else "",
+        _PLAIN,
+        None,
+        'Fit with boosting="gbdt".',
+    ),
+    Refusal(
+        "data_sample_strategy",
+        lambda model: "goss" if model.goss else "",
+        "which rows a tree sees depends on their gradients",
+        None,
+        'Fit with data_sample_strategy="bagging".',
+    ),
+    Refusal(
+        "path_smooth",
+        lambda model: model.settings.text("path_smooth") if model.settings.number("path_smooth") > 0 else "",
+        _PLAIN,
+        None,
+        "Fit with path_smooth=0.",
+    ),
+    Refusal(
+        "use_quantized_grad",
+        lambda model: "True" if model.settings.flag("use_quantized_grad") else "",
+        "axil does not replay rounded gradients",
+        None,
+        "Fit with use_quantized_grad=False.",
+    ),
+    Refusal("bagging_fraction", _bags, "axil does not draw these rows again", None, "Fit without bagging."),
+)
+
+
+class SmoothLightGBM(LightGBMAdapter):
+    """A LightGBM booster with a smooth objective."""
+
+    refusals = SMOOTH
+    smooth_tolerance = 2e-6
+
+    def __init__(self, booster: Any, classes: NDArray[Any] | None, class_weight: Any = None):
+        super().__init__(booster)
+        self._class_weight = class_weight
+        if classes is not None and len(classes) < 2:
+            raise InputError(f"This LightGBM model knows the class {classes[0]} alone: its predictions do not move.")
+        objective, *options = self._reading.text.objective.split()
+        self._objective = objective
+        self._options = dict(option.split(":", 1) for option in options if ":" in option)
+        self.n_outputs = int(self._reading.text.header.get("num_tree_per_iteration", "1"))
+        if objective in ("multiclass", "multiclassova"):
+            self.classes = np.arange(self.n_outputs) if classes is None else classes
+        elif objective == "binary" and classes is not None:
+            self.classes = classes
+
+    def scores(self, X: Any) -> Array:
+        """(n, K)."""
+        if X.shape[0] == 0:
+            return np.zeros((0, self.n_outputs))
+        found = self._booster.predict(self._as_lightgbm(X), raw_score=True)
+        return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+
+    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+        """The trees, their bases taken out of the first iteration's, where LightGBM hides them."""
+        targets, weights = rows.targets, rows.weights
+        if self._objective == "binary" and not np.isin(targets, (0, 1)).all():
+            raise InputError(
+                "y_train holds other numbers than 0 and 1: pass the labels as 1 where LightGBM had them above 0."
+            )
+        n_trees, n_outputs = len(self._trees), self.n_outputs
+        numbers = np.arange(n_trees)
+        started = self._settings.flag("boost_from_average") and not rows.totals.offset
+        base = self._start(targets, weights) if started else np.zeros(n_outputs)
+        values = [tree.floats("leaf_value") for tree in self._trees]
+        for k in range(min(n_outputs, n_trees)):
+            if abs(base[k]) > 1e-15:
+                values[k] = _without(values[k], base[k])
+        evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values))
+        trees = FittedTrees(
+            n_leaves=self._n_leaves,
+            values=evidence.values[:, None],
+            counts=np.concatenate([_counts(tree, len(targets)) for tree in self._trees]),
+            weights=None,
+            l2=evidence.l2,
+            rates=self._smooth_rates(),
+            base=None if started else base,
+            base_value=base,
+            sampler=self._sampler(evidence, len(targets)),
+        )
+        return SmoothTrees(
+            trees=trees,
+            loss=self._loss(),
+            iterations=numbers // n_outputs,
+            outputs=numbers % n_outputs,
+            l1=self._settings.precisely("lambda_l1")[0],
+            most=self._settings.precisely("max_delta_step")[0],
+            factors=self._factors(targets, weights),
+        )
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts" or "values"."""
+        return f"{super().causes(what)}\n{weighed_classes(self._class_weight)}"
+
+    def _loss(self) -> LossName:
+        scale = float(self._options.get("sigmoid", 1.0)) if self._objective in ("binary", "multiclassova") else 1.0
+        hessian = 1.0
+        if self._objective == "multiclass":
+            hessian = self.n_outputs / (self.n_outputs - 1)
+        elif self._objective == "poisson":
+            hessian = float(np.exp(self._settings.precisely("poisson_max_delta_step")[0]))
+        power = self._settings.precisely("tweedie_variance_power")[0]
+        return LossName(_LOSSES[self._objective], scale=scale, power=power, hessian=hessian)
+
+    def _start(self, targets: Array, weights: Array | None) -> Array:
+        """(K,): BoostFromScore of each objective."""
+        means, loss = np.average(targets, axis=0, weights=weights), self._loss()
+        if loss.name == "squared":
+            return np.asarray(means)
+        if loss.name == "logistic":
+            means = np.clip(means, 1e-15, 1 - 1e-15)
+            return np.asarray(np.log(means / (1 - means)) / loss.scale)
+        return np.asarray(np.log(np.maximum(means, 1e-15)))
+
+    def _factors(self, targets: Array, weights: Array | None) -> Array | None:
+        """scale_pos_weight and is_unbalance, which weigh a class but not the start (binary_objective.hpp)."""
+        if self._objective not in ("binary", "multiclassova"):
+            return None
+        scale, balanced = self._settings.precisely("scale_pos_weight")[0], self._settings.flag("is_unbalance")
+        if self._objective == "multiclassova":
+            if balanced or scale != 1:
+                raise InputError(
+                    "This LightGBM model weighs the positive rows of each of several classes (is_unbalance or "
+                    "scale_pos_weight), which axil does not replay: fit without, or one binary model a class."
+                )
+            return None
+        positive = float((targets > 0).sum())
+        negative = len(targets) - positive
+        if not balanced or not positive or not negative:
+            return label_factors(targets, scale)
+        # The smaller class counts as much more as the larger one has more rows.
+        more = max(positive, negative) / np.array([positive, negative])
+        return label_factors(targets, scale * more[0], more[1])
+
+    def _smooth_rates(self) -> Array:
+        """(T,): the rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
+        later = {tree.shrinkage for tree in self._trees[self.n_outputs :] if tree.n_leaves > 1}
+        printed = later or {self._settings.text("learning_rate")}
+        rate = np.nan
+        if len(printed) == 1:
+            rate, lost = self._settings.precisely("learning_rate", printed.pop())
+            rate = np.nan if lost else rate
+        return np.array([rate if tree.n_leaves > 1 else 0.0 for tree in self._trees])

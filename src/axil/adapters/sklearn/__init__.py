@@ -1,0 +1,1 @@
+"""scikit-learn: its models, samplers and refusals."""

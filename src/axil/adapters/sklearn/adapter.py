@@ -1,0 +1,50 @@
+"""From any of scikit-learn's models to its adapter; the classes that are refused have reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from axil.adapters.contract import Model
+from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
+from axil.adapters.sklearn.refusals import refuse_class
+from axil.adapters.sklearn.smoothers import SMOOTHERS
+from axil.adapters.sklearn.trees import ForestAdapter
+from axil.errors import InputError
+
+ADAPTERS: dict[str, Callable[[Any], Model]] = {
+    "GradientBoostingRegressor": GradientBoostingAdapter,
+    "HistGradientBoostingRegressor": HistGradientBoostingAdapter,
+    **dict.fromkeys(
+        (
+            *("DecisionTreeRegressor", "DecisionTreeClassifier", "ExtraTreeRegressor", "ExtraTreeClassifier"),
+            *("RandomForestRegressor", "RandomForestClassifier", "ExtraTreesRegressor", "ExtraTreesClassifier"),
+            *("BaggingRegressor", "BaggingClassifier"),
+        ),
+        ForestAdapter,
+    ),
+    **SMOOTHERS,
+}
+
+
+def read(model: Any) -> Model | None:
+    """The adapter for a model of scikit-learn, None for any other object; raises for what is refused."""
+    for kind in type(model).__mro__:
+        if not kind.__module__.startswith("sklearn."):
+            continue
+        refuse_class(kind.__name__)
+        if kind.__name__ in ADAPTERS:
+            require_fitted(model)
+            return ADAPTERS[kind.__name__](model)
+    return None
+
+
+def require_fitted(model: Any) -> None:
+    """Raise for a model that has not been fitted."""
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.") from None

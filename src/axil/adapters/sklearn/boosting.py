@@ -1,0 +1,187 @@
+"""scikit-learn's gradient boosting for squared error: GradientBoostingRegressor and HistGradientBoostingRegressor."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
+from axil.adapters.refusals import refusal, refuse
+from axil.adapters.sklearn.draws import StageSampler, training_rows
+from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES
+from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, as_it_is, no_offsets, numbers
+from axil.errors import InputError
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.integer[Any]]
+
+
+class GradientBoostingAdapter(SklearnAdapter, TreeModel):
+    """GradientBoostingRegressor: each tree holds weighted means of residuals, shrunk when predictions are made."""
+
+    def __init__(self, model: Any):
+        refuse(STAGES, model)
+        super().__init__(model)
+        self.refused_draws = refusal(DRAWS, model)
+        self._stack = TreeStack([tree.tree_ for tree in model.estimators_[:, 0]])
+        zero = isinstance(model.init_, str)
+        self._start = np.zeros(1) if zero else np.asarray(model.init_.constant_, dtype=np.float64).reshape(1)
+        self._from_mean = not zero and model.init_.strategy == "mean"
+        own = f"{self._stack.fingerprint()} {float(model.learning_rate)!r} {float(self._start[0])!r}"
+        self.fingerprint = hashlib.sha256(own.encode()).hexdigest()
+
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+        """The trees; rows that early stopping held out, and the rows of each stage, are drawn again."""
+        no_offsets(rows)
+        model, n_rows = self._model, rows.totals.n_rows
+        rate = float(model.learning_rate)
+        fitted = None
+        if model.n_iter_no_change is not None:
+            fitted = training_rows(n_rows, model.validation_fraction, int(model.random_state))
+        sampler = None
+        if model.subsample < 1 and self.refused_draws is None:
+            sampler = StageSampler(n_rows, fitted, float(model.subsample), int(model.random_state))
+        counted = rows.totals.lightest > 0  # trees do not count rows of weight zero
+        trees = FittedTrees(
+            n_leaves=self._stack.n_leaves,
+            values=rate * self._stack.gather("value")[:, :, 0],
+            counts=self._stack.gather("n_node_samples").astype(np.int64) if counted else None,
+            weights=self._stack.gather("weighted_n_node_samples"),
+            l2=np.zeros(int(self._stack.n_leaves.sum())),
+            rates=np.full(len(self._stack.n_leaves), rate),
+            base=None if self._from_mean else self._start,
+            base_value=self._start,
+            held_out=all_but(fitted, n_rows),
+            sampler=sampler,
+        )
+        return [trees]
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        """(n, T): which leaf of each tree every row falls into."""
+        return self._stack.leaves(self._rows(X))
+
+
+class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
+    """HistGradientBoostingRegressor: binned features, residuals in float32 (G_H_DTYPE), sums and predictions in float64.
+
+    The rounding of residuals is no linear function of the targets, so exact weights meet predictions to single precision.
+    A replay that rounds residuals alike meets the leaves of a fit without weights up to what subtracting histograms from each
+    other loses, 1e-12 for leaves of one row among 300,000. With weights scikit-learn rounds each weight, and its product
+    with the residual once, where a replay rounds twice: four roundings of 6e-8 in all.
+    """
+
+    residual_precision = np.float32
+    tolerance = 1e-6
+
+    def __init__(self, model: Any):
+        refuse(LOSSES, model)
+        self._read(model, [predictor for (predictor,) in model._predictors])
+
+    def _read(self, model: Any, predictors: list[Any]) -> None:
+        super().__init__(model)
+        self.leaf_tolerance = 3e-7 if getattr(model, "_fitted_with_sw", False) else 1e-10
+        self.takes_text = model._preprocessor is not None
+        if self.takes_text:  # what encodes the categories finds its columns by name
+            self._model = as_it_is(model)
+        self._predictors = predictors
+        self._inner = [np.flatnonzero(predictor.nodes["is_leaf"]) for predictor in self._predictors]
+        self.fingerprint = self._digest()
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256(np.asarray(self._model._baseline_prediction).tobytes())
+        for predictor in self._predictors:
+            for name in ("left", "right", "feature_idx", "num_threshold", "missing_go_to_left", "value", "is_leaf"):
+                digest.update(np.ascontiguousarray(predictor.nodes[name]).tobytes())
+            digest.update(np.ascontiguousarray(predictor.raw_left_cat_bitsets).tobytes())
+        return digest.hexdigest()
+
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+        """The trees; rows that early stopping held out are drawn again from the seed that the model keeps."""
+        no_offsets(rows)
+        if not rows.totals.weighted and getattr(self._model, "_fitted_with_sw", False):
+            raise InputError("This model was fitted with sample weights: pass the same as sample_weight.")
+        if not rows.totals.even and getattr(self._model, "_fitted_with_sw", None) is False:
+            raise InputError("This model was fitted without sample weights: leave sample_weight out.")
+        n_rows = rows.totals.n_rows
+        n_leaves = np.array([len(inner) for inner in self._inner], dtype=np.int64)
+        # Against division by zero (compute_node_value, sklearn/ensemble/_hist_gradient_boosting/splitting.pyx).
+        # A root that is not split has the value 0 (_initialize_root in grower.py).
+        l2 = np.where(n_leaves > 1, float(self._model.l2_regularization) + 1e-15, np.inf)
+        trees = FittedTrees(
+            n_leaves=n_leaves,
+            values=self._gather("value")[:, None],
+            counts=self._gather("count").astype(np.int64),
+            weights=None,
+            l2=np.repeat(l2, n_leaves),
+            rates=np.full(len(n_leaves), float(self._model.learning_rate)),
+            base=None,
+            base_value=np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(-1),
+            held_out=all_but(self._training_rows(n_rows), n_rows),
+        )
+        return [trees]
+
+    def _gather(self, name: str) -> NDArray[Any]:
+        return np.concatenate([tree.nodes[name][inner] for tree, inner in zip(self._predictors, self._inner)])
+
+    def _training_rows(self, n_rows: int) -> Indices | None:
+        """The rows of the fit; None: all, as where the caller gave rows of his own to stop early by."""
+        model = self._model
+        split = model.do_early_stopping_ and model.validation_fraction is not None
+        if not split or int(self._predictors[0].nodes["count"][0]) == n_rows:
+            return None
+        return training_rows(n_rows, model.validation_fraction, int(model._random_seed))
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        """(n, T): which leaf of each tree every row falls into, as values of trees that have leaf numbers for values."""
+        from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+
+        found = np.zeros((len(self._predictors), X.shape[0]), dtype=np.int32)
+        if X.shape[0] == 0:
+            return found.T
+        rows = self._model._preprocess_X(self._rows(X), reset=False)
+        known, index = self._model._bin_mapper.make_known_categories_bitsets()
+        n_threads = _openmp_effective_n_threads()
+        for t, (predictor, inner) in enumerate(zip(self._predictors, self._inner)):
+            numbered = copy.copy(predictor)
+            numbered.nodes = predictor.nodes.copy()
+            numbered.nodes["value"][inner] = np.arange(len(inner))
+            found[t] = numbered.predict(rows, known, index, n_threads)
+        return found.T
+
+    def _rows(self, X: Any) -> Any:
+        """Numbers, or where there are categories a frame with the names of the fit (an array where it had none)."""
+        X = X.toarray() if bool(sparse.issparse(X)) else X
+        if self._model._preprocessor is None:
+            return numbers(X, np.float64)
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame):
+            return X if self.feature_names is None else pd.DataFrame(X, columns=self.feature_names)
+        if not frame.implementation.is_pandas():
+            X = pd.DataFrame({name: _column(frame[name]) for name in frame.columns})
+        if self.feature_names is None:
+            return X.to_numpy()
+        return X.set_axis(self.feature_names, axis=1)
+
+
+def all_but(rows: Indices | None, n_rows: int) -> NDArray[np.bool_] | None:
+    """(N,): which rows a fit to these alone held out; None for a fit to all."""
+    if rows is None:
+        return None
+    held_out = np.ones(n_rows, dtype=bool)
+    held_out[rows] = False
+    return held_out
+
+
+def _column(series: nw.Series[Any]) -> Any:
+    """A column of a polars or pyarrow table for pandas: categories and strings as objects, all else in float64."""
+    words = (nw.Categorical, nw.Enum, nw.String)
+    if isinstance(series.dtype, words) or series.dtype in words:
+        return np.array(series.to_list(), dtype=object)
+    return series.cast(nw.Float64).to_numpy()

@@ -1,0 +1,206 @@
+"""scikit-learn's gradient boosting with a smooth loss: classifiers, and Poisson and gamma regressors with histograms.
+
+Formulas: sklearn/_loss/link.py, sklearn/_loss/_loss.pyx.tp; leaves: _update_terminal_regions, sklearn/ensemble/_gb.py, and
+compute_node_value, sklearn/ensemble/_hist_gradient_boosting/splitting.pyx.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.refusals import Refusal, refusal, refuse
+from axil.adapters.sklearn.adapter import require_fitted
+from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter, all_but
+from axil.adapters.sklearn.draws import StageSampler, training_rows
+from axil.adapters.sklearn.refusals import DRAWS, MONOTONIC, unknown_init, unknown_split
+from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, no_offsets
+from axil.adapters.smooth import LossName, SmoothTrees, weighed_classes
+
+Array = NDArray[np.float64]
+
+_LOSSES = {"squared_error": "squared", "log_loss": "logistic", "poisson": "poisson", "gamma": "gamma"}
+_SEED = "Fit again with an integer random_state."
+
+
+def read(model: Any) -> SmoothStages | SmoothHistograms | None:
+    """The reader of scikit-learn's gradient boosting, None for any other object."""
+    for kind in type(model).__mro__:
+        if kind.__module__.startswith("sklearn.") and kind.__name__ in _READERS:
+            require_fitted(model)
+            return _READERS[kind.__name__](model)
+    return None
+
+
+def _other_loss(model: Any) -> str:
+    return "" if isinstance(model.loss, str) and model.loss in _LOSSES else str(model.loss)
+
+
+def _init(model: Any) -> str:
+    init = model.init_
+    prior = type(init).__name__ == "DummyClassifier" and init.strategy == "prior"
+    return "" if prior or isinstance(init, str) else unknown_init(model)
+
+
+LOSSES: tuple[Refusal[Any], ...] = (
+    Refusal(
+        "loss",
+        _other_loss,
+        "axil does not know how its leaves move with the targets",
+        None,
+        'Fit with loss "log_loss", "poisson", "gamma" or "squared_error".',
+    ),
+    MONOTONIC,
+)
+STAGES: tuple[Refusal[Any], ...] = (
+    *LOSSES,
+    Refusal(
+        "init",
+        _init,
+        "its first prediction is neither a constant nor that of the targets' means, as far as axil can tell",
+        None,
+        'Fit with init=None or init="zero".',
+    ),
+    Refusal("random_state", unknown_split, "which rows early stopping held out cannot be drawn again", None, _SEED),
+    Refusal(
+        "subsample",
+        lambda model: f"{model.subsample:g} for several classes" if model.subsample < 1 and _several(model) else "",
+        "axil does not draw the rows of several classes' trees again",
+        None,
+        "Fit with subsample=1.",
+    ),
+)
+
+
+def _several(model: Any) -> bool:
+    return len(getattr(model, "classes_", ())) > 2
+
+
+class SmoothStages(GradientBoostingAdapter):
+    """GradientBoostingClassifier and GradientBoostingRegressor: every leaf is a Newton step, in float64."""
+
+    smooth_tolerance = 1e-7  # of leaves whose second derivatives nearly vanish
+
+    def __init__(self, model: Any):
+        refuse(STAGES, model)
+        SklearnAdapter.__init__(self, model)
+        self.refused_draws = refusal(DRAWS, model)
+        self.classes = getattr(model, "classes_", None)
+        self.n_outputs = model.estimators_.shape[1]
+        self._stack = TreeStack([tree.tree_ for tree in model.estimators_.ravel()])
+        self.fingerprint = self._stack.fingerprint()
+
+    def scores(self, X: Any) -> Array:
+        """(n, K)."""
+        if X.shape[0] == 0:
+            return np.zeros((0, self.n_outputs))
+        rows = self._rows(X)
+        found = self._model.predict(rows) if self.classes is None else self._model.decision_function(rows)
+        return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+
+    def _base(self) -> tuple[Array, bool]:
+        """(K,): where scores start, and whether that comes of the targets' means."""
+        init = self._model.init_
+        if isinstance(init, str):
+            return np.zeros(self.n_outputs), False
+        if self.classes is None:
+            return np.asarray(init.constant_, dtype=np.float64).reshape(1), init.strategy == "mean"
+        # Clipped in float32 (_init_raw_predictions).
+        least = float(np.finfo(np.float32).eps)
+        prior = np.clip(init.class_prior_, least, 1 - least)
+        if self.n_outputs == 1:
+            return np.log(prior[1:] / (1 - prior[1:])), True
+        return np.log(prior) - np.log(prior).mean(), True
+
+    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+        """The trees, stage after stage."""
+        no_offsets(rows)
+        model, n_rows, n_outputs = self._model, rows.totals.n_rows, self.n_outputs
+        fitted = None
+        if model.n_iter_no_change is not None:
+            labels = _labels(rows.targets) if self.classes is not None else None
+            fitted = training_rows(n_rows, model.validation_fraction, int(model.random_state), labels)
+        sampler = None
+        if model.subsample < 1:
+            sampler = StageSampler(n_rows, fitted, float(model.subsample), int(model.random_state))
+        base, estimated = self._base()
+        # A softmax leaf is (K - 1) / K of its Newton step.
+        rate = float(model.learning_rate)
+        step = rate * ((n_outputs - 1) / n_outputs if n_outputs > 1 else 1.0)
+        numbers = np.arange(len(self._stack.n_leaves))
+        trees = FittedTrees(
+            n_leaves=self._stack.n_leaves,
+            values=rate * self._stack.gather("value")[:, :, 0],
+            counts=self._stack.gather("n_node_samples").astype(np.int64) if rows.totals.lightest > 0 else None,
+            weights=None,
+            l2=np.zeros(int(self._stack.n_leaves.sum())),
+            rates=np.full(len(numbers), step),
+            base=None if estimated else base,
+            base_value=base,
+            held_out=all_but(fitted, n_rows),
+            sampler=sampler,
+        )
+        return SmoothTrees(trees, _loss(model, n_outputs), numbers // n_outputs, numbers % n_outputs)
+
+
+class SmoothHistograms(HistGradientBoostingAdapter):
+    """HistGradientBoostingClassifier and HistGradientBoostingRegressor: first and second derivatives are float32."""
+
+    smooth_tolerance = 2e-6
+
+    def __init__(self, model: Any):
+        refuse(LOSSES, model)
+        self._read(model, [tree for iteration in model._predictors for tree in iteration])
+        self.classes = getattr(model, "classes_", None)
+        self.n_outputs = int(model.n_trees_per_iteration_)
+        self._labels: Array | None = None
+
+    def scores(self, X: Any) -> Array:
+        """(n, K)."""
+        if X.shape[0] == 0:
+            return np.zeros((0, self.n_outputs))
+        found = self._model._raw_predict(self._rows(X))
+        return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+
+    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+        """The trees, iteration after iteration."""
+        self._labels = None if self.classes is None else _labels(rows.targets)
+        (trees,) = self.trees(rows)
+        base = np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(self.n_outputs)
+        trees = replace(trees, base_value=base)
+        numbers = np.arange(len(trees.n_leaves))
+        return SmoothTrees(
+            trees, _loss(self._model, self.n_outputs), numbers // self.n_outputs, numbers % self.n_outputs
+        )
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts" or "values"."""
+        return f"{super().causes(what)}\n{weighed_classes(getattr(self._model, 'class_weight', None))}"
+
+    def _training_rows(self, n_rows: int) -> Any:
+        """The rows of the fit; those of a classifier were held out class by class."""
+        if self._labels is None or super()._training_rows(n_rows) is None:
+            return super()._training_rows(n_rows)
+        return training_rows(n_rows, self._model.validation_fraction, int(self._model._random_seed), self._labels)
+
+
+def _labels(targets: Array) -> Array:
+    """(N,): the number of each row's class."""
+    return targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1).astype(float)
+
+
+def _loss(model: Any, n_outputs: int) -> LossName:
+    name = _LOSSES[model.loss]
+    return LossName("softmax", start="centred") if name == "logistic" and n_outputs > 1 else LossName(name)
+
+
+_READERS: dict[str, type[SmoothStages] | type[SmoothHistograms]] = {
+    "GradientBoostingClassifier": SmoothStages,
+    "GradientBoostingRegressor": SmoothStages,
+    "HistGradientBoostingClassifier": SmoothHistograms,
+    "HistGradientBoostingRegressor": SmoothHistograms,
+}

@@ -1,0 +1,395 @@
+"""scikit-learn's linear smoothers: regression, ridge, kernel ridge, neighbours, Gaussian processes."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, csr_matrix, issparse
+
+from axil.adapters.contract import FittedSmoother, SmootherModel
+from axil.adapters.refusals import refusal
+from axil.adapters.sklearn.kept_rows import check_rows, check_targets
+from axil.adapters.sklearn.solutions import kernel_ridge, least_squares, neighbour_weights, with_ones
+from axil.adapters.sklearn.solvers import SOLVERS, Unsolved, condition_number, fitted_sparse, run_again
+from axil.adapters.sklearn.trees import SklearnAdapter, numbers
+from axil.errors import ExactnessError, InputError, UnsupportedModelError
+
+Array = NDArray[np.float64]
+
+
+class SmootherAdapter(SklearnAdapter):
+    """What the smoothers share: features and a solution, both without the targets.
+
+    Direct solvers come within 1e-9 of the solution in float64 and 1e-6 in float32, if it is well determined. Where a fit
+    is further off, `again` runs its solver on the same data: up to ``widest`` it may be off there too.
+    """
+
+    takes_text = False
+    offset_replaces_base = False
+    widest = 1e-6
+    refused_draws: UnsupportedModelError | None = None
+    fitted_rows: int | None = None
+
+    def __init__(self, model: Any):
+        super().__init__(model)
+        self._refuse(model)
+        self.fitted_rows = self._count_rows(model)
+        self.n_outputs = self._count_outputs(model)
+        if self._in_single_precision():
+            self.tolerance, self.widest = 1e-6, 1e-5
+        self.fingerprint = hashlib.sha256(pickle.dumps([type(model).__name__, self._state()], 4)).hexdigest()
+
+    def _refuse(self, model: Any) -> None:
+        """Raise for settings that are not linear in the targets."""
+
+    def _count_outputs(self, model: Any) -> int:
+        coefficients = np.asarray(model.coef_)
+        return 1 if coefficients.ndim == 1 else len(coefficients)
+
+    def _count_rows(self, model: Any) -> int | None:
+        """How many rows the model keeps of its fit."""
+        return None
+
+    def _state(self) -> Any:
+        """What was fitted, for the fingerprint."""
+        return np.asarray(self._model.coef_), np.asarray(self._model.intercept_)
+
+    def _in_single_precision(self) -> bool:
+        """Whether the features came in float32, in which scikit-learn then solves."""
+        state = self._state()
+        return any(part.dtype == np.float32 for part in (state if isinstance(state, tuple) else (state,)))
+
+    def _rows(self, X: Any) -> Any:
+        return _dense(numbers(X, np.float64))
+
+    def _as_given(self, X: Any) -> Any:
+        """Rows in the precision that scikit-learn would compute with, sparse if they are."""
+        return numbers(X, _precision(X))
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): what ``predict`` gives."""
+        return self._predicted(self._model, self._as_given(X))
+
+    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+        """(N, K): what the solver predicts when it is run again on these data; None where it cannot be, or need not."""
+        rows = self._as_given(X).astype(np.float32 if self._in_single_precision() else np.float64)
+        kept = self._kept_rows()
+        if kept is not None and (kept.shape != rows.shape or np.any(_dense(kept != rows))):
+            return None  # these are not the rows of the fit
+        found = run_again(self._model, rows, targets, weights)
+        return None if found is None else self._predicted(found, self._as_given(X))
+
+    def unsolved(self, X: Any, weights: Array | None, error: float) -> UnsupportedModelError:
+        """Why the solver may stay so far from the solution of its own data."""
+        found = Unsolved(self._model, error, self._in_single_precision(), self._condition(X, weights))
+        why = refusal(SOLVERS, found)
+        assert why is not None  # the last row of the table takes all
+        return why
+
+    def _kept_rows(self) -> Any:
+        """The rows of the fit, where the model keeps them."""
+        return None
+
+    def _condition(self, X: Any, weights: Array | None) -> float:
+        """Of the matrix that the fit solves with."""
+        return 1.0
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Compare the training data with what the model itself keeps of them; where that is all, predictions prove nothing."""
+
+    def causes(self, what: str) -> str:
+        """Reasons for a disagreement; whether it is the solver was checked before."""
+        return (
+            "These are not the rows, targets or sample weights that the model was fitted on, or not in its order; or columns or "
+            "targets were transformed for the fit (scaled, a logarithm)."
+        )
+
+
+def _dense(rows: Any) -> Any:
+    return rows.toarray() if issparse(rows) else rows
+
+
+def _precision(X: Any) -> type[np.floating[Any]]:
+    """The one that scikit-learn computes with: float32 if all columns have it, else float64."""
+    types = [*X.dtypes] if hasattr(X, "columns") and hasattr(X, "dtypes") else [getattr(X, "dtype", None)]
+    return np.float32 if all(kind == np.float32 for kind in types) else np.float64
+
+
+class LinearRegressionAdapter(SmootherAdapter):
+    """Least squares."""
+
+    def _refuse(self, model: Any) -> None:
+        if getattr(model, "positive", False):
+            raise UnsupportedModelError(
+                "positive", True, "coefficients are clipped at zero", "Fit with positive=False.", "(ii)"
+            )
+
+    def _l2(self) -> float:
+        return 0.0
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Least squares keep the singular values of the rows: targets without noise would fit some of the rows as well."""
+        kept = getattr(self._model, "singular_", None)
+        if kept is None:
+            return
+        centred = self._centred(self._rows(X), weights)
+        found = np.linalg.svd(centred, compute_uv=False)[: len(kept)]
+        slack = (1e-3 if np.asarray(kept).dtype == np.float32 else 1e-6) * float(np.max(kept, initial=0.0))
+        if len(found) < len(kept) or not np.all(np.abs(found - kept) <= slack):
+            cause = "These are not the rows, or not the weights, that the model was fitted on: pass exactly those."
+            raise ExactnessError(
+                "size of the features (largest singular value)", float(found[0]), float(kept[0]), cause
+            )
+
+    def _centred(self, rows: Array, weights: Array | None) -> Array:
+        """The rows as least squares see them."""
+        w = np.ones(len(rows)) if weights is None else weights
+        centre = w @ rows / w.sum() if self._model.fit_intercept else 0.0
+        return np.asarray((rows - centre) * np.sqrt(w)[:, None])
+
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+        """Intercept and coefficients from the targets."""
+        rows = self._rows(X)
+        solution = least_squares(self._kept(rows, weights), weights, self._l2(), self._model.fit_intercept)
+        return FittedSmoother(with_ones(rows), solution, weighs_squares=True)
+
+    def _kept(self, rows: Array, weights: Array | None) -> Array:
+        """The rows without the directions that scikit-learn left out as too small, by its setting ``tol``."""
+        rank = getattr(self._model, "rank_", None)
+        if rank is None or rank >= rows.shape[1]:
+            return rows
+        directions = np.linalg.svd(self._centred(rows, weights), full_matrices=False)[2][:rank]
+        return np.asarray(rows @ directions.T @ directions)
+
+    def coordinates(self, X: Any, n_threads: int = 1) -> Array:
+        """(n, p + 1): one, and the features."""
+        return with_ones(self._rows(X))
+
+    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+        """As it was fitted, also where sparse rows are given dense."""
+        sparse = fitted_sparse(self._model) and not issparse(X)
+        return super().again(csr_matrix(self._rows(X)) if sparse else X, targets, weights)
+
+    def _condition(self, X: Any, weights: Array | None) -> float:
+        rows = self._rows(X)
+        w = np.ones(len(rows)) if weights is None else weights
+        centred = rows - (w @ rows / w.sum() if self._model.fit_intercept else 0.0)
+        return condition_number((centred.T * w) @ centred + self._l2() * np.eye(rows.shape[1]))
+
+
+class RidgeAdapter(LinearRegressionAdapter):
+    """Ridge regression; RidgeCV with the penalty that it chose, held fixed with the rest."""
+
+    def _l2(self) -> float:
+        chosen = self._model.alpha_ if hasattr(self._model, "alpha_") else self._model.alpha
+        return float(np.asarray(chosen).ravel()[0])
+
+    def _refuse(self, model: Any) -> None:
+        super()._refuse(model)
+        chosen = np.asarray(model.alpha_ if hasattr(model, "alpha_") else model.alpha).ravel()
+        if len(np.unique(chosen)) > 1:
+            raise UnsupportedModelError(
+                "alpha",
+                list(chosen),
+                "each output has a penalty, and so weights, of its own",
+                "Fit one output a model.",
+            )
+
+
+class KernelRidgeAdapter(SmootherAdapter):
+    """Kernel ridge regression."""
+
+    def _kept_rows(self) -> Any:
+        return self._model.X_fit_
+
+    def _count_rows(self, model: Any) -> int | None:
+        return int(model.X_fit_.shape[0])
+
+    def _refuse(self, model: Any) -> None:
+        if np.ndim(model.alpha) > 0 and len(np.unique(model.alpha)) > 1:
+            raise UnsupportedModelError(
+                "alpha", list(model.alpha), "each output has weights of its own", "Fit one output a model."
+            )
+
+    def _count_outputs(self, model: Any) -> int:
+        return 1 if np.ndim(model.dual_coef_) == 1 else int(model.dual_coef_.shape[1])
+
+    def _state(self) -> Any:
+        return np.asarray(self._model.dual_coef_)
+
+    def _in_single_precision(self) -> bool:
+        return bool(self._model.X_fit_.dtype == np.float32)
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        check_rows(self._model.X_fit_, self._rows(X))
+
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+        """Dual coefficients from the targets."""
+        return FittedSmoother(self.coordinates(X), _dual(self._gram(X), weights, self._l2()), weighs_squares=True)
+
+    def _gram(self, X: Any) -> Array:
+        """(N, N): the kernel of these rows with themselves."""
+        return np.asarray(self._model._get_kernel(self._rows(X)))
+
+    def _l2(self) -> float:
+        return float(np.ravel(self._model.alpha)[0])
+
+    def _condition(self, X: Any, weights: Array | None) -> float:
+        root = 1.0 if weights is None else np.sqrt(np.outer(weights, weights))
+        gram = self._gram(X)
+        return condition_number(gram * root + self._l2() * np.eye(len(gram)))
+
+    def coordinates(self, X: Any, n_threads: int = 1) -> Array:
+        """(n, N): the kernel with the training rows."""
+        rows = self._rows(X)
+        if len(rows) == 0:
+            return np.zeros((0, len(self._model.X_fit_)))
+        return np.asarray(self._model._get_kernel(rows, self._model.X_fit_))
+
+
+def _dual(gram: Array, weights: Array | None, l2: float) -> Array:
+    try:
+        with warnings.catch_warnings():  # of an ill-conditioned matrix: the replay tells whether it matters
+            warnings.simplefilter("ignore")
+            return kernel_ridge(gram, weights, l2)
+    except np.linalg.LinAlgError:
+        raise UnsupportedModelError(
+            "alpha",
+            f"{l2:g}",
+            "the kernel's matrix is singular in float64, so its solution is not determined",
+            "Fit with a larger alpha, or scale the features.",
+        ) from None
+
+
+class GaussianProcessAdapter(SmootherAdapter):
+    """The mean of a Gaussian process; parameters of the kernel that were fitted to the targets are held fixed with the rest."""
+
+    def _kept_rows(self) -> Any:
+        return self._model.X_train_
+
+    def _count_rows(self, model: Any) -> int | None:
+        return len(model.X_train_)
+
+    def _count_outputs(self, model: Any) -> int:
+        return 1 if np.ndim(model.y_train_) == 1 else int(model.y_train_.shape[1])
+
+    def _state(self) -> Any:
+        return np.asarray(self._model.alpha_)
+
+    def _in_single_precision(self) -> bool:
+        return bool(np.asarray(self._model.X_train_).dtype == np.float32)
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        check_rows(np.asarray(self._model.X_train_), self._rows(X))
+
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+        """Dual coefficients from the targets; normalize_y centres them and scales them there and back."""
+        if weights is not None:
+            raise InputError("A Gaussian process takes no sample_weight: leave it out.")
+        kernel = self._kernel(X)
+        solution = _dual(kernel, None, 0.0)
+        if self._model.normalize_y:
+            mean = np.full(len(kernel), 1.0 / len(kernel))
+            solution = np.vstack([solution - np.outer(solution.sum(axis=1), mean), mean])
+        return FittedSmoother(self.coordinates(X), solution)
+
+    def _kernel(self, X: Any) -> Array:
+        """(N, N): of the training rows, with the noise that alpha adds."""
+        kernel = np.asarray(self._model.kernel_(self._rows(X)))
+        kernel[np.diag_indices_from(kernel)] += np.asarray(self._model.alpha, dtype=float)
+        return kernel
+
+    def _condition(self, X: Any, weights: Array | None) -> float:
+        return condition_number(self._kernel(X))
+
+    def _as_given(self, X: Any) -> Any:
+        return _dense(super()._as_given(X))
+
+    def coordinates(self, X: Any, n_threads: int = 1) -> Array:
+        """(n, N): the kernel with the training rows, and one where the targets' mean is added again."""
+        rows = self._rows(X)
+        fitted = self._model.X_train_
+        kernel = np.asarray(self._model.kernel_(rows, fitted)) if len(rows) else np.zeros((0, len(fitted)))
+        return np.hstack([kernel, np.ones((len(kernel), 1))]) if self._model.normalize_y else kernel
+
+
+class NeighboursAdapter(SmootherAdapter):
+    """Nearest neighbours: means of their targets, by number or within a radius."""
+
+    def _refuse(self, model: Any) -> None:
+        wanted, fitted = getattr(model, "n_neighbors", None), int(model.n_samples_fit_)
+        if wanted is not None and not hasattr(model, "radius_neighbors") and wanted > fitted:
+            raise InputError(
+                f"This {type(model).__name__} has n_neighbors={wanted} and was fitted on {fitted} rows: its own predict "
+                f"fails. Fit with n_neighbors of at most {fitted}."
+            )
+
+    def _count_rows(self, model: Any) -> int | None:
+        return int(model.n_samples_fit_)
+
+    def _count_outputs(self, model: Any) -> int:
+        return 1 if np.ndim(model._y) == 1 else int(model._y.shape[1])
+
+    def _state(self) -> Any:
+        fitted = self._model._fit_X
+        return np.asarray(_dense(fitted)), np.asarray(self._model._y)
+
+    def _in_single_precision(self) -> bool:
+        return False
+
+    def _rows(self, X: Any) -> Any:
+        """As they are given: distances between sparse rows, or rows in float32, are rounded otherwise."""
+        return self._as_given(X)
+
+    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+        """Nothing: neighbours are found, not solved for."""
+        return None
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Any rows have neighbours, so that predictions would agree for any X."""
+        check_rows(self._model._fit_X, self._rows(X))
+        check_targets(np.asarray(self._model._y, dtype=np.float64).reshape(targets.shape), targets)
+
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+        """The neighbours of the training rows, themselves among them."""
+        if weights is not None:
+            raise InputError("Neighbours take no sample_weight: leave it out.")
+        return FittedSmoother(self.coordinates(X), None)
+
+    def coordinates(self, X: Any, n_threads: int = 1) -> csr_array:
+        """(n, N): the weights themselves."""
+        n_rows, rows = int(self._model.n_samples_fit_), self._rows(X)
+        if rows.shape[0] == 0:
+            return csr_array((0, n_rows))
+        distances, found = self._neighbours(rows)
+        alone = [i for i, own in enumerate(found) if len(own) == 0]
+        if alone:
+            raise InputError(
+                f"Row {alone[0]} of these ({len(alone)} in all) has no training row within radius={self._model.radius}: "
+                "the model predicts nan for it. Leave such rows out, or fit with a larger radius."
+            )
+        return neighbour_weights(distances, found, self._model.weights, n_rows)
+
+    def _neighbours(self, rows: Array) -> tuple[Any, Any]:
+        find = self._model.radius_neighbors if hasattr(self._model, "radius_neighbors") else self._model.kneighbors
+        try:
+            return find(rows)  # type: ignore[no-any-return]
+        except ValueError as error:  # haversine distances in three dimensions, say
+            raise InputError(f"scikit-learn finds no neighbours of these rows: {error}") from error
+
+
+SMOOTHERS: dict[str, Callable[[Any], SmootherModel]] = {
+    "LinearRegression": LinearRegressionAdapter,
+    "Ridge": RidgeAdapter,
+    "RidgeCV": RidgeAdapter,
+    "KernelRidge": KernelRidgeAdapter,
+    "GaussianProcessRegressor": GaussianProcessAdapter,
+    "KNeighborsRegressor": NeighboursAdapter,
+    "RadiusNeighborsRegressor": NeighboursAdapter,
+}

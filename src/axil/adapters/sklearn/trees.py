@@ -1,0 +1,334 @@
+"""scikit-learn's trees, forests and bagged trees, regressors and classifiers; and what boosting shares with them."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+from axil.adapters.boundary import ReadsRows
+from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows, TreeModel
+from axil.adapters.refusals import refusal, refuse
+from axil.adapters.sklearn.draws import BootstrapSampler
+from axil.adapters.sklearn.refusals import STEPS, TREES
+from axil.errors import InputError, UnsupportedModelError, shown
+from axil.inputs.owned import owned
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.integer[Any]]
+
+
+def numbers(X: Any, dtype: DTypeLike) -> Any:
+    """Rows of any kind as an array or csr matrix of this type, nulls as nan."""
+    if bool(sparse.issparse(X)):
+        rows = sparse.csr_matrix(X, dtype=dtype)
+        if rows.indices.dtype != np.intc and rows.nnz <= np.iinfo(np.intc).max:  # the only one that trees take
+            parts = rows.data, rows.indices.astype(np.intc), rows.indptr.astype(np.intc)
+            rows = sparse.csr_matrix(parts, shape=rows.shape)
+        return rows
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    try:
+        if not isinstance(frame, nw.DataFrame):
+            return np.ascontiguousarray(X, dtype=dtype)
+        if frame.implementation.is_pandas():
+            if len(X.columns) and all(
+                getattr(dtype, "fill_value", None) == 0 for dtype in X.dtypes
+            ):  # as check_array does
+                return numbers(X.sparse.to_coo(), dtype)
+            return np.ascontiguousarray(X.to_numpy(dtype=dtype, na_value=np.nan))
+        columns = np.empty(frame.shape, dtype=dtype)
+        for i, name in enumerate(frame.columns):
+            columns[:, i] = frame[name].cast(nw.Float64).to_numpy()
+        return columns
+    except Exception as error:  # each library has its own
+        raise InputError(
+            f"These rows cannot be read as numbers, which this model takes: {shown(error, 300)}"
+        ) from error
+
+
+class TreeStack:
+    """Fitted trees, their leaves numbered from 0 in the order of the nodes and stacked tree after tree."""
+
+    def __init__(self, trees: list[Any], features: list[Indices] | None = None):
+        self._trees = trees
+        self._features = features
+        self._inner = [np.flatnonzero(tree.children_left == -1) for tree in trees]
+        self.n_leaves = np.array([len(leaves) for leaves in self._inner], dtype=np.int64)
+
+    def gather(self, name: str) -> NDArray[Any]:
+        """(L, ...): an array of the trees' nodes, at their leaves."""
+        return np.concatenate([getattr(tree, name)[leaves] for tree, leaves in zip(self._trees, self._inner)])
+
+    def leaves(self, rows: Any) -> NDArray[np.int32]:
+        """(n, T): which leaf of each tree the rows, an array or csr matrix in float32, fall into."""
+        found = np.empty((len(self._trees), rows.shape[0]), dtype=np.int32)
+        for t, (tree, inner) in enumerate(zip(self._trees, self._inner)):
+            number = np.zeros(tree.node_count, dtype=np.int32)
+            number[inner] = np.arange(len(inner))
+            own = rows if self._features is None else rows[:, self._features[t]]
+            found[t] = number[tree.apply(own)] if rows.shape[0] else 0
+        return found.T
+
+    def fingerprint(self) -> str:
+        """Of splits, leaves and values."""
+        digest = hashlib.sha256()
+        for t, tree in enumerate(self._trees):
+            for name in ("children_left", "children_right", "feature", "threshold", "value"):
+                digest.update(np.ascontiguousarray(getattr(tree, name)).tobytes())
+            if self._features is not None:
+                digest.update(np.asarray(self._features[t], dtype=np.int64).tobytes())
+        return digest.hexdigest()
+
+
+class SklearnAdapter(ReadsRows):
+    """What all adapters of scikit-learn's models share.
+
+    Its trees look at the features in float32 and at targets and weights in float64: nothing is rounded on the way from
+    targets to predictions, so that exact weights meet predictions to the rounding of sums over many rows, 1e-9.
+    A leaf is a mean of its own rows, summed row after row: for a million of them the order of summation shows as 1e-13
+    of the largest, so leaves are held to 1e-12.
+    """
+
+    library = "scikit-learn"
+    takes_text = False
+    precision: type[np.floating[Any]] = np.float64
+    residual_precision: type[np.floating[Any]] = np.float64
+    score_precision: type[np.floating[Any]] = np.float64
+    tolerance = 1e-9
+    leaf_tolerance = 1e-12
+    classes: NDArray[Any] | None = None
+    n_outputs = 1
+    fingerprint: str
+
+    def __init__(self, model: Any):
+        if not hasattr(model, "n_features_in_"):
+            raise UnsupportedModelError(
+                "n_features_in_",
+                "none",
+                "it was fitted on other objects (texts, sequences, graphs) than the rows of a table",
+                "Fit on a table of numbers.",
+            )
+        self.n_features = int(model.n_features_in_)
+        names = getattr(model, "feature_names_in_", None)
+        self.feature_names: list[str] | None = None if names is None else [str(name) for name in names]
+        # Rows reach the model as an array, so it must not look for names: it would warn.
+        self._model = as_it_is(model)
+        vars(self._model).pop("feature_names_in_", None)
+
+    def spelling(self, name: str) -> str:
+        """scikit-learn keeps names as they are."""
+        return name
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): what ``predict`` gives, ``predict_proba`` for classes."""
+        return self._predicted(self._model, self._rows(X))
+
+    def _predicted(self, model: Any, rows: Any) -> Array:
+        """(n, K): what this model predicts for rows as it takes them."""
+        if rows.shape[0] == 0:
+            return np.zeros((0, self.n_outputs))
+        predict = model.predict if self.classes is None else model.predict_proba
+        found = np.asarray(predict(rows), dtype=np.float64)
+        return found.reshape(rows.shape[0], self.n_outputs)
+
+    def _rows(self, X: Any) -> Any:
+        return numbers(X, np.float32)
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
+        return {"counts": _COUNTS, "weights": _WEIGHTS}.get(what, _VALUES)
+
+
+def as_it_is(model: Any) -> Any:
+    """The model, safe from a later fit of it, also one that goes on from this (warm_start, partial_fit).
+
+    What it has learnt is copied, as it may be kept in the user's own arrays (neighbours). Of trees only the lists are: trees are
+    large, and no fit changes one; where someone does, predictions show it.
+    """
+    kept = copy.copy(model)
+    trees = hasattr(model, "estimators_") or hasattr(model, "_predictors") or hasattr(model, "tree_")
+    for name, value in vars(model).items():
+        if name in ("estimators_", "_predictors"):
+            setattr(kept, name, copy.copy(value))
+        elif (
+            not trees and (name.startswith("_") or name.endswith("_")) and name != "L_"
+        ):  # of processes: predicts no mean
+            setattr(kept, name, copy.deepcopy(value))
+    return kept
+
+
+def no_offsets(rows: TrainingRows) -> None:
+    """scikit-learn's models start from no prediction of the caller's."""
+    if rows.totals.offset:
+        raise InputError("scikit-learn's models take no offsets (init_score): leave them out.")
+
+
+class ForestAdapter(SklearnAdapter, TreeModel):
+    """A tree, a forest or bagged trees: the mean over trees of the weighted mean of the targets in a leaf.
+
+    A classifier's targets are one-hot. The weights that class_weight gives the rows are held fixed with the structure, as
+    sample weights are: given them, a leaf's probabilities are linear in the one-hot targets.
+    """
+
+    def __init__(self, model: Any):
+        single = not hasattr(model, "estimators_")
+        self._members: list[Any] = [model] if single else list(model.estimators_)
+        self._bagging = hasattr(model, "estimators_features_")
+        if self._bagging:
+            _refuse_bagged(model)
+        refuse(TREES, self._members[0])
+        super().__init__(model)
+        self._sampled = self._bagging or (not single and bool(model.bootstrap))
+        # From scikit-learn 1.9 on forests (1.8 on bagging) draw rows with probabilities in proportion to their weights,
+        # which then do not enter the leaves. Such models keep the weights.
+        self._weights_drawn = self._sampled and hasattr(model, "_sample_weight")
+        if self._sampled:
+            self.fitted_rows = int(self._model._n_samples)
+        elif getattr(self._model, "_sample_weight", None) is not None:
+            self.fitted_rows = len(self._model._sample_weight)
+        if self._sampled:
+            self._bagged = _with_bags(self._model, self._members)
+        classes = getattr(model, "classes_", None)
+        self.classes = None if classes is None else owned(np.asarray(classes))
+        self.n_outputs = int(self._members[0].n_outputs_) if self.classes is None else len(self.classes)
+        features = list(model.estimators_features_) if self._bagging else None
+        self._stack = TreeStack([member.tree_ for member in self._members], features)
+        self.fingerprint = self._stack.fingerprint()
+
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+        """The trees, all outputs together."""
+        no_offsets(rows)
+        n_trees = len(self._members)
+        row_weights = self._row_weights(rows)
+        # Trees do not count rows of weight zero, and bagging may have counted a row as often as it was drawn.
+        positive = rows.totals.lightest > 0 if row_weights is None else bool(np.all(row_weights != 0))
+        counted = positive and not self._bagging
+        omega = np.zeros((n_trees + 1, n_trees))
+        omega[-1] = 1 / n_trees
+        trees = FittedTrees(
+            n_leaves=self._stack.n_leaves,
+            values=self._values() / n_trees,
+            counts=self._stack.gather("n_node_samples").astype(np.int64) if counted else None,
+            weights=self._stack.gather("weighted_n_node_samples"),
+            l2=np.zeros(int(self._stack.n_leaves.sum())),
+            rates=np.full(n_trees, 1 / n_trees),
+            base=np.zeros(self.n_outputs),
+            base_value=np.zeros(self.n_outputs),
+            row_weights=row_weights,
+            sampler=self._sampler(rows) if self._sampled else None,
+            coefficients=Coefficients(omega, np.zeros(n_trees + 1)),
+            doubt=partial(refusal, STEPS) if getattr(self._model, "warm_start", False) else None,
+        )
+        return [trees]
+
+    def _values(self) -> Array:
+        """(L, K): means of targets, or shares of classes."""
+        if self.classes is None:
+            return np.asarray(self._stack.gather("value")[:, :, 0], dtype=np.float64)
+        if all(len(member.classes_) == self.n_outputs for member in self._members):
+            return np.asarray(self._stack.gather("value")[:, 0, :], dtype=np.float64)
+        values = np.zeros((int(self._stack.n_leaves.sum()), self.n_outputs))
+        start = 0
+        for member in self._members:  # fitted on a bag that some class is not in
+            own = TreeStack([member.tree_]).gather("value")[:, 0, :]
+            values[start : start + len(own), np.asarray(member.classes_, dtype=np.intp)] = own
+            start += len(own)
+        return values
+
+    def _row_weights(self, rows: TrainingRows) -> Array | None:
+        """(N,): what rows count in the leaves, times how often they are drawn; None: their sample weights."""
+        setting = getattr(self._members[0] if self._bagging else self._model, "class_weight", None)
+        by_class = setting is not None and self.classes is not None
+        ones = np.ones(rows.totals.n_rows) if self._weights_drawn else None
+        if self._weights_drawn:
+            by_class = by_class and self._bagging
+        if not by_class or (setting == "balanced_subsample" and self._sampled):
+            return ones
+        kept = getattr(self._model, "_sample_weight", None)
+        if kept is not None and not self._sampled:  # with "balanced" in proportion to the sample weights of each class
+            return np.asarray(kept, dtype=np.float64)
+        from sklearn.utils.class_weight import compute_sample_weight
+
+        setting = "balanced" if setting == "balanced_subsample" else setting
+        codes = rows.targets.argmax(axis=1)
+        labels = codes if self._bagging or self.classes is None else self.classes[codes]
+        factors = np.asarray(compute_sample_weight(setting, labels), dtype=np.float64)
+        weights = ones if self._weights_drawn else rows.weights
+        return factors if weights is None else weights * factors
+
+    def _sampler(self, rows: TrainingRows) -> BootstrapSampler:
+        from sklearn.utils.class_weight import compute_sample_weight
+
+        def balanced(bag: Indices) -> Array:
+            codes = rows.targets.argmax(axis=1)
+            return np.asarray(compute_sample_weight("balanced", codes, indices=bag), dtype=np.float64)
+
+        by_bag = not self._bagging and getattr(self._model, "class_weight", None) == "balanced_subsample"
+        name = f"the bags of scikit-learn's {type(self._model).__name__}"
+        n_rows = rows.totals.n_rows
+        return BootstrapSampler(name, n_rows, lambda: _bags(self._bagged), balanced if by_bag else None)
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        """(n, T): which leaf of each tree every row falls into."""
+        return self._stack.leaves(self._rows(X))
+
+
+def _refuse_bagged(model: Any) -> None:
+    kinds = {kind.__name__ for kind in type(model.estimators_[0]).__mro__}
+    trees = all(hasattr(member, "tree_") for member in model.estimators_)  # a subclass may fit something else
+    if not (trees and kinds & {"DecisionTreeRegressor", "DecisionTreeClassifier"}):
+        raise UnsupportedModelError(
+            "estimator",
+            type(model.estimators_[0]).__name__,
+            "axil explains bagged trees, not other bagged models",
+            "Fit with DecisionTreeRegressor, or explain the models of estimators_ one by one.",
+        )
+
+
+def _bags(model: Any) -> Iterator[Indices]:
+    """The rows of each tree in turn, as ``estimators_samples_`` lists them, which would hold all at once."""
+    for drawn in model._get_estimators_indices():
+        yield drawn[1] if isinstance(drawn, tuple) else drawn
+
+
+def _with_bags(model: Any, members: list[Any]) -> Any:
+    """The model as its bags can be drawn from it again."""
+    if not hasattr(model, "_sample_weight"):  # pickled before the version that keeps it
+        model = copy.copy(model)
+        model._sample_weight = None
+    if len(getattr(model, "_seeds", members)) == len(members):
+        return model
+    # Bagging with warm_start remembers the seeds of its last fit only; one stream gave all of them.
+    if not isinstance(model.random_state, (int, np.integer)):
+        raise UnsupportedModelError(
+            "warm_start",
+            "True",
+            "linear in the targets, but which rows its first trees were fitted on cannot be drawn again",
+            "Fit all trees at once, or with an integer random_state.",
+        )
+    model = copy.copy(model)
+    stream = np.random.RandomState(model.random_state)
+    model._seeds = stream.randint(np.iinfo(np.int32).max, size=len(members))
+    return model
+
+
+_COUNTS = (
+    "These are not the rows and columns that the model was fitted on: other rows, or columns in another order.\n"
+    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise.\n"
+    "Settings were changed after the fit or between two fits with warm_start.\n"
+    "There are missing values and the model was fitted before scikit-learn 1.8, whose trees could split such rows otherwise than "
+    "they predict: fit again."
+)
+_WEIGHTS = "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had none."
+_VALUES = (
+    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.\n"
+    "sample_weight is not what the fit was given.\n"
+    "The model was changed after its fit, or fitted in parts with other data or settings (warm_start)."
+)

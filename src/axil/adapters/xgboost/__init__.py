@@ -1,0 +1,1 @@
+"""XGBoost: its models, samplers and refusals."""

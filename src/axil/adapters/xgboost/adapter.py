@@ -1,0 +1,341 @@
+"""XGBoost models fitted to squared error: XGBRegressor, XGBRFRegressor and Booster, in memory, pickled or loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, TrainingRows, TreeModel
+from axil.adapters.refusals import refuse
+from axil.adapters.routes import Kind, Nodes, Routes, make_routes
+from axil.adapters.xgboost.causes import likeliest
+from axil.adapters.xgboost.document import Model, Tree, parse, settings
+from axil.adapters.xgboost.draws import Plan, Subsample
+from axil.adapters.xgboost.matrix import as_matrix, as_table
+from axil.adapters.xgboost.plan import drop_factors, plan_of
+from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
+from axil.adapters.xgboost.refusals import REFUSALS, Reading, pruned
+from axil.errors import InputError
+
+Array = NDArray[np.float64]
+
+Reader = TypeVar("Reader")
+
+CHECKED_ITERATIONS = 4  # compared with the data before the settings are trusted
+BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
+
+
+def read(model: Any) -> XGBoostAdapter | None:
+    """The adapter for an XGBoost model, None for any other object."""
+    return opened(model, XGBoostAdapter)
+
+
+def opened(model: Any, reader: Callable[..., Reader]) -> Reader | None:
+    """What a reader of boosters makes of an XGBoost model, with what its scikit-learn wrapper adds; None for other objects."""
+    import xgboost
+
+    if isinstance(model, xgboost.Booster):
+        return reader(model)
+    if not isinstance(model, xgboost.XGBModel):
+        return None
+    if not model.__sklearn_is_fitted__():
+        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+    try:
+        n_iterations = int(model.best_iteration) + 1
+    except AttributeError:  # no early stopping
+        n_iterations = 0
+    custom = getattr(model.objective, "__name__", "custom") if callable(model.objective) else ""
+    missing = np.nan if model.missing is None else float(model.missing)
+    return reader(model.get_booster(), n_iterations, missing, type(model).__name__, custom)
+
+
+class XGBoostAdapter(TreeModel):
+    """An XGBoost booster: all its trees, or those up to the best iteration where a scikit-learn model predicts with them.
+
+    XGBoost keeps targets, weights, predictions and residuals in float32 and adds in float64 (src/objective, src/tree). A
+    replay that rounds likewise has the very sums that XGBoost had; the leaf value is then rounded to float32, multiplied by
+    the rate and rounded again, so it is met to two roundings, 2^-23 of itself. A GPU adds quantised numbers and is met to
+    1e-6 only.
+
+    Predictions are sums in float32 too, so they stray from the sum of the very leaf values that they are made of, and from
+    any exact map, like a random walk of T steps of 2^-24: 1.4 * sqrt(T) of them at most in 20,000 rows, 600 trees: 2e-6.
+    """
+
+    library = "XGBoost"
+    classes: NDArray[Any] | None = None
+    refusals = REFUSALS
+    precision = np.float32
+    offset_precision = np.float32
+    residual_precision = np.float32
+    score_precision = np.float32
+    offset_replaces_base = True  # InitOutPredictions, src/predictor/predictor.cc
+
+    def __init__(
+        self,
+        booster: Any,
+        n_iterations: int = 0,
+        missing: float = np.nan,
+        estimator: str = "Booster",
+        custom: str = "",
+    ):
+        if not _rounds(booster):
+            raise InputError("This XGBoost model has no trees: train it first.")
+        self._booster, self._missing = booster.copy(), missing  # a booster can be trained further
+        self._settings = settings(booster.save_config())
+        model = parse(booster.save_raw("json"))
+        refuse(self.refusals, Reading(self._settings, model, estimator, custom))
+        assert model is not None  # it is for gblinear, which is refused
+        self._model: Model = model
+        self._n_iterations = n_iterations or int(model.iterations[-1]) + 1
+        self._n_trees = int(np.searchsorted(model.iterations, self._n_iterations))
+        self._trees = model.trees[: self._n_trees]
+        self._groups, self._iterations = model.groups[: self._n_trees], model.iterations[: self._n_trees]
+        self.n_features = int(booster.num_features())
+        self.feature_names: list[str] | None = booster.feature_names
+        self.n_outputs = model.n_outputs
+        self.fingerprint = model.fingerprint(self._n_trees)
+        self._on_cpu = self._settings.device == "cpu"
+        self.tolerance = max(1e-6, 3 * ROUNDING * float(np.sqrt(self._n_trees)))
+        self.leaf_tolerance = 1.05 * LEAF_ROUNDING if self._on_cpu else 1e-6
+        if model.weight_drop is not None:
+            self.leaf_tolerance *= 2  # the drop weights are rounded likewise
+        self._number_leaves()
+
+    def _number_leaves(self) -> None:
+        """From XGBoost's node numbers, tree after tree, to leaf numbers."""
+        self._node_starts = np.cumsum([0, *(tree.n_nodes for tree in self._trees)])
+        self._leaf_of_node = np.full(self._node_starts[-1], -1, dtype=np.int32)
+        for start, tree in zip(self._node_starts, self._trees):
+            self._leaf_of_node[start + tree.leaves] = np.arange(len(tree.leaves))
+
+    def spelling(self, name: str) -> str:
+        """XGBoost keeps names as they are."""
+        return name
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        """(n, T): which leaf of each tree every row falls into."""
+        if X.shape[0] == 0:
+            return np.zeros((0, self._n_trees), dtype=np.int32)
+        return self._leaves(X, 0, self._n_iterations)
+
+    @cached_property
+    def routes(self) -> Routes | None:
+        """Values in float32, left if below the threshold (src/predictor); categories are left to XGBoost itself."""
+        if any(tree.integers("split_type").any() for tree in self._trees):
+            return None
+        nodes = [tree.nodes() for tree in self._trees]
+        features, thresholds, left, children = (np.concatenate(parts) for parts in zip(*nodes))
+        stacked = Nodes(
+            starts=np.concatenate([[0], np.cumsum([len(tree.splits) for tree in self._trees])]),
+            features=features,
+            thresholds=thresholds,
+            kinds=np.where(left, Kind.LEFT, Kind.RIGHT).astype(np.int64),
+            children=children,
+            outcomes={},
+        )
+        return make_routes(stacked, single=True, strict=True, zero=-1.0, infinite=False)
+
+    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+        """The numbers as they come, where nothing but NaN is missing and each has its own float32."""
+        if not np.isnan(self._missing):
+            return None
+        return as_table(X)
+
+    def _leaves(self, X: Any, begin: int, end: int) -> NDArray[np.int32]:
+        """(n, trees of these iterations)."""
+        matrix = as_matrix(X, self._booster, self._missing)
+        # XGBoost tells leaves from the first iteration on only; a slice of the model has its own first.
+        booster = self._booster[begin:end] if begin else self._booster
+        nodes = booster.predict(matrix, pred_leaf=True, iteration_range=(0, end - begin), validate_features=False)
+        first, last = np.searchsorted(self._iterations, (begin, end))
+        nodes = np.asarray(nodes).reshape(matrix.num_row(), last - first).astype(np.int64)
+        found: NDArray[np.int32] = self._leaf_of_node[nodes + self._node_starts[first:last]]
+        return found
+
+    def _some_leaves(self, X: Any, begin: int, end: int) -> NDArray[np.integer[Any]]:
+        """The same by routes, where there are any."""
+        table = None if self.routes is None else self.table(X)
+        if self.routes is not None and table is not None:
+            first, last = np.searchsorted(self._iterations, (begin, end))
+            found = np.empty((last - first, X.shape[0]), dtype=np.uint16)
+            if replace(self.routes, starts=self.routes.starts[first : last + 1]).assign(table, found, 1):
+                return found.T
+        return self._leaves(X, begin, end)
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): what ``predict`` gives."""
+        return self._predictions(X, None)
+
+    def predictions_from(self, X: Any, offsets: Array) -> Array:
+        """(n, K): what ``predict`` gives with offsets for base_margin."""
+        return self._predictions(X, offsets)
+
+    def _predictions(self, X: Any, offsets: Array | None) -> Array:
+        if X.shape[0] == 0:
+            return np.zeros((0, self.n_outputs))
+        matrix = as_matrix(X, self._booster, self._missing)
+        if offsets is not None:
+            matrix.set_base_margin(offsets.astype(np.float32))
+        found = self._booster.predict(matrix, iteration_range=(0, self._n_iterations), validate_features=False)
+        return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+
+    # -- trees --------------------------------------------------------------------------------------------------------
+
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+        """The trees, one entry for each output, or for all where they share leaves."""
+        plan = plan_of(self._model, self._settings, rows.totals.n_rows)
+        factors = drop_factors(self._model, plan, self._n_iterations) if plan.dart else None
+        rates, l2 = self._rates(rows, plan)
+        entries = []
+        for group in range(1 if self._model.shared else self.n_outputs):
+            own = np.flatnonzero(self._groups == group)
+            outputs = np.arange(self.n_outputs) if self._model.shared else np.array([group])
+            entry = self._entry(own, outputs, rates[own], [l2[t] for t in own], rows.totals.weighted)
+            entry = replace(entry, sampler=Subsample(plan, own) if plan.samples else None)
+            entries.append(self._with_coefficients(entry, own, factors, rows.totals.offset))
+        return entries
+
+    def _entry(
+        self, own: NDArray[np.intp], outputs: NDArray[np.intp], rates: Array, l2: list[Array], weighted: bool
+    ) -> FittedTrees:
+        trees = [self._trees[t] for t in own]
+        n_leaves = np.array([len(tree.leaves) for tree in trees], dtype=np.int64)
+        drop = np.ones(len(own)) if self._model.weight_drop is None else self._model.weight_drop[own]
+        hessians = [None if tree.node_hessians is None else tree.node_hessians[tree.leaves] for tree in trees]
+        known = None if any(own is None for own in hessians) else np.concatenate([h for h in hessians if h is not None])
+        whole = known is not None and not weighted and bool(np.all(known == np.rint(known)) and known.max() < 2**24)
+        base = np.broadcast_to(self._model.base_score, (self.n_outputs,))[outputs]
+        return FittedTrees(
+            n_leaves=n_leaves,
+            values=np.concatenate([tree.values * factor for tree, factor in zip(trees, drop)]),
+            counts=np.rint(known).astype(np.int64) if known is not None and whole and self._on_cpu else None,
+            weights=known if self._on_cpu else None,
+            l2=np.concatenate(l2),
+            rates=rates,
+            base=None if self._model.base_estimated else base,
+            base_value=base,
+            doubt=next((partial(pruned, t) for t, tree in enumerate(trees) if tree.pruned), None),
+            columns=None if len(own) == self._n_trees else own.astype(np.int64),
+        )
+
+    def _zero(self, tree: Tree) -> NDArray[np.bool_]:
+        """(L,): leaves that XGBoost set to zero: of no weight, or of less than min_child_weight (src/tree/param.h).
+
+        Only a root, or a leaf for several outputs, can be that light.
+        """
+        if tree.node_hessians is None:
+            return np.zeros(len(tree.leaves), dtype=np.bool_)
+        hessians, lightest = tree.node_hessians[tree.leaves], self._settings.number("min_child_weight")
+        found: NDArray[np.bool_] = (hessians <= 0) | ((hessians < lightest) & ~tree.values.any(axis=1))
+        return found
+
+    def _with_coefficients(
+        self, trees: FittedTrees, own: NDArray[np.intp], factors: Array | None, offset: bool
+    ) -> FittedTrees:
+        """The table of how trees add up, where it is not one after the other.
+
+        Parallel trees see the same residual; DART drops and scales; and a fit with base_margin does not start from the
+        base_score that predictions are given without it (InitOutPredictions, src/predictor/predictor.cc).
+        """
+        beta = np.ones(len(own) + 1)
+        if offset and trees.base_value.any():
+            beta[:-1] = 0
+        if factors is None and self._model.n_parallel == 1 and beta.all():
+            return trees
+        iteration = np.append(self._iterations[own], self._n_iterations)
+        omega = np.where(iteration[:, None] > iteration[:-1], trees.rates, 0.0)
+        if factors is None:
+            return replace(trees, coefficients=Coefficients(omega, beta))
+        omega *= factors[np.ix_(iteration, own)]
+        return replace(trees, rates=omega[-1].copy(), coefficients=Coefficients(omega, beta))
+
+    # -- rates and regularisation ---------------------------------------------------------------------------------------
+
+    def _rates(self, rows: TrainingRows, plan: Plan) -> tuple[Array, list[Array]]:
+        """(T,) rates, parallel trees accounted for, and for each tree (L_t,) what is added to its leaves' weights.
+
+        Those of the settings where a few trees confirm them on the data, and all others by themselves; else the data decide.
+        """
+        stated = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
+        l2 = self._settings.number("reg_lambda")
+        as_stated = np.full(self._n_trees, stated), [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
+        # Any rate would lead to a single leaf's value, and any targets to one that min_child_weight set to zero.
+        single = all(len(tree.splits) == 0 for tree in self._trees)
+        drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
+        if drops or single or not rows.totals.n_rows or not (rows.at_hand or rows.leaf_totals):
+            return as_stated
+        observed = self._observe(rows, plan) if rows.leaf_totals is None else self._found(rows.leaf_totals)
+        first = []
+        for leaves in observed:
+            first.append(leaves)
+            if self._iterations[len(first) - 1] >= CHECKED_ITERATIONS:
+                break
+        agree = all(tree.agree(stated, l2) for tree in first if tree.values.any())
+        if agree and all(confirmed(tree, stated, l2) for tree in self._trees[len(first) :]):
+            return as_stated
+        every = [*first, *observed]
+        rates, lambdas = recover(every, stated, l2, self._model.n_parallel)
+        return rates, [np.where(leaves.zero, np.inf, found) for leaves, found in zip(every, lambdas)]
+
+    def _observe(self, rows: TrainingRows, plan: Plan) -> Iterator[Leaves]:
+        """For each tree, the sums that its leaves were made of, the model's own trees standing in for those before."""
+        n_rows = len(rows.targets)
+        weights = np.ones(n_rows) if rows.weights is None else rows.weights
+        y, w = rows.targets.astype(np.float32), weights.astype(np.float32)
+        start = np.broadcast_to(self._model.base_score if rows.offsets is None else rows.offsets, y.shape)
+        score, after = start.astype(np.float32), start.astype(np.float32)
+        sampler, step = Subsample(plan, np.arange(self._n_trees)), max(1, BLOCK_ENTRIES // n_rows)
+        for begin in range(0, self._n_iterations, step):
+            block = self._some_leaves(rows.X, begin, min(begin + step, self._n_iterations))
+            first = int(np.searchsorted(self._iterations, begin))
+            for t in range(first, first + block.shape[1]):
+                if t == 0 or self._iterations[t] != self._iterations[t - 1]:
+                    score = after.copy()
+                tree, leaf = self._trees[t], block[:, t - first]
+                outputs = slice(None) if self._model.shared else slice(self._groups[t], self._groups[t] + 1)
+                drawn = sampler.draw(t, leaf, np.empty(0)) if plan.samples else np.ones(n_rows, dtype=np.bool_)
+                yield self._sums(tree, leaf[drawn], (w[:, None] * (y[:, outputs] - score[:, outputs]))[drawn], w[drawn])
+                after[:, outputs] += tree.values.astype(np.float32)[leaf]
+
+    def _found(self, totals: list[LeafTotals]) -> Iterator[Leaves]:
+        """The same, from sums that were made elsewhere."""
+        found: dict[int, Leaves] = {}
+        for group, entry in enumerate(totals):
+            own = np.flatnonzero(self._groups == group)
+            ends = np.cumsum([len(self._trees[t].leaves) for t in own])[:-1]
+            for t, weights, sums in zip(own, np.split(entry.weights, ends), np.split(entry.sums, ends)):
+                found[int(t)] = self._made_of(self._trees[t], weights, sums, float(np.abs(sums).sum()))
+        return (found[t] for t in range(self._n_trees))
+
+    def _sums(self, tree: Tree, leaf: NDArray[np.integer[Any]], gradients: Any, weights: Any) -> Leaves:
+        n = len(tree.leaves)
+        columns = (weights.astype(np.float64), *gradients.T.astype(np.float64))
+        totals, *sums = (np.bincount(leaf, column, n).astype(np.float64) for column in columns)
+        return self._made_of(tree, totals, np.stack(sums, axis=1), float(np.abs(gradients).sum()))
+
+    def _made_of(self, tree: Tree, totals: Array, sums: Array, size: float) -> Leaves:
+        values = tree.values
+        # A loaded model has lost min_child_weight, but where there are residuals no other leaf is zero.
+        left = np.abs(sums).max(axis=1) > 1e-12 * size
+        zero = self._zero(tree) | (left & ~values.any(axis=1)) | (totals <= 0)
+        weights = np.broadcast_to(totals[:, None], values.shape)
+        return Leaves(values[~zero].ravel(), weights[~zero].ravel(), sums[~zero].ravel(), zero)
+
+    def causes(self, what: str) -> str:
+        """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
+        return likeliest(what, self._settings.number("subsample") < 1)
+
+
+def _rounds(booster: Any) -> int:
+    """How many iterations it was trained for; XGBoost raises where it has not seen any data."""
+    try:
+        return int(booster.num_boosted_rounds())
+    except ValueError:
+        return 0

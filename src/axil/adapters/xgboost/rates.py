@@ -1,0 +1,151 @@
+"""Learning rates and reg_lambda where a model's settings do not tell them: after loading, schedules, continued training.
+
+A leaf with weight H and sum of residuals S has the value ``v = rate * S / (H + lambda)``, rounded to float32 twice: before
+and after the rate. Given v, H and S of a tree's leaves, rate and lambda follow by least squares of ``v (H + lambda) = rate * S``.
+A split whose children are both leaves says a little of it without data: XGBoost keeps there what its value would have been
+before the rate, ``w = S / (H + lambda)``, so that ``v1 (H1 + lambda) + v2 (H2 + lambda) = rate * w (H + lambda)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.xgboost.document import Tree
+
+Array = NDArray[np.float64]
+
+ROUNDING = 2.0**-24  # of float32, relative
+LEAF_ROUNDING = 2 * ROUNDING
+_SLACK = 1.2 * LEAF_ROUNDING
+_ROUNDS = 60
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """What is known of one tree's leaves: (L' * K,) values, weights and sums of residuals of those not set to zero."""
+
+    values: Array
+    weights: Array
+    sums: Array
+    zero: NDArray[np.bool_]  #: (L,) which leaves XGBoost set to zero
+
+    @property
+    def precision(self) -> Array:
+        """(L * K,): one over the rounding of each value, and for minute ones over that of the largest."""
+        size = np.abs(self.values)
+        found: Array = 1.0 / (size + 1e-3 * size.max(initial=0.0) + 1e-300)
+        return found
+
+    def before_rate(self, l2: float) -> Array:
+        return self.sums / (self.weights + l2)
+
+    def rate(self, l2: float) -> float:
+        """The best rate for this lambda; nan where all is zero."""
+        u = self.before_rate(l2) * self.precision
+        squares = float(u @ u)
+        return float(u @ (self.values * self.precision)) / squares if squares > 0 and self.values.any() else np.nan
+
+    def agree(self, rate: float, l2: float) -> bool:
+        """Whether rate and lambda lead to the values, up to their rounding and that of the sums."""
+        found = rate * self.before_rate(l2)
+        slack = _SLACK * np.abs(self.values) + 1e-9 * np.abs(self.values).max(initial=0.0) + 1e-37
+        return bool(np.all(np.abs(found - self.values) <= slack))
+
+
+def confirmed(tree: Tree, rate: float, l2: float) -> bool:
+    """Whether the tree alone, without data, shows that it was grown with this rate and lambda.
+
+    False where it shows otherwise and where it does not tell: stumps whose root has hardly any residual left.
+    """
+    hessians = tree.node_hessians
+    if hessians is None or not len(tree.splits):
+        return False
+    left, right = (tree.integers(side)[tree.splits] for side in ("left_children", "right_children"))
+    last = np.isin(left, tree.leaves) & np.isin(right, tree.leaves)
+    own, left, right = tree.splits[last], left[last], right[last]
+    parts = [tree.node_values[child] * (hessians[child] + l2)[:, None] for child in (left, right)]
+    whole = rate * tree.base_weights[own] * (hessians[own] + l2)[:, None]
+    noise = 4 * ROUNDING * (np.abs(parts[0]) + np.abs(parts[1]) + np.abs(whole)) + 1e-37
+    off = np.abs(parts[0] + parts[1] - whole)
+    return bool(np.all(off <= noise) and np.any(noise <= 1e-5 * np.abs(whole)))
+
+
+def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) -> tuple[Array, Array]:
+    """(T,) rates and (T,) lambdas that lead to the leaves, those that the settings state where they do.
+
+    And where there are not more values than numbers to fit them with, for any data would then be explained.
+    """
+    stated = np.full(len(trees), rate), np.full(len(trees), l2)
+    lambdas = np.full(len(trees), l2)
+    if not all(_explains(tree, l2) for tree in trees):
+        lambdas[:] = _lambda(trees, l2)
+        for t, tree in enumerate(trees):  # continued training may have changed it
+            if not _explains(tree, lambdas[t]):
+                lambdas[t] = _lambda([tree], l2)
+    rates = np.array([tree.rate(own) for tree, own in zip(trees, lambdas)])
+    if all(tree.agree(rate, own) for tree, own in zip(trees, lambdas) if tree.values.any()):
+        rates = stated[0]
+        return stated if _overfitted(trees, rates[:0], lambdas[lambdas != l2]) else (rates, lambdas)
+    for candidate in (*_candidates(rates, n_parallel), rate):
+        fits = [np.isnan(r) or tree.agree(candidate, own) for tree, r, own in zip(trees, rates, lambdas)]
+        rates[np.array(fits)] = candidate
+        if all(fits):
+            break
+    fitted = rates[~np.isnan(rates) & (rates != rate)]
+    return stated if _overfitted(trees, fitted, lambdas[lambdas != l2]) else (rates, lambdas)
+
+
+def _overfitted(trees: Sequence[Leaves], rates: Array, lambdas: Array) -> bool:
+    """Whether the rates and lambdas found are as many as the different values that they lead to; any lead to zero."""
+    n_fitted, values = len(np.unique(rates)) + len(np.unique(lambdas)), np.concatenate([tree.values for tree in trees])
+    return n_fitted > 0 and len(np.unique(values[values != 0])) <= n_fitted
+
+
+def _candidates(rates: Array, n_parallel: int) -> list[float]:
+    """What the one rate of most trees may have been, a number that a person typed first; XGBoost keeps it in float32."""
+    known = rates[~np.isnan(rates)]
+    if not len(known):
+        return []
+    typical = float(np.median(known)) * n_parallel
+    rounded = shortest(typical, 1e-6 * typical, most_digits=5)
+    return [float(np.float32(found) / np.float32(n_parallel)) for found in (rounded, typical)]
+
+
+def _explains(tree: Leaves, l2: float) -> bool:
+    rate = tree.rate(l2)
+    return bool(np.isnan(rate)) or tree.agree(rate, l2)
+
+
+def _lambda(trees: Sequence[Leaves], start: float) -> float:
+    """The lambda that fits best with a rate for each tree: Gauss-Newton, the rates projected out."""
+    l2, information = start, 0.0
+    for _ in range(_ROUNDS):
+        slope, information = 0.0, 0.0
+        for tree in trees:
+            rate = tree.rate(l2)
+            if np.isnan(rate):
+                continue
+            u = tree.before_rate(l2) * tree.precision
+            change = -rate * u / (tree.weights + l2)
+            change -= u * (u @ change) / (u @ u)
+            slope += float(change @ (tree.values * tree.precision - rate * u))
+            information += float(change @ change)
+        if information < 1e-20:
+            return start
+        step = slope / information
+        l2 = max(l2 + step, 0.0)
+        if abs(step) <= 1e-12 * (1 + l2):
+            break
+    return float(np.float32(shortest(l2, 5 * ROUNDING / np.sqrt(information) + 1e-7 * l2)))
+
+
+def shortest(value: float, slack: float, most_digits: int = 9) -> float:
+    """The number of fewest decimal digits within slack of the value, itself if there is none."""
+    if abs(value) <= slack:
+        return 0.0
+    candidates = (float(f"{value:.{digits}e}") for digits in range(most_digits))
+    return next((found for found in candidates if abs(found - value) <= slack), value)

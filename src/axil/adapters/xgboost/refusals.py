@@ -1,0 +1,279 @@
+"""Which XGBoost models axil does not explain, and why: a table, tried in order, that also makes the documentation.
+
+Condition (i): the first prediction is linear in the targets. Condition (ii): residuals are linear in the targets and
+leaf values linear in the residuals. A setting is refused if it breaks one for some targets, not only where it binds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.refusals import Refusal
+from axil.adapters.xgboost.document import Model, Settings
+from axil.errors import UnsupportedModelError
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that a refusal may look at."""
+
+    settings: Settings
+    model: Model | None  #: None for a booster without trees
+    estimator: str  #: the name of the scikit-learn class, "Booster" for a native one
+    custom: str  #: the name of a custom objective, as far as it is known
+
+    @property
+    def objective(self) -> str:
+        return str(self.settings.learner.get("objective", {}).get("name", ""))
+
+
+SQUARED_ERROR = ("reg:squarederror", "reg:linear")
+_L2 = 'Fit with objective="reg:squarederror" instead.'
+_LOGIT = (
+    "residuals pass through a sigmoid and the first prediction is the logit of the targets' mean, which is not linear "
+    "in them"
+)
+_SOFTMAX = "residuals pass through a softmax"
+_EXPONENTIAL = "predictions pass through an exponential and start from the logarithm of the targets' mean"
+_RANKED = "residuals depend on how the rows are ranked"
+
+_OBJECTIVES = {
+    "reg:squaredlogerror": ("residuals are taken between logarithms", "(ii)"),
+    "reg:pseudohubererror": ("residuals are damped by a non-linear function", "(ii)"),
+    "reg:absoluteerror": ("leaf values are medians of the residuals", "(ii)"),
+    "reg:quantileerror": ("leaf values are quantiles of the residuals", "(ii)"),
+    "reg:expectileerror": ("residuals are weighted by their sign", "(ii)"),
+    "reg:logistic": (_LOGIT, "(i)"),
+    "binary:logistic": (_LOGIT, "(i)"),
+    "binary:logitraw": (_LOGIT, "(i)"),
+    "binary:hinge": ("residuals are cut off at a margin", "(ii)"),
+    "multi:softmax": (_SOFTMAX, "(ii)"),
+    "multi:softprob": (_SOFTMAX, "(ii)"),
+    "count:poisson": (_EXPONENTIAL, "(i)"),
+    "reg:gamma": (_EXPONENTIAL, "(i)"),
+    "reg:tweedie": (_EXPONENTIAL, "(i)"),
+    "rank:ndcg": (_RANKED, "(ii)"),
+    "rank:map": (_RANKED, "(ii)"),
+    "rank:pairwise": (_RANKED, "(ii)"),
+    "survival:cox": ("residuals depend on which rows are still at risk", "(ii)"),
+    "survival:aft": ("targets are intervals and residuals pass through a density", "(ii)"),
+}
+_GROWERS = {"grow_quantile_histmaker", "grow_histmaker", "grow_colmaker", "grow_gpu_hist", "grow_gpu_approx"}
+
+
+def _objective(name: str) -> Callable[[Reading], str]:
+    return lambda reading: name if reading.objective == name else ""
+
+
+def _positive(name: str) -> Callable[[Reading], str]:
+    return lambda reading: f"{reading.settings.number(name):g}" if reading.settings.number(name) > 0 else ""
+
+
+def _gblinear(reading: Reading) -> str:
+    return "gblinear" if reading.settings.learner["gradient_booster"].get("name") == "gblinear" else ""
+
+
+def _scale_pos_weight(reading: Reading) -> str:
+    text = reading.settings.text("scale_pos_weight")
+    return text if text and float(text) != 1 else ""
+
+
+def _monotone(reading: Reading) -> str:
+    signs = reading.settings.text("monotone_constraints")
+    return signs if signs.strip("(), 0") else ""
+
+
+def _updater(reading: Reading) -> str:
+    others = [name for name in reading.settings.updaters if name not in _GROWERS | {"prune", "sync"}]
+    grown = any(name in _GROWERS for name in reading.settings.updaters)
+    return ",".join(others) or ("" if grown else ",".join(reading.settings.updaters) or "none")
+
+
+def _gradient_based(reading: Reading) -> str:
+    on = reading.settings.text("sampling_method") == "gradient_based" and reading.settings.number("subsample") < 1
+    return "gradient_based" if on else ""
+
+
+def _device(reading: Reading) -> str:
+    share, device = reading.settings.number("subsample"), reading.settings.device
+    return f"{share:g} with device={device}" if share < 1 and device != "cpu" else ""
+
+
+def _lost_subsample(reading: Reading) -> str:
+    """Trees that were fitted on more rows or fewer though the settings know of no sampling."""
+    if reading.model is None or reading.settings.number("subsample") < 1:
+        return ""
+    hessians = [tree.node_hessians for tree in reading.model.trees]
+    roots = np.array([hessian[0] for hessian in hessians if hessian is not None])
+    vary = len(roots) > 0 and float(np.ptp(roots)) > 1e-5 * float(roots.max())
+    return f"{reading.settings.number('subsample'):g}, but its trees saw different rows" if vary else ""
+
+
+def _shared_base(reading: Reading) -> str:
+    model = reading.model
+    shared = model is not None and model.n_outputs > 1 and len(model.base_score) == 1 and model.base_estimated
+    return "estimated, one number for all outputs" if shared else ""
+
+
+def _both_strategies(reading: Reading) -> str:
+    widths = set() if reading.model is None else {tree.n_outputs for tree in reading.model.trees}
+    return "one_output_per_tree and multi_output_tree in turns" if len(widths) > 1 else ""
+
+
+def _other_gradients(reading: Reading) -> str:
+    """Trees for several outputs whose splits know of fewer: they were chosen by gradients of their own."""
+    trees = () if reading.model is None else reading.model.trees
+    return "custom, with split_grad" if any(tree.n_outputs > 1 and tree.split_by_others for tree in trees) else ""
+
+
+#: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
+EXACT = (
+    "objective: reg:squarederror",
+    "tree_method hist, approx, exact",
+    "base_score given or estimated, base_margin, sample_weight",
+    "learning_rate, LearningRateScheduler, early stopping (best_iteration), continued training",
+    "reg_lambda, min_child_weight; recovered from the leaves of a model whose settings a file has lost",
+    "num_parallel_tree, XGBRFRegressor",
+    "missing values, categorical features",
+    "subsample on a CPU, seed_per_iteration: the rows are drawn again",
+    "booster=dart: the dropped trees are drawn again",
+    "several outputs: multi_strategy one_output_per_tree and multi_output_tree",
+)
+
+UPDATED: Refusal[Reading] = Refusal(
+    "updater",
+    _updater,
+    "its trees were changed after they had been grown (process_type=update)",
+    "(ii)",
+    "Explain the model as it was before, or fit a new one on the new data.",
+)
+
+
+def pruned(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None:
+    """The refusal of trees that were pruned after the fit, which no model records; ``first`` is the first that lacks nodes.
+
+    A tree that was pruned keeps what its nodes were fitted to, but those after it were fitted to what it had left over
+    before: the data agree up to it and not beyond. Other data than those of the fit would not agree from the start.
+    """
+    if agree.all() or not agree[: first + 1].all():
+        return None
+    value = f"prune, as of tree {first}"
+    return UnsupportedModelError(UPDATED.setting, value, UPDATED.reason, UPDATED.instead, UPDATED.condition)
+
+
+REFUSALS: tuple[Refusal[Reading], ...] = (
+    Refusal(
+        "booster",
+        _gblinear,
+        "it is a linear model fitted by coordinate descent, not trees",
+        "(ii)",
+        'Fit with booster="gbtree", or explain a ridge regression.',
+    ),
+    Refusal(
+        "objective",
+        lambda reading: reading.custom,
+        "its gradients are not known to be those of squared error",
+        "(ii)",
+        _L2,
+    ),
+    Refusal(
+        "objective",
+        _other_gradients,
+        "its gradients are not known to be those of squared error",
+        "(ii)",
+        _L2,
+    ),
+    *(
+        Refusal("objective", _objective(name), why, condition, _L2, why in (_LOGIT, _SOFTMAX, _EXPONENTIAL))
+        for name, (why, condition) in _OBJECTIVES.items()
+    ),
+    Refusal(
+        "objective",
+        lambda reading: "" if reading.objective in SQUARED_ERROR else reading.objective or "none",
+        "its gradients are not known to be those of squared error",
+        "(ii)",
+        _L2,
+        linear_only=True,
+    ),
+    Refusal(
+        "estimator",
+        lambda reading: reading.estimator if reading.estimator in ("XGBClassifier", "XGBRanker") else "",
+        "what it predicts is not the sum of its trees",
+        None,
+        "Fit an XGBRegressor.",
+        linear_only=True,
+    ),
+    Refusal(
+        "reg_alpha",
+        _positive("reg_alpha"),
+        "sums of residuals are shrunk towards zero by a threshold",
+        "(ii)",
+        "Fit with reg_alpha=0 and regularise with reg_lambda.",
+        derivative=True,
+    ),
+    Refusal(
+        "max_delta_step",
+        _positive("max_delta_step"),
+        "leaf values are clipped",
+        "(ii)",
+        "Fit with max_delta_step=0 and a smaller learning_rate.",
+        derivative=True,
+    ),
+    Refusal(
+        "scale_pos_weight",
+        _scale_pos_weight,
+        "rows are weighted by whether their target is exactly 1",
+        "(ii)",
+        "Fit with scale_pos_weight=1 and pass sample_weight.",
+        linear_only=True,
+    ),
+    Refusal(
+        "monotone_constraints",
+        _monotone,
+        "leaf values are clipped to keep predictions monotone",
+        "(ii)",
+        "Fit without monotone_constraints.",
+    ),
+    UPDATED,
+    Refusal(
+        "sampling_method",
+        _gradient_based,
+        "which rows a tree is fitted on, and with what weight, depends on their residuals",
+        "(ii)",
+        'Fit with sampling_method="uniform".',
+    ),
+    Refusal(
+        "subsample",
+        _device,
+        "a GPU draws rows from another stream, which axil does not replay",
+        None,
+        'Fit with subsample=1, or with device="cpu".',
+    ),
+    Refusal(
+        "subsample",
+        _lost_subsample,
+        "a model file does not keep subsample and seed, without which the rows cannot be known",
+        None,
+        'Set them on the loaded booster, as in booster.set_param({"subsample": 0.8, "seed": 0}), or pickle models.',
+        linear_only=True,
+    ),
+    Refusal(
+        "multi_strategy",
+        _both_strategies,
+        "linear in the targets, but axil does not read trees for one output and trees for all in one model",
+        None,
+        "Fit with one multi_strategy.",
+    ),
+    Refusal(
+        "base_score",
+        _shared_base,
+        "each output starts from the mean of the targets of all of them",
+        None,
+        "Fit with base_score=0, one output a model, or XGBoost 3.1 or later.",
+        linear_only=True,
+    ),
+)

@@ -1,0 +1,189 @@
+"""XGBoost models fitted to a smooth loss: logistic, softmax, Poisson, gamma, Tweedie, and squared error with L1.
+
+Formulas: src/objective/regression_loss.h, regression_obj.cu, multiclass_obj.cu; leaf values: CalcWeight, src/tree/param.h. All is
+kept in float32 and added in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.contract import TrainingRows
+from axil.adapters.refusals import Refusal, smooth_refusals
+from axil.adapters.smooth import LossName, SmoothTrees, label_factors
+from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
+from axil.adapters.xgboost.draws import Subsample
+from axil.adapters.xgboost.matrix import as_matrix
+from axil.adapters.xgboost.plan import plan_of
+from axil.adapters.xgboost.rates import confirmed
+from axil.adapters.xgboost.refusals import REFUSALS, SQUARED_ERROR
+
+Array = NDArray[np.float64]
+
+_LOSSES = {
+    **dict.fromkeys(SQUARED_ERROR, "squared"),
+    **dict.fromkeys(("binary:logistic", "binary:logitraw", "reg:logistic"), "logistic"),
+    **dict.fromkeys(("multi:softprob", "multi:softmax"), "softmax"),
+    "count:poisson": "poisson",
+    "reg:gamma": "gamma",
+    "reg:tweedie": "tweedie",
+}
+
+
+def read(model: Any) -> SmoothXGBoost | None:
+    """The reader of an XGBoost model, None for any other object."""
+    found = opened(model, SmoothXGBoost)
+    if found is not None:
+        found.classes = getattr(model, "classes_", found.classes)
+    return found
+
+
+_PLAIN = "axil differentiates plain boosting only"
+SMOOTH = smooth_refusals(
+    REFUSALS,
+    Refusal(
+        "objective",
+        lambda reading: reading.custom or ("" if reading.objective in _LOSSES else reading.objective or "none"),
+        "axil does not know a smooth loss of this name",
+        None,
+        "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma or reg:tweedie.",
+    ),
+    Refusal(
+        "booster",
+        lambda reading: "dart" if reading.model is not None and reading.model.weight_drop is not None else "",
+        _PLAIN,
+        None,
+        'Fit with booster="gbtree".',
+    ),
+    Refusal(
+        "multi_strategy",
+        lambda reading: "multi_output_tree" if reading.model is not None and reading.model.shared else "",
+        "axil differentiates trees of one output",
+        None,
+        'Fit with multi_strategy="one_output_per_tree".',
+    ),
+    Refusal(
+        "num_target",
+        lambda reading: (
+            str(reading.model.n_outputs) if reading.model is not None and reading.model.n_outputs > 1 else ""
+        ),
+        "axil differentiates one target at a time",
+        None,
+        "Fit one model a target; with squared error axil.Explainer takes several.",
+    ),
+)
+
+
+class SmoothXGBoost(XGBoostAdapter):
+    """An XGBoost booster with a smooth objective."""
+
+    refusals = SMOOTH
+    smooth_tolerance = 1e-5  # scores are float32 sums over the trees, and gradients are computed from those
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self._objective = str(self._settings.learner["objective"]["name"])
+        n_classes = int(self._model.parameters.get("num_class", "0"))
+        if _LOSSES[self._objective] == "softmax":
+            self.n_outputs, self.classes = n_classes, np.arange(n_classes)
+
+    def scores(self, X: Any) -> Array:
+        """(n, K)."""
+        if X.shape[0] == 0:
+            return np.zeros((0, self.n_outputs))
+        matrix = as_matrix(X, self._booster, self._missing)
+        last = 0, self._n_iterations
+        found = self._booster.predict(matrix, output_margin=True, iteration_range=last, validate_features=False)
+        return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+
+    def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
+        """All trees; those of one iteration, for several classes or in parallel, see the same scores."""
+        plan = plan_of(self._model, self._settings, rows.totals.n_rows)
+        plan = replace(plan, n_groups=self.n_outputs)
+        l2 = self._settings.number("reg_lambda")
+        every = np.arange(self._n_trees)
+        entry = self._entry(
+            every,
+            np.arange(1),
+            self._smooth_rates(l2),
+            [np.where(self._zero(tree), np.inf, l2) for tree in self._trees],
+            rows.totals.weighted,
+        )
+        loss = self._loss()
+        base = self._start(loss)
+        trees = replace(
+            entry,
+            counts=None,
+            weights=None,
+            base=None if self._model.base_estimated and (self._recent or loss.name != "softmax") else base,
+            base_value=base,
+            sampler=Subsample(plan, every) if plan.samples else None,
+        )
+        return SmoothTrees(
+            trees=trees,
+            loss=loss,
+            iterations=self._iterations,
+            outputs=self._groups if loss.name == "softmax" else np.zeros_like(self._groups),
+            l1=self._settings.number("reg_alpha"),
+            most=self._settings.number("max_delta_step"),
+            factors=self._factors(rows.targets) if loss.name == "logistic" else None,
+            base_in_fit=not rows.totals.offset,
+        )
+
+    def _smooth_rates(self, l2: float) -> Array:
+        """(T,): the rate of the settings; nan, for the replay to find, where a tree of three values and more does not show it.
+
+        So it is in schedules and in models that were loaded from a file, which does not keep the rate.
+        """
+        rate = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
+        rates = np.full(self._n_trees, rate)
+        if self._settings.number("reg_alpha") or self._settings.number("max_delta_step"):
+            return rates
+        negligible = 1e-5 * max(float(np.abs(tree.values).max()) for tree in self._trees)
+        for t, tree in enumerate(self._trees):
+            if np.count_nonzero(np.abs(tree.values) > negligible) > 2 and not confirmed(tree, rate, l2):
+                rates[t] = np.nan
+        return rates
+
+    def _factors(self, targets: Array) -> Array | None:
+        """scale_pos_weight, which weighs rows whose label is exactly 1."""
+        positive = float(self._settings.text("scale_pos_weight") or 1.0)
+        return label_factors((targets == 1).astype(float), positive)
+
+    def _loss(self) -> LossName:
+        name = _LOSSES[self._objective]
+        said = self._settings.learner["objective"]
+        start = "link" if self._recent or name == "squared" else "newton"
+        if name == "poisson":
+            step = float(said["poisson_regression_param"]["max_delta_step"])
+            return LossName(name, hessian=float(np.exp(step)), start=start)
+        if name == "tweedie":
+            power = float(said["tweedie_regression_param"]["tweedie_variance_power"])
+            return LossName(name, power=power, start=start)
+        if name == "softmax":
+            return LossName(name, hessian=2.0, start="centred")
+        if name == "logistic" and float(self._settings.text("scale_pos_weight") or 1.0) != 1:
+            start = "newton"
+        if self._objective == "binary:logitraw" and start == "link":
+            start = "mean"  # takes base_score, a mean, for a score
+        return LossName(name, start=start)
+
+    @property
+    def _recent(self) -> bool:
+        """Whether it is from XGBoost 3.1 on, where fits start from the link of the mean and base_score is a list.
+
+        Before, they started from one Newton step, and several classes from a constant.
+        """
+        return self._model.parameters["base_score"].startswith("[")
+
+    def _start(self, loss: LossName) -> Array:
+        """(K,): base_score as a score; it is kept as a mean, but for several classes and binary:logitraw."""
+        base = np.broadcast_to(self._model.base_score, (self.n_outputs,)).copy()
+        if loss.name == "logistic" and self._objective != "binary:logitraw":
+            base = np.clip(base, 1e-15, 1 - 1e-15)
+            return np.asarray(np.log(base / (1 - base)))
+        return np.asarray(np.log(base)) if loss.name in ("poisson", "gamma", "tweedie") else base

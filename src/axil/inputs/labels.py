@@ -1,0 +1,187 @@
+"""The gate for labels: names of rows, groups and classes, each of which must mean one thing only."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError, shown
+from axil.inputs.numbers import Array, is_whole, unmasked
+
+
+def as_labels(values: Any, n_rows: int, what: str, rows: str = "training") -> NDArray[Any]:
+    """(N,): one label per row, of any kind that can be told apart and written down; missing ones are None or nan."""
+    expected = f"one label for each of the {n_rows} {rows} rows"
+    try:
+        found = _plain(unmasked(values, what))
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # each kind of array has its own
+        raise InputError(f"{what} cannot be read as labels ({shown(error, 200)}); expected {expected}.") from None
+    found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+    if found.shape != (n_rows,):
+        raise InputError(f"{what} has shape {found.shape}; expected ({n_rows},), {expected}.")
+    return distinct_labels(found, what)
+
+
+def distinct_labels(found: NDArray[Any], what: str) -> NDArray[Any]:
+    """The labels themselves; refuses records, what cannot be compared and text that no file can hold."""
+    if found.dtype.kind == "V":
+        raise InputError(f"{what} has dtype {found.dtype}; expected labels. Pass one field of the structured array.")
+    if found.dtype.kind not in "OU":
+        return found
+    for i, label in enumerate(found.tolist()):
+        try:
+            hash(label)
+        except Exception:
+            kind = type(label).__name__
+            raise InputError(f"{what} holds a {kind} at position {i}; expected text, numbers or dates.") from None
+        for text in label if isinstance(label, tuple) else (label,):
+            if isinstance(text, str) and not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+                raise InputError(
+                    f"{what} holds {shown(text)} at position {i}, half of a character (a lone surrogate), no text for a file. "
+                    "Read the text again in its own encoding."
+                )
+    return found
+
+
+def _plain(values: Any) -> NDArray[Any]:
+    """A numpy array of labels in any array or series; missing ones of pandas are None."""
+    import pandas as pd
+
+    if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)):
+        values = pd.Series(values)
+    if isinstance(values, (pd.Series, pd.DataFrame)):
+        return _without_na(np.asarray(values.to_numpy()))
+    if "pyarrow" in sys.modules and isinstance(values, sys.modules["pyarrow"].Array):
+        values = sys.modules["pyarrow"].chunked_array([values])
+    native: Any = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
+    if isinstance(native, nw.Series):
+        if native.dtype.is_numeric() or native.dtype.is_temporal():
+            return np.asarray(native.to_numpy())
+        return _objects(native.to_list())
+    if isinstance(values, (list, tuple)) and any(isinstance(label, (tuple, str)) or label is None for label in values):
+        return _objects(values)  # numpy would take tuples apart, and numbers among text for text
+    return _without_na(np.asarray(native.to_numpy() if isinstance(native, nw.DataFrame) else values))
+
+
+def _without_na(found: NDArray[Any]) -> NDArray[Any]:
+    """The same, with None for pandas.NA, which is neither equal to anything nor not."""
+    import pandas as pd
+
+    if found.dtype != object or not found.ndim:
+        return found
+    return _objects([None if value is pd.NA else value for value in found.ravel()]).reshape(found.shape)
+
+
+def _objects(values: Any) -> NDArray[Any]:
+    found = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        found[i] = value
+    return found
+
+
+def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_train", rows: str = "training") -> Array:
+    """(N, classes): a one in the column of each row's class."""
+    import pandas as pd
+
+    given = pd.Series(as_labels(labels, n_rows, what, rows)).tolist()  # as Python has them: 1 == 1.0 == True
+    known = {label: k for k, label in enumerate(pd.Series(classes).tolist())}
+    columns = np.array([known.get(label, -1) for label in given], dtype=np.intp)
+    unknown = np.flatnonzero(columns < 0)
+    if len(unknown):
+        raise InputError(
+            f"{what} holds {shown(given[unknown[0]])} at position {unknown[0]}; "
+            f"the model knows the classes {', '.join(map(str, classes[:5]))}."
+        )
+    found = np.zeros((n_rows, len(classes)))
+    found[np.arange(n_rows), columns] = 1.0
+    return found
+
+
+def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """Each row's group number and the groups' names, in sorted order where they can be sorted."""
+    import pandas as pd
+
+    values = as_labels(labels, n_rows, what)
+    try:
+        codes, groups = pd.factorize(values, sort=True, use_na_sentinel=False)
+    except TypeError:  # labels of mixed types have no order
+        codes, groups = pd.factorize(values, use_na_sentinel=False)
+    return codes, np.asarray(groups)
+
+
+def positions(labels: list[Any], index: NDArray[Any], what: str) -> NDArray[np.intp]:
+    """Where the rows with these labels stand; each label must name one row, and no row twice.
+
+    True and False are labels only where the index has them: they are not the rows 1 and 0.
+    """
+    import pandas as pd
+
+    known = pd.Index(index, tupleize_cols=False)
+    asked = pd.Index(distinct_labels(_objects(labels), what), tupleize_cols=False).infer_objects()
+    if not asked.is_unique:
+        raise InputError(f"{what} names row {shown(asked[asked.duplicated()][0])} twice; expected each row once.")
+    _refuse_unknown(labels, asked.isin(known), index, what)
+    many = asked[asked.isin(known[known.duplicated()])]
+    if len(many):
+        raise InputError(
+            f"{what} names row {shown(many[0])}, a label of several training rows. Give X_train unique labels."
+        )
+    places = np.asarray(known.get_indexer_for(asked), dtype=np.intp)
+    _refuse_unknown(labels, [is_truth(index[i]) == is_truth(own) for i, own in zip(places, labels)], index, what)
+    return places
+
+
+def _refuse_unknown(labels: list[Any], known: Any, index: NDArray[Any], what: str) -> None:
+    missing = [label for label, there in zip(labels, known) if not there]
+    if missing:
+        raise InputError(
+            f"{what} names row {shown(missing[0])} ({len(missing)} of {len(labels)} are unknown); expected labels of training "
+            f"rows, such as {shown(index[0])}: the index of a pandas X_train, else positions from 0."
+        )
+
+
+def position_of(label: Any, labels: list[Any]) -> int | None:
+    """Where one label stands among others; None where it does not, as True among 0 and 1."""
+    try:
+        place = {(is_truth(known), known): i for i, known in enumerate(labels)}.get((is_truth(label), label))
+    except Exception:  # it cannot be compared at all
+        return None
+    return place
+
+
+def is_truth(value: Any) -> bool:
+    """Whether a value is True or False."""
+    return isinstance(value, (bool, np.bool_))
+
+
+def as_positions(which: Any, n: int) -> slice | NDArray[np.intp]:
+    """Some of n predictions: a position, a slice, a list of positions or a truth value for each of them."""
+    expected = f"a position below {n}, a slice, a list of positions or {n} truth values"
+    if is_whole(which):
+        if not -n <= which < n:
+            raise IndexError(f"prediction {shown(which)} of {n}")
+        return np.array([which], dtype=np.intp)
+    if isinstance(which, slice):
+        try:
+            which.indices(n)
+        except (TypeError, ValueError):
+            raise InputError(f"predictions are chosen by {shown(which)}; expected {expected}.") from None
+        return which
+    try:  # a tuple would be of several axes
+        found = np.empty(()) if isinstance(which, tuple) else np.asarray(unmasked(which, "The choice of predictions"))
+    except (InputError, MemoryError):
+        raise
+    except Exception:
+        found = np.empty(())
+    found = found.astype(np.intp) if found.shape == (0,) else found
+    if found.ndim == 1 and found.dtype.kind in "iu" and ((found >= -n) & (found < n)).all():
+        return found.astype(np.intp)
+    if found.shape == (n,) and found.dtype.kind == "b":
+        return np.flatnonzero(found)
+    raise InputError(f"predictions are chosen by {shown(which)}; expected {expected}.")

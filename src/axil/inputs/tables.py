@@ -1,0 +1,236 @@
+"""What people hand over - frames, arrays, sparse matrices, labels - checked before any work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Protocol
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError, shown
+from axil.inputs.labels import distinct_labels, one_hot, position_of
+from axil.inputs.numbers import as_numbers, as_table, is_number_dtype, is_sparse, is_whole, unmasked
+
+Array = NDArray[np.float64]
+
+ONE_ROW = "For one row pass X.iloc[[0]], X[[0]] or x.reshape(1, -1)."
+
+
+def as_frame(X: Any) -> nw.DataFrame[Any] | None:
+    """X as a narwhals frame, or None if it is not a data frame."""
+    if isinstance(X, nw.DataFrame):
+        return X
+    try:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+    except nw.exceptions.NarwhalsError as error:
+        raise InputError(
+            f"The table cannot be read; expected columns of different names: {shown(error, 200)}"
+        ) from None
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+class Columns(Protocol):
+    """What a fitted model says about its columns."""
+
+    library: str
+    n_features: int
+    feature_names: list[str] | None
+    takes_text: bool
+
+    def spelling(self, name: str) -> str:
+        """How the library writes a column's name."""
+
+
+def as_features(X: Any, model: Columns, what: str, like: Any = None) -> Any:
+    """X itself, or made row-sliceable, once it is sure to be two-dimensional, numeric and as wide as the model.
+
+    ``like``: the training rows. Where they are a frame and the model knows no names, columns of the same names must stand in
+    the same places.
+    """
+    X = unmasked(X, what)
+    if isinstance(X, (list, tuple)):
+        X = as_numbers(X, what, "a numeric table: pass an array or a frame")
+    frame = as_frame(X)
+    if frame is None and not is_sparse(X) and not isinstance(X, np.ndarray):
+        raise InputError(
+            f"{what} is a {type(X).__name__}; expected a numpy array, a pandas, polars or pyarrow table, "
+            f"or a scipy.sparse matrix. {ONE_ROW}"
+        )
+    if len(X.shape) != 2:
+        raise InputError(
+            f"{what} has shape {X.shape}; expected two dimensions (rows, {model.n_features} columns). {ONE_ROW}"
+        )
+    if frame is not None:
+        _check_names(frame, model, what, None if like is None else as_frame(like))
+    if X.shape[1] != model.n_features:
+        named = "" if frame is None else f" ({shown(list(frame.columns[:20]), 400)})"
+        unsaid = "" if model.feature_names is not None else " and does not say which"
+        raise InputError(
+            f"{what} has {X.shape[1]} columns{named}; the {model.library} model was fitted on {model.n_features}{unsaid}. "
+            "Pass those of the fit, in its order."
+        )
+    if frame is not None:
+        _check_columns(frame, model, what)
+        return X
+    kinds = "biufOUS" if model.takes_text and not is_sparse(X) else "biuf"
+    if X.dtype.kind not in kinds:
+        raise InputError(f"{what} has dtype {X.dtype}; expected numbers. Encode the columns as they were for the fit.")
+    if not is_sparse(X):
+        return np.asarray(X if X.dtype.isnative else X.astype(X.dtype.newbyteorder("=")))
+    rows = X.tocsr()
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)  # some libraries read no others
+
+
+def _check_names(frame: nw.DataFrame[Any], model: Columns, what: str, fitted: nw.DataFrame[Any] | None) -> None:
+    distinct_labels(np.array([*frame.columns, None], dtype=object)[:-1], f"The list of {what}'s columns")
+    given = _spelled(frame, model)
+    twice = {name for name in given if given.count(name) > 1} if len(set(given)) < len(given) else ()
+    if twice:
+        raise InputError(f"{what} has several columns named {shown(min(twice))}; expected columns of different names.")
+    names, library = model.feature_names, model.library
+    if names is None and fitted is not None:
+        known = _spelled(fitted, model)
+        moved = [name for name, place in zip(given, known) if name != place and name in known]
+        if moved:
+            raise InputError(
+                f"{what} has column {shown(moved[0])} in another place than X_train: {shown(given[:5])} instead of "
+                f"{shown(known[:5])}. The {library} model was fitted without names: select the columns in the order of the fit."
+            )
+    if names is not None and given != names:
+        missing = [name for name in names if name not in given]
+        extra = [name for name in given if name not in names]
+        if missing or extra:
+            found = [f"missing {shown(missing[:5], 200)}"] if missing else []
+            found += [f"unexpected {shown(extra[:5], 200)}"] if extra else []
+            raise InputError(
+                f"{what} has other columns than the {library} model was fitted on: {', '.join(found)}. Pass those of the fit, "
+                "in its order."
+            )
+        raise InputError(
+            f"{what} has the columns of the {library} model in another order: {shown(given[:5], 200)}... instead of "
+            f"{shown(names[:5], 200)}.... Select them in the order of the fit."
+        )
+
+
+def _spelled(frame: nw.DataFrame[Any], model: Columns) -> list[str]:
+    """The names of the columns as the library writes them; those of several levels as text, or joined where it joins them."""
+    names: list[Any] = frame.columns  # tuples where there are several levels
+    whole = [model.spelling(str(name)) for name in names]
+    joined = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names]
+    return joined if joined == model.feature_names else whole
+
+
+def _check_columns(frame: nw.DataFrame[Any], model: Columns, what: str) -> None:
+    """Refuse columns that hold no numbers; of a model that takes text, only those that nothing can be made of."""
+    if frame.implementation.is_pandas():
+        kinds = dict(zip(frame.columns, frame.to_native().dtypes))
+        usable = {name: is_number_dtype(dtype) or str(dtype) == "category" for name, dtype in kinds.items()}
+        complex_numbers = {name for name, dtype in kinds.items() if getattr(dtype, "kind", "") == "c"}
+    else:
+        kinds, others = dict(frame.schema), (nw.Boolean, nw.Categorical, nw.Enum)
+        usable = {
+            name: dtype.is_numeric() or dtype in others or isinstance(dtype, others) for name, dtype in kinds.items()
+        }
+        complex_numbers = set()
+    odd = [name for name in kinds if (name in complex_numbers if model.takes_text else not usable[name])]
+    if odd:
+        names = ", ".join(f"{name} ({kinds[name]})" for name in odd[:5])
+        raise InputError(f"{what} has columns that are not numeric: {names}. Encode them as for the fit.")
+
+
+def take_rows(X: Any, rows: slice | NDArray[np.intp]) -> Any:
+    """Some rows of X, by position, in X's own type."""
+    frame = as_frame(X)
+    return X[rows] if frame is None else frame[rows].to_native()
+
+
+def row_labels(X: Any) -> NDArray[Any]:
+    """The user's names for the rows, copied: the index of a pandas frame, else 0, 1, 2, ..."""
+    index = getattr(X, "index", None) if as_frame(X) is not None else None
+    return np.arange(X.shape[0]) if index is None else distinct_labels(np.array(index.to_numpy()), "The index")
+
+
+def as_targets(
+    values: Any,
+    n_rows: int,
+    n_outputs: int,
+    classes: NDArray[Any] | None,
+    what: str = "y_train",
+    rows: str = "training",
+) -> Array:
+    """(N, K) targets: numbers, or one-hot for the labels of a classifier."""
+    if classes is not None:
+        return one_hot(values, n_rows, classes, what, rows)
+    return as_table(values, n_rows, n_outputs, what, rows)
+
+
+def column_names(given: tuple[Any, ...], known: list[str] | None, n: int) -> list[str]:
+    """The names of the columns: those of the first frame among the tables given, else the model's, else x0, x1, ..."""
+    for X in given:
+        frame = as_frame(X)
+        if frame is not None:
+            return [str(name) for name in frame.columns]
+    return [f"x{i}" for i in range(n)] if known is None else list(known)
+
+
+def chosen_columns(columns: Any, names: list[str]) -> list[int]:
+    """The positions of columns given by name or position; all for None."""
+    if columns is None:
+        return list(range(len(names)))
+    try:
+        given = [columns] if isinstance(columns, str) or is_whole(columns) else list(columns)
+    except Exception:  # nothing that can be gone through
+        raise InputError(f"columns is {shown(columns)}; expected a list of names or positions.") from None
+    found = []
+    for column in given:
+        place = position_of(column, names)
+        if is_whole(column) and 0 <= column < len(names):
+            place = int(column)
+        if place is None:
+            raise InputError(
+                f"columns names {shown(column)}; expected names such as {shown(names[0])}, or positions below {len(names)}."
+            )
+        found.append(place)
+    return found
+
+
+def as_directory(value: Any) -> Path:
+    """A directory that files can be written to."""
+    path = as_path(value, "scratch")
+    if not path.is_dir():
+        raise InputError(f"scratch is {str(path)!r}, which is no directory; expected one that files can be written to.")
+    if not os.access(path, os.W_OK):
+        raise InputError(f"scratch is {str(path)!r}, which cannot be written to; choose another directory.")
+    return path
+
+
+def as_path(value: Any, what: str = "path") -> Path:
+    """A path that the system can look up, whether something is there or not."""
+    try:
+        path = Path(os.fspath(value))
+        if not str(value) or "\0" in str(path):
+            raise ValueError("empty, or with a character of code 0")
+        os.lstat(path)
+    except FileNotFoundError:
+        return path
+    except TypeError:
+        raise InputError(f"{what} is a {type(value).__name__}; expected a path: text or a pathlib.Path.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"{what} is {shown(value)}, which cannot be looked up: {reason}. Expected the path of a file."
+        ) from None
+    return path
+
+
+def as_file(value: Any, what: str = "path") -> Path:
+    """A path that a file can be written to: its directory is there, and it is not a directory itself."""
+    path = as_path(value, what)
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"There is no directory {path.absolute().parent} to write {path.name} to. Make it first.")
+    if path.is_dir():
+        raise InputError(f"{what} is {str(path)!r}, a directory; expected the name of a file to write.")
+    return path

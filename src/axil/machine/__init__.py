@@ -1,0 +1,1 @@
+"""Memory, threads, progress and files of the machine at hand."""

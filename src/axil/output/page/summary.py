@@ -1,0 +1,198 @@
+"""From explanations to a plain dict: all that the page shows, and nothing it has to be trusted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.inputs import chosen_columns
+from axil.output.page.context import Context
+from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
+from axil.output.tables import Largest, feature_columns
+
+Array = NDArray[np.float64]
+
+SHARES = (0.5, 0.8, 0.95)  # of sum |weight|: how many rows account for them
+MOST_COLUMNS = 100  # features shown unless they are chosen by name
+MOST_CELLS = 500_000  # features of training rows with seven digits each; of more, four keep a page below 5 MB
+MOST_GROUPS = 50  # of each prediction, the largest first; all others are one sum
+
+
+class Source(Protocol):
+    """An explanation, as far as the page goes."""
+
+    @property
+    def weights(self) -> Any: ...
+    @property
+    def intercepts(self) -> Array: ...
+    @property
+    def targets(self) -> Array: ...
+    @property
+    def index(self) -> NDArray[Any]: ...
+    @property
+    def query_index(self) -> NDArray[Any]: ...
+    @property
+    def exact(self) -> bool: ...
+    @property
+    def outputs(self) -> NDArray[Any] | None: ...
+    @property
+    def context(self) -> Context | None: ...
+    @property
+    def predictions(self) -> Array: ...
+    @property
+    def norms(self) -> Array: ...
+    @property
+    def sizes(self) -> Array: ...
+    @property
+    def effective_size(self) -> Array: ...
+    @property
+    def negative_share(self) -> Array: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, which: Any) -> Source: ...
+    def largest(self, k: int, by: str) -> list[Largest]: ...
+    def concentration_columns(self, shares: Array) -> dict[str, Any]: ...
+    def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the page is to show."""
+
+    k: int = 50  #: rows of each prediction
+    groups: tuple[NDArray[np.intp], NDArray[Any]] | None = (
+        None  #: the group number of each training row, and their names
+    )
+    columns: Any = None  #: features by name or position
+    sigma: Array | None = None  #: () or (K,) the noise of the targets
+    about_sigma: str | None = None  #: how it is known, or why it is not
+
+
+def summarise(parts: Iterable[Source], options: Options) -> dict[str, Any]:
+    """The summary of explanations that come batch by batch, at least one; K outputs in S sets of weights, S = 1 if shared.
+
+    Holds k rows of each prediction, never the weights of more than one batch. What the other rows add up to is kept, so
+    that rows, remainder and intercept still sum to the prediction.
+    """
+    batches, features = [], []
+    names: list[str] = []
+    chosen: list[int] = []
+    for part in parts:
+        about = part.context
+        if about is not None:
+            names = names or about.names()
+            chosen = (
+                chosen or chosen_columns(options.columns, names)[: MOST_COLUMNS if options.columns is None else None]
+            )
+            features.append(feature_columns(about.X, np.arange(len(part)), chosen))
+        batches.append(_batch(part, options))
+    made = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    targets = part.targets.reshape(len(part.targets), -1)
+    positions, rows = np.unique(made["rows"], return_inverse=True)
+    absent = int(np.searchsorted(positions, 0))  # one if -1, a place without a row, is among them
+    positions, made["rows"] = positions[absent:], rows.reshape(made["rows"].shape) - absent
+    digits = DIGITS if len(positions) * len(chosen) <= MOST_CELLS else FEWER_DIGITS
+    beside = None
+    if about is not None and about.X_train is not None:
+        beside = [cells(own, digits) for own in feature_columns(about.X_train, positions, chosen)]
+    return {
+        "exact": bool(part.exact),
+        "n_train": len(targets),
+        "n": len(made["labels"]),
+        "k": made["rows"].shape[2],
+        "outputs": None if part.outputs is None else labels(part.outputs),
+        "shares": list(SHARES),
+        "means": numbers(targets.mean(axis=0)),
+        "features": [names[i] for i in chosen],
+        "features_left_out": len(names) - len(chosen) if options.columns is None else 0,
+        "feature_digits": digits,
+        "about_sigma": options.about_sigma,
+        "queries": {
+            "labels": labels(made["labels"]),
+            "features": [cells(_joined(own), digits) for own in zip(*features)],
+        },
+        "training": {
+            "labels": labels(part.index[positions]),
+            "targets": [numbers(column) for column in targets[positions].T],
+            "features": beside,
+        },
+        "groups": None if options.groups is None else labels(options.groups[1]),
+        **_columns(made, options, about is not None and about.predictions is not None),
+    }
+
+
+def _columns(made: dict[str, Any], options: Options, compared: bool) -> dict[str, Any]:
+    """The numbers of all predictions: [outputs or sets][predictions * values]; those of the proof with every digit."""
+    shown: dict[str, Any] = {name: made[name].T.tolist() for name in ("predictions", "intercepts")}
+    shown["model"] = made["model"].T.tolist() if compared else None
+    shown["standard_errors"] = None
+    if options.sigma is not None:
+        errors = np.broadcast_to(options.sigma * made["norms"], made["predictions"].shape)
+        shown["standard_errors"] = nested(errors)
+    names = ["rows", "weights", "rest_weights", "rest_contributions"]
+    names += ["sizes", "effective_sizes", "negative_shares", "needed"]
+    if options.groups is not None:
+        names += [
+            "group_rows",
+            "group_weights",
+            "group_contributions",
+            "group_rest_weights",
+            "group_rest_contributions",
+        ]
+    return shown | {name: nested(made[name]) for name in names}
+
+
+def _batch(part: Source, options: Options) -> dict[str, Any]:
+    """Arrays (n, ...) of the predictions of one explanation."""
+    n, outputs = len(part), 1 if part.outputs is None else len(part.outputs)
+    sets = outputs if part.weights.ndim == 3 else 1
+    predictions, intercepts = part.predictions.reshape(n, outputs), part.intercepts.reshape(n, outputs)
+    largest = part.largest(options.k, "weight")
+    rows, weights = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values"))
+    contributions = weights * np.stack([one.targets[one.rows] for one in largest], axis=1)
+    everything = rows.shape[2] == len(part.targets)  # then nothing is left but rounding
+    totals = np.asarray(part.weights.sum(axis=-1)).reshape(sets, n).T
+    model = None if part.context is None else part.context.predictions
+    made = {
+        "labels": part.query_index,
+        "predictions": predictions,
+        "intercepts": intercepts,
+        "model": predictions if model is None else model,
+        "rows": np.where(weights != 0, rows, -1)[:, :sets],
+        "weights": weights[:, :sets],
+        "rest_weights": (totals - weights[:, :sets].sum(axis=2)) * (not everything),
+        "rest_contributions": (predictions - intercepts - contributions.sum(axis=2)) * (not everything),
+        "needed": part.concentration_columns(np.array(SHARES))["rows"].reshape(n, sets, len(SHARES)),
+        "sizes": part.sizes.reshape(sets, n).T,
+        "norms": part.norms.reshape(sets, n).T,
+        "effective_sizes": part.effective_size.reshape(sets, n).T,
+        "negative_shares": part.negative_share.reshape(sets, n).T,
+    }
+    return made if options.groups is None else made | _groups(part, *options.groups, n, outputs, sets)
+
+
+def _groups(
+    part: Source, codes: NDArray[np.intp], groups: NDArray[Any], n: int, outputs: int, sets: int
+) -> dict[str, Any]:
+    """The groups of largest |weight| of each prediction, and what all others add up to."""
+    columns = part.group_columns(codes, groups)
+    weights, contributions = (columns[name].reshape(n, outputs, len(groups)) for name in ("weight", "contribution"))
+    weights = weights[:, :sets]
+    order = np.argsort(-np.abs(weights), axis=2, kind="stable")
+    first, last = order[:, :, :MOST_GROUPS], order[:, :, MOST_GROUPS:]
+    of_outputs = [np.broadcast_to(own, (n, outputs, own.shape[2])) for own in (first, last)]
+    return {
+        "group_rows": first,
+        "group_weights": np.take_along_axis(weights, first, axis=2),
+        "group_contributions": np.take_along_axis(contributions, of_outputs[0], axis=2),
+        "group_rest_weights": np.take_along_axis(weights, last, axis=2).sum(axis=2),
+        "group_rest_contributions": np.take_along_axis(contributions, of_outputs[1], axis=2).sum(axis=2),
+    }
+
+
+def _joined(parts: tuple[NDArray[Any], ...]) -> NDArray[Any]:
+    """One column from those of the batches; of one batch as it is, so that its type stays."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

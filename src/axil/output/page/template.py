@@ -1,0 +1,59 @@
+"""From a summary to one HTML file: the template with its style and script inside, and the summary packed.
+
+The summary is compressed JSON in base64, so that no text of the data ever stands in the markup; the script puts it on the page as
+text only. A content security policy allows this one script and this one style, by their hashes, and no request at all.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from axil.inputs import as_file
+from axil.machine.atomic import atomic
+
+
+def render(summary: dict[str, Any]) -> str:
+    """The page as text."""
+    style, script = _part("page.css"), _part("page.js")
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    text = _part("page.html")
+    for name, part in {"policy": policy, "style": style, "data": pack(summary), "script": script}.items():
+        text = text.replace("{{" + name + "}}", part)
+    return text
+
+
+def pack(summary: dict[str, Any]) -> str:
+    """The summary as base64 of zlib-compressed JSON, what a browser's DecompressionStream("deflate") reads."""
+    plain = json.dumps(summary, separators=(",", ":"), allow_nan=False)
+    return b64encode(zlib.compress(plain.encode())).decode()
+
+
+def _part(name: str) -> str:
+    return (files("axil.output.page") / name).read_text(encoding="utf-8").strip()
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def as_target(path: Any) -> Path | None:
+    """Where to write a page to, once that is sure to be possible; None for none."""
+    if path is None:
+        return None
+    return as_file(path)
+
+
+def write(summary: dict[str, Any], path: Path | None) -> str | None:
+    """Write the page there; its text if there is no path."""
+    text = render(summary)
+    if path is None:
+        return text
+    with atomic(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
+    return None

@@ -1,0 +1,217 @@
+"""A prepared explainer on disk: one .npz of plain arrays with a JSON header, never pickle.
+
+A file may come from anywhere, so nothing in it is trusted: sizes are looked up before memory is taken, every array must fit all
+others, and the header's numbers must follow from the arrays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError
+from axil.inputs import as_file, as_path
+from axil.machine.atomic import atomic
+from axil.machine.memory import Budget
+from axil.structure import Coefficients, Regularisation, Structure
+
+FORMAT = "axil-explainer"
+VERSION = 3
+_PARTS = "cells n_leaves leaf_weights leaf_scale rates base row_weights offsets draws columns omega beta l2 steps l2_by_weight"
+_MEMBER = re.compile(rf"(header|targets|index|index\.ends|\d+\.(?:{_PARTS.replace(' ', '|')}|mixing\.\d+))\.npy")
+_CHUNK = 1 << 20  # bytes read at a time
+
+
+def save(
+    path: Any, header: dict[str, Any], structures: list[Structure], targets: NDArray[Any], index: NDArray[Any]
+) -> None:
+    """Write the file whole or not at all: it takes its name only once it is complete."""
+    target = as_file(path)
+    arrays = {"targets": targets, **_label_arrays(index)}
+    for i, structure in enumerate(structures):
+        arrays |= {f"{i}.{name}": array for name, array in _arrays(structure).items()}
+    header = {"format": FORMAT, "version": VERSION, "structures": len(structures), **header}
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    with atomic(target) as part, part.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def load(path: Any, budget: Budget) -> tuple[dict[str, Any], list[Structure], NDArray[Any], NDArray[Any]]:
+    """Header, structures, targets and row labels of a saved explainer; a damaged or foreign file is an InputError."""
+    path = as_path(path)
+    if not path.exists():
+        raise InputError(f"There is no file {path}.")
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; expected one that Explainer.save wrote.")
+    try:
+        arrays = _read(path, budget)
+        header = json.loads(arrays.pop("header").tobytes())
+        if header["format"] != FORMAT:
+            raise ValueError("another format")
+        if header["version"] != VERSION:
+            raise InputError(
+                f"{path} has version {header['version']} of the format, this axil reads version {VERSION}. Save it again."
+            )
+        targets, index = arrays.pop("targets"), _labels(arrays)
+        structures = [_structure(arrays, f"{i}.") for i in range(_count(header["structures"], targets.shape[1]))]
+        if arrays:
+            raise ValueError(f"{len(arrays)} arrays too many")
+        _check_fit(structures, targets, index)
+    except (InputError, MemoryError):
+        raise
+    except PermissionError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}. Allow it, or choose another file.") from error
+    except Exception as error:  # a damaged file can raise anything in the parsers of zip, npy and JSON
+        raise InputError(damaged(path, error)) from error
+    return header, structures, targets, index
+
+
+def damaged(path: Path, error: Exception) -> str:
+    """What to say of a file whose contents do not fit together."""
+    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return (
+        f"{path} is not a complete axil explainer: it is damaged, cut short or of another kind ({reason}). "
+        "Make it again with Explainer.save."
+    )
+
+
+def _read(path: Path, budget: Budget) -> dict[str, NDArray[Any]]:
+    """All arrays by name, once their names and sizes are such as `save` writes and the budget has room for them."""
+    with zipfile.ZipFile(path) as file:
+        members = file.infolist()
+        for one in members:
+            # Members are stored as they are: a small file cannot unfold into a large one.
+            plain = one.compress_type == zipfile.ZIP_STORED and one.file_size == one.compress_size
+            if not plain or one.flag_bits & ~0x800 or _MEMBER.fullmatch(one.filename) is None:
+                raise ValueError(f"a member that Explainer.save does not write: {one.filename!r}")
+        if len({one.filename for one in members}) < len(members):
+            raise ValueError("two members of one name")
+        size = sum(one.file_size for one in members)
+        if size > path.stat().st_size:
+            raise ValueError("members that overlap")
+        labels = sum(8 * one.file_size for one in members if one.filename == "index.ends.npy")  # as objects of Python
+        budget.require(size + labels, f"The explainer in {path}", "Raise memory_limit.")
+        return {one.filename.removesuffix(".npy"): _array(file, one) for one in members}
+
+
+def _array(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """One array, once its shape fits the size of its member."""
+    with file.open(member) as stream:
+        try:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(stream)
+        except Exception as error:  # a parser of Python's own literals
+            raise ValueError(f"no header of an array in {member.filename}") from error
+        count = 1
+        for length in shape:
+            count *= max(length, 0)
+        if dtype.kind not in "buifMm" or not dtype.isnative or not dtype.itemsize:
+            raise ValueError(f"{member.filename} is of type {dtype}")
+        if count * dtype.itemsize != member.file_size - stream.tell():
+            raise ValueError(f"{member.filename} has shape {shape} in {member.file_size} bytes")
+        flat = np.empty(count * dtype.itemsize, dtype=np.uint8)
+        for start in range(0, len(flat), _CHUNK):
+            part = stream.read(min(_CHUNK, len(flat) - start))
+            flat[start : start + _CHUNK] = np.frombuffer(part, dtype=np.uint8)
+        if stream.read(1):  # the checksum is compared at the end
+            raise ValueError(f"{member.filename} is longer than it says")
+    return flat.view(dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _count(value: Any, n_outputs: int) -> int:
+    """How many structures there are: one for all outputs, or one for each."""
+    if isinstance(value, bool) or value not in (1, n_outputs):
+        raise ValueError(f"{value} structures of {n_outputs} outputs")
+    return int(value)
+
+
+def _check_fit(structures: list[Structure], targets: NDArray[Any], index: NDArray[Any]) -> None:
+    """Refuse targets, labels and structures that do not belong together."""
+    n_rows, n_outputs = targets.shape
+    own = n_outputs if len(structures) == 1 else 1
+    if targets.dtype != np.float64 or not np.isfinite(targets).all() or not n_rows:
+        raise ValueError("targets are no finite numbers")
+    if index.shape != (n_rows,) or {s.n_rows for s in structures} != {n_rows}:
+        raise ValueError("arrays of different lengths")
+    for s in structures:
+        widths = [len(s.base)] if s.base is not None else []
+        widths += [s.offsets.shape[1]] if s.offsets is not None else []
+        if not set(widths) <= {1, own}:
+            raise ValueError(f"bases or offsets of {widths} outputs, expected {own}")
+        if (s.columns is None) != (len(structures) == 1):
+            raise ValueError("columns where all trees serve all outputs, or none where they do not")
+    if len(structures) > 1:
+        columns = np.sort(np.concatenate([s.columns for s in structures if s.columns is not None]))
+        if not np.array_equal(columns, np.arange(len(columns))):
+            raise ValueError("columns that are not all trees once")
+
+
+def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
+    """The structure's arrays by name, its parts flattened."""
+    arrays = {f.name: getattr(structure, f.name) for f in fields(Structure) if f.init}
+    for t, matrix in enumerate(arrays.pop("mixing") or ()):
+        arrays[f"mixing.{t}"] = matrix
+    coefficients = arrays.pop("coefficients")
+    if coefficients is not None:
+        arrays |= {"omega": coefficients.omega, "beta": coefficients.beta}
+    regularisation = arrays.pop("regularisation")
+    if regularisation is not None:
+        arrays |= {"l2": regularisation.l2, "steps": regularisation.steps, "l2_by_weight": regularisation.by_weight}
+    return {name: np.asarray(array) for name, array in arrays.items() if array is not None}
+
+
+def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
+    """The inverse of `_arrays`; takes its arrays out of all."""
+    own = {name[len(prefix) :]: arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
+    mixing = tuple(own.pop(f"mixing.{t}") for t in range(sum(name.startswith("mixing.") for name in own)))
+    coefficients = Coefficients(own.pop("omega"), own.pop("beta")) if {"omega", "beta"} & own.keys() else None
+    regularisation = Regularisation(own.pop("l2"), own.pop("steps"), own.pop("l2_by_weight").item() is True)
+    parts: dict[str, Any] = {"base": None, **own}
+    return Structure(**parts, mixing=mixing or None, coefficients=coefficients, regularisation=regularisation)
+
+
+def _label_arrays(index: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Labels as arrays that need no pickle: text as UTF-8 with the ends of each label, all else as it is."""
+    if plain_labels(index).dtype.kind != "U":
+        return {"index": index}
+    texts = [str(label).encode("utf-8", "surrogatepass") for label in index]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    return {"index": np.frombuffer(b"".join(texts), dtype=np.uint8), "index.ends": ends}
+
+
+def _labels(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """The inverse of `_label_arrays`; takes its arrays out of all."""
+    index, ends = arrays.pop("index"), arrays.pop("index.ends", None)
+    if ends is None:
+        return index
+    if index.dtype != np.uint8 or index.ndim != 1 or ends.dtype != np.int64 or ends.ndim != 1 or not len(ends):
+        raise ValueError(f"labels of type {index.dtype} and {ends.dtype}")
+    if ends[0] < 0 or (ends[1:] < ends[:-1]).any() or ends[-1] != len(index):
+        raise ValueError("labels that do not follow one another")
+    text, start = index.tobytes(), 0
+    found = np.empty(len(ends), dtype=object)
+    for i, end in enumerate(ends.tolist()):
+        found[i], start = text[start:end].decode("utf-8", "surrogatepass"), end
+    return found
+
+
+def plain_labels(index: NDArray[Any]) -> NDArray[Any]:
+    """Labels as an array that needs no pickle: numbers, dates and text as they are."""
+    if index.dtype != object:
+        return index
+    plain = np.array(list(index))
+    if plain.shape != index.shape or plain.dtype == object or not all(isinstance(label, str) for label in index):
+        found = type(next((label for label in index if not isinstance(label, str)), None)).__name__
+        raise InputError(
+            f"The training rows' labels are of type {found}, which cannot be saved without pickle. "
+            "Give X_train an index of numbers, dates or text."
+        )
+    return plain

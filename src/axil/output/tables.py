@@ -1,0 +1,148 @@
+"""Tidy tables in the user's own frame library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil import _core
+from axil.inputs import as_choice, as_frame, is_sparse, take_rows
+from axil.weights.boosting import Adjoints, Operators
+
+Array = NDArray[np.float64]
+
+
+def backend_of(X: Any) -> str:
+    """The name of the frame library that tables about X are made with; pandas for arrays."""
+    frame = as_frame(X)
+    return "pandas" if frame is None else str(nw.get_native_namespace(frame).__name__)
+
+
+def as_backend(name: Any) -> str:
+    """The name of a frame library that tables can be made with."""
+    if name not in ("pandas", "polars", "pyarrow", "modin", "cudf"):
+        raise ValueError(f"no frame library: {name!r}")
+    return str(name)
+
+
+def make(columns: dict[str, Any], backend: str) -> Any:
+    """A frame of this library with these columns."""
+    return nw.from_dict(columns, backend=nw.Implementation.from_string(backend)).to_native()  # type: ignore[arg-type]
+
+
+def _values(series: nw.Series[Any]) -> NDArray[Any]:
+    """A column as an array; categories through a list, for pyarrow loses the missing ones on the way to an array."""
+    kinds = (nw.Categorical, nw.Enum)
+    if isinstance(series.dtype, kinds) or series.dtype in kinds:
+        return np.array(series.to_list(), dtype=object)
+    return np.asarray(series.to_numpy())
+
+
+COPIES = 3  # the columns of all batches, joined, and in the frame: freed memory is not always given back
+SMALLER = "Ask for fewer rows of X at a time, for fewer lines of each, or raise memory_limit."
+
+NOTE = "exact with the fitted structure held fixed; not a retraining"
+DERIVATIVE = "a derivative by the targets with the fitted structure held fixed; not a decomposition of the prediction"
+FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
+
+
+def note(frame: Any, text: str) -> Any:
+    """The frame itself; pandas frames say what their numbers are in ``attrs["axil"]``."""
+    if isinstance(getattr(frame, "attrs", None), dict):
+        frame.attrs["axil"] = text
+    return frame
+
+
+def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[NDArray[Any]]:
+    """Some columns, by position, of some rows of X, as arrays."""
+    frame = as_frame(X)
+    if frame is not None:
+        part = frame[rows, chosen]
+        return [_values(part[:, i]) for i in range(len(chosen))]
+    if is_sparse(X):
+        return list(take_rows(X, rows)[:, chosen].toarray().T)
+    return [np.asarray(X[:, i][rows]) for i in chosen]
+
+
+def check_by(by: str) -> None:
+    """Refuse an order that tables are not sorted by."""
+    as_choice(by, ("weight", "contribution"), "by")
+
+
+class Largest:
+    """The k largest |weight| (or |weight * target|) of each of n predictions, gathered block by block."""
+
+    def __init__(self, n: int, k: int, targets: Array, by: str, n_threads: int):
+        k = min(k, len(targets))
+        self.targets = np.ascontiguousarray(targets)
+        self.scale = self.targets if by == "contribution" else None
+        self.n_threads = n_threads
+        self.values = np.zeros((n, k))
+        self.rows = np.full((n, k), -1, dtype=np.int64)
+
+    def add(self, block: Array, first: int) -> None:
+        """Take in the weights, (rows, n), of the training rows from ``first`` on."""
+        _core.top(np.ascontiguousarray(block), first, self.scale, self.values, self.rows, self.n_threads)
+
+    def add_leaves(self, operators: Operators, adjoints: Adjoints) -> None:
+        """Take in all weights at once, out of leaf space."""
+        operators.largest(adjoints, self.scale, self.values, self.rows)
+
+    def add_sparse(self, weights: csr_array) -> None:
+        """Take in all weights, (n, N), at once; a prediction with fewer than k of them is filled up with zeros."""
+        k = self.values.shape[1]
+        for i in range(weights.shape[0]):
+            own = slice(weights.indptr[i], weights.indptr[i + 1])
+            values, rows = weights.data[own], weights.indices[own].astype(np.int64)
+            size = np.abs(values if self.scale is None else values * self.scale[rows])
+            order = np.lexsort((rows, -size))[:k]
+            if len(order) < k:
+                others = np.setdiff1d(np.arange(min(k + len(rows), len(self.targets))), rows)[: k - len(order)]
+                values, rows = np.append(values[order], np.zeros(len(others))), np.append(rows[order], others)
+                order = np.arange(k)
+            self.values[i], self.rows[i] = values[order], rows[order]
+
+
+def top_columns(
+    largest: list[Largest], index: NDArray[Any], query_index: NDArray[Any], outputs: NDArray[Any] | None
+) -> dict[str, Any]:
+    """query, (output,) rank, row, weight, target, contribution: k lines a query and output, the largest first."""
+    rows, weights = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values"))
+    k = rows.shape[2]
+    targets = np.stack([one.targets[one.rows] for one in largest], axis=1)
+    return label_columns(query_index, outputs, "rank", np.arange(1, k + 1)) | {
+        "row": index[rows.ravel()],
+        "weight": weights.ravel(),
+        "target": targets.ravel(),
+        "contribution": (weights * targets).ravel(),
+    }
+
+
+def label_columns(
+    query_index: NDArray[Any], outputs: NDArray[Any] | None, name: str, values: NDArray[Any]
+) -> dict[str, Any]:
+    """query, (output,) and one column more: the first columns of a table with a line for each query, output and value."""
+    n, n_outputs = len(query_index), 1 if outputs is None else len(outputs)
+    columns = {"query": np.repeat(query_index, n_outputs * len(values))}
+    if outputs is not None:
+        columns["output"] = np.tile(np.repeat(outputs, len(values)), n)
+    return columns | {name: np.tile(values, n * n_outputs)}
+
+
+def concatenate(parts: list[dict[str, Any]], backend: str) -> Any:
+    """One frame from the columns of several batches, which are used up."""
+    return make(joined(parts), backend)
+
+
+def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The columns of several batches, one by one, so that all of them are never held twice."""
+    return {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+
+
+def bytes_of(lines: int, columns: int) -> int:
+    """What a table takes while it is made, with 8 bytes per line and column."""
+    return COPIES * 8 * lines * columns

@@ -1,0 +1,127 @@
+"""Weights of many predictions on disk, batch by batch: Parquet or zarr. A file takes its name only once it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError, shown
+from axil.explanation import Explanation
+from axil.inputs import as_path
+from axil.machine.atomic import atomic
+
+CHUNK = (16, 1 << 16)  # queries and training rows of a chunk of a zarr array: 8 MiB
+
+
+def write(
+    explanations: Iterator[Explanation], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Any
+) -> None:
+    """Write explanations of the rows with these labels over the training rows ``index``, in the format of the path's suffix."""
+    path = as_path(path)
+    writers = {".parquet": _write_parquet, ".zarr": _write_zarr}
+    if path.suffix not in writers:
+        raise InputError(f"{path} ends in {path.suffix!r}; expected a path that ends in .parquet or .zarr.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"There is no directory {path.absolute().parent} to write {path.name} to.")
+    if path.suffix == ".parquet" and path.is_dir():
+        raise InputError(f"path is {str(path)!r}, a directory; expected the name of a file to write.")
+    with atomic(path) as part:
+        writers[path.suffix](explanations, labels_as_written(queries), labels_as_written(index), n_outputs, part)
+
+
+def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as both formats can keep them: numbers, dates and text; all else (periods, tuples, mixed types) as its text."""
+    import pandas as pd
+
+    if labels.dtype.kind in "biufM":
+        return labels
+    texts = np.array([str(label) for label in labels.tolist()], dtype=object)
+    for label in texts:
+        try:
+            label.encode()
+        except UnicodeEncodeError:
+            raise InputError(
+                f"The label {shown(label)} is not valid text, which no file can keep. Rename it."
+            ) from None
+        if label.endswith("\0"):
+            raise InputError(f"The label {shown(label)} ends in a character of code 0, which zarr drops. Rename it.")
+    if len(pd.unique(texts)) < len(pd.unique(labels)):
+        raise InputError("Different labels are the same as text, such as 1 and '1'. Rename them.")
+    return texts
+
+
+def _write_parquet(
+    explanations: Iterator[Explanation], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
+) -> None:
+    """One line a query and output: query, output, prediction, intercept, weights (a list in the order of the training rows)."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise InputError(
+            "Parquet is written with pyarrow, which is not installed: pip install axil[parquet]."
+        ) from None
+    writer, start = None, 0
+    try:
+        for one in explanations:
+            weights = (
+                one.weights if one.weights.ndim == 3 else np.broadcast_to(one.weights, (n_outputs, *one.weights.shape))
+            )
+            each = np.repeat(np.arange(start, start + len(one)), n_outputs)
+            flat = np.ascontiguousarray(np.swapaxes(weights, 0, 1)).reshape(-1)
+            columns = {"query": pa.array(queries[each])}
+            if one.outputs is not None:
+                columns["output"] = pa.array(np.tile(one.outputs, len(one)))
+            columns |= {
+                "prediction": pa.array(one.predictions.reshape(-1)),
+                "intercept": pa.array(one.intercepts.reshape(-1)),
+                "weights": pa.FixedSizeListArray.from_arrays(pa.array(flat), len(index)),
+            }
+            table = pa.table(columns)
+            if writer is None:
+                writer = pq.ParquetWriter(path, table.schema, compression="zstd", use_dictionary=False)
+            writer.write_table(table)
+            start += len(one)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _write_zarr(
+    explanations: Iterator[Explanation], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
+) -> None:
+    """A group of arrays: weights (n, N) or (K, n, N), predictions, intercepts, and the labels query_index and index."""
+    try:
+        import zarr
+    except ImportError:
+        raise InputError("zarr is not installed: pip install axil[zarr].") from None
+    # Version 3 of the format has no standard for text.
+    version: dict[str, Any] = {"zarr_format": 2} if int(zarr.__version__.split(".")[0]) > 2 else {}
+    zarr.open_group(str(path), mode="w", **version)
+
+    def make(name: str, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any) -> Any:
+        chunks = tuple(max(min(size, chunk), 1) for size, chunk in zip(shape, chunks))
+        return zarr.open_array(store=f"{path}/{name}", mode="w", shape=shape, chunks=chunks, dtype=dtype, **version)
+
+    def label(name: str, labels: NDArray[Any]) -> None:
+        labels = labels.astype(str) if labels.dtype == object else labels
+        make(name, labels.shape, (1 << 20,), labels.dtype)[...] = labels
+
+    label("index", index)
+    label("query_index", queries)
+    n, start = len(queries), 0
+    arrays: dict[str, Any] = {}
+    for one in explanations:
+        part = slice(start, start + len(one))
+        if not arrays:
+            own, scores = one.weights.shape[:-2], one.predictions.shape[1:]
+            arrays["weights"] = make("weights", (*own, n, len(index)), (*own, *CHUNK), np.float64)
+            for name in ("predictions", "intercepts"):
+                arrays[name] = make(name, (n, *scores), (1 << 16, *scores), np.float64)
+        arrays["weights"][(..., part, slice(None))] = one.weights
+        arrays["predictions"][part], arrays["intercepts"][part] = one.predictions, one.intercepts
+        start = part.stop

@@ -1,0 +1,222 @@
+"""The proof that a fitted model and its training data belong together, and the operators on what they make.
+
+First every leaf value, computed from the residuals that the library saw, is compared with the model's own; a disagreement
+shows where it arises. Then the linear map alone is run over the targets in float64 and must arrive at the predictions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.contract import Adapter, FittedTrees, Model, SmootherModel, TrainingRows
+from axil.adapters.recorded import RecordedBags
+from axil.errors import InputError
+from axil.machine.memory import Budget
+from axil.replay.checks import (
+    Extent,
+    Verification,
+    check_leaves,
+    check_predictions,
+    furthest,
+    refuse_rows,
+    verified,
+    with_predictions,
+    worst,
+)
+from axil.replay.recover import assign_leaves, replay
+from axil.replay.walk import ELSEWHERE
+from axil.structure import Structure
+from axil.weights.boosting import Operators
+from axil.weights.contract import Engine, ForestEngine, SmootherEngine, TreeEngine
+from axil.weights.forest import Forest, is_forest
+
+Array = NDArray[np.float64]
+
+SINGLE = 1e-6  # relative: single precision, in which some libraries keep targets
+# How many times further than on one set of rows a solver may be off on another, or with another seed (measured: up to 8).
+SPREAD = 10
+CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
+
+
+def build(
+    model: Model,
+    X: Any,
+    targets: Array,
+    weights: Array | None,
+    offsets: Array | None,
+    bags: Array | None,
+    n_threads: int,
+    budget: Budget,
+    check: bool = True,
+) -> tuple[list[Engine], Verification | None]:
+    """Read the model, replay its fit and return the engines for its outputs; raise where model and data disagree."""
+    if bags is None and model.refused_draws is not None:
+        raise model.refused_draws
+    if model.fitted_rows is not None and model.fitted_rows != len(targets):
+        refuse_rows(model, len(targets), model.fitted_rows)
+    targets = round_to(model.precision, targets)
+    weights = None if weights is None else round_to(model.precision, weights)
+    if hasattr(model, "smoother"):
+        if offsets is not None or bags is not None:
+            raise InputError(f"This {model.library} model has no trees: it takes neither init_score nor bags.")
+        return _build_smoother(cast(SmootherModel, model), X, targets, weights, check)
+    return _build_trees(cast(Adapter, model), X, targets, weights, offsets, bags, n_threads, budget, check)
+
+
+def _build_smoother(
+    model: SmootherModel, X: Any, targets: Array, weights: Array | None, check: bool
+) -> tuple[list[Engine], Verification | None]:
+    """Solve for the smoother again, without the targets, and compare what it makes of them with the predictions."""
+    if check and hasattr(model, "check_kept"):  # an adapter of the user's own may have none
+        model.check_kept(X, targets, weights)
+    engine = SmootherEngine(model.smoother(X, weights), targets.shape[1])
+    if not check:
+        return [engine], None
+    found = engine.fitted(targets)
+    scale = float(np.abs(found).max()) or 1.0
+    asked = checked_rows(len(targets))
+    miss = furthest(found, with_predictions(model, X, asked, None, found, slice(None)))
+    tolerance = model.tolerance
+    if not miss.error <= tolerance * scale / SPREAD:
+        again = model.again(X, targets, weights)
+        left = SPREAD * (0.0 if again is None else furthest(found, again).error / scale)
+        if miss.error <= left * scale:  # the solver itself stays as far from the solution on these very data
+            tolerance = max(tolerance, left)
+        if tolerance > model.widest:
+            raise model.unsolved(X, weights, miss.error / scale)
+    check_predictions(model, miss, tolerance * scale)
+    return [engine], Verification(len(targets), 0, miss.error / scale, 0.0, tolerance, scale)
+
+
+def _build_trees(
+    adapter: Adapter,
+    X: Any,
+    targets: Array,
+    weights: Array | None,
+    offsets: Array | None,
+    bags: Array | None,
+    n_threads: int,
+    budget: Budget,
+    check: bool,
+) -> tuple[list[Engine], Verification | None]:
+    """One engine for all outputs where they share trees, else one for each output."""
+    offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
+    fitted = adapter.trees(TrainingRows(X, targets, weights, offsets))
+    leaves = _all_leaves(adapter, X, len(targets), fitted, budget, n_threads)
+    outputs = [slice(None)] if len(fitted) == 1 else [slice(k, k + 1) for k in range(len(fitted))]
+    engines: list[Engine] = []
+    found: list[Verification] = []
+    for trees, output in zip(fitted, outputs):
+        trees = with_rows(trees, weights, bags)
+        own_leaves = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, budget)
+        own_offsets = None if offsets is None else offsets[:, output]
+        walked = replay(adapter, trees, own_leaves, targets[:, output], own_offsets, n_threads, budget)
+        engine = tree_engine(walked.structure, n_threads)
+        if check:
+            extent = Extent.of(targets[:, output], trees.row_weights, own_offsets, walked.score)
+            leaf_error = check_leaves(adapter, trees, walked, extent)
+            asked = checked_rows(len(targets))
+            score = with_predictions(adapter, X, asked, own_offsets, walked.score, output)
+            miss = furthest(engine.fitted(targets[:, output]), score)
+            found.append(verified(adapter, trees, walked, extent, leaf_error, miss))
+        engines.append(engine)
+    return engines, worst(found) if check else None
+
+
+def checked_rows(n_rows: int) -> NDArray[np.intp]:
+    """Training rows, evenly spread, whose prediction is asked of the library."""
+    return np.arange(0, n_rows, -(-n_rows // CHECKED_ROWS))
+
+
+def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) -> tuple[Verification, Array]:
+    """What a file states of the proof, once it follows from the arrays beside it, and the predictions (n_train, K) they make.
+
+    Answers are compared with the model within bounds that grow with ``scale`` and ``rounding``, so neither is taken from the
+    file on trust, and the tolerance is the model's own. Predictions are without offsets. Raises ValueError or TypeError.
+    """
+    found = Verification(**stated)
+    outputs = [slice(None)] if len(engines) == 1 else [slice(k, k + 1) for k in range(len(engines))]
+    predictions, extents = np.empty_like(targets), []
+    for engine, output in zip(engines, outputs):
+        s = engine.structure
+        with np.errstate(all="ignore"):  # what is not finite is refused below
+            score = engine.fitted(targets[:, output])
+        extents.append(Extent.of(targets[:, output], s.row_weights, s.offsets, score))
+        predictions[:, output] = score if s.offsets is None else score - s.offsets
+    scale, rounding = max(extent.scale for extent in extents), max(extent.rounding(model) for extent in extents)
+    numbers = [found.max_error, found.leaf_error, found.scale, found.rounding]
+    if any(isinstance(n, bool) or not isinstance(n, (int, float)) or not 0 <= n < np.inf for n in numbers):
+        raise ValueError("a verification of other things than numbers from 0 up")
+    slack = 2 * (model.tolerance * scale + rounding) + SINGLE * scale
+    if not (abs(found.scale - scale) <= slack and abs(found.rounding - rounding) <= SINGLE * rounding):
+        raise ValueError(f"it says that predictions go up to {found.scale:.6g}; its arrays make {scale:.6g}")
+    if not found.max_error * found.scale <= slack:
+        raise ValueError(f"it says that predictions agree within {found.max_error:.1e}, which is no proof")
+    trees = sum(engine.structure.n_trees for engine in engines)
+    if (found.n_rows, found.n_trees) != (len(targets), trees):
+        raise ValueError(f"a verification of {found.n_trees} trees and {found.n_rows} rows")
+    lists = [found.compared, *found.recovered.values()]
+    if not all(isinstance(part, list) for part in lists) or not all(isinstance(name, str) for name in found.compared):
+        raise ValueError("a verification without lists of what was compared and recovered")
+    return replace(found, tolerance=model.tolerance), predictions
+
+
+def with_rows(trees: FittedTrees, weights: Array | None, bags: Array | None) -> FittedTrees:
+    """The trees with the weights that rows counted with, 0 for those held out, and the draws, where they were recorded."""
+    counted = weights if trees.row_weights is None else trees.row_weights
+    if trees.held_out is not None:
+        counted = np.where(trees.held_out, 0.0, 1.0 if counted is None else counted)
+    sampler = trees.sampler
+    if bags is not None:
+        own_bags = bags if trees.columns is None else bags[:, trees.columns]
+        sampler = RecordedBags(own_bags, len(trees.n_leaves))
+    return replace(trees, row_weights=counted, sampler=sampler)
+
+
+def tree_engine(structure: Structure, n_threads: int) -> Engine:
+    """The engine for a structure: an inverted index for forests, operators for all others."""
+    if is_forest(structure):
+        return ForestEngine(Forest(structure))
+    return TreeEngine(Operators(structure, n_threads))
+
+
+def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
+    """The values as the library keeps them, in float64."""
+    with np.errstate(over="ignore"):
+        rounded = values.astype(precision).astype(np.float64)
+    if not np.isfinite(rounded).all():
+        raise InputError(
+            f"Targets or weights up to {np.abs(values).max():.3g} overflow the library's {precision.__name__}."
+        )
+    return rounded
+
+
+def _all_leaves(
+    adapter: Adapter, X: Any, n_rows: int, fitted: list[FittedTrees], budget: Budget, n_threads: int
+) -> NDArray[np.unsignedinteger[Any]]:
+    """(T, N): the leaves of all trees, of whatever output."""
+    return assign_leaves(adapter, X, n_rows, all_n_leaves(fitted), n_threads, budget)
+
+
+def own_leaves_of(
+    leaves: NDArray[np.unsignedinteger[Any]], columns: NDArray[np.int64], budget: Budget
+) -> NDArray[np.unsignedinteger[Any]]:
+    """Those of one output's trees, apart."""
+    own = budget.empty((len(columns), leaves.shape[1]), leaves.dtype, "The leaf numbers of one output", ELSEWHERE)
+    for t, column in enumerate(columns):
+        own[t] = leaves[column]
+    return own
+
+
+def all_n_leaves(fitted: list[FittedTrees]) -> NDArray[np.int64]:
+    """(T,): the numbers of leaves of all trees, of whatever output."""
+    if fitted[0].columns is None:
+        return fitted[0].n_leaves
+    n_leaves = np.zeros(sum(len(trees.n_leaves) for trees in fitted), dtype=np.int64)
+    for trees in fitted:
+        n_leaves[trees.columns] = trees.n_leaves
+    return n_leaves

@@ -1,0 +1,307 @@
+"""What a replay of a fit is compared in with the fitted model: counts, weights, base and values of leaves, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.contract import Adapter, FittedTrees, Model
+from axil.adapters.recorded import RecordedBags
+from axil.errors import ExactnessError
+from axil.inputs import take_rows
+from axil.markup import table
+from axil.replay.recover import Replay
+
+Array = NDArray[np.float64]
+
+WEIGHT_SLACK = (
+    1e-7  # of a leaf's sum of weights, in some libraries in single precision, relative to the sum over all rows
+)
+MEAN_SLACK = 8  # roundings of the largest target that a mean, as a library keeps it, may be off by
+ROUNDING = 1e-12  # of sums in float64 over any order of the rows, relative to the largest |prediction|
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the replay of the fit found. Errors are relative to the largest |prediction|."""
+
+    n_rows: int
+    n_trees: int
+    max_error: float  #: of the predictions of the training rows
+    leaf_error: float  #: of the leaf values, each replayed from the model's own state before its tree
+    tolerance: float  #: what max_error had to stay within
+    scale: float  #: the largest |prediction|
+    rounding: float = 0.0  #: what rounding targets and offsets, if they are far larger, may add to an error, absolute
+    compared: list[str] = field(default_factory=list)  #: what the model records of its leaves and was found equal
+    recovered: dict[str, Any] = field(
+        default_factory=dict
+    )  #: what the model does not state, e.g. {"rates": [[tree, rate]]}
+    replayed: str = ""  #: what drew the rows of each tree, where they were drawn again, e.g. "LightGBM bagging"
+
+    def _told(self) -> tuple[str, list[tuple[str, str]]]:
+        """A title and lines of a name and what was found."""
+        predictions = "predictions", f"within {self.max_error:.1e} (allowed {self.tolerance:.0e})"
+        if not self.n_trees:
+            return f"axil.Verification: a linear smoother of {self.n_rows} training rows", [predictions]
+        return f"axil.Verification: {self.n_trees} trees replayed on {self.n_rows} training rows", [
+            ("equal", " and ".join(self.compared) or "nothing that the model records of its leaves"),
+            ("leaf values", f"within {self.leaf_error:.1e} of the largest prediction"),
+            predictions,
+            *([("draws", f"{self.replayed} replayed")] if self.replayed else []),
+            *(("recovered", f"{name} ({len(found)})") for name, found in self.recovered.items()),
+        ]
+
+    def __repr__(self) -> str:
+        title, lines = self._told()
+        return "\n".join([title, *(f"  {name:<14} {found}" for name, found in lines)])
+
+    def _repr_html_(self) -> str:
+        return table(*self._told())
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What the proof needs to know of the training rows besides their leaves; parts of a data set combine to the whole."""
+
+    n_rows: int
+    weight: float
+    sums: Array  #: (K,) of weight * target
+    largest_target: float  #: in absolute value, as all that follow
+    largest_offset: float
+    largest_score: float  #: of the predictions by the model's own leaf values
+
+    @classmethod
+    def of(cls, targets: Array, weights: Array | None, offsets: Array | None, score: Array) -> Extent:
+        """Of rows with targets (N, K), row weights (N,), offsets (N, K) and predictions (N, K)."""
+        w = np.ones(len(targets)) if weights is None else weights
+        largest = (0.0 if part is None else float(np.abs(part).max(initial=0.0)) for part in (targets, offsets, score))
+        return cls(len(targets), float(w.sum()), w @ targets, *largest)
+
+    def __add__(self, other: Extent) -> Extent:
+        return Extent(
+            self.n_rows + other.n_rows,
+            self.weight + other.weight,
+            self.sums + other.sums,
+            max(self.largest_target, other.largest_target),
+            max(self.largest_offset, other.largest_offset),
+            max(self.largest_score, other.largest_score),
+        )
+
+    @property
+    def scale(self) -> float:
+        """What errors are relative to."""
+        return self.largest_score or 1.0
+
+    def rounding(self, model: Model) -> float:
+        """What rounding targets and offsets may add to an error of a prediction."""
+        return MEAN_SLACK * float(np.finfo(model.precision).eps) * max(self.largest_target, self.largest_offset)
+
+
+@dataclass(frozen=True)
+class Miss:
+    """Where the linear map and the model's predictions are furthest apart."""
+
+    error: float
+    row: int
+    found: float
+    expected: float
+
+
+def check_leaves(adapter: Adapter, trees: FittedTrees, walked: Replay, extent: Extent) -> float:
+    """Compare all that the model says of its leaves, and its base; the largest error of a leaf value."""
+    check_counts(adapter, trees, walked)
+    if trees.doubt is not None:  # before the base, as it may know why that is another
+        check_values(adapter, trees, walked, extent.scale)
+    check_base(adapter, trees, extent)
+    return check_values(adapter, trees, walked, extent.scale)
+
+
+def verified(
+    adapter: Adapter, trees: FittedTrees, walked: Replay, extent: Extent, leaf_error: float, miss: Miss
+) -> Verification:
+    """What the proof found, once the predictions agree as well."""
+    scale = extent.scale
+    rounding = extent.rounding(adapter)
+    check_predictions(adapter, miss, adapter.tolerance * scale + rounding)
+    known = {"leaf counts": trees.counts, "leaf weights": trees.weights}
+    compared = [name for name, recorded in known.items() if recorded is not None]
+    found = extent.n_rows, len(trees.n_leaves), miss.error / scale, leaf_error, adapter.tolerance, scale, rounding
+    drawn = [] if trees.sampler is None or isinstance(trees.sampler, RecordedBags) else [trees.sampler.name]
+    drawn += [] if trees.held_out is None else ["the rows held out for early stopping"]
+    return Verification(*found, compared, walked.recovered, " and ".join(drawn))
+
+
+def worst(found: list[Verification]) -> Verification:
+    """One verification for all outputs."""
+    first = found[0]
+    if len(found) == 1:
+        return first
+    return Verification(
+        first.n_rows,
+        sum(v.n_trees for v in found),
+        max(v.max_error for v in found),
+        max(v.leaf_error for v in found),
+        first.tolerance,
+        max(v.scale for v in found),
+        max(v.rounding for v in found),
+        first.compared,
+        {name: [v.recovered.get(name, []) for v in found] for v in found for name in v.recovered},
+        first.replayed,
+    )
+
+
+def refuse_rows(model: Model, given: int, fitted: int, weighed: bool = False) -> NoReturn:
+    cause = f"The {model.library} model was fitted on {fitted} rows: pass exactly those."
+    if weighed:
+        cause += f"\nOr it was fitted with whole numbers as sample_weight that add up to {fitted}: pass the same."
+    raise ExactnessError("number of training rows", given, fitted, cause)
+
+
+def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
+    """Compare how many rows, and how much weight, each leaf was fitted on with what the model recorded."""
+    s = walked.structure
+    before = ""
+    if trees.sampler is not None:
+        before = (
+            f"The rows drawn for this tree could not be replayed ({trees.sampler.name}): rows are drawn by their "
+            "position, so they "
+            "must come in the order of the fit. If you recorded the draws, pass them as bags=.\n"
+        )
+    if trees.counts is not None:
+        n_fitted = int(trees.counts[: trees.n_leaves[0]].sum())
+        n_given = int(walked.counts[: trees.n_leaves[0]].sum())
+        if n_fitted != n_given and trees.sampler is None:
+            _ask(trees, np.flatnonzero(walked.counts != trees.counts))
+            refuse_rows(adapter, n_given, n_fitted, weighed=trees.weights is not None and _whole(trees.weights))
+        compare("row count", walked.counts, trees.counts, 0.5, trees, before + adapter.causes("counts"))
+    if trees.weights is not None:
+        slack = WEIGHT_SLACK * s.total_weight
+        cause = _weighing(trees, walked) + before + adapter.causes("weights")
+        compare("sample weight", s.leaf_weights, trees.weights, slack, trees, cause)
+
+
+def _weighing(trees: FittedTrees, walked: Replay) -> str:
+    """Whether the model had sample weights, as far as the weights of its leaves say."""
+    assert trees.weights is not None
+    given = walked.structure.row_weights is not None
+    if given and trees.sampler is None and np.allclose(trees.weights, walked.counts, rtol=1e-6):
+        return (
+            "The model's leaves weigh as much as they have rows: it was fitted without sample_weight. Leave it out.\n"
+        )
+    if not given and not _whole(trees.weights):
+        return "The model's leaves do not weigh as much as they have rows: it was fitted with sample_weight. Pass the same.\n"
+    return ""
+
+
+def _whole(weights: Array) -> bool:
+    return bool(np.allclose(weights, np.rint(weights), rtol=1e-9, atol=0))
+
+
+def check_base(adapter: Adapter, trees: FittedTrees, extent: Extent) -> None:
+    """Compare the mean of the targets with the model's, where it starts from that: far from zero no leaf would show it."""
+    if trees.base is not None:
+        return
+    found = extent.sums / extent.weight
+    slack = (MEAN_SLACK * float(np.finfo(adapter.precision).eps) + ROUNDING) * extent.largest_target
+    for k in np.flatnonzero(~(np.abs(found - trees.base_value) <= slack)):
+        raise ExactnessError("mean of the targets", found[k], float(trees.base_value[k]), adapter.causes("values"))
+
+
+def check_values(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: float) -> float:
+    """Compare leaf values with the model's; the largest difference, relative to the largest |prediction|."""
+    values = walked.values * np.repeat(walked.structure.final, trees.n_leaves)[:, None]
+    slack = adapter.leaf_tolerance * float(np.abs(trees.values).max(initial=0.0)) + ROUNDING * scale
+    first = slice(0, trees.n_leaves[0])
+    weights = walked.structure.leaf_weights[first]
+    shift = np.abs(weights @ (values[first] - trees.values[first])) / max(weights.sum(), 1e-300)
+    compared = trees.base is None and not np.any(
+        trees.hidden
+    )  # by `check_base`; a hidden one is known from the targets alone
+    if not compared and shift.max() > adapter.tolerance * scale:
+        cause = "The targets' mean differs from that of the targets the model was fitted on.\n"
+    else:
+        cause = "The targets' mean agrees, so the same targets may be in another order, or single ones differ.\n"
+    for k in range(values.shape[1]):
+        reasons = cause + adapter.causes("values")
+        compare("value", values[:, k], trees.values[:, k], slack, trees, reasons, trees.hidden)
+    return float(np.abs(values - trees.values).max(initial=0.0)) / scale
+
+
+def with_predictions(
+    adapter: Model, X: Any, asked: NDArray[np.intp], offsets: Array | None, score: Array, output: slice
+) -> Array:
+    """(N, K): the model's predictions: the library's own for the rows ``asked``, sums of its leaf values for all others."""
+    expected = score.copy()
+    expected[asked] = adapter.predictions(take_rows(X, asked))[:, output]
+    if offsets is not None:
+        expected[asked] += offsets[asked]
+    return expected
+
+
+def furthest(found: Array, expected: Array) -> Miss:
+    """Where what the linear map makes of the targets, (N, K), is furthest from the model's predictions; nan is furthest."""
+    error = np.abs(found - expected)
+    worst = np.unravel_index(int(np.nan_to_num(error, nan=np.inf).argmax()), error.shape)
+    return Miss(float(error[worst]), int(worst[0]), float(found[worst]), float(expected[worst]))
+
+
+def check_predictions(adapter: Model, miss: Miss, allowed: float) -> None:
+    """Raise where the linear map and the model's predictions are further apart than allowed."""
+    if not miss.error <= allowed:
+        what = f"prediction of training row {miss.row} (from 0)"
+        raise ExactnessError(what, miss.found, miss.expected, adapter.causes("values"))
+
+
+def check_answer(
+    adapter: Model,
+    verification: Verification | None,
+    predictions: Array,
+    labels: NDArray[Any],
+    own: Callable[[], Array],
+) -> Array | None:
+    """Compare the predictions (n, K) that weights make of the targets with the model's ``own``, and give these, on every use."""
+    if verification is None or not len(predictions):
+        return None
+    miss = furthest(predictions, expected := own())
+    scale = max(verification.scale, float(np.abs(expected).max()))
+    if not miss.error <= verification.tolerance * scale + verification.rounding:
+        cause = "The model may have changed since the explainer was made: make a new one."
+        raise ExactnessError(f"prediction of row {labels[miss.row]}", miss.found, miss.expected, cause)
+    return expected
+
+
+def compare(
+    what: str,
+    found: NDArray[Any],
+    expected: NDArray[Any],
+    slack: float,
+    trees: FittedTrees,
+    cause: str,
+    hidden: Array | float = 0.0,
+) -> None:
+    """Raise for the first leaf where the two are further apart than ``slack``, or the refusal that explains which trees are.
+
+    ``hidden`` is added to both numbers as they are printed.
+    """
+    apart = np.flatnonzero(~(np.abs(found - expected) <= slack))
+    if len(apart):
+        _ask(trees, apart)
+        first = int(apart[0])
+        ends = np.cumsum(trees.n_leaves)
+        tree = int(np.searchsorted(ends, first, side="right"))
+        leaf = first - int(ends[tree] - trees.n_leaves[tree])
+        more = float(np.broadcast_to(hidden, found.shape)[first])
+        raise ExactnessError(what, float(found[first]) + more, float(expected[first]) + more, cause, tree, leaf)
+
+
+def _ask(trees: FittedTrees, apart: NDArray[np.intp]) -> None:
+    """Raise the refusal that explains why just these leaves disagree, where the model has one."""
+    if trees.doubt is not None:
+        disagree = np.searchsorted(np.cumsum(trees.n_leaves), apart, side="right")
+        error = trees.doubt(~np.isin(np.arange(len(trees.n_leaves)), disagree))
+        if error is not None:
+            raise error

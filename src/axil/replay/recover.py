@@ -1,0 +1,134 @@
+"""From a fitted model and its training rows to a structure, by walking through the fit with the model's own leaf values.
+
+At each tree the residuals are then those that the library saw, rounded as it rounds, so every leaf value can be computed anew
+from them and must come out the same; and a sampler that looks at the residuals draws the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.contract import Adapter, FittedTrees
+from axil.errors import UnsupportedModelError
+from axil.inputs import take_rows
+from axil.machine.memory import Budget
+from axil.machine.progress import track
+from axil.replay.walk import ELSEWHERE, walk
+from axil.structure import Regularisation, Structure, cell_dtype
+
+Array = NDArray[np.float64]
+Leaves = NDArray[np.unsignedinteger[Any]]
+
+BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
+NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a mean that was taken out
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of the walk over all rows."""
+
+    structure: Structure
+    counts: NDArray[np.int64]  #: (L,) rows that each leaf was fitted on
+    values: Array  #: (L, K) leaf values before any rate
+    score: Array  #: (N, K) the model's predictions of the training rows
+    recovered: dict[str, Any]  #: what the model does not state and the walk supplied
+
+
+def assign_leaves(
+    adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.int64], n_threads: int, budget: Budget
+) -> Leaves:
+    """(T, N) packed leaf numbers, block by block so that a library's own wide matrix never exists whole."""
+    shape, dtype = (len(n_leaves), n_rows), cell_dtype(int(n_leaves.max()))
+    leaves = budget.empty(shape, dtype, "The leaf numbers of all training rows", ELSEWHERE)
+    step = max(1, BLOCK_ENTRIES // len(n_leaves))
+    for start in track(range(0, n_rows, step), "leaves"):
+        part = slice(start, start + step)
+        adapter.assign(take_rows(X, part), leaves[:, part], n_threads)
+    return leaves
+
+
+def replay(
+    adapter: Adapter,
+    trees: FittedTrees,
+    leaves: Leaves,
+    targets: Array,
+    offsets: Array | None,
+    n_threads: int,
+    budget: Budget,
+) -> Replay:
+    """Walk through the fit of these trees, whose leaves (T, N) the training rows fall into; they become the cells."""
+    walked = walk(adapter, trees, leaves, targets, offsets, n_threads, budget)
+    structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, offsets)
+    values, rates, recovered = fitted_values(trees, structure, walked.sums)
+    return Replay(replace(structure, rates=rates), walked.counts, values, walked.score, recovered)
+
+
+def regularisation_of(trees: FittedTrees) -> Regularisation:
+    """What a leaf's residual sum is multiplied by to give its value, as a function of its weight; see `FittedTrees`."""
+    l2 = np.asarray(trees.l2, dtype=np.float64)
+    return Regularisation(l2, np.broadcast_to(np.asarray(trees.steps, dtype=np.float64), l2.shape), trees.l2_by_weight)
+
+
+def fitted_structure(
+    trees: FittedTrees,
+    cells: Leaves,
+    draws: Array,
+    leaf_weights: Array,
+    offsets: Array | None,
+    total: float | None = None,
+) -> Structure:
+    """The structure of the trees once the weights of their leaves are known; see `Structure.total`."""
+    regularisation = regularisation_of(trees)
+    scale = regularisation.scale(leaf_weights)
+    mixing = trees.mixing
+    if mixing is not None:  # a tree of one leaf has nothing to mix
+        first = np.cumsum(trees.n_leaves) - trees.n_leaves
+        mixing = tuple(own if len(own) > 1 else scale[i : i + 1, None].copy() for i, own in zip(first, mixing))
+    return Structure(
+        cells=cells,
+        n_leaves=trees.n_leaves,
+        leaf_weights=leaf_weights,
+        leaf_scale=scale,
+        rates=trees.rates.copy(),
+        base=None if trees.base is None else np.asarray(trees.base, dtype=np.float64),
+        row_weights=trees.row_weights,
+        offsets=offsets,
+        mixing=mixing,
+        draws=draws,
+        coefficients=trees.coefficients,
+        columns=trees.columns,
+        regularisation=regularisation,
+        total=total,
+    )
+
+
+def fitted_values(trees: FittedTrees, structure: Structure, sums: Array) -> tuple[Array, Array, dict[str, Any]]:
+    """From the sums over all rows to leaf values (L, K) before the rate and rates (T,); and what was recovered."""
+    s = structure
+    values = np.concatenate([s.leaf_values(t, sums[s.starts[t] : s.starts[t + 1]]) for t in range(s.n_trees)])
+    return values, *recover_rates(trees, values)
+
+
+def recover_rates(trees: FittedTrees, values: Array) -> tuple[Array, dict[str, Any]]:
+    """The rates; one that the model does not state is the least-squares ratio of its leaf values to those before the rate."""
+    rates = trees.rates.copy()
+    unknown = np.flatnonzero(np.isnan(rates))
+    ends = np.cumsum(trees.n_leaves)
+    negligible = NEGLIGIBLE * np.abs(trees.values).max(initial=0.0)
+    for t in unknown:
+        own = slice(ends[t] - trees.n_leaves[t], ends[t])
+        # One value, or two that balance each other, are led to by any targets with some rate or other, and zeros by none.
+        size = float(np.sum(values[own] ** 2))
+        if size == 0 or 0 < np.count_nonzero((np.abs(trees.values[own]) > negligible).any(axis=1)) < 3:
+            raise UnsupportedModelError(
+                "learning_rate",
+                f"unknown for tree {t}",
+                f"it is not stated, and a tree of {trees.n_leaves[t]} leaves does not tell it from the targets",
+                "See that the targets are those of the fit, in its order; or fit with one learning rate, or with more leaves.",
+            )
+        rates[t] = np.sum(trees.values[own] * values[own]) / size
+    return rates, {"rates": [[int(t), float(rates[t])] for t in unknown]} if len(unknown) else {}

@@ -1,0 +1,213 @@
+"""The walk through a fit with the model's own leaf values: what its rows, all or some of them, add to the leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import _core
+from axil.adapters.contract import Adapter, FittedTrees
+from axil.errors import InputError
+from axil.machine.memory import Budget
+from axil.machine.progress import track
+from axil.structure import cell_dtype
+
+Array = NDArray[np.float64]
+Leaves = NDArray[np.unsignedinteger[Any]]
+
+ELSEWHERE = "Raise memory_limit, or keep them on disk with scratch=directory."
+MOST_DRAWS = np.iinfo(np.uint16).max  # different numbers of draws that are told apart
+FEW_DRAWS = 8  # up to here it is quicker to look for each
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What the rows add to their leaves on a walk; rows are independent, so parts of a data set add up to the whole."""
+
+    cells: Leaves  #: (T, N), see `Structure`
+    draws: Array  #: (D,)
+    counts: NDArray[np.int64]  #: (L,) rows that each leaf was fitted on
+    leaf_weights: Array  #: (L,)
+    sums: Array  #: (L, K) of weight * draw * residual, as the library rounds them
+    score: Array  #: (N, K) the model's predictions of the rows
+
+
+def walk(
+    adapter: Adapter,
+    trees: FittedTrees,
+    leaves: Leaves,
+    targets: Array,
+    offsets: Array | None,
+    n_threads: int,
+    budget: Budget,
+) -> Walked:
+    """Walk through the fit with some or all of its rows."""
+    plain = trees.sampler is None and trees.coefficients is None
+    if plain:
+        return _walk_fast(adapter, trees, leaves, targets, offsets, n_threads)
+    return _Walk(adapter, trees, leaves, targets, offsets, budget).run()
+
+
+def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | None, n_threads: int) -> Array:
+    """(L,): the sum of the weights of every leaf's rows, their number where there are no weights."""
+    starts = np.concatenate([[0], np.cumsum(n_leaves)])
+    state = np.ones((leaves.shape[1], 1)) if weights is None else weights[:, None].copy()
+    sums = np.empty((starts[-1], 1))
+    none, every = np.empty(0, dtype=np.int64), np.arange(len(n_leaves))
+    _core.sweep(leaves, starts, state, none, sums, None, every, sums, None, n_threads)
+    return sums[:, 0]
+
+
+def _walk_fast(
+    adapter: Adapter, trees: FittedTrees, leaves: Leaves, targets: Array, offsets: Array | None, n_threads: int
+) -> Walked:
+    """Plain boosting on all rows: the residuals of a row depend on no other, so a kernel walks block by block."""
+    weights = trees.row_weights
+    starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
+    score = np.empty_like(targets)
+    sums, counts = np.empty((starts[-1], targets.shape[1])), np.empty(starts[-1])
+    single, single_score = (p is np.float32 for p in (adapter.residual_precision, adapter.score_precision))
+    for k in range(targets.shape[1]):
+        own, total = np.full(len(targets), trees.base_value[k]), np.empty(starts[-1])
+        if offsets is not None:
+            own += offsets[:, k]
+        values, target = np.ascontiguousarray(trees.values[:, k]), np.ascontiguousarray(targets[:, k])
+        if single_score:
+            own, values = (numbers.astype(np.float32).astype(np.float64) for numbers in (own, values))
+        _core.replay(leaves, starts, values, target, weights, single, single_score, own, total, counts, n_threads)
+        score[:, k], sums[:, k] = own, total
+    leaf_weights = counts if weights is None else leaf_totals(leaves, trees.n_leaves, weights, n_threads)
+    if trees.held_out is not None:
+        counts = leaf_totals(leaves, trees.n_leaves, (~trees.held_out).astype(float), n_threads)
+    return Walked(leaves, np.ones(1), np.rint(counts).astype(np.int64), leaf_weights, sums, score)
+
+
+class _Walk:
+    """Any other fit, tree by tree: samplers, coefficients, predictions kept in single precision."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        trees: FittedTrees,
+        leaves: Leaves,
+        targets: Array,
+        offsets: Array | None,
+        budget: Budget,
+    ):
+        self.adapter, self.trees, self.leaves, self.targets, self.offsets = adapter, trees, leaves, targets, offsets
+        self.budget = budget
+        self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
+        self.score = self._start(1.0 if trees.coefficients is None else trees.coefficients.beta[0])
+        self.added = 0  # trees up to here are in the predictions
+        self.levels = [1.0]  # first, so that a structure with a single level of draws is one without sampling
+        self.codes = (
+            None if trees.sampler is None else self._empty(np.uint8)
+        )  # of the draws, two bytes if there are many
+
+    def _empty(self, dtype: type[np.unsignedinteger[Any]]) -> Leaves:
+        shape = (self.leaves.shape[0], self.leaves.shape[1])
+        return self.budget.empty(shape, dtype, "How often each row was drawn for each tree", ELSEWHERE)
+
+    def run(self) -> Walked:
+        trees, n_trees = self.trees, len(self.trees.n_leaves)
+        total, n_outputs = int(self.starts[-1]), self.targets.shape[1]
+        sums, leaf_weights, counts = np.zeros((total, n_outputs)), np.zeros(total), np.zeros(total, dtype=np.int64)
+        for t in track(range(n_trees), "replay"):
+            own, n = slice(self.starts[t], self.starts[t + 1]), int(trees.n_leaves[t])
+            residuals = self._rounded(self.targets - self.score, self.adapter.residual_precision)
+            draw = self._draw(t, residuals)
+            sums[own] = self._leaf_sums(t, residuals, draw)
+            drawn = draw if trees.row_weights is None else draw * trees.row_weights
+            leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
+            taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
+            counts[own] = np.bincount(self.leaves[t][taken], minlength=n)
+            self._advance(t)
+        return Walked(self._cells(), np.array(self.levels), counts, leaf_weights, sums, self.score)
+
+    @staticmethod
+    def _rounded(values: Array, precision: type[np.floating[Any]]) -> Array:
+        return values.astype(precision).astype(np.float64) if precision is not np.float64 else values
+
+    def _draw(self, t: int, residuals: Array) -> Array:
+        """(N,): how often each row was drawn for tree t; told apart by a code for the structure's cells."""
+        if self.trees.sampler is None or self.codes is None:
+            return np.ones(len(self.targets))
+        draw = np.asarray(self.trees.sampler.draw(t, self.leaves[t], residuals), dtype=np.float64)
+        present, found = np.array(self.levels), np.zeros(len(draw), dtype=np.intp)
+        if len(self.levels) <= FEW_DRAWS:
+            for code, level in enumerate(self.levels):
+                found[draw == level] = code
+        if (present[found] != draw).any():
+            present, found = np.unique(draw, return_inverse=True)
+        codes = np.array([self._code(float(level)) for level in present])[found]
+        if codes.max(initial=0) > np.iinfo(self.codes.dtype).max:
+            wider = self._empty(np.uint16)
+            wider[:t] = self.codes[:t]
+            self.codes = wider
+        self.codes[t] = codes
+        return draw
+
+    def _code(self, level: float) -> int:
+        """The number of a level of draws, a new one if need be."""
+        if level not in self.levels:
+            if len(self.levels) == MOST_DRAWS:
+                name = "" if self.trees.sampler is None else self.trees.sampler.name
+                raise InputError(
+                    f"{name} draws rows in more than {MOST_DRAWS} different numbers; expected few, as 0, 1, 2."
+                )
+            self.levels.append(level)
+        return self.levels.index(level)
+
+    def _leaf_sums(self, t: int, residuals: Array, draw: Array) -> Array:
+        precision, weights = self.adapter.residual_precision, self.trees.row_weights
+        if weights is not None:
+            residuals = self._rounded(residuals * weights[:, None], precision)
+        if self.trees.sampler is not None:
+            residuals = self._rounded(residuals * draw[:, None], precision)
+        n = int(self.trees.n_leaves[t])
+        return np.stack([np.bincount(self.leaves[t], column, n) for column in residuals.T], axis=1)
+
+    def _advance(self, t: int) -> None:
+        """Let the model's predictions follow tree t.
+
+        Where earlier trees are dropped or scaled, a library that keeps predictions in single precision adds up all anew.
+        """
+        c = self.trees.coefficients
+        if c is None:
+            self._add(t, 1.0)
+            return
+        changed = np.flatnonzero(c.omega[t + 1] - c.omega[t])
+        anew = self.adapter.score_precision is not np.float64 and bool((changed < self.added).any())
+        if anew:
+            self.score = self._start(c.beta[t + 1])
+            changed = np.flatnonzero(c.omega[t + 1])
+        elif c.beta[t + 1] != c.beta[t]:
+            self.score = self.score + (c.beta[t + 1] - c.beta[t]) * self.trees.base_value
+        for s in changed:
+            change = c.omega[t + 1, s] - (0.0 if anew else c.omega[t, s])
+            self._add(int(s), change / c.omega[-1, s] if c.omega[-1, s] else 0.0)
+        self.added = max(self.added, t + 1 if len(changed) else 0)
+
+    def _start(self, beta: float) -> Array:
+        """The predictions before any tree."""
+        start = beta * self.trees.base_value + np.zeros_like(self.targets)
+        return self._rounded(start if self.offsets is None else start + self.offsets, self.adapter.score_precision)
+
+    def _add(self, s: int, share: float) -> None:
+        """Add a share of what tree s adds in the end."""
+        precision = self.adapter.score_precision
+        values = self._rounded(share * self.trees.values[self.starts[s] : self.starts[s + 1]], precision)
+        self.score = self._rounded(self.score + values[self.leaves[s]], precision)
+
+    def _cells(self) -> Leaves:
+        """(T, N): leaf and draw of each row as one number."""
+        if self.codes is None or len(self.levels) == 1:
+            return self.leaves
+        dtype = cell_dtype(int(self.trees.n_leaves.max()) * len(self.levels))
+        cells = self.leaves if dtype is self.leaves.dtype.type else self._empty(dtype)
+        for t, n in enumerate(self.trees.n_leaves):
+            cells[t] = self.leaves[t] + self.codes[t].astype(dtype) * dtype(n)
+        return cells

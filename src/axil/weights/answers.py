@@ -1,0 +1,135 @@
+"""What an engine answers about a batch of queries: weights or effects, dense, sparse or still to be read out of leaf space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil.machine.shared import one_blas_thread
+from axil.weights.boosting import Adjoints, Operators
+
+Array = NDArray[np.float64]
+
+READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
+
+
+class Collector(Protocol):
+    """What takes in the weights of a batch of queries, in whatever form they come."""
+
+    def add(self, block: Array, first: int) -> None:
+        """The weights (rows, n) of the training rows from ``first`` on."""
+
+    def add_sparse(self, weights: csr_array) -> None:
+        """All weights, (n, N)."""
+
+    def add_leaves(self, operators: Operators, adjoints: Adjoints) -> None:
+        """All weights, to be read out of leaf space."""
+
+
+class Effects(Protocol):
+    """One number for each of n queries and N training rows."""
+
+    def dense(self) -> Array:
+        """(n, N)."""
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        """Blocks (rows, n) of the transpose with the number of their first row, never all of it at once if avoidable."""
+
+    def sparse(self) -> csr_array | None:
+        """(n, N) where most are zero and known to be, else None."""
+
+
+class Answer(Effects, Protocol):
+    """The weights of n queries over N training rows, and what no target makes of their predictions."""
+
+    @property
+    def intercepts(self) -> Array:
+        """(n, K)."""
+
+    def hand_to(self, collector: Collector) -> None:
+        """Give all weights to a collector in the form that is cheapest."""
+
+    def product(self, targets: Array) -> Array:
+        """(n, K): weights @ targets, for targets (N, K) that should be the same array from one batch to the next."""
+
+
+@dataclass(frozen=True)
+class DenseAnswer:
+    """Weights that are there already."""
+
+    weights: Array
+    intercepts: Array
+
+    def dense(self) -> Array:
+        return self.weights
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        yield 0, self.weights.T
+
+    def sparse(self) -> csr_array | None:
+        return None
+
+    def hand_to(self, collector: Collector) -> None:
+        collector.add(self.weights.T, 0)
+
+    @one_blas_thread()
+    def product(self, targets: Array) -> Array:
+        return self.weights @ targets
+
+
+@dataclass(frozen=True)
+class ReadOutAnswer:
+    """Weights to be read out of leaf space."""
+
+    operators: Operators
+    adjoints: Adjoints
+    intercepts: Array
+
+    def dense(self) -> Array:
+        out = np.empty((self.operators.structure.n_rows, len(self.adjoints.beta)))
+        self.operators.read_out(self.adjoints, 0, out)
+        return out.T
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        for first in range(0, self.operators.structure.n_rows, READ_ROWS):
+            rows = min(READ_ROWS, self.operators.structure.n_rows - first)
+            out = np.empty((rows, len(self.adjoints.beta)))
+            self.operators.read_out(self.adjoints, first, out)
+            yield first, out
+
+    def sparse(self) -> csr_array | None:
+        return None
+
+    def hand_to(self, collector: Collector) -> None:
+        collector.add_leaves(self.operators, self.adjoints)
+
+    def product(self, targets: Array) -> Array:
+        return self.operators.product(self.adjoints, targets)
+
+
+@dataclass(frozen=True)
+class SparseAnswer:
+    """Weights of a forest or of neighbours: few of them are not zero."""
+
+    weights: csr_array
+    intercepts: Array
+
+    def dense(self) -> Array:
+        return np.asarray(self.weights.toarray())
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        yield 0, self.dense().T
+
+    def sparse(self) -> csr_array | None:
+        return self.weights
+
+    def hand_to(self, collector: Collector) -> None:
+        collector.add_sparse(self.weights)
+
+    def product(self, targets: Array) -> Array:
+        return np.asarray(self.weights @ targets)

@@ -1,0 +1,180 @@
+"""Removal: what predictions would change by if training rows were deleted, to first order, with the structure held fixed.
+
+The derivative of a prediction with respect to the sample weight w_j of row j uses the adjoints phi of the leaf sums and beta of
+the base (see `operators`). With r_tj the residual that tree t sees, b_tj how often it drew the row, v_t its leaf values and
+P_t's diagonal, the scale of a leaf, a function of its weight:
+
+    I_j = sum_t b_tj phi_t[l] (r_tj - level_t[l]) + beta (y_j - base) / W + phi' drift,     l = leaf_t(j)
+    level = -v scale' / scale^2         (v itself for scale = 1 / (W_l + l2))
+    drift = v (d scale / d l2) l2 / (W scale^2)      where l2 grows with the total weight W, else 0
+
+The second term is there where the base is estimated. The effect of deleting row j is ``-w_j I_j``. Residuals follow from the leaf
+values row by row, so rows are worked on in blocks and no (T, N) table of them ever exists.
+
+What a row's residuals put into the steps of the trees is read out the same way, with no level and with the scale of x's own
+leaves in place of phi; see `steps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil import _core
+from axil.errors import InputError, UnsupportedModelError
+from axil.structure import Regularisation, Structure
+from axil.weights.boosting import Adjoints, Operators
+from axil.weights.leaf_space import asked
+from axil.weights.residuals import FittedValues
+
+Array = NDArray[np.float64]
+
+BLOCK_ENTRIES = 1 << 20  # residuals held at a time, over all trees
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit to the targets of one output leads to, as far as removal needs it."""
+
+    operators: Operators
+    fitted: FittedValues
+    output: int
+    level: Array  #: (L,)
+    drift: Array  #: (L,)
+
+    def factors(self, rows: slice) -> Array:
+        """(T, rows): b_tj (r_tj - level_t[l])."""
+        s, k = self.operators.structure, self.output
+        out = np.empty((s.n_trees, rows.stop - rows.start))
+        if s.coefficients is not None:  # residuals are not simply what the trees before leave over
+            for step in self.fitted.steps(rows):
+                out[step.tree] = step.drawn * (step.residual[:, k] - self.level[step.leaf])
+            return out
+        tables = np.stack([np.repeat(s.rates, s.n_leaves) * self.fitted.values[:, k], self.level], axis=1)
+        steps, levels = np.ascontiguousarray(_by_cells(s, tables, drawn=False).T)
+        draws = _by_cells(s, np.ones((s.total_leaves, 1)), drawn=True)[:, 0]
+        start = self.fitted.started(rows)[:, k] - self.fitted.base[k]
+        _core.residual_factors(
+            s.cells, s.cell_starts, steps, levels, draws, start, rows.start, out, self.operators.n_threads
+        )
+        return out
+
+    def from_base(self, rows: slice) -> Array:
+        """(rows,): ``(y_j - base) / W``, or 0 where the base is a constant."""
+        above = self.fitted.targets[rows, self.output] - self.fitted.base[self.output]
+        return np.asarray(self.operators.mean_weight * above)
+
+
+def _by_cells(s: Structure, table: Array, drawn: bool) -> Array:
+    """A table of all leaves, (L, S), as one of all cells; see `Structure.to_cells`."""
+    if len(s.draws) == 1:
+        return table
+    return np.concatenate([s.to_cells(table[a:b], drawn) for a, b in pairwise(s.starts)])
+
+
+def fits(operators: Operators, targets: Array) -> list[Fit]:
+    """One for each column of the targets (N, K), in O(T N K)."""
+    level, drift = levels(operators.structure)
+    fitted = FittedValues.of(operators, targets)
+    return [Fit(operators, fitted, k, level * values, drift * values) for k, values in enumerate(fitted.values.T)]
+
+
+def known_regularisation(s: Structure) -> Regularisation:
+    """How leaf values follow from row weights; refused where that is not known."""
+    if s.mixing is not None:
+        raise UnsupportedModelError(
+            "path_smooth",
+            "on",
+            "its leaves are drawn towards their parents by row counts, and how that follows the weight of a row is not read",
+            "Weights, what_if and blame work for it; for removal fit with path_smooth=0.",
+        )
+    if s.regularisation is None:
+        raise UnsupportedModelError(
+            "regularisation", "unknown", "how leaf values follow from row weights was not recorded", "Make it anew."
+        )
+    return s.regularisation
+
+
+def levels(s: Structure) -> tuple[Array, Array]:
+    """(L,) twice: level and drift, each for a leaf value of one."""
+    regularisation = known_regularisation(s)
+    by_weight, by_l2 = regularisation.slopes(s.leaf_weights)
+    square = s.leaf_scale**2
+    level = np.divide(-by_weight, square, out=np.zeros_like(square), where=square > 0)
+    if not regularisation.by_weight:
+        return level, np.zeros_like(level)
+    l2 = np.where(np.isfinite(regularisation.l2), regularisation.l2, 0.0)
+    drift = np.divide(by_l2 * l2, s.total_weight * square, out=np.zeros_like(square), where=square > 0)
+    return level, drift
+
+
+@dataclass(frozen=True)
+class ReadOutEffects:
+    """Effects of deleting each of N rows on n predictions of one output, or, with the other sign, what each row does there."""
+
+    fit: Fit
+    adjoints: Adjoints
+    sign: float = -1.0
+
+    def dense(self) -> Array:
+        out = np.empty((self.fit.operators.structure.n_rows, len(self.adjoints.beta)))
+        for first, block in self.blocks():
+            out[first : first + len(block)] = block
+        return out.T
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        s, n = self.fit.operators.structure, len(self.adjoints.beta)
+        constant = self.fit.drift @ self.adjoints.phi
+        table = _by_cells(s, self.adjoints.phi, drawn=False)  # draws are in the factors already
+        step = max(64, min(BLOCK_ENTRIES // s.n_trees, BLOCK_ENTRIES // max(n, 1)))
+        for first in range(0, s.n_rows, step):
+            rows = slice(first, min(first + step, s.n_rows))
+            out = np.empty((rows.stop - first, n))
+            factors = self.fit.factors(rows)
+            _core.scaled_read_out(s.cells, s.cell_starts, table, factors, first, out, self.fit.operators.n_threads)
+            out += constant
+            out += np.outer(self.fit.from_base(rows), self.adjoints.beta)
+            out *= self.sign if s.row_weights is None else self.sign * s.row_weights[rows, None]
+            yield first, out
+
+    def sparse(self) -> csr_array | None:
+        return None
+
+
+def steps(operators: Operators, targets: Array, queries: NDArray[np.integer[Any]]) -> list[ReadOutEffects]:
+    """For each column of the targets (N, K) what each row puts into the steps of the trees at queries in these leaves, (n, T).
+
+        s_j = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2),       sum_j s_j = F(x) - base
+
+    as a leaf's value is the sum over its rows of ``w_j b_tj r_tj / (W + l2)``. Residuals are taken as they are: what other rows
+    had a part in them is not followed, as the weights do. O(T N K) and O(T N) a query.
+    """
+    s, table = operators.structure, asked(operators.structure, queries)
+    for t, (a, b) in enumerate(pairwise(s.starts)):
+        table[a:b] = s.leaf_values_transpose(t, table[a:b])
+    fitted, none = FittedValues.of(operators, targets), np.zeros(s.total_leaves)
+    adjoints = Adjoints(table, np.zeros(len(queries)))
+    return [ReadOutEffects(Fit(operators, fitted, k, none, none), adjoints, 1.0) for k in range(targets.shape[1])]
+
+
+def without(structure: Structure, rows: NDArray[np.intp], n_threads: int) -> Operators:
+    """The operators of a fit in which these rows have no weight and all else is held fixed. Cost O(T N)."""
+    s = structure
+    regularisation = known_regularisation(s)
+    weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
+    weights[rows] = 0.0
+    if not weights.any():
+        raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+    regularisation = regularisation.scaled(float(weights.sum()) / s.total_weight)
+    leaf_weights = Operators(replace(s, row_weights=weights), n_threads).leaf_sums(np.ones((s.n_rows, 1)))[:, 0]
+    scale = regularisation.scale(leaf_weights)
+    changed = replace(
+        s, row_weights=weights, leaf_weights=leaf_weights, leaf_scale=scale, regularisation=regularisation
+    )
+    return Operators(changed, n_threads)

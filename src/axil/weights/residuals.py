@@ -1,0 +1,100 @@
+"""The residuals that every tree of a fit was fitted to, and what each training row adds to its leaf's value.
+
+With the leaf values v_t of the fit, replayed in float64, the residuals of any row follow from its leaves alone:
+
+    r^(t) = y - offset - beta[t] * base - sum_{s < t} omega[t, s] * v_s[leaf_s],     t = 0..T
+
+in plain boosting ``omega[t, s] = rate_s`` and beta = 1. ``r^(t)`` is what tree t saw of the row, or would have seen of a row that
+took no part, and ``r^(T)`` is what the prediction leaves over. No row depends on another, so blocks of rows can be walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure import Structure
+from axil.weights.boosting import Operators, groups_of
+
+Array = NDArray[np.float64]
+Leaves = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class FittedValues:
+    """A fit in float64: where it starts and what its leaves arrive at, for K outputs that share their trees."""
+
+    structure: Structure
+    targets: Array  #: (N, K)
+    base: Array  #: (K,)
+    values: Array  #: (L, K) leaf values before any rate
+
+    @classmethod
+    def of(cls, operators: Operators, targets: Array) -> FittedValues:
+        """Replay the fit to these targets, (N, K), in O(T N K); once only for the same targets."""
+        return cls(operators.structure, targets, *operators.fit(targets))
+
+    def started(self, rows: slice = slice(None)) -> Array:
+        """(rows, K): the training rows' targets less their offsets."""
+        offsets = self.structure.offsets
+        return self.targets[rows] if offsets is None else self.targets[rows] - offsets[rows]
+
+    def residuals(self, leaves: Leaves, targets: Array) -> Iterator[Array]:
+        """Yield r^(0) .. r^(T), (n, K) each, of rows in these leaves, (T, n), with targets less offsets (n, K).
+
+        O(T n K), more where earlier trees are scaled again (`Coefficients`). The array is one and the same, changed in
+        place from one tree to the next: copy what is to be kept.
+        """
+        s = self.structure
+        residual = targets - s.beta[0] * self.base
+        yield residual
+        for group in groups_of(s):
+            for _ in range(group.first, group.last):  # these trees saw the same
+                yield residual
+            for t, coefficient in group.changes:
+                residual -= coefficient * self.values[s.starts[t] + leaves[t]]
+            residual -= (s.beta[group.last + 1] - s.beta[group.last]) * self.base
+            yield residual
+
+    def predictions(self, leaves: Leaves) -> Array:
+        """(n, K): what the fit predicts in these leaves, (T, n), offsets apart."""
+        s = self.structure
+        made = np.tile(s.beta[-1] * self.base, (leaves.shape[1], 1))
+        for t, coefficient in enumerate(s.final):
+            made += coefficient * self.values[s.starts[t] + leaves[t]]
+        return made
+
+    def steps(self, rows: slice) -> Iterator[Step]:
+        """What tree after tree, t = 0..T-1, saw of a block of training rows and did with it."""
+        s = self.structure
+        cells = s.cells[:, rows]
+        n_leaves = s.n_leaves[:, None].astype(cells.dtype)
+        leaves = cells if len(s.draws) == 1 else cells % n_leaves
+        started = self.started(rows)
+        for t, residual in zip(range(s.n_trees), self.residuals(leaves, started)):
+            leaf = s.starts[t] + leaves[t]
+            drawn = s.draws[0] if len(s.draws) == 1 else s.draws[cells[t] // n_leaves[t]]
+            yield Step(t, leaf, drawn, residual, self.values[leaf])
+
+
+@dataclass(frozen=True)
+class Step:
+    """One tree and a block of training rows."""
+
+    tree: int
+    leaf: NDArray[np.int64]  #: (rows,) numbered among all L leaves
+    drawn: Array | np.float64  #: (rows,) how often each row was drawn for the tree
+    residual: Array  #: (rows, K) before the tree; changed in place afterwards
+    value: Array  #: (rows, K) of the row's leaf, before the rate
+
+    def pull(self, output: int) -> Array:
+        """(rows,): ``draw_j * (r_j - v[leaf(j)])``, of which leaf_scale makes d v[leaf(j)] / d w_j where l2 is held fixed.
+
+        ``v = S / (W + l2)`` with S the leaf's sum of w * draw * r and W that of w * draw. So a row raises its leaf's
+        value as far as its residual is above it.
+        """
+        return np.asarray(self.drawn * (self.residual[:, output] - self.value[:, output]))

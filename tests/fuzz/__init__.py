@@ -1,0 +1,1 @@
+"""Random models of every library, each exact or refused by name."""

@@ -1,0 +1,8 @@
+"""Run the fuzzer: PYTHONPATH=tests python -m fuzz --n 2000 --jobs 2."""
+
+import sys
+
+from fuzz.trials import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""Random XGBoost models for the fuzzer."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xgboost as xgb
+
+from fuzz.data import Data, Draw, Trial, table
+
+SETTINGS: dict[str, tuple[Any, ...]] = {
+    "tree_method": ("hist", "approx", "exact"),
+    "learning_rate": (0.01, 0.1, 1 / 3, 0.5, 1.0),
+    "max_depth": (1, 2, 3, 8, 12),
+    "min_child_weight": (0.0, 0.5, 5.0, 100.0),
+    "gamma": (0.1, 3.0),
+    "reg_lambda": (0.0, 0.1234567, 5.0, 100.0),
+    "subsample": (0.1, 0.5, 0.9),
+    "colsample_bytree": (0.5,),
+    "colsample_bylevel": (0.5,),
+    "colsample_bynode": (0.5,),
+    "num_parallel_tree": (2, 3),
+    "base_score": (0.0, 0.5, 3.3),
+    "max_bin": (2, 7),
+    "seed": (1, 12345, -4),
+    "max_cat_to_onehot": (1, 20),
+}
+RARE: dict[str, tuple[Any, ...]] = {
+    "reg_alpha": (0.5,),
+    "max_delta_step": (0.3,),
+    "scale_pos_weight": (2.0,),
+    "seed_per_iteration": (True,),
+    "sampling_method": ("uniform", "gradient_based"),
+    "objective": (
+        *("reg:absoluteerror", "reg:quantileerror", "reg:pseudohubererror", "count:poisson", "reg:logistic"),
+        *("reg:squaredlogerror", "reg:gamma", "binary:logistic", "reg:tweedie"),
+    ),
+    "quantile_alpha": (0.5,),
+    "max_cat_threshold": (2,),
+    "refresh_leaf": (0,),
+}
+DART: dict[str, tuple[Any, ...]] = {
+    "rate_drop": (0.05, 0.5, 1.0),
+    "skip_drop": (0.5,),
+    "one_drop": (1,),
+    "sample_type": ("weighted",),
+    "normalize_type": ("forest",),
+}
+LOST = ("reg_alpha", "max_delta_step", "monotone_constraints", "scale_pos_weight", "subsample", "sampling_method")
+
+
+def settings(draw: Draw, data: Data) -> dict[str, Any]:
+    """Parameters of `xgb.train`."""
+    params = {"nthread": 1, "verbosity": 0, **draw.some(SETTINGS, 0.3), **draw.some(RARE, 0.02)}
+    booster = draw.pick("booster", *("gbtree",) * 10, "dart", "dart", "gblinear")
+    if booster != "gbtree":
+        params["booster"] = booster
+    if booster == "dart":
+        params |= draw.some(DART, 0.5)
+    if draw.flag("lossguide", 0.1):
+        params |= {"grow_policy": "lossguide", "max_leaves": draw.pick("max_leaves", 3, 20), "max_depth": 0}
+    if data.y.ndim == 2 and draw.flag("multi_output_tree", 0.5):
+        params["multi_strategy"] = "multi_output_tree"
+    if draw.flag("monotone", 0.02):
+        params["monotone_constraints"] = "(1" + ",0" * (data.X.shape[1] - 1) + ")"
+    if data.X.shape[1] > 1 and draw.flag("interaction", 0.05):
+        params["interaction_constraints"] = f"[[0], {list(range(1, data.X.shape[1]))}]"
+    return params
+
+
+def make(draw: Draw) -> Trial:
+    """A Booster or an estimator, as it was fitted or through a file."""
+    data = table(draw, forms=("array", "array", "float32", "csr", "csc", "frame", "categories"), outputs=True)
+    params, n_trees = settings(draw, data), draw.pick("trees", 1, 3, 10, 30)
+    model = (_estimator if draw.flag("estimator", 0.35) else _booster)(draw, data, params, n_trees)
+    form = draw.pick("through", *("memory",) * 6, "ubj", "json", "pickle", "native", "sliced")
+    if form == "pickle":
+        model = pickle.loads(pickle.dumps(model))
+    elif form in ("ubj", "json"):
+        inner = model if isinstance(model, xgb.Booster) else model.get_booster()
+        model = xgb.Booster({"nthread": 1, "verbosity": 0})
+        model.load_model(inner.save_raw(form))
+    elif form == "native" and not isinstance(model, xgb.Booster):
+        model = model.get_booster()
+    elif form == "sliced" and isinstance(model, xgb.Booster):
+        model = model[: max(1, n_trees // 2)]
+    X, X_new, base = data.convert(data.X), data.convert(data.X_new), params.get("base_score") or 0.0
+    return Trial(
+        model,
+        X,
+        data.y,
+        data.weight,
+        data.offset,
+        X_new,
+        lambda rows: _predict(model, rows),
+        lossy(draw, params, model),
+        base,
+    )
+
+
+def lossy(draw: Draw, params: dict[str, Any], model: Any) -> bool:
+    """Whether the model is known to lack a setting of its fit.
+
+    A file keeps none of LOST, nor rate and lambda, which few leaves do not show, as they do not show a schedule of rates. A
+    Booster knows neither `missing` nor a custom objective, and continued training draws from a stream begun anew. With
+    tree_method=approx XGBoost bins values beyond those of the rows drawn otherwise than it predicts.
+    """
+    chosen, sampled = draw.chosen, params.get("subsample", 1.0) < 1
+    inner = model if isinstance(model, xgb.Booster) else model.get_booster()
+    leaves = [line.split("leaf=")[1] for tree in inner.get_dump() for line in tree.splitlines() if "leaf=" in line]
+    few = len(set(leaves)) <= len(inner.get_dump()) + 3
+    if chosen["through"] in ("ubj", "json"):
+        forgotten = any(params.get(name) is not None for name in LOST) or chosen.get("kind") is xgb.XGBRFRegressor
+        if forgotten or few or "missing" in chosen:
+            return True
+    unsure = params.get("tree_method") == "approx" and (sampled or chosen["weights"] in ("zeros", "lone"))
+    unseen = "missing" in chosen and chosen["through"] == "native"
+    return (
+        unsure or unseen or "custom" in chosen or ("continued" in chosen and sampled) or (few and "schedule" in chosen)
+    )
+
+
+def _predict(model: Any, rows: Any) -> Any:
+    if not isinstance(model, xgb.Booster):
+        return model.predict(rows)
+    types = None if isinstance(rows, pd.DataFrame) else model.feature_types
+    return model.predict(xgb.DMatrix(rows, feature_types=types, enable_categorical=True))
+
+
+def _booster(draw: Draw, data: Data, params: dict[str, Any], n_trees: int) -> Any:
+    types = None
+    X = data.convert(data.X)
+    if data.categories and not isinstance(X, pd.DataFrame) and draw.flag("feature_types", 0.5):
+        types = ["c" if i in data.categories else "q" for i in range(data.X.shape[1])]
+    how: dict[str, Any] = {"feature_types": types, "enable_categorical": True}
+    rows = xgb.DMatrix(X, data.y, weight=data.weight, base_margin=data.offset, **how)
+    kind = {} if not draw.flag("schedule", 0.1) else {"callbacks": [xgb.callback.LearningRateScheduler(_decay)]}
+    if draw.flag("early stopping", 0.08):
+        noisy = xgb.DMatrix(X, draw.rng.permutation(data.y), **how)
+        kind |= {"evals": [(noisy, "noisy")], "early_stopping_rounds": 2, "verbose_eval": False}
+    if draw.flag("continued", 0.06):
+        kind["xgb_model"] = xgb.train(params, rows, 3)
+    if draw.flag("custom", 0.01):
+        kind["obj"] = lambda scores, matrix: (scores - matrix.get_label().reshape(scores.shape), np.ones(scores.shape))
+    return xgb.train(params, rows, n_trees, **kind)
+
+
+def _decay(i: int) -> float:
+    return 0.3 * 0.9**i
+
+
+def _estimator(draw: Draw, data: Data, params: dict[str, Any], n_trees: int) -> Any:
+    params = {**params, "n_jobs": 1, "n_estimators": n_trees, "enable_categorical": True}
+    del params["nthread"]
+    params["random_state"] = params.pop("seed", None)
+    kind: Any = draw.pick("kind", *(xgb.XGBRegressor,) * 6, xgb.XGBRFRegressor, xgb.XGBClassifier)
+    y: Any = data.y
+    if kind is xgb.XGBClassifier:
+        y = (data.y > np.median(data.y)).astype(int)
+    if kind is xgb.XGBRFRegressor:
+        params.pop("num_parallel_tree", None)
+    if draw.flag("missing", 0.05):
+        params["missing"] = 0.0
+    how: dict[str, Any] = {}
+    X = data.convert(data.X)
+    if kind is xgb.XGBRegressor and draw.flag("early stopping", 0.15):
+        params["early_stopping_rounds"] = 2
+        how = {"eval_set": [(X, draw.rng.permutation(y))], "verbose": False}
+    return kind(**params).fit(X, y, sample_weight=data.weight, base_margin=data.offset, **how)

@@ -1,0 +1,529 @@
+"""Every parameter of everything public, met with hostile values: an error of axil's, or the answer of the plain value.
+
+The table is made from signatures, so that a new method or parameter without a row in `KINDS` fails.
+"""
+
+import inspect
+import resource
+import signal
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+
+import dask.array as da
+import hostile
+import numpy as np
+import pandas as pd
+import pytest
+from catboost import CatBoostRegressor
+from lightgbm import LGBMClassifier, LGBMRegressor
+from scipy.sparse import issparse
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from xgboost import XGBRegressor
+
+import axil
+from axil import AxilError, InputError, baselines, plots
+from axil import dask as axil_dask
+
+N, Q = 40, 4  # training rows, queries
+LIMIT = 200_000_000  # bytes: memory_limit of all explainers here
+DRAWS = np.random.default_rng(0)
+X = DRAWS.integers(1, 9, (N, 3)).astype(float)  # whole numbers, which every dtype holds; no zeros, which XGBoost takes
+# for missing in sparse tables
+Y = (X @ [1.0, 2.0, 3.0]) // 4
+CLASSES = (np.median(Y) < Y).astype(float)
+NAMES = [f"g{i % 3}" for i in range(N)]
+
+MODELS = {
+    "lgb": lambda: LGBMRegressor(n_estimators=4, min_child_samples=4, verbose=-1, n_jobs=1).fit(X, Y),
+    "xgb": lambda: XGBRegressor(n_estimators=4, max_depth=2, n_jobs=1).fit(X, Y),
+    "cat": lambda: CatBoostRegressor(iterations=4, depth=2, verbose=0, allow_writing_files=False, thread_count=1).fit(
+        X, Y
+    ),
+    "rf": lambda: RandomForestRegressor(4, max_depth=3, random_state=0).fit(X, Y),
+    "rf classes": lambda: RandomForestClassifier(4, max_depth=3, random_state=0).fit(X, CLASSES),
+    "hist": lambda: HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=4).fit(X, Y),
+    "knn": lambda: KNeighborsRegressor(3).fit(X, Y),
+    "ridge": lambda: Ridge().fit(X, Y),
+}
+JACOBIANS = {
+    "lgb": lambda: LGBMClassifier(n_estimators=4, min_child_samples=4, verbose=-1, n_jobs=1).fit(X, CLASSES),
+    "logistic": lambda: LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, CLASSES),
+}
+BASELINES = [getattr(baselines, name) for name in baselines.__all__ if name != "Baseline"]
+
+
+@cache
+def model(name):
+    return MODELS[name]()
+
+
+@cache
+def smooth_model(name):
+    return JACOBIANS[name]()
+
+
+@cache
+def explainer(name):
+    return axil.Explainer(model(name), X, targets(name), memory_limit=LIMIT, n_threads=1)
+
+
+def targets(name):
+    return CLASSES if name == "rf classes" else Y
+
+
+@cache
+def jacobian(name):
+    return axil.JacobianExplainer(smooth_model(name), X, CLASSES, memory_limit=LIMIT, n_threads=1)
+
+
+def chunks(values):
+    return da.from_array(values, chunks=(20, *values.shape[1:]))
+
+
+@cache
+def dask_explainer():
+    return axil_dask.Explainer(model("lgb"), chunks(X), chunks(Y), memory_limit=LIMIT)
+
+
+@cache
+def explanation():
+    return explainer("lgb")(X[:Q])
+
+
+@cache
+def baseline(kind):
+    return kind(explainer("lgb"))
+
+
+# What a parameter expects, by its name, or by the name of its method and its own where that matters.
+KINDS = {
+    **dict.fromkeys(("X", "X_val", "X_train"), "table"),
+    **dict.fromkeys(("y_train", "y_val", "y", "sample_weight", "init_score", "correction", "targets"), "vector"),
+    **dict.fromkeys(("labels", "groups"), "labels"),
+    **dict.fromkeys(("k", "m", "batch_size", "n_threads", "most", "seed"), "count"),
+    **dict.fromkeys(
+        ("sparse", "greedy", "verify", "exact", "cluster", "colorbar", "ranked", "cumulative", "retrained"), "flag"
+    ),
+    **dict.fromkeys(("intercept", "prediction", "reference", "l2"), "number"),
+    "by": "choice",
+    "output": "output",
+    "memory_limit": "limit",
+    "columns": "columns",
+    "query": "position",
+    "which": "which",
+    "bags": "bags",
+    "sigma": "sizes",
+    "shares": "shares",
+    "what_if.targets": "changes",
+    "source": "drawn",
+    "values": "values",
+    "leverage.values": "drawn",
+    "curves": "drawn",
+    **dict.fromkeys(("client", "ax", "loss", "model", "explainer"), "object"),
+    **dict.fromkeys(("path", "scratch"), "path"),  # tests/test_save.py and tests/test_write.py
+    "name": "path",  # of an axis: any text
+}
+# Called by axil itself, with what it has checked.
+INTERNAL = {"group_columns", "concentration_columns", "similar_columns", "largest"}
+DEFAULTS = {
+    "X": X[:Q],
+    "X_val": X[:Q],
+    "y_val": Y[:Q],
+    "labels": NAMES,
+    "m": 2,
+    "which": 0,
+    "what_if.targets": {0: 1.0},
+}
+
+
+def bound(owner, instance, name):
+    """A public function with the name of its owner, and how it is called with all that it needs."""
+    function = getattr(instance, name)
+    parameters = [
+        p for p in inspect.signature(function).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    return f"{owner}.{name.strip('_')}", function, parameters
+
+
+def methods(kind):
+    names = [name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))]
+    return [name for name in names if name not in INTERNAL] + [
+        n for n in ("__call__", "__getitem__") if n in vars(kind)
+    ]
+
+
+def constructors():
+    for name in MODELS:
+        needed = {"model": model(name), "X_train": X, "y_train": targets(name), "memory_limit": LIMIT, "n_threads": 1}
+        yield f"{name}.Explainer", axil.Explainer, needed
+    for name in JACOBIANS:
+        needed = {"model": smooth_model(name), "X_train": X, "y_train": CLASSES}
+        yield f"{name}.JacobianExplainer", axil.JacobianExplainer, needed
+    for kind in BASELINES:
+        yield f"{kind.__name__}.Baseline", kind, {"explainer": explainer("lgb")}
+    yield "dask.Explainer", axil_dask.Explainer, {"model": model("lgb"), "X": chunks(X), "y": chunks(Y)}
+
+
+def drawings():
+    e = explainer("lgb")
+    frames = {
+        "blame": e.blame(X[:Q], Y[:Q]),
+        "leverage": e.leverage(),
+        "removal": e.removal_set(X[:Q], 3),
+    }
+    for name in plots.__all__:
+        needed = {"source": frames.get(name, explanation())}
+        needed |= {"curves": frames["removal"], "values": frames["leverage"], "labels": None}
+        if name == "group":
+            needed["labels"] = NAMES
+        yield f"plots.{name}", getattr(plots, name), needed
+
+
+def functions():
+    """(name, function, its parameters, what it needs) of everything public."""
+    for name in MODELS:
+        for method in methods(axil.Explainer):
+            yield *bound(name, explainer(name), method), DEFAULTS | {"y_val": targets(name)[:Q], "y": targets(name)[:Q]}
+    for name in JACOBIANS:
+        for method in methods(axil.JacobianExplainer):
+            yield *bound(f"jacobian {name}", jacobian(name), method), DEFAULTS
+    for method in methods(axil_dask.Explainer):
+        yield *bound("dask", dask_explainer(), method), DEFAULTS | {"labels": chunks(np.array(NAMES))}
+    for method in methods(axil.Explanation):
+        yield *bound("explanation", explanation(), method), DEFAULTS
+    for kind in BASELINES:
+        yield *bound(kind.__name__, baseline(kind), "scores"), DEFAULTS | {"y": Y[:Q]}
+    for name, function, needed in (*constructors(), *drawings()):
+        yield name, function, list(inspect.signature(function).parameters.values()), needed
+
+
+def kind_of(name, parameter):
+    method = name.rsplit(".", 1)[1]
+    return KINDS.get(f"{method}.{parameter}") or KINDS[parameter]
+
+
+def expected_size(name, parameter):
+    constructs = name.endswith("xplainer")
+    return N if constructs or parameter == "correction" or name.startswith("plots") else Q
+
+
+def valued(name, parameter, needed):
+    """(whether it is right, refused or either, what it is called, a hostile value), and the plain value."""
+    kind, n = kind_of(name, parameter), expected_size(name, parameter)
+    classes = "classes" in name or ("acobian" in name and parameter != "sample_weight")
+    if kind == "vector":
+        plain = {"sample_weight": np.ones(N), "init_score": np.zeros(n)}.get(parameter)
+        plain = (CLASSES if classes else Y)[:n] if plain is None else plain
+        if name.startswith("dask"):
+            return plain, [("refused", *pair) for pair in hostile.no_numbers(plain)]
+        labels = classes and parameter not in ("init_score", "correction")  # any label will do that is a class
+        odd = [("either" if labels else "refused", *pair) for pair in hostile.no_numbers(plain)]
+        return plain, [("same", *pair) for pair in hostile.same_vector(plain)] + odd
+    if kind == "table":
+        plain = needed.get(parameter, X)
+        if name == "dask.Explainer":
+            return plain, [("refused", *pair) for pair in hostile.no_tables(X)]
+        odd = [("same or refused", *pair) for pair in hostile.same_tables(plain)]
+        odd += [("either", *pair) for pair in hostile.odd_tables(plain)]
+        return plain, odd + [("refused", *pair) for pair in hostile.no_tables(plain)]
+    if kind == "labels":
+        if name.startswith("dask"):
+            return needed["labels"], [("refused", *pair) for pair in hostile.no_labels(N)]
+        same = [("same", *pair) for pair in hostile.same_labels(NAMES)]
+        odd = [("either", str(i), make(N)) for i, make in enumerate(hostile.ODD_LABELS)]
+        return NAMES, [*same, *odd, *(("refused", *pair) for pair in hostile.no_labels(N))]
+    if kind == "bags":
+        plain = np.ones((N, 4))
+        return plain, [("refused", *pair) for pair in hostile.no_numbers(np.ones(N))]
+    if kind == "changes":
+        free = hostile.EQUAL_TO_ONE if classes else ("categories",)  # a series of one number is that number
+        odd = [
+            ("either" if label in free else "refused", label, {0: value})
+            for label, value in hostile.no_numbers(np.ones(1))
+        ]
+        odd += [
+            ("refused", str(i), {label: 1.0})
+            for i, label in enumerate((True, np.True_, (0, 1), None, pd.NA, "\ud800", 0.5))
+        ]
+        odd += [
+            ("refused", str(i), value) for i, value in enumerate((None, 3, [1], "ab", {-1: 1.0}, hostile.Unwilling()))
+        ]
+        same = [
+            ("same", label, {0: value}) for label, value in (("int", 1), ("bool", True), ("float32", np.float32(1)))
+        ]
+        return {0: 1.0}, same + odd
+    if kind == "drawn":
+        free = "longer", "shorter", "csr", "three dimensions"  # of which something can be drawn
+        odd = [
+            ("either" if label in free else "refused", label, value) for label, value in hostile.no_numbers(np.ones(N))
+        ]
+        return None, odd + [
+            ("refused", str(i), value) for i, value in enumerate(({}, None, 3j, X[:0], explanation()[:0]))
+        ]
+    values = {
+        "count": hostile.NO_COUNTS,
+        "flag": hostile.NO_FLAGS,
+        "limit": hostile.NO_LIMITS,
+        "choice": hostile.NO_CHOICES,
+        "output": [*hostile.NO_CHOICES[:2], *hostile.NO_CHOICES[5:], "other"],
+        "number": hostile.NO_NUMBERS,
+        "columns": hostile.NO_COLUMNS,
+        "position": [p for p in hostile.NO_POSITIONS if not isinstance(p, list)],
+        "which": hostile.NO_POSITIONS,
+        "sizes": [*(value for value in hostile.NO_NUMBERS if not isinstance(value, list)), -1.0, [], [1.0] * 9],
+        "shares": [*hostile.NO_NUMBERS, 0.0, 1.5, [], [[0.5]]],
+        "values": [
+            None,
+            3,
+            "a",
+            [{}] * N,
+            X,
+            hostile.Unwilling(),
+            hostile.Unwilling,
+            np.zeros(N, dtype=[("a", "f8")]),
+            np.ones(N) * 1j,
+        ],
+        "object": [3, "model", object(), hostile.Unwilling(), [], {}],
+    }[kind]
+    # A parameter may be left out, and means something else then; 0 is a seed.
+    signature = inspect.signature(FUNCTIONS[name][0]).parameters
+    free = [None] * (signature[parameter].default is None) + [0] * (parameter == "seed")
+    verdicts = ["either" if kind == "object" or any(value is one for one in free) else "refused" for value in values]
+    return needed.get(parameter), [(verdict, str(i), value) for i, (verdict, value) in enumerate(zip(verdicts, values))]
+
+
+FUNCTIONS = {}
+
+
+def outcome(name, arguments):
+    """What a call gives, as arrays; the error where it is one of axil's. Anything else is raised."""
+    function = FUNCTIONS[name][0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            positional = (arguments["which"],) if name == "explanation.getitem" else ()
+            found = function(*positional, **({} if positional else arguments))
+            return arrays(list(found) if inspect.isgenerator(found) else found)
+        except AxilError as error:
+            return error
+
+
+def arrays(found):
+    if isinstance(found, list):
+        return [part for one in found for part in arrays(one)]
+    if isinstance(found, axil.Explanation):
+        return [
+            found.weights.toarray() if issparse(found.weights) else found.weights,
+            found.intercepts,
+            found.query_index,
+        ]
+    if isinstance(found, pd.DataFrame):  # lines of equal size may change places with the last digit
+        return [np.sort(found[name].to_numpy()) for name in found.select_dtypes("number")]
+    return [found] if isinstance(found, np.ndarray) else []
+
+
+SCORED = (
+    ".explain",
+    ".call",
+    ".iter",
+    ".removal",
+    ".steps",
+    ".scores",
+)  # whose first array is one number per training row
+
+
+def equal(found, expected):
+    """To 1e-9, for leaf space may have been inverted meanwhile, which shows in the last digits."""
+    return len(found) == len(expected) and all(
+        a.shape == b.shape
+        and (np.allclose(a, b, rtol=1e-9, atol=1e-12) if a.dtype.kind == "f" else np.array_equal(a, b))
+        for a, b in zip(found, expected)
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _all_functions(tmp_path_factory):
+    DEFAULTS["write.path"] = tmp_path_factory.mktemp("gates") / "weights.parquet"
+    FUNCTIONS.update({name: (function, parameters, needed) for name, function, parameters, needed in functions()})
+
+
+def called(name, given):
+    """What a function makes of these arguments, and of plain ones where it needs more."""
+    _, parameters, needed = FUNCTIONS[name]
+    method = name.rsplit(".", 1)[1]
+    arguments = {p.name: needed[p.name] for p in parameters if needed.get(p.name) is not None}
+    arguments |= {p.name: needed[f"{method}.{p.name}"] for p in parameters if f"{method}.{p.name}" in needed}
+    return outcome(name, arguments | given)
+
+
+def judge(name, parameter, verdict, label, value, plain):
+    """What is wrong with this call, or None."""
+    where = f"{name}({parameter}={label})"
+    try:
+        found = called(name, {parameter: value})
+    except (MemoryError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        return f"{where}: {type(error).__name__}: {str(error)[:150]}"
+    refused = isinstance(found, AxilError)
+    if refused and len(str(found)) > 2000:
+        return f"{where}: a message of {len(str(found))} characters"
+    if verdict == "refused" and not refused:
+        return f"{where}: accepted"
+    if verdict == "same" and refused != isinstance(plain, AxilError):
+        return f"{where}: {found}"
+    if verdict == "same" and not refused and not equal(found, plain):
+        return f"{where}: another answer"
+    compared = verdict == "same or refused" and not refused and name.endswith(SCORED)
+    if compared and not equal(found[:1], plain[:1]):
+        return f"{where}: another answer"
+    return None
+
+
+def table(kinds, names=lambda name: True):
+    """All that is wrong with the functions of these names and their parameters of these kinds."""
+    wrong = []
+    for name, (_, parameters, needed) in FUNCTIONS.items():
+        for p in parameters:
+            if not names(name) or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or kind_of(name, p.name) not in kinds:
+                continue
+            given, values = valued(name, p.name, needed)
+            plain = called(name, {p.name: given}) if any(verdict.startswith("same") for verdict, *_ in values) else None
+            wrong += [judge(name, p.name, *value, plain) for value in values]
+    return [found for found in wrong if found]
+
+
+QUICK = ("lgb.", "rf classes.", "explanation.", "jacobian lgb.", "BoostIn.", "plots.")
+
+
+def quick(name):
+    return name.startswith(QUICK) and not name.endswith("xplainer")
+
+
+def test_every_parameter_has_a_kind():
+    for name, (_, parameters, _) in FUNCTIONS.items():
+        for p in parameters:
+            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                assert kind_of(name, p.name), (name, p.name)
+
+
+def test_scalars():
+    scalars = {
+        "count",
+        "flag",
+        "limit",
+        "choice",
+        "output",
+        "number",
+        "position",
+        "which",
+        "sizes",
+        "shares",
+        "columns",
+    }
+    assert not table(scalars)
+
+
+def test_vectors():
+    assert not table({"vector", "bags", "changes"}, quick)
+
+
+def test_vectors_of_a_constructor():
+    assert not table({"vector", "bags"}, lambda name: name in ("rf.Explainer", "rf classes.Explainer"))
+
+
+def test_tables():
+    assert not table({"table"}, lambda name: name.endswith(".explain"))
+
+
+def test_labels():
+    assert not table({"labels"}, lambda name: name.endswith(".group") or name == "explanation.to_html")
+
+
+def test_drawn():
+    assert not table({"drawn", "values", "object"}, lambda name: name.startswith(("plots.", "dask.")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kinds",
+    [{"vector", "bags", "changes"}, {"table"}, {"labels", "object", "drawn"}],
+    ids=lambda kinds: "-".join(sorted(kinds)),
+)
+def test_everything(kinds):
+    assert not table(kinds)
+
+
+@pytest.mark.slow
+def test_two_thousand_hostile_calls():
+    """Several parameters at once, drawn at random; none crashes, hangs or takes more than the memory limit."""
+    draws = np.random.default_rng(14)
+    names = sorted(FUNCTIONS)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail("hangs"))
+    wrong = []
+    for _ in range(2000):
+        name = names[draws.integers(len(names))]
+        _, parameters, needed = FUNCTIONS[name]
+        open_to = [
+            p.name
+            for p in parameters
+            if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and kind_of(name, p.name) != "path"
+        ]
+        if not open_to:
+            continue
+        given = {}
+        for parameter in draws.choice(open_to, min(len(open_to), int(draws.integers(1, 4))), replace=False):
+            values = valued(name, parameter, needed)[1]
+            given[str(parameter)] = values[draws.integers(len(values))][1:]
+        signal.alarm(60)
+        try:
+            called(name, {parameter: value for parameter, (_, value) in given.items()})
+        except Exception as error:
+            drawn = {parameter: label for parameter, (label, _) in given.items()}
+            wrong.append(f"{name}({drawn}): {type(error).__name__}: {str(error)[:150]}")
+        finally:
+            signal.alarm(0)
+    assert wrong == []
+    assert 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) < LIMIT
+
+
+def test_the_order_of_columns_is_that_of_the_training_frame():
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    explained = axil.Explainer(model("rf"), frame, Y)  # the model itself was fitted without names
+    with pytest.raises(InputError, match=r"'c' in another place than X_train"):
+        explained(frame[["c", "b", "a"]])
+    np.testing.assert_array_equal(explained(frame.set_axis(["d", "e", "f"], axis=1)).weights, explained(X).weights)
+
+
+def test_true_is_not_row_one():
+    with pytest.raises(InputError, match="names row True"):
+        explainer("lgb").what_if({True: 1.0}, X[:1])
+    truths = pd.DataFrame(X[:2], index=[False, True])
+    ridge = Ridge().fit(X[:2], Y[:2])
+    changed = axil.Explainer(ridge, truths, Y[:2]).what_if({True: 9.0}, X[:1])
+    expected = axil.Explainer(ridge, X[:2], Y[:2]).what_if({1: 9.0}, X[:1])
+    np.testing.assert_array_equal(changed["change"], expected["change"])
+
+
+@pytest.mark.parametrize("which", [slice(1, 3), [1, 2], np.array([False, True, True, False]), pd.Series([1, 2])])
+def test_predictions_are_chosen_by_position(which):
+    np.testing.assert_array_equal(explanation()[which].weights, explanation().weights[1:3])
+
+
+def test_exact_numbers_of_python_are_numbers():
+    e = explanation()
+    for number in (Decimal("1.5"), Fraction(3, 2), np.float16(1.5), np.array(1.5)):
+        drawn = plots.contributions(e, reference=number).get_xlabel()
+        assert drawn == plots.contributions(e, reference=1.5).get_xlabel()
+
+
+def test_messages_quote_the_library():
+    other = X[:1].copy()
+    other[0, 0] = np.inf
+    with pytest.raises(InputError, match=r"XGBoost cannot read these rows \(XGBoostError: .*`inf`"):
+        explainer("xgb")(other)

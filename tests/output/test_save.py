@@ -1,0 +1,384 @@
+"""Saving without pickle, and what happens to damaged files."""
+
+import contextlib
+import io
+import json
+import re
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from lightgbm import LGBMRegressor
+from lightgbm_models import CASES
+
+import axil
+from axil import InputError
+from axil.output import save as storage
+
+
+@pytest.fixture(scope="module")
+def case():
+    return CASES["regressor"]()
+
+
+@pytest.fixture(scope="module")
+def explainer(case):
+    return axil.Explainer(case.model, case.X, case.y)
+
+
+@pytest.mark.parametrize("name", ["regressor", "weighted", "scored", "path_smooth=2"])
+def test_a_loaded_explainer_gives_the_same_weights(name, tmp_path):
+    case = CASES[name]()
+    before = axil.Explainer(case.model, case.X, case.y, case.sample_weight, case.init_score)
+    before.save(tmp_path / "saved")
+    after = axil.load(tmp_path / "saved", case.model)
+    np.testing.assert_array_equal(after(case.X_new).weights, before(case.X_new).weights)
+    np.testing.assert_array_equal(after(case.X_new).intercepts, before(case.X_new).intercepts)
+    assert after.verification == before.verification
+    pd.testing.assert_frame_equal(after.top(case.X_new), before.top(case.X_new))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        list("abcdef"),
+        ["a\0", "a", "", "\0", "\ud800", "b\0c\0"],
+        pd.date_range("2020-01-01", periods=6),
+        [1.5, 2, 3, 4, 5, 6],
+    ],
+)
+def test_labels_survive(index, tmp_path, explainer, case):
+    labels = pd.Index(np.resize(np.array(index, dtype=object), len(case.y)), dtype=object)
+    labels = labels if isinstance(index[0], str) else labels.infer_objects()
+    X = pd.DataFrame(np.asarray(case.X), index=labels)
+    X.columns = explainer._adapter.feature_names or X.columns
+    axil.Explainer(case.model, X, case.y).save(tmp_path / "e")
+    assert list(axil.load(tmp_path / "e", case.model).index) == list(labels.to_numpy())
+
+
+def test_labels_that_need_pickle_are_refused_and_nothing_is_written(tmp_path, explainer):
+    labels = np.empty(2, dtype=object)
+    labels[:] = [("a", 1), ("b", 2)]
+    with pytest.raises(InputError, match="labels are of type tuple"):
+        storage.plain_labels(labels)
+    with pytest.raises(InputError, match="labels are of type int"):
+        storage.plain_labels(np.array(["a", 1], dtype=object))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_model_is_refused(tmp_path, explainer):
+    explainer.save(tmp_path / "e")
+    with pytest.raises(InputError, match="another model"):
+        axil.load(tmp_path / "e", CASES["weighted"]().model)
+
+
+def test_no_file(tmp_path, case):
+    with pytest.raises(InputError, match="There is no file"):
+        axil.load(tmp_path / "nothing", case.model)
+
+
+def test_foreign_files_are_refused(tmp_path, case):
+    (tmp_path / "text").write_text("weights,1,2,3")
+    np.savez(tmp_path / "other.npz", a=np.arange(3))
+    np.save(tmp_path / "single.npy", np.arange(3))
+    (tmp_path / "empty").write_bytes(b"")
+    np.savez(tmp_path / "pickled.npz", header=np.array([{}], dtype=object))
+    for name in ("text", "other.npz", "single.npy", "empty", "pickled.npz"):
+        with pytest.raises(InputError, match="not a complete axil explainer"):
+            axil.load(tmp_path / name, case.model)
+
+
+def test_damaged_files_are_refused(tmp_path, explainer, case):
+    explainer.save(tmp_path / "whole")
+    data = (tmp_path / "whole").read_bytes()
+    rng = np.random.default_rng(0)
+    (tmp_path / "cut").write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match="not a complete axil explainer"):
+        axil.load(tmp_path / "cut", case.model)
+    for _ in range(20):
+        flipped = bytearray(data)
+        flipped[rng.integers(len(data) // 10, len(data) * 9 // 10)] ^= 0xFF
+        (tmp_path / "flipped").write_bytes(flipped)
+        try:
+            found = axil.load(tmp_path / "flipped", case.model)
+        except InputError:
+            continue
+        np.testing.assert_array_equal(found(case.X_new).weights, explainer(case.X_new).weights)
+
+
+def test_missing_or_ill_fitting_parts_are_refused(tmp_path, explainer, case):
+    explainer.save(tmp_path / "whole")
+    with np.load(tmp_path / "whole") as file:
+        arrays = dict(file)
+    for name in arrays.keys() - {"0.draws"}:  # without it every row was drawn once
+        np.savez(tmp_path / "part.npz", **{key: value for key, value in arrays.items() if key != name})
+        with pytest.raises(InputError, match="not a complete axil explainer"):
+            axil.load(tmp_path / "part.npz", case.model)
+    for name in ("0.cells", "0.n_leaves", "0.leaf_scale", "0.rates", "targets", "index", "0.leaf_weights"):
+        np.savez(tmp_path / "part.npz", **{**arrays, name: arrays[name][:-1]})
+        with pytest.raises(InputError, match="not a complete axil explainer"):
+            axil.load(tmp_path / "part.npz", case.model)
+
+
+def rewritten(arrays, path, header=None, **changed):
+    """The file with some arrays, or some of the header, replaced."""
+    head = json.loads(arrays["header"].tobytes()) | (header or {})
+    head = {key: value for key, value in head.items() if value is not ...}
+    packed = np.frombuffer(json.dumps(head).encode(), dtype=np.uint8)
+    kept = {name: array for name, array in ({**arrays, "header": packed} | changed).items() if array is not None}
+    np.savez(path, **kept)
+    return path
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, explainer):
+    path = tmp_path_factory.mktemp("saved") / "whole"
+    explainer.save(path)
+    with np.load(path) as file:
+        return dict(file)
+
+
+def verification(saved, **changed):
+    return {"verification": json.loads(saved["header"].tobytes())["verification"] | changed}
+
+
+HEADERS = {
+    "no structures": lambda s: {"structures": 0},
+    "fewer than none": lambda s: {"structures": -1},
+    "two structures": lambda s: {"structures": 2},
+    "structures in words": lambda s: {"structures": "one"},
+    "no fingerprint": lambda s: {"fingerprint": ...},
+    "no backend": lambda s: {"backend": ...},
+    "a module for a backend": lambda s: {"backend": "os"},
+    "a list for a backend": lambda s: {"backend": []},
+    "no verification": lambda s: {"verification": ...},
+    "verification off": lambda s: {"verification": None},
+    "verification of something else": lambda s: {"verification": [1, 2]},
+    "verification of nothing": lambda s: {"verification": {}},
+    "another field": lambda s: verification(s, unknown=1),
+    "a scale that allows anything": lambda s: verification(s, scale=1e300),
+    "a scale that is not finite": lambda s: verification(s, scale=float("inf")),
+    "no number for a scale": lambda s: verification(s, scale="1"),
+    "rounding that allows anything": lambda s: verification(s, rounding=1e300),
+    "an error that is no proof": lambda s: verification(s, max_error=0.5),
+    "other rows": lambda s: verification(s, n_rows=3),
+    "other trees": lambda s: verification(s, n_trees=3),
+    "recovered is no table": lambda s: verification(s, recovered=[1]),
+    "recovered without lists": lambda s: verification(s, recovered={"rates": 3}),
+    "compared without text": lambda s: verification(s, compared=[{}]),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_that_does_not_fit_is_refused(name, tmp_path, saved, case):
+    path = rewritten(saved, tmp_path / "hostile.npz", HEADERS[name](saved))
+    with pytest.raises(InputError, match=r"not a complete axil explainer|another model"):
+        axil.load(path, case.model)
+
+
+def test_a_header_cannot_loosen_the_tolerance(tmp_path, saved, explainer, case):
+    path = rewritten(saved, tmp_path / "loose.npz", verification(saved, tolerance=1e300))
+    assert axil.load(path, case.model).verification == explainer.verification
+
+
+def large(s, t=2):
+    """Leaf counts whose sum, in 64 bits, is what it was."""
+    n_leaves = s["0.n_leaves"].copy()
+    n_leaves[:2], n_leaves[2] = 2**63 - 1, n_leaves[:3].sum() + 2
+    return n_leaves
+
+
+def levels(s, n):
+    return np.linspace(1, 2, n)
+
+
+ARRAYS = {
+    "leaf counts whose sum overflows": lambda s: {"0.n_leaves": large(s)},
+    "leaf counts of zero": lambda s: {"0.n_leaves": np.zeros_like(s["0.n_leaves"])},
+    "leaf counts below zero": lambda s: {"0.n_leaves": -s["0.n_leaves"]},
+    "leaf counts of floats": lambda s: {"0.n_leaves": s["0.n_leaves"].astype(float)},
+    "leaf counts of unsigned numbers": lambda s: {"0.n_leaves": s["0.n_leaves"].astype(np.uint64)},
+    "leaf counts in a table": lambda s: {"0.n_leaves": s["0.n_leaves"][:, None]},
+    "cells beyond their tree": lambda s: {"0.cells": np.full_like(s["0.cells"], 255)},
+    "signed cells": lambda s: {"0.cells": s["0.cells"].astype(np.int64)},
+    "cells in the other order": lambda s: {"0.cells": np.asfortranarray(s["0.cells"])},
+    "cells of another byte order": lambda s: {"0.cells": s["0.cells"].astype(">u2")},
+    "targets of another byte order": lambda s: {"targets": s["targets"].astype(">f8")},
+    "targets of single precision": lambda s: {"targets": s["targets"].astype(np.float32)},
+    "targets of text": lambda s: {"targets": s["targets"].astype(str)},
+    "targets that are not finite": lambda s: {"targets": s["targets"] * np.nan},
+    "other targets": lambda s: {"targets": s["targets"] * 3},
+    "targets of two outputs": lambda s: {"targets": np.hstack([s["targets"], s["targets"]])},
+    "targets of one dimension": lambda s: {"targets": s["targets"][:, 0]},
+    "no rows": lambda s: {"targets": s["targets"][:0], "index": s["index"][:0], "0.cells": s["0.cells"][:, :0]},
+    "labels of two dimensions": lambda s: {"index": s["index"][:, None]},
+    "labels whose ends run backwards": lambda s: {
+        "index": np.zeros(3, np.uint8),
+        "index.ends": np.arange(len(s["index"]))[::-1].copy(),
+    },
+    "labels that are no text": lambda s: {
+        "index": np.full(len(s["index"]), 255, np.uint8),
+        "index.ends": np.arange(len(s["index"])) + 1,
+    },
+    "rates of text": lambda s: {"0.rates": s["0.rates"].astype(str)},
+    "rates that are not finite": lambda s: {"0.rates": s["0.rates"] * np.inf},
+    "scales that are not finite": lambda s: {"0.leaf_scale": s["0.leaf_scale"] * np.nan},
+    "other scales": lambda s: {"0.leaf_scale": s["0.leaf_scale"] * 2},
+    "l2 of another length": lambda s: {"0.l2": s["0.l2"][:-1]},
+    "steps of text": lambda s: {"0.steps": s["0.steps"].astype(str)},
+    "no base": lambda s: {"0.base": np.zeros(0)},
+    "a base for other outputs": lambda s: {"0.base": np.zeros(3)},
+    "offsets of one dimension": lambda s: {"0.offsets": s["targets"][:, 0]},
+    "row weights of another length": lambda s: {"0.row_weights": np.ones(3)},
+    "no draws": lambda s: {"0.draws": np.zeros(0)},
+    "draws beyond the cells": lambda s: {"0.draws": levels(s, 1000)},
+    "omega without beta": lambda s: {"0.omega": np.zeros((2, 1))},
+    "omega of another size": lambda s: {"0.omega": np.zeros((2, 1)), "0.beta": np.ones(2)},
+    "one table of mixing": lambda s: {"0.mixing.0": np.eye(3)},
+    "mixing with a gap": lambda s: {"0.mixing.1": np.eye(3)},
+    "columns of some trees": lambda s: {"0.columns": np.arange(3)},
+    "columns out of range": lambda s: {"0.columns": np.arange(len(s["0.n_leaves"])) + 10**9},
+    "a second structure": lambda s: {"1.rates": s["0.rates"]},
+    "an unknown array": lambda s: {"surprise": np.zeros(3)},
+    "an array without a shape": lambda s: {"targets": np.float64(3.0)},
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_that_do_not_fit_are_refused(name, tmp_path, saved, case):
+    path = rewritten(saved, tmp_path / "hostile.npz", None, **ARRAYS[name](saved))
+    with pytest.raises(InputError, match=r"not a complete axil explainer|has 2 outputs; the LightGBM model has 1"):
+        axil.load(path, case.model)
+
+
+def test_draws_that_nobody_needs_take_no_more_than_the_limit(tmp_path, saved, explainer, case):
+    """As many as the cells can number: tables by cells are then a thousand times as large."""
+    path = rewritten(
+        saved,
+        tmp_path / "d.npz",
+        None,
+        **{"0.draws": levels(saved, 1000), "0.cells": saved["0.cells"].astype(np.uint16)},
+    )
+    with pytest.raises(InputError, match=r"would take .* memory_limit"):
+        axil.load(path, case.model, memory_limit="2 MB")
+    again = axil.load(path, case.model, memory_limit="100 MB")
+    assert again._batch_size(again._engines[0].streamed_bytes()) < 20
+
+
+def archive(path, members, method=zipfile.ZIP_STORED, flags=0):
+    """A zip file of these names and bytes."""
+    with zipfile.ZipFile(path, "w", method) as file:
+        for name, data in members:
+            file.writestr(name, data)
+    if flags:
+        data = bytearray(path.read_bytes())
+        for magic, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+            for found in re.finditer(re.escape(magic), bytes(data)):
+                data[found.start() + at] |= flags
+        path.write_bytes(data)
+    return path
+
+
+def npy(array, shape=None):
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        stream, {"shape": shape or array.shape, "fortran_order": False, "descr": array.dtype.str}
+    )
+    return stream.getvalue() + array.tobytes()
+
+
+def in_bytes(saved, **changed):
+    return [(f"{name}.npy", changed.get(name, npy(np.asarray(array)))) for name, array in saved.items()]
+
+
+ARCHIVES = {
+    "compressed": lambda path, s: archive(path, in_bytes(s), zipfile.ZIP_DEFLATED),
+    "compressed otherwise": lambda path, s: archive(path, in_bytes(s), zipfile.ZIP_LZMA),
+    "encrypted": lambda path, s: archive(path, in_bytes(s), flags=1),
+    "a member twice": lambda path, s: archive(path, [*in_bytes(s), ("targets.npy", npy(s["targets"]))]),
+    "a foreign member": lambda path, s: archive(path, [*in_bytes(s), ("../../evil.npy", npy(s["targets"]))]),
+    "a member without an array": lambda path, s: archive(path, in_bytes(s, targets=b"")),
+    "a huge shape": lambda path, s: archive(path, in_bytes(s, targets=npy(s["targets"], (2**40, 2**20)))),
+    "a shape below zero": lambda path, s: archive(
+        path, in_bytes(s, targets=npy(s["targets"], (-1, -len(s["targets"]))))
+    ),
+    "a header of deep brackets": lambda path, s: archive(
+        path, in_bytes(s, targets=b"\x93NUMPY\1\0" + (9000).to_bytes(2, "little") + b"(" * 9000)
+    ),
+    "deep JSON": lambda path, s: archive(path, in_bytes(s, header=npy(np.frombuffer(b"[" * 100_000, np.uint8)))),
+    "JSON of a list": lambda path, s: archive(path, in_bytes(s, header=npy(np.frombuffer(b"[1]", np.uint8)))),
+    "no JSON": lambda path, s: archive(path, in_bytes(s, header=npy(np.frombuffer(b"\xff", np.uint8)))),
+    "nothing": lambda path, s: archive(path, []),
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_odd_archives_are_refused(name, tmp_path, saved, case):
+    with pytest.warns(UserWarning, match="Duplicate") if name == "a member twice" else contextlib.nullcontext():
+        path = ARCHIVES[name](tmp_path / "odd.npz", saved)
+    with pytest.raises(InputError, match="not a complete axil explainer"):
+        axil.load(path, case.model)
+
+
+def test_memory_is_required_before_it_is_taken(tmp_path, saved, case):
+    path = tmp_path / "large.npz"
+    rewritten(saved, path, None, targets=np.zeros((1 << 20, 4)))
+    taken = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "empty", lambda *args, **kwargs: taken.append(args))
+        with pytest.raises(InputError, match=r"would take .* allowed by memory_limit"):
+            axil.load(path, case.model, memory_limit="1 MB")
+    assert taken == []
+
+
+def test_an_explainer_without_proof_is_not_saved(tmp_path, case):
+    with pytest.raises(InputError, match="verify=False"):
+        axil.Explainer(case.model, case.X, case.y, verify=False).save(tmp_path / "e")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_models_leaves_must_be_those_of_the_structure(tmp_path, case):
+    """A structure of another model is consistent in itself; the kernels would read beyond its leaves."""
+    small = axil.Explainer(case.model, case.X, case.y)
+    other = axil.Explainer(LGBMRegressor(n_estimators=3, num_leaves=3, verbose=-1).fit(case.X, case.y), case.X, case.y)
+    small._engines, small._outputs_of = other._engines, other._outputs_of
+    with pytest.raises(axil.ExactnessError, match="number of trees"):
+        small(case.X_new)
+
+
+def test_training_rows_given_again_are_compared(tmp_path, explainer, case):
+    explainer.save(tmp_path / "e")
+    X = case.X.iloc[::-1] if hasattr(case.X, "iloc") else case.X[::-1]
+    with pytest.raises(axil.ExactnessError, match="prediction of row"):
+        axil.load(tmp_path / "e", case.model, X_train=X)
+
+
+def test_a_newer_format_says_so(tmp_path, explainer, case):
+    explainer.save(tmp_path / "whole")
+    with np.load(tmp_path / "whole") as file:
+        arrays = dict(file)
+    header = json.loads(arrays["header"].tobytes())
+    header["version"] = 99
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    np.savez(tmp_path / "newer.npz", **arrays)
+    with pytest.raises(InputError, match="version 99"):
+        axil.load(tmp_path / "newer.npz", case.model)
+
+
+def test_the_file_is_a_plain_npz(tmp_path, explainer):
+    explainer.save(tmp_path / "e.npz")
+    assert zipfile.is_zipfile(tmp_path / "e.npz")
+    assert [path.name for path in tmp_path.iterdir()] == ["e.npz"]
+    with np.load(tmp_path / "e.npz", allow_pickle=False) as file:
+        assert all(array.dtype != object for array in file.values())
+
+
+def test_a_failed_save_keeps_the_old_file(tmp_path, explainer, monkeypatch):
+    explainer.save(tmp_path / "e")
+    old = (tmp_path / "e").read_bytes()
+    monkeypatch.setattr(np, "savez", lambda *_, **__: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(InputError, match="cannot be written: disk full"):
+        explainer.save(tmp_path / "e")
+    assert (tmp_path / "e").read_bytes() == old
+    assert [path.name for path in tmp_path.iterdir()] == ["e"]

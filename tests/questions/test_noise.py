@@ -1,0 +1,113 @@
+"""sigma and trace K by random vectors, against the exact ones; and what is said about cost."""
+
+import warnings
+
+import numpy as np
+import pytest
+from page_models import data_of
+from test_contract import case_of, explainer_of
+
+import axil
+from axil.questions import asking, noise
+
+MODELS = [
+    ("lightgbm", "bagging"),
+    ("xgboost", "one_output_per_tree"),
+    ("catboost", "multi weighted"),
+    ("sklearn", "RandomForestRegressor weighted"),
+    ("smoother", "ridge two outputs"),
+    ("smoother", "neighbours"),
+]
+
+
+def traces(explainer):
+    """trace K and trace((I - K)'(I - K)), of every engine, from K itself."""
+    every = explainer.matrix()
+    every = every if every.ndim == 3 else every[None]
+    left = [np.eye(len(K)) - K for K in every]
+    return np.array([np.trace(K) for K in every]), np.array([np.square(one).sum() for one in left])
+
+
+@pytest.mark.parametrize(("library", "name"), MODELS)
+def test_estimates_are_as_near_as_they_say(library, name):
+    """Within four standard errors, which are themselves from 32 vectors; and of use: sigma to a tenth."""
+    explainer = explainer_of(library, name)
+    trace, left = traces(explainer)
+    found = noise.estimated_trace(explainer)
+    assert (np.abs(found.value - trace) <= 4 * found.standard_error + 1e-9 * trace).all()
+    value, error = explainer.degrees_of_freedom(estimate=True)
+    np.testing.assert_array_equal(np.atleast_1d(value), found.value)
+    np.testing.assert_array_equal(np.atleast_1d(error), found.standard_error)
+    sigma, exact = noise.estimated(explainer), noise.exact(explainer)
+    assert (np.abs(sigma.value - exact) <= 4 * sigma.standard_error + 1e-9 * exact).all()
+    assert (sigma.standard_error <= 0.1 * sigma.value).all()
+    rss = np.square(explainer._targets - asking.fitted(explainer)).sum(axis=0)
+    np.testing.assert_allclose(exact, np.sqrt(rss / left), rtol=1e-9)
+
+
+def test_standard_errors_of_repeated_estimates_are_their_scatter(monkeypatch):
+    """Over 40 sets of signs the estimates scatter as they say: within a third, as sizes of 40 numbers are known to a tenth."""
+    explainer = axil.Explainer(*_data())
+    found = []
+    real = np.random.default_rng
+    for seed in range(40):
+        monkeypatch.setattr(np.random, "default_rng", lambda _, seed=seed: real(seed))
+        found.append(noise._probe(explainer)[1])
+    scatter, said = np.std([one.value for one in found]), np.mean([one.standard_error for one in found])
+    assert said == pytest.approx(scatter, rel=0.35)
+
+
+def test_what_takes_too_long_is_estimated_and_says_so(monkeypatch):
+    explainer = axil.Explainer(*_data())
+    X = case_of("lightgbm", "regressor").X_new
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exact = explainer.standard_error(X)
+        by_name = explainer.standard_error(X, sigma="estimate")
+        np.testing.assert_array_equal(explainer.standard_error(X, sigma="exact"), exact)
+        monkeypatch.setattr(noise, "PATIENCE", 0.0)
+        np.testing.assert_array_equal(explainer.standard_error(X, sigma="exact"), exact)
+    with pytest.warns(axil.ApproximationWarning, match=r"within .* %.*exactly it would take some .*sigma=\"exact\""):
+        found = explainer.standard_error(X)
+    np.testing.assert_array_equal(found, by_name)
+    assert not np.array_equal(found, exact)
+    with pytest.raises(axil.InputError, match="sigma is 'much'"):
+        explainer.standard_error(X, sigma="much")
+
+
+def test_a_page_takes_no_longer_than_it_may_and_says_what_it_left_out(monkeypatch):
+    explainer = axil.Explainer(*_data())
+    X = case_of("lightgbm", "regressor").X_new[:3]
+    assert noise.for_page(explainer)[1] is None
+    monkeypatch.setattr(noise, "exact_seconds", lambda asked: 100.0)
+    size, note = noise.for_page(explainer)
+    np.testing.assert_array_equal(size, noise.estimated(explainer).value)
+    assert note.startswith("sigma is estimated, within")
+    assert data_of(explainer.to_html(X))["about_sigma"] == note
+    monkeypatch.setattr(noise, "PATIENCE", 0.0)
+    size, note = noise.for_page(explainer)
+    assert size is None
+    assert "some 2 minutes exactly" in note
+    left_out, by_name = data_of(explainer.to_html(X)), data_of(explainer.to_html(X, sigma="estimate"))
+    assert left_out["about_sigma"] == note
+    assert left_out["standard_errors"] is None
+    assert by_name["about_sigma"] is None
+    assert by_name["standard_errors"] is not None
+
+
+def test_long_work_is_announced_before_it_begins(monkeypatch):
+    monkeypatch.setattr(asking, "WARNED", 0.0)
+    explainer = axil.Explainer(*_data())
+    with pytest.warns(axil.CostWarning, match="leverages of .* take some .* seconds") as said:
+        explainer.leverage()
+    assert said[0].filename == __file__
+    with pytest.warns(axil.CostWarning, match="squared weights"):
+        explainer.standard_error(case_of("lightgbm", "regressor").X_new)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explainer.degrees_of_freedom()  # known by now
+
+
+def _data():
+    case = case_of("lightgbm", "regressor")
+    return case.model, case.X, case.y

@@ -1,0 +1,235 @@
+"""Forward, backward and read-out against the paper's algorithms and against dense recursion."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import axil_backward, axil_forward, axil_oos, dense_weights, random_structure
+
+from axil.structure import Structure
+from axil.weights import boosting as operators_module
+from axil.weights import leaf_space
+from axil.weights.boosting import Operators
+
+# Sums of a few hundred products of order one in float64, in another order than the reference's.
+CLOSE = {"rtol": 0, "atol": 1e-12}
+
+
+def plain(leaves, rate=0.5):
+    leaves = np.asarray(leaves, dtype=np.uint8)
+    n_leaves = leaves.max(axis=1).astype(np.int64) + 1
+    counts = np.concatenate([np.bincount(leaf) for leaf in leaves]).astype(float)
+    return Structure(leaves, n_leaves, counts, 1 / counts, np.full(len(leaves), rate), None)
+
+
+def random_queries(structure, n, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.stack([rng.integers(0, m, n) for m in structure.n_leaves], axis=1)
+
+
+@pytest.fixture(params=["one tree a pass", "shared passes", "leaf space by solves", "leaf space by look-ups"])
+def make(request, monkeypatch):
+    """Operators that use one engine, whatever the size of the problem."""
+    if request.param == "one tree a pass":
+        monkeypatch.setattr(operators_module, "SHARED_TREES", 1)
+        monkeypatch.setattr(operators_module, "SWEPT", 2)
+    if request.param.startswith("leaf space"):
+        monkeypatch.setattr(leaf_space, "BLOCK", 7)
+    if request.param.endswith("solves"):
+        monkeypatch.setattr(leaf_space, "INVERTED", 0)
+
+    def make(structure, n_threads=2):
+        operators = Operators(structure, n_threads)
+        return operators.prepared() if request.param.startswith("leaf space") else operators
+
+    return make
+
+
+def test_worked_example_of_the_paper(make):
+    structure = plain([[0, 0, 1, 1], [0, 1, 0, 1]])
+    y = np.array([1.0, 2, 3, 4])
+    K = np.array([[2, 1, 1, 0], [1, 2, 0, 1], [1, 0, 2, 1], [0, 1, 1, 2]]) / 4
+    operators = make(structure)
+    np.testing.assert_allclose(operators.weights(structure.leaves().T)[0], K, **CLOSE)
+    np.testing.assert_allclose(operators.forward(np.eye(4)), K, **CLOSE)
+    np.testing.assert_allclose(operators.backward(np.eye(4)), K.T, **CLOSE)
+    np.testing.assert_allclose(operators.forward(y[:, None])[:, 0], [7 / 4, 9 / 4, 11 / 4, 13 / 4], **CLOSE)
+
+
+def test_equal_to_the_papers_algorithms(make):
+    rng = np.random.default_rng(0)
+    leaves = np.stack([np.unique(rng.integers(0, m, 200), return_inverse=True)[1] for m in rng.integers(2, 40, 12)])
+    structure, rate = plain(leaves, 0.3), 0.3
+    operators = make(structure)
+    v = rng.normal(size=(200, 3))
+    queries = random_queries(structure, 9)
+    expected = np.stack([axil_forward(column, leaves, rate) for column in v.T], axis=1)
+    np.testing.assert_allclose(operators.forward(v), expected, **CLOSE)
+    expected = np.stack([axil_backward(column, leaves, rate) for column in v.T], axis=1)
+    np.testing.assert_allclose(operators.backward(v), expected, **CLOSE)
+    expected = np.stack([axil_oos(query, leaves, rate) for query in queries])
+    np.testing.assert_allclose(operators.weights(queries)[0], expected, **CLOSE)
+
+
+SHAPES = {
+    "plain": {},
+    "weighted": {"weighted": True},
+    "l2": {"l2": 3.0},
+    "constant base": {"base": 1.5},
+    "offsets": {"base": 0.0, "offsets": True},
+    "mean and offsets": {"offsets": True, "weighted": True},
+    "mixed leaves": {"mixed": True, "weighted": True},
+    "one row": {"n_rows": 1},
+    "one tree": {"n_trees": 1},
+    "single leaves": {"most_leaves": 1},
+    "more leaves than rows": {"n_rows": 5, "most_leaves": 30},
+    "uint16 leaves": {"n_rows": 900, "most_leaves": 700},
+    "bags": {"draws": (1.0, 0.0)},
+    "bags weighted l2": {"draws": (0.0, 1.0, 2.0, 7.5), "weighted": True, "l2": 1.0},
+    "bags mixed": {"draws": (1.0, 0.0), "mixed": True, "base": 2.0, "offsets": True},
+    "drops": {"coefficients": "drops", "weighted": True},
+    "drops bags": {"coefficients": "drops", "draws": (1.0, 0.0), "l2": 1.0, "base": 1.0},
+    "shrinkage": {"coefficients": "shrinkage", "l2": 1.0},
+    "parallel": {"coefficients": "parallel", "draws": (0.0, 1.0), "n_trees": 9},
+    "forest": {"coefficients": "forest", "draws": (0.0, 1.0, 2.0), "base": 0.0},
+    "forest with a mean": {"coefficients": "forest", "draws": (0.0, 1.0), "l2": 1.0},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_equal_to_the_dense_recursion(make, shape):
+    structure = random_structure(3, **SHAPES[shape])
+    operators = make(structure)
+    queries = random_queries(structure, 11)
+    weights, left = dense_weights(structure, queries)
+    found, adjoints = operators.weights(queries)
+    np.testing.assert_allclose(found, weights, **CLOSE)
+    np.testing.assert_allclose(adjoints.beta, left, **CLOSE)
+    K, _ = dense_weights(structure, structure.leaves().T)
+    eye = np.eye(structure.n_rows)
+    np.testing.assert_allclose(operators.forward(eye), K, **CLOSE)
+    np.testing.assert_allclose(operators.backward(eye), K.T, **CLOSE)
+    offsets = np.zeros((structure.n_rows, 1)) if structure.offsets is None else structure.offsets
+    without_base = weights - (0 if structure.base is not None else np.outer(left, base_share(structure)))
+    expected = (0.0 if structure.base is None else structure.base) * left[:, None] - without_base @ offsets
+    np.testing.assert_allclose(operators.intercepts(adjoints), expected, rtol=0, atol=1e-11)
+
+
+def base_share(structure):
+    w = np.ones(structure.n_rows) if structure.row_weights is None else structure.row_weights
+    return w / w.sum()
+
+
+def test_forward_from_given_bases():
+    """With a constant base the whole prediction is K v + beta * base, also where the base is dropped on the way."""
+    structure = random_structure(5, base=3.0, coefficients="drops", weighted=True)
+    operators = Operators(structure, 1)
+    v = np.random.default_rng(1).normal(size=(structure.n_rows, 1))
+    K, left = dense_weights(structure, structure.leaves().T)
+    np.testing.assert_allclose(operators.forward(v, np.array([3.0])), K @ v + 3.0 * left[:, None], **CLOSE)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    n_rows=st.integers(1, 60),
+    n_trees=st.integers(1, 12),
+    most_leaves=st.integers(1, 70),
+    weighted=st.booleans(),
+    l2=st.sampled_from([0.0, 0.7, 30.0]),
+    base=st.sampled_from([None, 0.0, -2.0]),
+    mixed=st.booleans(),
+    draws=st.sampled_from([(1.0,), (1.0, 0.0), (0.0, 1.0, 3.0)]),
+    coefficients=st.sampled_from([None, "drops", "shrinkage", "parallel", "forest"]),
+    shared=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_every_engine_gives_the_dense_weights(shared, **shape):
+    structure = random_structure(**shape)
+    queries = random_queries(structure, 4, shape["seed"])
+    expected, _ = dense_weights(structure, queries)
+    # weights may grow where mixing is random: compare relative to the largest
+    close = {"rtol": 0, "atol": 1e-12 * max(1.0, np.abs(expected).max())}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operators_module, "SHARED_TREES", 4 if shared else 1)
+        operators = Operators(structure, 2)
+    np.testing.assert_allclose(operators.weights(queries)[0], expected, **close)
+    np.testing.assert_allclose(operators.prepared().weights(queries)[0], expected, **close)
+
+
+@pytest.mark.parametrize("draws", [(1.0,), (1.0, 0.0), (0.0, 1.0, 2.5)])
+@pytest.mark.parametrize("coefficients", [None, "drops", "shrinkage", "forest"])
+def test_transpose_dot_test(make, draws, coefficients):
+    """<u, K v> = <K'u, v>, also where sampling makes the leaf operators asymmetric."""
+    structure = random_structure(
+        8, n_rows=300, n_trees=20, weighted=True, l2=2.0, draws=draws, coefficients=coefficients
+    )
+    operators = make(structure)
+    rng = np.random.default_rng(2)
+    u, v = rng.normal(size=(2, 300, 1))
+    left, right = u[:, 0] @ operators.forward(v)[:, 0], operators.backward(u)[:, 0] @ v[:, 0]
+    assert left == pytest.approx(right, rel=1e-11)
+
+
+@pytest.mark.parametrize("shape", ["plain", "weighted", "l2", "mixed leaves"])
+def test_rows_of_weights_sum_to_one(make, shape):
+    structure = random_structure(4, **SHAPES[shape])
+    weights, _ = make(structure).weights(random_queries(structure, 6))
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0, **CLOSE)
+
+
+def test_columns_sum_to_one_in_the_plain_case_only(make):
+    leaves = np.stack([np.arange(60) % m for m in (2, 3, 5, 7)])
+    K, _ = make(plain(leaves)).weights(leaves.T)
+    np.testing.assert_allclose(K.sum(axis=0), 1.0, **CLOSE)
+    structure = random_structure(4, weighted=True)
+    K, _ = make(structure).weights(structure.leaves().T)
+    assert np.abs(K.sum(axis=0) - 1.0).max() > 1e-3
+
+
+def test_results_do_not_depend_on_the_thread_count(make):
+    structure = random_structure(9, n_rows=50_000, n_trees=10, most_leaves=31, weighted=True)
+    queries = random_queries(structure, 5)
+    v = np.random.default_rng(3).normal(size=(50_000, 3))
+    results = []
+    for n_threads in (1, 2, 5):
+        operators = make(structure, n_threads)
+        results.append((operators.weights(queries)[0], operators.forward(v), operators.backward(v)))
+    for other in results[1:]:
+        for a, b in zip(results[0], other):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_no_queries(make):
+    structure = random_structure(1)
+    weights, adjoints = make(structure).weights(np.zeros((0, structure.n_trees), dtype=int))
+    assert weights.shape == (0, structure.n_rows)
+    assert adjoints.beta.shape == (0,)
+
+
+def test_leaf_space_is_for_many_queries_on_many_rows():
+    few = Operators(random_structure(0, n_rows=100_000, n_trees=50), 1)
+    assert not few.prepare_pays(2)
+    assert few.prepare_pays(1000)
+    wide = Operators(random_structure(0, n_rows=50, n_trees=50, most_leaves=40), 1)
+    assert not wide.prepare_pays(1000)
+
+
+def test_shared_passes_cover_every_tree_once():
+    structure = random_structure(2, n_rows=300, n_trees=40, most_leaves=150)
+    groups = operators_module.shared_groups(structure)
+    assert [t for group in groups for t in group.trees] == list(range(40))
+    assert 1 < max(len(group.trees) for group in groups) <= operators_module.SHARED_TREES
+    most = operators_module.SHARED_LEAVES
+    assert all(structure.n_leaves[group.trees].sum() <= most for group in groups if len(group.trees) > 1)
+
+
+def test_the_last_fit_is_kept_and_no_other():
+    structure = random_structure(3, n_rows=50, n_trees=6)
+    operators, targets = Operators(structure, 1), np.random.default_rng(0).normal(size=(50, 2))
+    base, values = operators.fit(targets)
+    np.testing.assert_array_equal(values, operators.leaf_values(targets, base))
+    assert operators.fit(targets.copy())[1] is values
+    targets[7] += 1.0  # the very array that was given before
+    changed = operators.fit(targets)
+    np.testing.assert_array_equal(changed[1], operators.leaf_values(targets, changed[0]))
+    assert not np.array_equal(changed[1], values)

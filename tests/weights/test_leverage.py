@@ -1,0 +1,68 @@
+"""The diagonal and the squares of K, in leaf space and in batches, against the dense recursion."""
+
+import numpy as np
+import pytest
+from reference import dense_weights, random_structure
+from test_boosting import SHAPES
+from test_contract import GRID, case_of, explainer_of
+
+import axil
+from axil import InputError
+from axil.weights import leverage as hat
+from axil.weights.boosting import Operators
+
+CLOSE = {"rtol": 1e-10, "atol": 1e-12}
+PLENTY = 1 << 30
+
+
+@pytest.mark.parametrize("ready", [False, True])
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "uint16 leaves"])
+def test_both_ways_equal_the_dense_recursion(shape, ready, monkeypatch):
+    structure = random_structure(3, **SHAPES[shape])
+    K, _ = dense_weights(structure, structure.leaves().T)
+    operators = Operators(structure, 2).prepared() if ready else Operators(structure, 2)
+    monkeypatch.setattr(hat, "FACTOR_ROWS", 13)
+    monkeypatch.setattr(hat, "BLOCK", 11)
+    np.testing.assert_allclose(hat.leverage_in_leaf_space(operators), np.diag(K), **CLOSE)
+    np.testing.assert_allclose(hat.squares_in_leaf_space(operators), np.square(K).sum(), **CLOSE)
+    monkeypatch.setattr(hat, "BATCH_ENTRIES", 7 * structure.n_rows)
+    monkeypatch.setattr(hat, "_leaf_space_pays", lambda *_: False)
+    np.testing.assert_allclose(hat.leverage(operators, PLENTY), np.diag(K), **CLOSE)
+    np.testing.assert_allclose(hat.squares(operators, PLENTY), np.square(K).sum(), **CLOSE)
+
+
+def test_the_cheaper_way_that_fits_is_gone():
+    small, deep = random_structure(0, n_rows=9, most_leaves=60), random_structure(0, n_rows=4000, n_trees=4)
+    assert not hat._leaf_space_pays(Operators(small, 1), PLENTY, 4)
+    assert hat._leaf_space_pays(Operators(deep, 1), PLENTY, 4)
+    assert not hat._leaf_space_pays(Operators(deep, 1), 1000, 4)  # it does not fit
+
+
+def test_more_work_than_anyone_waits_for_is_refused_with_its_cost(monkeypatch):
+    monkeypatch.setattr(hat, "MOST_WORK", 1e3)
+    operators = Operators(random_structure(0, n_rows=400), 1)
+    with pytest.raises(InputError, match=r"in leaf space.*visits of rows.*memory_limit"):
+        hat.leverage(operators, 1000)
+    assert len(hat.leverage(operators, PLENTY)) == 400
+
+
+@pytest.mark.parametrize(("library", "name"), GRID[::11])
+def test_models(library, name):
+    case, explainer = case_of(library, name), explainer_of(library, name)
+    K = explainer.matrix()
+    np.testing.assert_allclose(explainer.leverage(), np.diagonal(K, axis1=-2, axis2=-1), **CLOSE)
+    np.testing.assert_allclose(explainer.degrees_of_freedom(), np.trace(K, axis1=-2, axis2=-1), **CLOSE)
+    squares = [engine.squares(PLENTY) for engine in explainer._engines]
+    np.testing.assert_allclose(squares, np.square(K).reshape(len(squares), -1).sum(axis=1), **CLOSE)
+    assert np.shape(explainer.leverage()) == K.shape[:-1]
+    assert len(case.y) == K.shape[-1]
+
+
+def test_results_do_not_depend_on_the_thread_count():
+    case = case_of("lightgbm", "regressor")
+    one, three = (axil.Explainer(case.model, case.X, case.y, n_threads=n).prepare() for n in (1, 3))
+    for engine, other in zip(one._engines, three._engines):
+        np.testing.assert_array_equal(
+            hat.leverage_in_leaf_space(engine.operators), hat.leverage_in_leaf_space(other.operators)
+        )
+        assert hat.squares_in_leaf_space(engine.operators) == hat.squares_in_leaf_space(other.operators)

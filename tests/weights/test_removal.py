@@ -1,0 +1,275 @@
+"""Effects of deleting rows against the derivative of an independent weighted replay."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import sklearn_models
+from reference import random_structure, removal_effects, reweighted_replay
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from test_boosting import SHAPES, random_queries
+from test_contract import case_of, explainer_of, offsets_of
+
+import axil
+from axil import InputError, UnsupportedModelError
+from axil.weights.boosting import Operators
+from axil.weights.contract import ForestEngine, TreeEngine
+from axil.weights.forest import Forest, is_forest
+from axil.weights.removal import without
+
+CLOSE = {"rtol": 0, "atol": 1e-10}  # effects of order one, by float64 sums over a few hundred rows
+MORE = {
+    "steps": {"l2": 2.0, "steps": 4, "weighted": True},
+    "l2 by weight": {"l2": 2.0, "by_weight": True, "weighted": True},
+    "l2 by weight steps bags": {"l2": 2.0, "by_weight": True, "steps": 3, "draws": (1.0, 0.0, 2.5)},
+    "plain forest": {"base": 0.0, "coefficients": "forest", "draws": (0.0, 1.0, 2.0), "l2": 0.5, "weighted": True},
+}
+SHAPES = {name: shape for name, shape in (SHAPES | MORE).items() if not shape.get("mixed")}
+
+
+def engine_of(structure, prepared):
+    if is_forest(structure):
+        return ForestEngine(Forest(structure))
+    engine = TreeEngine(Operators(structure, 2))
+    return engine.prepared() if prepared else engine
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_derivative_of_a_weighted_replay(shape, prepared, monkeypatch):
+    monkeypatch.setattr("axil.weights.removal.BLOCK_ENTRIES", 200)  # several blocks of rows
+    structure = random_structure(4, **SHAPES[shape])
+    queries = random_queries(structure, 5)
+    y = np.random.default_rng(0).normal(size=(structure.n_rows, 1)) + 3
+    rows = np.arange(0, structure.n_rows, -(-structure.n_rows // 40))
+    (answer,) = engine_of(structure, prepared).removal(queries, y)
+    expected = removal_effects(structure, y[:, 0], queries, rows)
+    np.testing.assert_allclose(answer.dense()[:, rows], expected, **CLOSE)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fits_without_rows(shape):
+    structure = random_structure(4, **SHAPES[shape])
+    rows = np.arange(structure.n_rows - 1)[::3]
+    y = np.random.default_rng(0).normal(size=structure.n_rows)
+    queries = random_queries(structure, 5)
+    w = np.ones(structure.n_rows) if structure.row_weights is None else structure.row_weights.copy()
+    w[rows] = 0.0
+    expected = reweighted_replay(structure, y, w, queries).real
+    operators = without(structure, rows, 2)
+    weights, adjoints = operators.weights(queries)
+    np.testing.assert_allclose(weights @ y + operators.intercepts(adjoints)[:, 0], expected, **CLOSE)
+    assert not weights[:, rows].any()
+
+
+MODELS = {
+    "lightgbm": [
+        "regressor weighted scored",
+        "weighted lambda_l2=3",
+        "categorical weighted",
+        "boost_from_average=False",
+        "scored",
+        "rate schedule",
+        "weights some zero",
+        "bagging weighted lambda_l2=1",
+        "goss weighted",
+        "dart",
+        "dart bagging weighted",
+        "dart scored",
+        "rf weighted lambda_l2=2",
+    ],
+    "xgboost": [
+        "regressor weighted",
+        "base_margin base_score=2 weighted",
+        "hist subsample weighted",
+        "dart weighted",
+        "dart parallel",
+        "dart outputs",
+        "one_output_per_tree weighted",
+        "multi_output_tree weighted",
+        "base_margin multi_output_tree",
+        "regressor forest weighted",
+    ],
+    "catboost": [
+        "defaults",
+        "weighted",
+        "baseline weighted steps",
+        "30 steps",
+        "shrink weighted steps",
+        "continued loaded steps",
+        "weights minute",
+        "multi weighted",
+        "multi steps",
+        "scale and bias",
+        "boost_from_average=False weighted",
+    ],
+    "sklearn": [
+        "stages weighted",
+        "stages subsample weighted",
+        "stages n_iter_no_change weighted",
+        "hist l2 weighted",
+        "hist early stopping weighted",
+    ],
+    "forest": ["regressor", "classifier", "outputs"],
+}
+CASES = [(library, name) for library, names in MODELS.items() for name in names]
+
+
+@cache
+def forest_of(name):
+    """Forests whose leaves hold several rows: in a leaf of one row the derivative is zero."""
+    data = sklearn_models.table()
+    y = {"classifier": data.y > 5, "outputs": np.stack([data.y, data.y**2], axis=1)}.get(name, data.y)
+    kind = RandomForestClassifier if name == "classifier" else RandomForestRegressor
+    model = kind(7, min_samples_leaf=6, random_state=0).fit(data.X, y, data.weight)
+    case = sklearn_models.Case(model, data.X, y, data.weight, data.X_new)
+    return case, axil.Explainer(model, data.X, y, data.weight)
+
+
+def pair_of(library, name):
+    """A case and its explainer."""
+    return forest_of(name) if library == "forest" else (case_of(library, name), explainer_of(library, name))
+
+
+def of_output(structure, k):
+    """The structure with the base and the offsets of one output alone."""
+    base = None if structure.base is None else structure.base[k if len(structure.base) > 1 else 0].reshape(1)
+    offsets = None if structure.offsets is None else structure.offsets[:, [k]]
+    return replace(structure, base=base, offsets=offsets)
+
+
+@pytest.mark.parametrize(("library", "name"), CASES)
+def test_models_against_a_weighted_replay(library, name):
+    case, explainer = pair_of(library, name)
+    found = explainer.removal(case.X_new[:4])
+    leaves = explainer._adapter.leaves(case.X_new[:4])
+    rows = np.arange(0, len(explainer.targets), 29)
+    largest = 0.0
+    for k, effects in enumerate([found] if explainer.outputs is None else found):
+        shared = len(explainer._engines) == 1
+        s = explainer._engines[0 if shared else k].structure
+        own = leaves if s.columns is None else leaves[:, s.columns]
+        expected = removal_effects(of_output(s, k if shared else 0), explainer._targets[:, k], own, rows)
+        np.testing.assert_allclose(effects[:, rows], expected, rtol=0, atol=1e-6 * max(np.abs(effects).max(), 1e-30))
+        largest = max(largest, np.abs(expected).max())
+    assert largest > 0
+    assert offsets_of(case) is None or explainer._engines[0].structure.offsets is not None
+
+
+@pytest.mark.parametrize("name", ["linear regression weighted", "ridge", "ridge weighted", "kernel ridge weighted"])
+def test_smoothers_against_refits_with_other_weights(name):
+    """Central differences of refits: their own error is a few 1e-8 of the effects."""
+    case, explainer = case_of("smoother", name), explainer_of("smoother", name)
+    w = np.ones(len(case.y)) if case.sample_weight is None else np.array(case.sample_weight)
+    effects = explainer.removal(case.X_new)
+    for j in (0, 17, 100):
+        step = 1e-4 * (np.arange(len(w)) == j)
+        up, down = (
+            clone(case.model).fit(case.X, case.y, sample_weight=w + s).predict(case.X_new) for s in (step, -step)
+        )
+        expected = -w[j] * (up - down) / 2e-4
+        np.testing.assert_allclose(effects[:, j], expected, rtol=0, atol=1e-5 * np.abs(effects).max())
+
+
+def test_what_has_no_removal_is_refused_by_name():
+    for library, name, what in [
+        ("smoother", "neighbours", "neighbours"),
+        ("smoother", "gaussian process", "Gaussian process"),
+        ("lightgbm", "path_smooth=2", "path_smooth"),
+    ]:
+        explainer, X = explainer_of(library, name), case_of(library, name).X_new
+        for ask in (explainer.removal, lambda X, e=explainer: e.removal_set(X, 3)):
+            with pytest.raises(UnsupportedModelError, match=what):
+                ask(X)
+    with pytest.raises(UnsupportedModelError, match="greedy"):
+        explainer_of("smoother", "ridge").removal_set(case_of("smoother", "ridge").X_new[:1], 2, greedy=True)
+
+
+SETS = [
+    ("lightgbm", "weighted"),
+    ("xgboost", "one_output_per_tree"),
+    ("catboost", "multi weighted"),
+    ("forest", "outputs"),
+    ("smoother", "ridge"),
+]
+
+
+@pytest.mark.parametrize(("library", "name"), SETS)
+def test_sets_are_the_largest_effects_of_one_sign(library, name, monkeypatch):
+    case, explainer = pair_of(library, name)
+    monkeypatch.setattr("axil.explainer.BATCH_BYTES", 8 * len(case.y) * 3 * len(explainer._engines))
+    effects = explainer.removal(case.X_new[:5]).reshape(-1, 5, len(case.y))
+    table = explainer.removal_set(case.X_new[:5], 6)
+    parts = table.groupby("query" if explainer.outputs is None else ["query", "output"], sort=False)
+    assert len(parts) == 5 * len(effects)
+    for (_, part), found in zip(parts, np.swapaxes(effects, 0, 1).reshape(-1, len(case.y))):
+        up, down = np.sort(np.maximum(found, 0))[::-1][:6], np.sort(np.minimum(found, 0))[:6]
+        expected = up if up.sum() >= -down.sum() else down
+        np.testing.assert_allclose(part["effect"], expected[expected != 0], rtol=0, atol=1e-12 * np.abs(found).max())
+        assert list(part["rank"]) == list(range(1, len(part) + 1))
+        np.testing.assert_allclose(found[part["row"]], part["effect"], rtol=0, atol=1e-12 * np.abs(found).max())
+    assert "first-order" in table.attrs["axil"]
+
+
+GREEDY = [
+    ("lightgbm", "bagging weighted lambda_l2=1"),
+    ("xgboost", "base_margin base_score=2 weighted"),
+    ("catboost", "weighted"),
+    ("xgboost", "one_output_per_tree"),
+    ("forest", "regressor"),
+]
+
+
+@pytest.mark.parametrize(("library", "name"), GREEDY)
+def test_greedy_sets_have_exact_effects(library, name):
+    """The effects down to each rank add up to what a replay without these rows changes; each row is the best one then."""
+    case, explainer = pair_of(library, name)
+    table = explainer.removal_set(case.X_new[:2], 3, greedy=True)
+    assert "exact" in table.attrs["axil"]
+    leaves = explainer._adapter.leaves(case.X_new[:2])
+    for k in range(len(explainer._engines)):
+        s = explainer._engines[k].structure
+        own = leaves if s.columns is None else leaves[:, s.columns]
+        y = explainer._targets[:, k]
+        w = np.ones(len(y)) if s.row_weights is None else s.row_weights.copy()
+        part = table if explainer.outputs is None else table[table["output"] == k]
+        for i, query in enumerate(explainer(case.X_new[:2]).query_index):
+            rows = part.loc[part["query"] == query]
+            assert len(rows) == 3
+            assert len(set(np.sign(rows["effect"]))) == 1
+            before, left = reweighted_replay(s, y, w, own[[i]]).real[0], w.copy()
+            for row, effect in zip(rows["row"], rows["effect"]):
+                left[row] = 0.0
+                after = reweighted_replay(s, y, left, own[[i]]).real[0]
+                np.testing.assert_allclose(effect, after - before, rtol=0, atol=1e-10 * np.abs(y).max())
+                before = after
+
+
+def test_greedy_sets_move_further():
+    """On real predictions, deleting a greedy set moves more than, or as much as, the first-order one of its size."""
+    X, explainer = case_of("lightgbm", "regressor").X_new[:5], explainer_of("lightgbm", "regressor")
+    s, leaves = explainer._engines[0].structure, explainer._adapter.leaves(X)
+    moved = {}
+    for greedy in (False, True):
+        table = explainer.removal_set(X, 8, greedy=greedy)
+        moved[greedy] = []
+        for i, (_, part) in enumerate(table.groupby("query", sort=False)):
+            w = np.ones(s.n_rows)
+            before = reweighted_replay(s, explainer.targets, w, leaves[[i]]).real[0]
+            w[part["row"]] = 0.0
+            moved[greedy].append(abs(reweighted_replay(s, explainer.targets, w, leaves[[i]]).real[0] - before))
+    assert np.mean(moved[True]) >= np.mean(moved[False])
+
+
+def test_limits_and_no_queries():
+    case = case_of("lightgbm", "regressor")
+    explainer = axil.Explainer(case.model, case.X, case.y, memory_limit="256 KiB")
+    with pytest.raises(InputError, match=r"memory_limit.*removal_set"):
+        explainer.removal(case.X)
+    assert len(explainer.removal_set(case.X, 2)) == 2 * len(case.y)
+    assert explainer.removal(case.X[:0]).shape == (0, len(case.y))
+    assert list(explainer.removal_set(case.X[:0], 2).columns) == ["query", "rank", "row", "effect"]
+    with pytest.raises(InputError, match="m is 0"):
+        explainer.removal_set(case.X, 0)
