@@ -25,7 +25,7 @@ from axil.weights.forest import is_forest
 
 TESTS = Path(__file__).parent.parent / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "adapters")]
-from test_contract import GRID, case_of, offsets_of, predict  # noqa: E402
+from test_contract import GRID, case_of, offsets_of, predict, predict_from  # noqa: E402
 
 
 def measure(library: str, name: str) -> Line:
@@ -34,7 +34,7 @@ def measure(library: str, name: str) -> Line:
     offsets = offsets_of(case)
     explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight, offsets, n_threads=1)
     proof, structures = explainer.verification, structures_of(explainer)
-    known = predict(case, case.X) + (0.0 if offsets is None else np.reshape(offsets, (case.X.shape[0], -1)))
+    known = predict(case, case.X) if offsets is None else predict_from(case, case.X, offsets)
     training = furthest(explainer, case.X, known, offsets)
     new = furthest(explainer, case.X_new, predict(case, case.X_new))
     return {

@@ -164,7 +164,9 @@ def test_a_wrong_target_is_noticed(library, name):
     else:
         row = int(np.abs(weights).reshape(-1, len(wrong)).max(axis=0).argmax())  # held-out rows may have any target
         wrong[row] = wrong[row] + 0.1 * np.maximum(np.ptp(wrong, axis=0), 0.1)
-    with pytest.raises(axil.ExactnessError):
+    # CatBoost may itself be why leaves of sparse or continued models disagree: that is named first, the data second.
+    doubted = library == "catboost" and any(word in name for word in ("csr", "csc", "continued"))
+    with pytest.raises((axil.ExactnessError, axil.UnsupportedModelError) if doubted else axil.ExactnessError):
         axil.Explainer(case.model, case.X, wrong, case.sample_weight, offsets_of(case))
 
 

@@ -74,8 +74,22 @@ class Regularisation:
         return Regularisation(self.l2 * factor, self.steps, True) if self.by_weight else self
 
 
+def aligned(values: Any) -> Any:
+    """The arrays as the kernels take them: bytes that come from another process may begin at odd addresses."""
+    if isinstance(values, (list, tuple)):
+        return type(values)(map(aligned, values))
+    return np.require(values, requirements="A") if isinstance(values, np.ndarray) else values
+
+
+class Transferable:
+    """The base of frozen classes whose arrays travel between processes."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({name: aligned(value) for name, value in state.items()})
+
+
 @dataclass(frozen=True)
-class Structure:
+class Structure(Transferable):
     """Leaf membership, contributions, rates and base of T trees over N training rows.
 
     Row j counts ``row_weights[j] * draw * leaf_scale[l]`` in the value of its leaf l of tree t, draw being how often it was

@@ -92,7 +92,7 @@ def test_what_the_solver_leaves_is_allowed_and_nothing_else_is(name):
     swapped = Y.copy()
     swapped[[3, 4]] = swapped[[4, 3]]
     for targets in (wrong, swapped):
-        with pytest.raises(axil.ExactnessError, match="not the rows, targets or weights"):
+        with pytest.raises(axil.ExactnessError, match="not the rows, targets or sample weights"):
             axil.Explainer(model, rows, targets)
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(model, rows[::-1], Y)
@@ -112,7 +112,7 @@ def test_wrong_data_do_not_pass_for_a_solver_that_stopped_short():
 def test_the_data_are_blamed_where_they_are_wrong_and_the_solver_is_loose():
     """All targets in reverse order lie far outside of what sag leaves."""
     model = fitted(Ridge(solver="sag", tol=1e-4, random_state=0), X)
-    with pytest.raises(axil.ExactnessError, match="not the rows, targets or weights"):
+    with pytest.raises(axil.ExactnessError, match="not the rows, targets or sample weights"):
         axil.Explainer(model, X, Y[::-1])
 
 

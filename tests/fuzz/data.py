@@ -57,6 +57,7 @@ class Trial:
     lossy: bool = False
     base: float = 0.0  #: the constant that predictions start from, where one was given
     refit: Callable[[Array], Any] | None = None  #: the smoother fitted to other targets
+    predict_from: Callable[[Any, Any], Any] | None = None  #: of rows with offsets, where these are not simply added
 
 
 @dataclass

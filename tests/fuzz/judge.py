@@ -50,8 +50,11 @@ def ask(explainer: Any, trial: Trial) -> Any:
 
 def check_predictions(explainer: Any, trial: Trial, explanation: Any, X: Any, offsets: Any) -> None:
     with silence():
-        model = np.asarray(trial.predict(X), dtype=float).reshape(X.shape[0], -1)
-    model = model + (0.0 if offsets is None else np.reshape(offsets, model.shape))
+        if offsets is None or trial.predict_from is None:
+            model = np.asarray(trial.predict(X), dtype=float).reshape(X.shape[0], -1)
+            model = model + (0.0 if offsets is None else np.reshape(offsets, model.shape))
+        else:
+            model = np.asarray(trial.predict_from(X, offsets), dtype=float).reshape(X.shape[0], -1)
     y = explainer.targets.reshape(len(trial.y), -1)
     weights = explanation.weights if explanation.weights.ndim == 3 else explanation.weights[None]
     made = np.stack([weights[min(k, len(weights) - 1)] @ y[:, k] for k in range(model.shape[1])], axis=1)

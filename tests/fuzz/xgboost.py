@@ -98,6 +98,7 @@ def make(draw: Draw) -> Trial:
         lambda rows: _predict(model, rows),
         lossy(draw, params, model),
         base,
+        predict_from=lambda rows, offsets: _predict(model, rows, offsets),
     )
 
 
@@ -123,11 +124,11 @@ def lossy(draw: Draw, params: dict[str, Any], model: Any) -> bool:
     )
 
 
-def _predict(model: Any, rows: Any) -> Any:
+def _predict(model: Any, rows: Any, offsets: Any = None) -> Any:
     if not isinstance(model, xgb.Booster):
-        return model.predict(rows)
+        return model.predict(rows, base_margin=offsets)
     types = None if isinstance(rows, pd.DataFrame) else model.feature_types
-    return model.predict(xgb.DMatrix(rows, feature_types=types, enable_categorical=True))
+    return model.predict(xgb.DMatrix(rows, base_margin=offsets, feature_types=types, enable_categorical=True))
 
 
 def _booster(draw: Draw, data: Data, params: dict[str, Any], n_trees: int) -> Any:

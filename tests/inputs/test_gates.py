@@ -106,7 +106,8 @@ KINDS = {
     **dict.fromkeys(("labels", "groups"), "labels"),
     **dict.fromkeys(("k", "m", "batch_size", "n_threads", "most", "seed"), "count"),
     **dict.fromkeys(
-        ("sparse", "greedy", "verify", "exact", "cluster", "colorbar", "ranked", "cumulative", "retrained"), "flag"
+        ("sparse", "greedy", "estimate", "verify", "exact", "cluster", "colorbar", "ranked", "cumulative", "retrained"),
+        "flag",
     ),
     **dict.fromkeys(("intercept", "prediction", "reference", "l2"), "number"),
     "by": "choice",

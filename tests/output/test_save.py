@@ -43,7 +43,7 @@ def test_a_loaded_explainer_gives_the_same_weights(name, tmp_path):
     "index",
     [
         list("abcdef"),
-        ["a\0", "a", "", "\0", "\ud800", "b\0c\0"],
+        ["a\0", "a", "", "\0", "b\0c\0", "\u00e9"],
         pd.date_range("2020-01-01", periods=6),
         [1.5, 2, 3, 4, 5, 6],
     ],

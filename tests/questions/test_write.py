@@ -120,7 +120,11 @@ def test_odd_labels_are_written_as_text(name, suffix, tmp_path):
 
 @pytest.mark.parametrize(
     ("labels", "parts"),
-    [(["a", "\ud800"], "not valid text"), (["a", "b\0"], "ends in a character of code 0"), ([1, "1"], "same as text")],
+    [
+        (["a", "\ud800"], "half of a character"),
+        (["a", "b\0"], "ends in a character of code 0"),
+        ([1, "1"], "same as text"),
+    ],
 )
 @pytest.mark.parametrize("suffix", [".parquet", ".zarr"])
 def test_labels_that_no_file_keeps_are_refused(labels, parts, suffix, tmp_path):

@@ -71,7 +71,7 @@ def test_classes_are_one_hot_targets():
 def test_unknown_classes():
     X, y = np.arange(10.0)[:, None], np.array(["a", "b"] * 5)
     model = RandomForestClassifier(2).fit(X, y)
-    with pytest.raises(axil.InputError, match="holds c at position 0; the model knows the classes a, b"):
+    with pytest.raises(axil.InputError, match="holds 'c' at position 0; the model knows the classes a, b"):
         axil.Explainer(model, X, np.array(["c"] * 10))
 
 

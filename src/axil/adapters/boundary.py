@@ -10,7 +10,20 @@ from typing import Any
 from axil.errors import AxilError, InputError, shown
 
 # Methods whose first argument is rows of the user's. ``_through`` is that of pipelines, for all of these.
-READ_ROWS = ("_leaves", "_through", "assign", "coordinates", "leaves", "predictions", "scores", "smoother", "table")
+READ_ROWS = (
+    "_leaves",
+    "_through",
+    "again",
+    "assign",
+    "check_kept",
+    "coordinates",
+    "leaves",
+    "predictions",
+    "predictions_from",
+    "scores",
+    "smoother",
+    "table",
+)
 DERIVATIVES = ("target_derivatives", "weight_derivatives")
 
 

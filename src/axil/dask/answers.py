@@ -12,13 +12,14 @@ from scipy.sparse import csc_array
 from axil.dask.partitions import Partition, blocks, read_block
 from axil.inputs import group_codes
 from axil.output.tables import Largest
+from axil.structure import Transferable
 from axil.weights.reading import read_largest, reading
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Transferable):
     """What n queries ask of every training row; for each entry of the fitted trees an adjoint of the leaf sums."""
 
     phi: list[Array]  #: (L, n)

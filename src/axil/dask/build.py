@@ -35,7 +35,7 @@ from axil.machine.memory import Budget
 from axil.replay.build import CHECKED_ROWS
 from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
 from axil.replay.recover import Replay, fitted_structure, fitted_values
-from axil.structure import Structure
+from axil.structure import Structure, cell_dtype
 from axil.weights.boosting import Operators
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace
@@ -161,7 +161,9 @@ def prepare(cluster: Cluster, partitions: list[Any], operators: Operators, entry
         operators.leaf_space = LeafSpace(operators.structure, None, n_threads)
         return
     counted = cluster.total([task(together, part, entry, n_threads) for part in partitions])
-    operators.leaf_space = LeafSpace.of(operators.structure, np.require(counted, requirements=["C", "W"]), n_threads)
+    operators.leaf_space = LeafSpace.of(
+        operators.structure, np.require(counted, requirements=["C", "W", "A"]), n_threads
+    )
 
 
 def _readable(model: Model, recorded: bool) -> Adapter:
@@ -233,7 +235,7 @@ def _places(fitted: list[FittedTrees], sizes: list[int]) -> list[Place]:
 
 def _replayed(trees: FittedTrees, sums: LeafSums) -> Replay:
     """What the walk over all rows comes to; its structure has no rows itself."""
-    nothing = np.empty((len(trees.n_leaves), 0), dtype=np.uint8)
+    nothing = np.empty((len(trees.n_leaves), 0), dtype=cell_dtype(int(trees.n_leaves.max())))
     structure: Structure = fitted_structure(
         _without_rows(trees), nothing, np.ones(1), sums.leaf_weights, None, sums.extent.weight
     )

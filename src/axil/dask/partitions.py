@@ -19,7 +19,7 @@ from axil.replay.build import all_n_leaves, own_leaves_of, round_to, with_rows
 from axil.replay.checks import Extent, Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure
 from axil.replay.walk import walk
-from axil.structure import Structure
+from axil.structure import Structure, Transferable, aligned
 from axil.weights.answers import READ_ROWS
 from axil.weights.boosting import Operators
 from axil.weights.leaf_space import cooccurrence
@@ -73,7 +73,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partition(Transferable):
     """What is kept of n training rows: their leaves, targets and labels.
 
     ``structures``, one for each entry of the fitted trees, are of these rows alone: so are their leaf weights.
@@ -108,7 +108,7 @@ class LeafSums:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(Transferable):
     """What the proof needs and queries do not."""
 
     sums: list[LeafSums]
@@ -217,7 +217,8 @@ def furthest_row(
     if not len(score):
         return None
     found = np.empty_like(score)
-    read_values(partition.structures[entry], *made, found, n_threads)
+    values, constant = aligned(made)
+    read_values(partition.structures[entry], values, constant, found, n_threads)
     if evidence.offsets is not None:
         found += evidence.offsets if len(partition.structures) == 1 else evidence.offsets[:, entry : entry + 1]
     miss = furthest(found, score)

@@ -10,7 +10,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.errors import InputError, shown
+from axil.errors import InputError, shortened, shown
 from axil.inputs.labels import distinct_labels, one_hot, position_of
 from axil.inputs.numbers import as_numbers, as_table, is_number_dtype, is_sparse, is_whole, unmasked
 
@@ -66,7 +66,7 @@ def as_features(X: Any, model: Columns, what: str, like: Any = None) -> Any:
     if frame is not None:
         _check_names(frame, model, what, None if like is None else as_frame(like))
     if X.shape[1] != model.n_features:
-        named = "" if frame is None else f" ({shown(list(frame.columns[:20]), 400)})"
+        named = "" if frame is None else f" ({shortened(', '.join(map(str, frame.columns[:20])), 400)})"
         unsaid = "" if model.feature_names is not None else " and does not say which"
         raise InputError(
             f"{what} has {X.shape[1]} columns{named}; the {model.library} model was fitted on {model.n_features}{unsaid}. "

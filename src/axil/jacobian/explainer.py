@@ -197,8 +197,10 @@ def _as_rows(X: Any) -> Any:
 
 
 def _copied(values: Any) -> Any:
-    """A copy of targets, weights or offsets of any kind."""
-    return values.detach().clone() if hasattr(values, "detach") else copy.deepcopy(values)
+    """A copy of targets, weights or offsets of any kind; what cannot be copied is no array, and is refused when it is read."""
+    if hasattr(values, "detach"):
+        return values.detach().clone()
+    return copy.deepcopy(values) if hasattr(values, "__len__") else values
 
 
 def _read(given: tuple[Any, ...], settings: dict[str, Any]) -> Differentiated:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.errors import ApproximationWarning, InputError
+from axil.errors import ApproximationWarning, InputError, shown
 from axil.inputs import as_sizes
 from axil.machine.progress import in_time
 from axil.questions.asking import Explained, announce, fitted, leverages
@@ -41,7 +41,7 @@ def sigma_of(asked: Explained, given: Any) -> Array:
         return as_sizes(given, asked._targets.shape[1], "sigma")
     if given not in (None, "exact", "estimate"):
         raise InputError(
-            f'sigma is {given!r}; expected a number from 0 up, one for each output, "exact", "estimate" or None.'
+            f'sigma is {shown(given)}; expected a number from 0 up, one for each output, "exact", "estimate" or None.'
         )
     needed = exact_seconds(asked)
     if given == "exact" or (given is None and needed <= PATIENCE):

@@ -160,6 +160,7 @@ class Questions:
 
         Exact, from `leverage`. ``estimate``: from 32 vectors of random signs, O(T N), as a pair of value and standard_error.
         """
+        estimate = inputs.as_flag(estimate, "estimate")
         found = noise.estimated_trace(self) if estimate else noise.Estimate(leverages(self).sum(axis=0), None)
         value, error = (float(part[0]) if part is not None and len(part) == 1 else part for part in found)
         return noise.Estimate(value, error) if estimate else value

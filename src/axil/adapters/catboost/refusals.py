@@ -179,7 +179,8 @@ DOUBTS: tuple[Refusal[Agreement], ...] = (
         _continued,
         "the other trees were fitted to another loss, on other rows, or with settings that the model has lost",
         None,
-        "Fit all trees at once, or go on from a model of the same rows, columns, loss and settings.",
+        "Fit all trees at once, or go on from a model of the same rows, columns, loss and settings; if that changes nothing, see "
+        "that rows, targets and weights are those of the fit.",
     ),
     Refusal(
         "features",
@@ -187,7 +188,7 @@ DOUBTS: tuple[Refusal[Agreement], ...] = (
         "when it fits, CatBoost can put such zeros into other leaves than when it predicts, and its leaves disagree with "
         "these rows",
         None,
-        "Fit on dense features; if that changes nothing, see that the rows are those of the fit.",
+        "Fit on dense features; if that changes nothing, see that rows, targets and weights are those of the fit.",
     ),
 )
 

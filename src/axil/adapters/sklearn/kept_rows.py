@@ -67,6 +67,7 @@ def _apart(kept: NDArray[Any], given: NDArray[Any]) -> tuple[int, int] | None:
     if kept.dtype.kind not in "biuf":
         differ = np.asarray(kept != given)
     else:
+        kept = kept.astype(np.float64) if kept.dtype.kind == "b" else kept
         given = given.astype(kept.dtype)  # as the fit rounded them
         with np.errstate(invalid="ignore"):
             low, high, largest = np.nanmin(kept, axis=0), np.nanmax(kept, axis=0), np.nanmax(np.abs(kept))
@@ -78,6 +79,7 @@ def _apart(kept: NDArray[Any], given: NDArray[Any]) -> tuple[int, int] | None:
 
 def _apart_sparse(kept: Any, given: Any) -> tuple[int, int] | None:
     """The same of sparse rows."""
+    kept = kept.astype(np.float64) if kept.dtype.kind == "b" else kept
     low, high = (np.asarray(side.toarray()).ravel() for side in (kept.min(axis=0), kept.max(axis=0)))
     largest = float(np.abs(kept.data).max(initial=0.0))
     difference = (kept - given.astype(kept.dtype)).tocoo()
