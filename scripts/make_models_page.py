@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,14 +21,24 @@ from axil.adapters.sklearn import adapter as sklearn_adapters
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 HEAD = """# Supported models
 
-Made from the adapters by `python scripts/make_models_page.py`; a test compares the two.
+Made from the adapters' tables by `python scripts/make_models_page.py`; a test compares the two.
 
-A model is explained exactly, or refused by name. *Exact* means that weights times targets plus intercept equal the model's
-predictions to 1e-6 of the largest (libraries that keep targets or residuals in single precision; XGBoost with hundreds of trees
-to a little more, for its own sum strays) or 1e-9 (the others), with the fitted structure held fixed. Conditions are those of
-the linear leaf-update criterion: (i) the first prediction is linear in the targets; (ii) residuals are linear in the targets
-and leaf values linear in the residuals. `axil.supports(model)` tells for a fitted model, without its data. Where it says
-*derivative*, `axil.JacobianExplainer` takes the model (docs/jacobian.md).
+axil explains a model exactly, or raises an error that names the setting in the way. *Exact* means: weights times targets plus
+the intercept equal the model's predictions, with the splits kept. The largest error allowed, relative to the largest prediction, is
+1e-9. It is 1e-6 for libraries that keep targets or residuals in single precision, and slightly more for XGBoost with
+hundreds of trees, because XGBoost adds them up in single precision.
+
+`axil.supports(model)` reports the same for your fitted model; it needs no data.
+
+How to read the tables of refusals:
+
+- *value*: the values that are refused; empty where the setting itself is.
+- *condition broken*: what is needed for exact weights ([theory](theory.md#where-exact-weights-end)). (i) The first prediction is linear
+  in the targets. (ii) Residuals are linear in the targets, and leaf values linear in the residuals. "None" means that the
+  model is linear in its targets, but axil cannot replay it.
+- *derivative*: "yes" where [`axil.JacobianExplainer`](jacobian.md) takes the model. A derivative is exact for small changes of a target only.
+
+[Refused, and what to do](faq.md#refused-and-what-to-do) has the commonest cases.
 
 Linear smoothers are as exact as the solver that fitted them. Where predictions are more than a tenth of the tolerance away
 from the exact solution, the same solver is run again on the data given. If it stays as far from the solution there, the data
@@ -50,6 +61,23 @@ A model is compared with the data in everything that it records. What it does no
   records belong to other rows, and are not compared; leaf values are. `axil.dask` cannot count the categories, and ends in
   an `ExactnessError`: explain such a model on one machine, or fit with `has_time=True`.
 """
+NOTES = {
+    "LightGBM": "`lambda_l1` (`reg_alpha`) is refused at any value above zero; several tuners set it.",
+    "XGBoost": "`sampling_method=gradient_based` is refused and LightGBM's GOSS is exact, although both draw rows by their residuals. "
+    "GOSS multiplies the rows that it draws from the rest by one constant. Gradient-based sampling gives each row a weight "
+    "that depends on its residual, so leaf values are no longer linear in the residuals.",
+    "CatBoost": "Categories with more than `one_hot_max_size` values are refused. CatBoost's default is 2 on most data: raise it "
+    "above the number of categories (say `one_hot_max_size=50`) and fit again.",
+}
+#: Values that the tables do not hold by name, by setting and whether there is a derivative.
+VALUES = {
+    ("booster", False): "gblinear",
+    ("sampling_method", False): "gradient_based",
+    ("loss", True): "poisson, gamma",
+    ("loss", False): "absolute_error, huber, quantile",
+    ("boosting", False): "rf with GOSS",
+}
+OTHER = "any other, also your own"
 SECTIONS = {
     "LightGBM": (("LGBMRegressor", "Booster"), lightgbm_refusals.EXACT, lightgbm_refusals.REFUSALS),
     "XGBoost": (("XGBRegressor", "XGBRFRegressor", "Booster"), xgboost_refusals.EXACT, xgboost_refusals.REFUSALS),
@@ -72,13 +100,27 @@ SECTIONS = {
 }
 
 
+def value(row: Any, named: set[str]) -> str:
+    """The value that a refusal looks for: the name that its test was made for, or what is said of it above."""
+    found = inspect.getclosurevars(row.found).nonlocals.get("name", "")
+    if found and found != row.setting:
+        return str(found)
+    return VALUES.get((row.setting, row.derivative), OTHER if row.setting in named else "")
+
+
 def refusals(rows: Iterable[Any]) -> list[str]:
-    """One line for each setting and reason."""
-    merged: dict[tuple[str, str, str, str], None] = {}
+    """One line for each setting and reason, with all values that share them."""
+    rows = list(rows)
+    named = {row.setting for row in rows if inspect.getclosurevars(row.found).nonlocals.get("name", row.setting) != row.setting}
+    merged: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
-        kind = "yes" if row.derivative else ""
-        merged[row.setting, row.reason, row.condition or "none, but not replayed", kind] = None
-    return [f"| `{setting}` | {reason} | {condition} | {kind} |" for setting, reason, condition, kind in merged]
+        key = row.setting, row.reason, row.condition or "none; not replayed", "yes" if row.derivative else ""
+        values, new = merged.setdefault(key, []), value(row, named)
+        values.extend([new] if new and new not in values else [])
+    return [
+        f"| `{setting}` | {', '.join(values)} | {reason} | {condition} | {kind} |"
+        for (setting, reason, condition, kind), values in merged.items()
+    ]
 
 
 def page() -> str:
@@ -90,10 +132,11 @@ def page() -> str:
             "",
             "Refused:",
             "",
-            "| setting | why | condition broken | derivative |",
-            "|---|---|---|---|",
+            "| setting | value | why | condition broken | derivative |",
+            "|---|---|---|---|---|",
             *refusals(rows),
             "",
+            *([NOTES[library], ""] if library in NOTES else []),
         ]
     lines += ["### Refused classes of scikit-learn", "", "| class | why | derivative |", "|---|---|---|"]
     for name, refused in sklearn_refusals.CLASSES.items():
