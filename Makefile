@@ -3,21 +3,25 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: demo test test-slow test-oldest test-torch test-browser test-plain sanitize fuzz lint bench bench-growth docs wheel-check clean
+.PHONY: help demo test test-slow test-oldest test-torch test-browser test-plain sanitize fuzz lint format bench bench-growth docs wheel-check clean
+.DEFAULT_GOAL := help
 
-demo: .venv/demo
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: .venv/demo ## Build, install and explain five held-out patients; ends with a page for the browser
 	$(BIN)/python examples/diabetes.py
 
-test: .venv/test
+test: .venv/test ## The test suite, without slow tests, and the examples in docstrings
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 	$(BIN)/python -m pytest --doctest-modules src/axil -q
 
-test-slow: .venv/test
+test-slow: .venv/test ## The slow tests
 	$(BIN)/python -m pytest -m slow
 
 # The lower bounds of pyproject.toml, all together. LightGBM 4.1 cannot train quantised trees, and before scikit-learn 1.8
-# trees may part training rows with missing values otherwise than they predict them, which is refused.
-test-oldest:
+# trees may send missing values one way in training and the other way in prediction, which is refused.
+test-oldest: ## The contract tests with the oldest versions supported
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --constraint tests/oldest.txt '.[test]'
 	.venv-oldest/bin/python -m pytest -n 2 -q tests/test_contract.py \
@@ -25,16 +29,16 @@ test-oldest:
 	.venv-oldest/bin/python -m pytest -q tests/test_cli.py -k "skops and not unpickled"  # what it trusts differs
 
 # Derivatives of torch modules, in an environment of their own: torch is large. A build without CUDA will do.
-test-torch: .venv-torch/torch
+test-torch: .venv-torch/torch ## Derivatives of torch modules
 	.venv-torch/bin/python -m pytest -q tests/jacobian/test_torch.py tests/jacobian/test_implicit_page.py
 
 # The page in a real Chromium, which is installed where apt-get can; here a missing browser is an error, not a skip.
-test-browser: .venv/test .venv/browser
+test-browser: .venv/test .venv/browser ## The page in a real Chromium
 	scripts/install_chromium.sh
 	AXIL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -q tests/output/page
 
 # The core as compilers without GNU's extensions build it: the same tests, and the same bits.
-test-plain: .venv/test
+test-plain: .venv/test ## The kernels built as plain C++17: the same tests
 	rm -rf build/plain
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/plain/dist . \
 		--config-settings build-dir=build/plain --config-settings cmake.define.AXIL_PLAIN=ON
@@ -44,7 +48,7 @@ test-plain: .venv/test
 # The tests of the kernels, with AddressSanitizer and UndefinedBehaviorSanitizer in the core: the first report ends the run.
 # They must be loaded before Python is, what they print must not be captured, and Python's own memory at its end is no leak.
 KERNEL_TESTS := tests/test_core.py tests/test_core_variants.py tests/test_hostile_calls.py tests/test_structure.py tests/weights tests/replay/test_recover.py tests/output/test_save.py
-sanitize: .venv/test
+sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	rm -rf build/sanitize
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/sanitize/dist . \
 		--config-settings build-dir=build/sanitize --config-settings cmake.define.AXIL_SANITIZE=ON
@@ -57,32 +61,35 @@ sanitize: .venv/test
 	.venv-torch/bin/python -m pip install --quiet --editable '.[torch,scikit-learn]' torch==2.13.0 'pytest>=8'
 	touch $@
 
-fuzz: .venv/test
+fuzz: .venv/test ## 2,000 random models of every library: exact or refused
 	PYTHONPATH=tests $(BIN)/python -m fuzz --n 2000 --jobs 2
 
-lint: .venv/lint
+lint: .venv/lint ## Style, types and layers: ruff, mypy, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/test
+format: .venv/lint ## Format code, and Python in Markdown, as make lint wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/test ## Speed and memory of the kernels, as ratios
 	$(BIN)/python benchmarks/run.py
 
-bench-growth: .venv/bench
+bench-growth: .venv/bench ## Time against rows, trees, leaves and queries, up to ten million rows
 	$(BIN)/python benchmarks/growth.py --large
 
-# The manual, in build/manual; every warning is an error.
-docs: .venv/docs
+docs: .venv/docs ## The manual, in build/manual; every warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-wheel-check:
+wheel-check: ## A wheel, installed and run where there is no compiler
 	scripts/check_wheel.sh
 
-clean:
+clean: ## Remove environments and builds
 	rm -rf .venv .venv-oldest .venv-torch build dist
 
-# Each stamp is one set of extras, installed anew when the build or the core changes; Python sources are live.
+# Each stamp is one set of extras, installed again when the build or the core changes; Python sources are live.
 .venv/demo .venv/test .venv/lint .venv/bench .venv/browser .venv/docs: .venv/%: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'

@@ -8,15 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from axil.adapters import (
-    catboost_refusals,
-    lightgbm_refusals,
-    sklearn_refusals,
-    sklearn_smoothers,
-    sklearn_solvers,
-    xgboost_refusals,
-)
+from axil.adapters.catboost import refusals as catboost_refusals
+from axil.adapters.lightgbm import refusals as lightgbm_refusals
 from axil.adapters.sklearn import adapter as sklearn_adapters
+from axil.adapters.sklearn import refusals as sklearn_refusals
+from axil.adapters.sklearn import smoothers as sklearn_smoothers
+from axil.adapters.sklearn import solvers as sklearn_solvers
+from axil.adapters.xgboost import refusals as xgboost_refusals
 
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 HEAD = """# Supported models
