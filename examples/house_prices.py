@@ -61,9 +61,7 @@ def main():
     comparables = explainer.similar(houses, k=5, columns=["area", "district", "year"])
     values, errors = model.predict(houses), explainer.standard_error(houses)
     for house, value, error in zip(houses.index, values, errors):
-        print(
-            f"{house}: valued at {value:,.0f}, +- {error:,.0f} from noise in the sale prices (splits kept)"
-        )
+        print(f"{house}: valued at {value:,.0f}, +- {error:,.0f} from noise in the sale prices (splits kept)")
         print(comparables[comparables["query"] == house].drop(columns="query").to_string(index=False), "\n")
     print(explainer.concentration(houses).to_string(index=False))
 

@@ -22,8 +22,8 @@ HEAD = """# Supported models
 Made from the adapters' tables by `python scripts/make_models_page.py`; a test compares the two.
 
 axil explains a model exactly, or raises an error that names the setting in the way. *Exact* means: weights times targets plus
-the intercept equal the model's predictions, with the splits kept. The largest error allowed, relative to the largest prediction, is
-1e-9. It is 1e-6 for libraries that keep targets or residuals in single precision, and slightly more for XGBoost with
+the intercept equal the model's predictions, with the splits kept. The largest error allowed, relative to the largest prediction,
+is 1e-9. It is 1e-6 for libraries that keep targets or residuals in single precision, and slightly more for XGBoost with
 hundreds of trees, because XGBoost adds them up in single precision.
 
 `axil.supports(model)` reports the same for your fitted model; it needs no data.
@@ -31,10 +31,11 @@ hundreds of trees, because XGBoost adds them up in single precision.
 How to read the tables of refusals:
 
 - *value*: the values that are refused; empty where the setting itself is.
-- *condition broken*: what is needed for exact weights ([theory](theory.md#where-exact-weights-end)). (i) The first prediction is linear
-  in the targets. (ii) Residuals are linear in the targets, and leaf values linear in the residuals. "None" means that the
+- *condition broken*: what is needed for exact weights ([theory](theory.md#where-exact-weights-end)). (i) The first prediction is
+  linear in the targets. (ii) Residuals are linear in the targets, and leaf values linear in the residuals. "None" means that the
   model is linear in its targets, but axil cannot replay it.
-- *derivative*: "yes" where [`axil.JacobianExplainer`](jacobian.md) takes the model. A derivative is exact for small changes of a target only.
+- *derivative*: "yes" where [`axil.JacobianExplainer`](jacobian.md) takes the model. A derivative is exact for small changes of
+  a target only.
 
 [Refused, and what to do](faq.md#refused-and-what-to-do) has the commonest cases.
 
@@ -61,9 +62,9 @@ A model is compared with the data in everything that it records. What it does no
 """
 NOTES = {
     "LightGBM": "`lambda_l1` (`reg_alpha`) is refused at any value above zero; several tuners set it.",
-    "XGBoost": "`sampling_method=gradient_based` is refused and LightGBM's GOSS is exact, although both draw rows by their residuals. "
-    "GOSS multiplies the rows that it draws from the rest by one constant. Gradient-based sampling gives each row a weight "
-    "that depends on its residual, so leaf values are no longer linear in the residuals.",
+    "XGBoost": "`sampling_method=gradient_based` is refused and LightGBM's GOSS is exact, although both draw rows by their "
+    "residuals. GOSS multiplies the rows that it draws from the rest by one constant. Gradient-based sampling gives each row a "
+    "weight that depends on its residual, so leaf values are no longer linear in the residuals.",
     "CatBoost": "Categories with more than `one_hot_max_size` values are refused. CatBoost's default is 2 on most data: raise it "
     "above the number of categories (say `one_hot_max_size=50`) and fit again.",
 }
@@ -98,22 +99,21 @@ SECTIONS = {
 }
 
 
-def value(row: Any, named: set[str]) -> str:
-    """The value that a refusal looks for: the name that its test was made for, or what is said of it above."""
-    found = inspect.getclosurevars(row.found).nonlocals.get("name", "")
-    if found and found != row.setting:
-        return str(found)
-    return VALUES.get((row.setting, row.derivative), OTHER if row.setting in named else "")
+def looked_for(row: Any) -> str:
+    """The value that a refusal's test was made for, where it was made for one."""
+    name = str(inspect.getclosurevars(row.found).nonlocals.get("name", ""))
+    return "" if name == row.setting else name
 
 
 def refusals(rows: Iterable[Any]) -> list[str]:
     """One line for each setting and reason, with all values that share them."""
     rows = list(rows)
-    named = {row.setting for row in rows if inspect.getclosurevars(row.found).nonlocals.get("name", row.setting) != row.setting}
+    named = {row.setting for row in rows if looked_for(row)}
     merged: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
         key = row.setting, row.reason, row.condition or "none; not replayed", "yes" if row.derivative else ""
-        values, new = merged.setdefault(key, []), value(row, named)
+        other = OTHER if row.setting in named else ""
+        values, new = merged.setdefault(key, []), looked_for(row) or VALUES.get((row.setting, row.derivative), other)
         values.extend([new] if new and new not in values else [])
     return [
         f"| `{setting}` | {', '.join(values)} | {reason} | {condition} | {kind} |"

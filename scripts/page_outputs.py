@@ -14,7 +14,10 @@ from pathlib import Path
 import pandas as pd
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("index", "questions", "recipes", "classifiers", "theory", "faq")))
+PAGES = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("index", "questions", "recipes", "classifiers", "theory", "faq")),
+)
 BLOCK = re.compile(r"(?P<code>```python\n(?P<body>.*?)```\n)(?P<shown>\n```text\n(?P<text>.*?)```\n)?", re.S)
 
 

@@ -60,12 +60,16 @@ def test_no_page_is_left_out():
     named = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     pages = [path for path in (ROOT / "docs").rglob("*.md") if "```python" in path.read_text(encoding="utf-8")]
     shown = {ROOT / name for name in OUTPUTS["PAGES"]}
-    left = [path.name for path in pages if path not in shown and f'"{path.stem}"' not in named and path.name not in named]
+    left = [
+        path.name for path in pages if path not in shown and f'"{path.stem}"' not in named and path.name not in named
+    ]
     assert not left
 
 
 def test_no_page_has_output_that_nobody_makes():
-    pages = [path for path in (ROOT / "docs").rglob("*.md") if re.search(r"^```text", path.read_text(encoding="utf-8"), re.M)]
+    pages = [
+        path for path in (ROOT / "docs").rglob("*.md") if re.search(r"^```text", path.read_text(encoding="utf-8"), re.M)
+    ]
     made = {ROOT / name for name in OUTPUTS["PAGES"]}
     assert {path.name for path in pages if path not in made} == {"architecture.md", "cli.md"}  # a drawing; test_cli.py
 
@@ -190,7 +194,9 @@ def test_the_page_tells_what_the_runtimes_are():
     for i in range(1, len(growth)):
         before, after = growth.loc[i - 1], growth.loc[i]
         cells = [
-            "" if pd.isna(after[name]) else f"{after[name] / before[name] / (after['rows'] / before['rows']) ** power:.2f}"
+            ""
+            if pd.isna(after[name])
+            else f"{after[name] / before[name] / (after['rows'] / before['rows']) ** power:.2f}"
             for name, power in powers.items()
         ]
         line = f"| {before['rows']:,} to {after['rows']:,} | {' | '.join(cells)} |"
@@ -206,7 +212,9 @@ def test_the_claims_examined_are_as_measured():
     ours, theirs = (lines.pivot(index="data", columns="method", values=name) for name in ("AURC", "theirs"))
     methods = ["AXIL", "BoostIn", "TREX", "LeafInfluence"]
     best = [(table[methods].max(axis=1) / table["Random"])["energy_efficiency"] for table in (theirs, ours)]
-    assert f"the best method has {best[0]:.1f} on Energy efficiency in the paper's table and {best[1]:.1f} in ours" in page
+    assert (
+        f"the best method has {best[0]:.1f} on Energy efficiency in the paper's table and {best[1]:.1f} in ours" in page
+    )
     for table in (theirs, ours):
         assert (table[methods].max(axis=1) / table["Random"]).rank(ascending=False)["energy_efficiency"] == 3
     timed = theirs["LeafInfluence"].notna()
