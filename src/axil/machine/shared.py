@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import cache
 from threading import Lock, RLock
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import threadpoolctl
 
@@ -40,8 +41,12 @@ class Kept:
         self._values = values
 
 
+class _Block:
+    """One block that runs with one thread of BLAS."""
+
+
 _limits = Lock()
-_limited: set[object] = set()  # blocks that run with one thread of BLAS at this moment
+_limited: WeakSet[_Block] = WeakSet()  # those that run now; one that Ctrl-C stops at its very end leaves by itself
 _before: Any = None  # what it had before the first of them
 
 
@@ -53,7 +58,7 @@ def one_blas_thread() -> Iterator[None]:
     threads of BLAS would also spin on for a while and take the cores from the kernels that follow.
     """
     global _before
-    own = object()
+    own = _Block()
     try:
         with _limits:
             _limited.add(own)
