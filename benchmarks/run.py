@@ -15,6 +15,7 @@ import numpy as np
 from common import RESULTS, fit, forget_peak, friedman, numpy_baseline, resident, seconds, write_csv
 
 import axil
+from axil.kernels.cpu import Cpu
 from axil.weights.boosting import Operators
 
 TREES, LEAVES, FULL = 100, 31, 10_000
@@ -61,9 +62,9 @@ def measure(n, threads):
     baseline = seconds(lambda: numpy_baseline(leaves, queries, LEAVES), 3)
     expected = numpy_baseline(leaves, queries, LEAVES)
     yield line(n, "NumPy 10", baseline, None)
-    fresh = Operators(structure, threads)
+    fresh = Operators(structure, Cpu(threads))
     apart = f"{np.abs(fresh.weights(queries)[0] - expected).max():.0e}"
-    taken = seconds(lambda: Operators(structure, threads).weights(queries))  # nothing kept
+    taken = seconds(lambda: Operators(structure, Cpu(threads)).weights(queries))  # nothing kept
     yield line(n, "sweep 10", taken, baseline, difference=apart)
 
     start = time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -210,6 +211,12 @@ class Structure(Transferable):
             return of_leaves
         factors = self.draws if drawn else np.ones_like(self.draws)
         return (factors[:, None, None] * of_leaves).reshape(len(factors) * len(of_leaves), of_leaves.shape[1])
+
+    def by_cells(self, of_leaves: Array, drawn: bool) -> Array:
+        """A table of all trees by leaves, (L, S), as one by cells, times the draws where ``drawn``."""
+        if len(self.draws) == 1:
+            return of_leaves
+        return np.concatenate([self.to_cells(of_leaves[a:b], drawn) for a, b in pairwise(self.starts)])
 
     def to_leaves(self, of_cells: Array, drawn: bool) -> Array:
         """The transpose of `to_cells`: sums over the cells of each leaf of one tree."""

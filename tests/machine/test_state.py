@@ -16,9 +16,10 @@ from test_contract import case_of, offsets_of
 from threadpoolctl import threadpool_info
 
 import axil
+from axil.kernels import cpu
+from axil.kernels.cpu import Cpu
 from axil.machine.shared import Kept, one_blas_thread
 from axil.questions import noise
-from axil.weights import leaf_space
 from axil.weights.boosting import Operators
 
 MODELS = [
@@ -31,7 +32,7 @@ MODELS = [
     ("smoother", "ridge two outputs"),
     ("smoother", "neighbours"),
 ]
-STATE = ("leaf_space.py", "operators.py", "hat.py", "shared.py", "noise.py", "asking.py", "diagnostics.py")
+STATE = ("leaf_space.py", "boosting.py", "leverage.py", "cpu.py", "shared.py", "noise.py", "asking.py", "diagnostics.py")
 
 
 def fresh(library, name):
@@ -86,7 +87,7 @@ ACTIONS = {
 
 @pytest.fixture
 def blocks(monkeypatch):
-    monkeypatch.setattr(leaf_space, "BLOCK", 16)
+    monkeypatch.setattr(cpu, "BLOCK", 16)
     monkeypatch.setattr(Operators, "prepare_pays", lambda self, n: n > 20)
 
 
@@ -144,7 +145,7 @@ def test_an_exception_at_any_line_breaks_nothing(action, error, blocks):
 def test_an_exception_in_lapack_breaks_nothing(error, blocks, monkeypatch):
     """As it comes out of LAPACK itself, at every call of it: degrees of freedom used to be wrong from then on, silently."""
     whole, X = small()
-    expected, real, calls = answers(copy.deepcopy(whole), X), leaf_space.lapack.dtrtri, []
+    expected, real, calls = answers(copy.deepcopy(whole), X), cpu.lapack.dtrtri, []
 
     def dtrtri(*arguments, **options):
         calls.append(None)
@@ -153,11 +154,11 @@ def test_an_exception_in_lapack_breaks_nothing(error, blocks, monkeypatch):
             raise error
         return found
 
-    monkeypatch.setattr(leaf_space.lapack, "dtrtri", dtrtri)
+    monkeypatch.setattr(cpu.lapack, "dtrtri", dtrtri)
     for stop in range(1, 8):
         calls.clear()
         explainer = copy.deepcopy(whole)
-        if stop <= -(-whole._engines[0].structure.total_leaves // leaf_space.BLOCK):
+        if stop <= -(-whole._engines[0].structure.total_leaves // cpu.BLOCK):
             with pytest.raises(error):
                 explainer.leverage()
         for found, wanted in zip(answers(explainer, X), expected):
@@ -182,7 +183,7 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
     base = whole._engines[0].operators.structure
     try:
         for _ in range(8):
-            whole._engines = [type(whole._engines[0])(Operators(base, 1))]
+            whole._engines = [type(whole._engines[0])(Operators(base, Cpu(1)))]
             try:
                 signal.setitimer(signal.ITIMER_REAL, delay)
                 whole.leverage()
@@ -201,7 +202,7 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
 @pytest.mark.parametrize(("library", "name"), MODELS)
 def test_eight_threads_get_the_answers_of_one(library, name, monkeypatch):
     """To the last bit, whoever comes first to what is kept."""
-    monkeypatch.setattr(leaf_space, "BLOCK", 64)
+    monkeypatch.setattr(cpu, "BLOCK", 64)
     monkeypatch.setattr(Operators, "prepare_pays", lambda self, n: n > 20)
     explainer, case = fresh(library, name)
     asked = questions(case)

@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import axil_backward, axil_forward, axil_oos, dense_weights, random_structure
 
+from axil.kernels import cpu
+from axil.kernels.cpu import Cpu
 from axil.structure import Structure
 from axil.weights import boosting as operators_module
 from axil.weights import leaf_space
@@ -34,12 +36,12 @@ def make(request, monkeypatch):
         monkeypatch.setattr(operators_module, "SHARED_TREES", 1)
         monkeypatch.setattr(operators_module, "SWEPT", 2)
     if request.param.startswith("leaf space"):
-        monkeypatch.setattr(leaf_space, "BLOCK", 7)
+        monkeypatch.setattr(cpu, "BLOCK", 7)
     if request.param.endswith("solves"):
         monkeypatch.setattr(leaf_space, "INVERTED", 0)
 
     def make(structure, n_threads=2):
-        operators = Operators(structure, n_threads)
+        operators = Operators(structure, Cpu(n_threads))
         return operators.prepared() if request.param.startswith("leaf space") else operators
 
     return make
@@ -123,7 +125,7 @@ def base_share(structure):
 def test_forward_from_given_bases():
     """With a constant base the whole prediction is K v + beta * base, also where the base is dropped on the way."""
     structure = random_structure(5, base=3.0, coefficients="drops", weighted=True)
-    operators = Operators(structure, 1)
+    operators = Operators(structure, Cpu(1))
     v = np.random.default_rng(1).normal(size=(structure.n_rows, 1))
     K, left = dense_weights(structure, structure.leaves().T)
     np.testing.assert_allclose(operators.forward(v, np.array([3.0])), K @ v + 3.0 * left[:, None], **CLOSE)
@@ -151,7 +153,7 @@ def test_every_engine_gives_the_dense_weights(shared, **shape):
     close = {"rtol": 0, "atol": 1e-12 * max(1.0, np.abs(expected).max())}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(operators_module, "SHARED_TREES", 4 if shared else 1)
-        operators = Operators(structure, 2)
+        operators = Operators(structure, Cpu(2))
     np.testing.assert_allclose(operators.weights(queries)[0], expected, **close)
     np.testing.assert_allclose(operators.prepared().weights(queries)[0], expected, **close)
 
@@ -207,10 +209,10 @@ def test_no_queries(make):
 
 
 def test_leaf_space_is_for_many_queries_on_many_rows():
-    few = Operators(random_structure(0, n_rows=100_000, n_trees=50), 1)
+    few = Operators(random_structure(0, n_rows=100_000, n_trees=50), Cpu(1))
     assert not few.prepare_pays(2)
     assert few.prepare_pays(1000)
-    wide = Operators(random_structure(0, n_rows=50, n_trees=50, most_leaves=40), 1)
+    wide = Operators(random_structure(0, n_rows=50, n_trees=50, most_leaves=40), Cpu(1))
     assert not wide.prepare_pays(1000)
 
 
@@ -225,7 +227,7 @@ def test_shared_passes_cover_every_tree_once():
 
 def test_the_last_fit_is_kept_and_no_other():
     structure = random_structure(3, n_rows=50, n_trees=6)
-    operators, targets = Operators(structure, 1), np.random.default_rng(0).normal(size=(50, 2))
+    operators, targets = Operators(structure, Cpu(1)), np.random.default_rng(0).normal(size=(50, 2))
     base, values = operators.fit(targets)
     np.testing.assert_array_equal(values, operators.leaf_values(targets, base))
     assert operators.fit(targets.copy())[1] is values

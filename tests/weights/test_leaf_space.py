@@ -5,10 +5,11 @@ import pytest
 from reference import random_structure, replay
 from test_boosting import SHAPES
 
+from axil.kernels import cpu
+from axil.kernels.cpu import Cpu
 from axil.weights import leaf_space
 from axil.weights.boosting import Operators
 from axil.weights.leaf_space import LeafSpace, cooccurrence
-from axil.weights.reading import read_values
 
 # Sums of a few hundred products of order one in float64, in another order than the reference's.
 CLOSE = {"rtol": 0, "atol": 1e-11}
@@ -18,16 +19,17 @@ CLOSE = {"rtol": 0, "atol": 1e-11}
 @pytest.mark.parametrize("shape", SHAPES)
 def test_leaf_values_from_sums_lead_to_the_predictions_of_a_replay(shape, inverted, monkeypatch):
     monkeypatch.setattr(leaf_space, "INVERTED", inverted)
-    monkeypatch.setattr(leaf_space, "BLOCK", 7)
+    monkeypatch.setattr(cpu, "BLOCK", 7)
     s = random_structure(3, **SHAPES[shape])
-    operators = Operators(s, 1).prepared()
+    operators = Operators(s, Cpu(1)).prepared()
     y = np.random.default_rng(1).normal(size=(s.n_rows, 2))
     started = y if s.offsets is None else y - s.offsets
     base = operators.mean(y) if s.base is None else np.repeat(s.base, 2)
     values = operators.leaf_space.leaf_values(operators.leaf_sums(started), base)
     np.testing.assert_allclose(values, operators.leaf_values(started, base), **CLOSE)
     made = np.empty((s.n_rows, 2))
-    read_values(s, np.repeat(s.final, s.n_leaves)[:, None] * values, s.beta[-1] * base, made, 1)
+    stepped = np.repeat(s.final, s.n_leaves)[:, None] * values
+    operators.rows.read_out(s.by_cells(stepped, drawn=False), s.beta[-1] * base, None, 0, made)
     for column, targets in zip(made.T, y.T):
         np.testing.assert_allclose(column, replay(s, targets, s.leaves().T), **CLOSE)
 
@@ -39,10 +41,10 @@ def test_co_occurrences_of_parts_add_up():
     for rows in (slice(0, 13), slice(13, 13), slice(13, 60)):
         changed = {"cells": np.ascontiguousarray(whole.cells[:, rows])}
         part = type(whole)(**{**_arguments(whole), **changed})
-        parts.append(cooccurrence(part, 0, part.n_trees, 1))
-    expected = LeafSpace.build(whole, 1).responses
+        parts.append(cooccurrence(part, Cpu(1).rows_of(part), 0, part.n_trees))
+    expected = LeafSpace.build(whole, Cpu(1), Cpu(1).rows_of(whole)).responses
     nowhere = type(whole)(**{**_arguments(whole), "cells": whole.cells[:, :0].copy(), "total": whole.total_weight})
-    np.testing.assert_array_equal(LeafSpace.of(nowhere, sum(parts), 1).responses, expected)
+    np.testing.assert_array_equal(LeafSpace.of(nowhere, sum(parts), Cpu(1)).responses, expected)
     assert nowhere.total_weight == whole.total_weight
 
 

@@ -8,6 +8,7 @@ from test_contract import GRID, case_of, explainer_of
 
 import axil
 from axil import InputError
+from axil.kernels.cpu import Cpu
 from axil.weights import leverage as hat
 from axil.weights.boosting import Operators
 
@@ -20,7 +21,7 @@ PLENTY = 1 << 30
 def test_both_ways_equal_the_dense_recursion(shape, ready, monkeypatch):
     structure = random_structure(3, **SHAPES[shape])
     K, _ = dense_weights(structure, structure.leaves().T)
-    operators = Operators(structure, 2).prepared() if ready else Operators(structure, 2)
+    operators = Operators(structure, Cpu(2)).prepared() if ready else Operators(structure, Cpu(2))
     monkeypatch.setattr(hat, "FACTOR_ROWS", 13)
     monkeypatch.setattr(hat, "BLOCK", 11)
     np.testing.assert_allclose(hat.leverage_in_leaf_space(operators), np.diag(K), **CLOSE)
@@ -33,14 +34,14 @@ def test_both_ways_equal_the_dense_recursion(shape, ready, monkeypatch):
 
 def test_the_cheaper_way_that_fits_is_gone():
     small, deep = random_structure(0, n_rows=9, most_leaves=60), random_structure(0, n_rows=4000, n_trees=4)
-    assert not hat._leaf_space_pays(Operators(small, 1), PLENTY, 4)
-    assert hat._leaf_space_pays(Operators(deep, 1), PLENTY, 4)
-    assert not hat._leaf_space_pays(Operators(deep, 1), 1000, 4)  # it does not fit
+    assert not hat._leaf_space_pays(Operators(small, Cpu(1)), PLENTY, 4)
+    assert hat._leaf_space_pays(Operators(deep, Cpu(1)), PLENTY, 4)
+    assert not hat._leaf_space_pays(Operators(deep, Cpu(1)), 1000, 4)  # it does not fit
 
 
 def test_more_work_than_anyone_waits_for_is_refused_with_its_cost(monkeypatch):
     monkeypatch.setattr(hat, "MOST_WORK", 1e3)
-    operators = Operators(random_structure(0, n_rows=400), 1)
+    operators = Operators(random_structure(0, n_rows=400), Cpu(1))
     with pytest.raises(InputError, match=r"in leaf space.*visits of rows.*memory_limit"):
         hat.leverage(operators, 1000)
     assert len(hat.leverage(operators, PLENTY)) == 400

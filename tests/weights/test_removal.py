@@ -14,6 +14,7 @@ from test_contract import case_of, explainer_of, offsets_of
 
 import axil
 from axil import InputError, UnsupportedModelError
+from axil.kernels.cpu import Cpu
 from axil.weights.boosting import Operators
 from axil.weights.contract import ForestEngine, TreeEngine
 from axil.weights.forest import Forest, is_forest
@@ -32,7 +33,7 @@ SHAPES = {name: shape for name, shape in (SHAPES | MORE).items() if not shape.ge
 def engine_of(structure, prepared):
     if is_forest(structure):
         return ForestEngine(Forest(structure))
-    engine = TreeEngine(Operators(structure, 2))
+    engine = TreeEngine(Operators(structure, Cpu(2)))
     return engine.prepared() if prepared else engine
 
 
@@ -58,7 +59,7 @@ def test_fits_without_rows(shape):
     w = np.ones(structure.n_rows) if structure.row_weights is None else structure.row_weights.copy()
     w[rows] = 0.0
     expected = reweighted_replay(structure, y, w, queries).real
-    operators = without(structure, rows, 2)
+    operators = without(structure, rows, Cpu(2))
     weights, adjoints = operators.weights(queries)
     np.testing.assert_allclose(weights @ y + operators.intercepts(adjoints)[:, 0], expected, **CLOSE)
     assert not weights[:, rows].any()

@@ -1,4 +1,4 @@
-"""Routes: the tests of a model's trees, from which the core tells the leaf of every row without the library.
+"""Routes: the tests of a model's trees, from which the kernels find the leaf of every row without the library.
 
 A library's own answer is the reference; routes are made only where its decisions are known to the last bit: how values are
 rounded, which side equality goes to, where missing values, zeros and categories go.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import _core
+from axil.kernels.cpu import Cpu
 
 Array = NDArray[np.float64]
 
@@ -63,8 +63,8 @@ class Routes:
         if out.dtype.itemsize > 2:
             return False
         routes = (self.columns, self.thresholds, self.views, self.outcomes, self.nodes, self.starts)
-        table = np.require(table, requirements="A")  # the core takes nothing else
-        odd = _core.assign(table, *routes, self.single, self.strict, self.zero, out, n_threads)
+        table = np.require(table, requirements="A")  # the kernel takes nothing else
+        odd = Cpu(n_threads).assign(table, *routes, self.single, self.strict, self.zero, out)
         return self.infinite or not odd
 
 

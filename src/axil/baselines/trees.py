@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.baselines.base import Baseline
 from axil.explainer import Explainer
+from axil.kernels.cpu import Cpu
 from axil.machine.progress import track
 from axil.weights.boosting import Operators
 from axil.weights.contract import TreeEngine
@@ -100,6 +101,7 @@ def trees_of(explainer: Explainer) -> list[Trees]:
     found = []
     for k, engine in enumerate(explainer._engines):
         outputs = slice(None) if len(explainer._engines) == 1 else slice(k, k + 1)
-        own = engine.operators if isinstance(engine, TreeEngine) else Operators(engine.structure, explainer._n_threads)
+        backend = Cpu(explainer._n_threads)
+        own = engine.operators if isinstance(engine, TreeEngine) else Operators(engine.structure, backend)
         found.append(Trees(own, FittedValues.of(own, explainer._targets[:, outputs]), outputs))
     return found

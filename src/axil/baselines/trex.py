@@ -62,7 +62,7 @@ class TREX(TreeBaseline):
         self.explainer._budget.require(
             8 * size**2 + 8 * BLOCK_NUMBERS, f"The system of TREX for {size} unknowns", instead
         )
-        weights = np.ones(n_rows) if kernel.weights is None else kernel.weights
+        weights = np.ones(n_rows) if kernel.rows.weights is None else kernel.rows.weights
         ridge = self.l2 * float(weights.sum())
         solve = among_rows if n_rows <= n_leaves else among_leaves
         dual = solve(kernel, weights, targets, ridge)

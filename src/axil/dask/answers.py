@@ -11,9 +11,9 @@ from scipy.sparse import csc_array
 
 from axil.dask.partitions import Partition, blocks, read_block
 from axil.inputs import group_codes
+from axil.kernels.cpu import Cpu
 from axil.output.tables import Largest
 from axil.structure import Transferable
-from axil.weights.reading import read_largest, reading
 
 Array = NDArray[np.float64]
 
@@ -62,9 +62,9 @@ def best(partition: Partition, asked: Asked, k: int, by: str) -> Best:
     n, (n_rows, n_outputs) = asked.phi[0].shape[1], partition.targets.shape
     largest = [Largest(n, k, y, by, asked.n_threads) for y in partition.targets.T]
     for e, structure in enumerate(partition.structures):
-        read = reading(structure, asked.phi[e], asked.constant[e])
+        rows, table = Cpu(asked.n_threads).rows_of(structure), structure.by_cells(asked.phi[e], drawn=True)
         for one in [largest[output] for output in asked.served(e, n_outputs) if n_rows]:
-            read_largest(read, one.scale, one.values, one.rows, asked.n_threads)
+            rows.top(table, asked.constant[e], rows.weights, one.scale, one.values, one.rows)
     weights = np.stack([one.values for one in largest], axis=1)
     targets = np.stack([one.targets[one.rows] for one in largest], axis=1)
     labels = np.stack([partition.labels[one.rows] for one in largest], axis=1)

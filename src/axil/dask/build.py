@@ -31,6 +31,7 @@ from axil.dask.partitions import (
     totals,
 )
 from axil.errors import InputError, UnsupportedModelError
+from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget
 from axil.replay.build import CHECKED_ROWS
 from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
@@ -141,7 +142,7 @@ def build(
     for e, (trees, sums) in enumerate(zip(fitted, every)):
         replayed = _replayed(trees, sums)
         leaf_error = check_leaves(adapter, _without_rows(trees), replayed, sums.extent) if check else 0.0
-        operators = Operators(replayed.structure, n_threads, sums.offsets)
+        operators = Operators(replayed.structure, Cpu(n_threads), sums.offsets)
         target_sums = sums.started if sums.offsets is None else sums.started + sums.offsets
         entries.append(Entry(operators, target_sums, sums.extent.sums))
         if check:
@@ -158,12 +159,11 @@ def prepare(cluster: Cluster, partitions: list[Any], operators: Operators, entry
     if operators.leaf_space is not None:
         return
     if is_forest(operators.structure):
-        operators.leaf_space = LeafSpace(operators.structure, None, n_threads)
+        operators.leaf_space = LeafSpace(operators.structure, None, operators.backend)
         return
     counted = cluster.total([task(together, part, entry, n_threads) for part in partitions])
-    operators.leaf_space = LeafSpace.of(
-        operators.structure, np.require(counted, requirements=["C", "W", "A"]), n_threads
-    )
+    counted = np.require(counted, requirements=["C", "W", "A"])
+    operators.leaf_space = LeafSpace.of(operators.structure, counted, operators.backend)
 
 
 def _readable(model: Model, recorded: bool) -> Adapter:

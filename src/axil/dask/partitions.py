@@ -14,6 +14,7 @@ from axil import inputs
 from axil.adapters.contract import Adapter, FittedTrees, Totals
 from axil.errors import InputError
 from axil.inputs.owned import frozen, owned
+from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget
 from axil.replay.build import all_n_leaves, own_leaves_of, round_to, with_rows
 from axil.replay.checks import Extent, Miss, furthest, with_predictions
@@ -23,7 +24,6 @@ from axil.structure import Structure, Transferable, aligned
 from axil.weights.answers import READ_ROWS
 from axil.weights.boosting import Operators
 from axil.weights.leaf_space import cooccurrence
-from axil.weights.reading import read_values, read_weights, reading
 
 Array = NDArray[np.float64]
 
@@ -170,7 +170,7 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
         )
         walked = walk(adapter, trees, own, targets, offsets, shared.n_threads, budget)
         structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, None)
-        operators = Operators(structure, shared.n_threads)
+        operators = Operators(structure, Cpu(shared.n_threads))
         structures.append(structure)
         sums.append(
             LeafSums(
@@ -206,7 +206,7 @@ def entry_sums(evidence: Evidence, entry: int) -> LeafSums:
 def together(partition: Partition, entry: int, n_threads: int) -> Array:
     """(L, L): the co-occurrence of leaves in these rows; O(T^2 n)."""
     structure = partition.structures[entry]
-    return cooccurrence(structure, 0, structure.n_trees, n_threads)
+    return cooccurrence(structure, Cpu(n_threads).rows_of(structure), 0, structure.n_trees)
 
 
 def furthest_row(
@@ -216,9 +216,8 @@ def furthest_row(
     score = evidence.scores[entry]
     if not len(score):
         return None
-    found = np.empty_like(score)
-    values, constant = aligned(made)
-    read_values(partition.structures[entry], values, constant, found, n_threads)
+    found, structure, (values, base) = np.empty_like(score), partition.structures[entry], aligned(made)
+    Cpu(n_threads).rows_of(structure).read_out(structure.by_cells(values, drawn=False), base, None, 0, found)
     if evidence.offsets is not None:
         found += evidence.offsets if len(partition.structures) == 1 else evidence.offsets[:, entry : entry + 1]
     miss = furthest(found, score)
@@ -232,12 +231,13 @@ def read_block(
     constant: Array,
     n_threads: int,
     first: int = 0,
-    rows: int | None = None,
+    n_rows: int | None = None,
 ) -> Array:
-    """(n, S): the weights of these rows in S predictions, or of ``rows`` of them from ``first`` on."""
+    """(n, S): the weights of these rows in S predictions, or of ``n_rows`` of them from ``first`` on."""
     structure = partition.structures[entry]
-    out = np.empty((structure.n_rows - first if rows is None else rows, phi.shape[1]))
-    read_weights(reading(structure, phi, constant), first, out, n_threads)
+    out = np.empty((structure.n_rows - first if n_rows is None else n_rows, phi.shape[1]))
+    rows = Cpu(n_threads).rows_of(structure)
+    rows.read_out(structure.by_cells(phi, drawn=True), constant, rows.weights, first, out)
     return out
 
 

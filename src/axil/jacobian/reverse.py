@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import _core
 from axil.jacobian.stages import Round, Walked
+from axil.kernels.cpu import Cpu
 from axil.machine.progress import track
 
 Array = NDArray[np.float64]
@@ -36,7 +36,7 @@ class Reverse:
 
     def __init__(self, walked: Walked, queries: Leaves, seeds: Array, n_threads: int):
         """``queries`` (n, T): leaves; ``seeds`` (n, O, K): how output o moves with the query's own score m."""
-        self.walked, self.queries, self.n_threads = walked, queries.astype(np.intp), n_threads
+        self.walked, self.queries, self.backend = walked, queries.astype(np.intp), Cpu(n_threads)
         n, n_outputs, n_scores = seeds.shape
         self.n, self.n_outputs, self.n_scores, self.n_rows = n, n_outputs, n_scores, len(walked.targets)
         self.seeds = np.ascontiguousarray(seeds.transpose(2, 1, 0).reshape(n_scores, n_outputs * n))
@@ -179,7 +179,7 @@ class Reverse:
         self, tree: int, state: Array, apply: Numbers, table: Array, rows: Array | None, gather: Numbers
     ) -> None:
         leaves, starts = self.walked.leaves[tree : tree + 1], np.array([0, len(table)])
-        _core.sweep(leaves, starts, state, apply, table, rows, gather, table, None, self.n_threads)
+        self.backend.rows(leaves, starts).sweep(state, apply, table, rows, gather, table, None)
 
 
 def _of(slope: Any, k: int) -> Any:

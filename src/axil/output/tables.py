@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil import _core
 from axil.inputs import as_choice, as_frame, is_sparse, take_rows
-from axil.weights.boosting import Adjoints, Operators
+from axil.kernels.cpu import Cpu
 
 Array = NDArray[np.float64]
 
@@ -77,20 +76,27 @@ class Largest:
     """The k largest |weight| (or |weight * target|) of each of n predictions, gathered block by block."""
 
     def __init__(self, n: int, k: int, targets: Array, by: str, n_threads: int):
-        k = min(k, len(targets))
+        self.k = k = min(k, len(targets))
         self.targets = np.ascontiguousarray(targets)
         self.scale = self.targets if by == "contribution" else None
-        self.n_threads = n_threads
-        self.values = np.zeros((n, k))
-        self.rows = np.full((n, k), -1, dtype=np.int64)
+        self.backend = Cpu(n_threads)
+        self.values: Array = np.zeros((n, k))
+        self.rows: NDArray[np.int64] = np.full((n, k), -1, dtype=np.int64)
 
     def add(self, block: Array, first: int) -> None:
         """Take in the weights, (rows, n), of the training rows from ``first`` on."""
-        _core.top(np.ascontiguousarray(block), first, self.scale, self.values, self.rows, self.n_threads)
+        self.backend.top(np.ascontiguousarray(block), first, self.scale, self.values, self.rows)
 
-    def add_leaves(self, operators: Operators, adjoints: Adjoints) -> None:
-        """Take in all weights at once, out of leaf space."""
-        operators.largest(adjoints, self.scale, self.values, self.rows)
+    def merge(self, values: Array, rows: NDArray[np.int64]) -> None:
+        """Take in the largest, (n, k), of other training rows, and their row numbers; free places have row -1."""
+        if (self.rows < 0).all():
+            self.values, self.rows = values, rows
+            return
+        values, rows = np.append(self.values, values, axis=1), np.append(self.rows, rows, axis=1)
+        size = np.where(rows < 0, -1.0, np.abs(values if self.scale is None else values * self.scale[rows]))
+        order = np.lexsort((rows, -size))[:, : self.k]
+        self.values = np.take_along_axis(values, order, axis=1)
+        self.rows = np.take_along_axis(rows, order, axis=1)
 
     def add_sparse(self, weights: csr_array) -> None:
         """Take in all weights, (n, N), at once; a prediction with fewer than k of them is filled up with zeros."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Adapter, FittedTrees, Model, SmootherModel, TrainingRows
 from axil.adapters.recorded import RecordedBags
 from axil.errors import InputError
+from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget
 from axil.replay.checks import (
     Extent,
@@ -181,7 +182,7 @@ def tree_engine(structure: Structure, n_threads: int) -> Engine:
     """The engine for a structure: an inverted index for forests, operators for all others."""
     if is_forest(structure):
         return ForestEngine(Forest(structure))
-    return TreeEngine(Operators(structure, n_threads))
+    return TreeEngine(Operators(structure, Cpu(n_threads)))
 
 
 def round_to(precision: type[np.floating[Any]], values: Array) -> Array:

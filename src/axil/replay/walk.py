@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import _core
 from axil.adapters.contract import Adapter, FittedTrees
 from axil.errors import InputError
+from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget
 from axil.machine.progress import track
 from axil.structure import cell_dtype
@@ -54,11 +54,8 @@ def walk(
 def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | None, n_threads: int) -> Array:
     """(L,): the sum of the weights of every leaf's rows, their number where there are no weights."""
     starts = np.concatenate([[0], np.cumsum(n_leaves)])
-    state = np.ones((leaves.shape[1], 1)) if weights is None else weights[:, None].copy()
-    sums = np.empty((starts[-1], 1))
-    none, every = np.empty(0, dtype=np.int64), np.arange(len(n_leaves))
-    _core.sweep(leaves, starts, state, none, sums, None, every, sums, None, n_threads)
-    return sums[:, 0]
+    counted = np.ones((leaves.shape[1], 1)) if weights is None else weights[:, None]
+    return Cpu(n_threads).rows(leaves, starts).leaf_sums(counted, None)[:, 0]
 
 
 def _walk_fast(
@@ -67,7 +64,7 @@ def _walk_fast(
     """Plain boosting on all rows: the residuals of a row depend on no other, so a kernel walks block by block."""
     weights = trees.row_weights
     starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
-    score = np.empty_like(targets)
+    rows, score = Cpu(n_threads).rows(leaves, starts, weights), np.empty_like(targets)
     sums, counts = np.empty((starts[-1], targets.shape[1])), np.empty(starts[-1])
     single, single_score = (p is np.float32 for p in (adapter.residual_precision, adapter.score_precision))
     for k in range(targets.shape[1]):
@@ -77,7 +74,7 @@ def _walk_fast(
         values, target = np.ascontiguousarray(trees.values[:, k]), np.ascontiguousarray(targets[:, k])
         if single_score:
             own, values = (numbers.astype(np.float32).astype(np.float64) for numbers in (own, values))
-        _core.replay(leaves, starts, values, target, weights, single, single_score, own, total, counts, n_threads)
+        rows.replay(values, target, weights, single, single_score, own, total, counts)
         score[:, k], sums[:, k] = own, total
     leaf_weights = counts if weights is None else leaf_totals(leaves, trees.n_leaves, weights, n_threads)
     if trees.held_out is not None:

@@ -19,7 +19,10 @@ READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
 
 
 class Collector(Protocol):
-    """What takes in the weights of a batch of queries, in whatever form they come."""
+    """Takes in the weights of a batch of queries, in whatever form they come."""
+
+    k: int  #: how many of each query are wanted
+    scale: Array | None  #: (N,) what their size is measured by; None: by themselves
 
     def add(self, block: Array, first: int) -> None:
         """The weights (rows, n) of the training rows from ``first`` on."""
@@ -27,8 +30,8 @@ class Collector(Protocol):
     def add_sparse(self, weights: csr_array) -> None:
         """All weights, (n, N)."""
 
-    def add_leaves(self, operators: Operators, adjoints: Adjoints) -> None:
-        """All weights, to be read out of leaf space."""
+    def merge(self, values: Array, rows: NDArray[np.int64]) -> None:
+        """The k weights, (n, k), with the largest ``|scale_j * weight|`` of all rows, and their row numbers."""
 
 
 class Effects(Protocol):
@@ -106,7 +109,7 @@ class ReadOutAnswer:
         return None
 
     def hand_to(self, collector: Collector) -> None:
-        collector.add_leaves(self.operators, self.adjoints)
+        collector.merge(*self.operators.largest(self.adjoints, collector.scale, collector.k))
 
     def product(self, targets: Array) -> Array:
         return self.operators.product(self.adjoints, targets)

@@ -30,22 +30,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import _core
+from axil.kernels import Array, Backend, Numbers, Rows
 from axil.machine.progress import track
 from axil.machine.shared import Kept, one_blas_thread
 from axil.structure import Structure
 from axil.weights.leaf_space import INVERTED, LeafSpace, asked, cooccurrence
-from axil.weights.reading import Reading, read_largest, read_weights, reading
 
-Array = NDArray[np.float64]
 Leaves = NDArray[np.integer[Any]]
-
-# Time per row, tree and query of a sweep, and of the other engine's steps on the same scale; see benchmarks/.
-SWEEP_COST = 1.0
-PAIR_COST = 0.7  # per row and pair of trees, to prepare leaf space
-READ_COST = 0.15  # per row, tree and query, once it is prepared
-SOLVE_COST = 0.2  # per pair of leaves and query
-INVERSE_COST = 0.035  # per three leaves, once, where there are no solves
 
 # Trees share a pass: their co-occurrence is counted once and saves more than that in two passes, or in one of a few columns.
 SHARED_TREES = 4
@@ -82,10 +73,11 @@ class Operators:
     What is kept is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
     """
 
-    def __init__(self, structure: Structure, n_threads: int, offset_sums: Array | None = None):
+    def __init__(self, structure: Structure, backend: Backend, offset_sums: Array | None = None):
         """``offset_sums`` (L, K): the leaf sums of the offsets, where the rows are elsewhere."""
         self.structure = s = structure
-        self.n_threads = n_threads
+        self.backend = backend
+        self.rows: Rows = backend.rows_of(s)
         self.leaf_space: LeafSpace | None = None  # None: by sweeps
         self._groups = shared_groups(s) if s.coefficients is None else groups_of(s)
         self._target_sums: tuple[Array, Array] | None = None
@@ -96,9 +88,7 @@ class Operators:
 
     def leaf_sums(self, v: Array) -> Array:
         """``sums[l] = sum over rows j in leaf l of w_j draw_j v_j`` for all leaves of all trees: (N, S) -> (L, S)."""
-        s = self.structure
-        cells = np.empty((s.cell_starts[-1], v.shape[1]))
-        self._pass(np.array(v, order="C"), [], cells, None, list(range(s.n_trees)), cells, s.row_weights)
+        s, cells = self.structure, self.rows.leaf_sums(v, self.rows.weights)
         return np.concatenate([s.to_leaves(self._cells_of(cells, t), drawn=True) for t in range(s.n_trees)])
 
     def forward(self, v: Array, base: Array | None = None) -> Array:
@@ -208,11 +198,15 @@ class Operators:
 
     def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
         """Fill ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) a row and query."""
-        read_weights(self._read(adjoints), first, out, self.n_threads)
+        table, constant = self._read(adjoints)
+        self.rows.read_out(table, constant, self.rows.weights, first, out)
 
-    def largest(self, adjoints: Adjoints, scale: Array | None, values: Array, rows: NDArray[np.int64]) -> None:
-        """Merge the largest |scale_j * weight| of each query into (S, k) weights and row numbers; see `reading`."""
-        read_largest(self._read(adjoints), scale, values, rows, self.n_threads)
+    def largest(self, adjoints: Adjoints, scale: Array | None, k: int) -> tuple[Array, Numbers]:
+        """(S, k) twice: the k weights of each query with the largest |scale_j * weight|, and their row numbers."""
+        table, constant = self._read(adjoints)
+        values, rows = np.zeros((len(constant), k)), np.full((len(constant), k), -1, dtype=np.int64)
+        self.rows.top(table, constant, self.rows.weights, scale, values, rows)
+        return values, rows
 
     @one_blas_thread()
     def product(self, adjoints: Adjoints, targets: Array) -> Array:
@@ -227,8 +221,9 @@ class Operators:
         """(S,): what the base adds to the weight of every training row of row weight one."""
         return adjoints.beta * self.mean_weight
 
-    def _read(self, adjoints: Adjoints) -> Reading:
-        return reading(self.structure, adjoints.phi, self.base_weight(adjoints))
+    def _read(self, adjoints: Adjoints) -> tuple[Array, Array]:
+        """Table by cells and constant of the weights ``w_j (constant + sum_t draw_tj phi_t[leaf_t(j)])``."""
+        return self.structure.by_cells(adjoints.phi, drawn=True), self.base_weight(adjoints)
 
     @one_blas_thread()
     def intercepts(self, adjoints: Adjoints) -> Array:
@@ -244,20 +239,20 @@ class Operators:
 
     def _prepare(self) -> Operators:
         made = copy(self)
-        made.leaf_space = LeafSpace.build(self.structure, self.n_threads)
+        made.leaf_space = LeafSpace.build(self.structure, self.backend, self.rows)
         return made
 
     def prepare_pays(self, n_queries: int) -> bool:
         """Whether building leaf space and asking it takes less time than sweeping for this many queries."""
-        s = self.structure
+        s, costs = self.structure, self.backend.costs
         visits = s.n_trees + sum(len(group.changes) for group in self._groups)
-        sweep = SWEEP_COST * n_queries * s.n_rows * visits / 2
-        build = PAIR_COST * s.n_rows * s.n_trees * (s.n_trees - 1) / 2
+        sweep = costs.sweep * n_queries * s.n_rows * visits / 2
+        build = costs.pair * s.n_rows * s.n_trees * (s.n_trees - 1) / 2
         if s.total_leaves <= INVERTED:
-            ask = INVERSE_COST * s.total_leaves**3 + READ_COST * n_queries * s.n_trees * s.total_leaves
+            ask = costs.inverse * s.total_leaves**3 + costs.read * n_queries * s.n_trees * s.total_leaves
         else:
-            ask = SOLVE_COST * n_queries * s.total_leaves**2
-        return build + ask + READ_COST * n_queries * s.n_trees * s.n_rows < sweep
+            ask = costs.solve * n_queries * s.total_leaves**2
+        return build + ask + costs.read * n_queries * s.n_trees * s.n_rows < sweep
 
     @property
     def mean_weight(self) -> float:
@@ -313,8 +308,7 @@ class Operators:
     ) -> None:
         """One pass over the rows; all tables are by cells."""
         trees, wanted = np.array(apply, dtype=np.int64), np.array(gather, dtype=np.int64)
-        cells, starts = self.structure.cells, self.structure.cell_starts
-        _core.sweep(cells, starts, state, trees, table, apply_weights, wanted, sums, gather_weights, self.n_threads)
+        self.rows.sweep(state, trees, table, apply_weights, wanted, sums, gather_weights)
 
     def _within(self, group: Group, t: int) -> tuple[slice, slice, slice]:
         """Where the leaves of the group's trees before t, of t and after t stand in the group's own table."""
@@ -323,7 +317,7 @@ class Operators:
 
     def _table(self, group: Group) -> Array:
         first, last = group.first, group.last + 1
-        return self._kept.get(first, lambda: cooccurrence(self.structure, first, last, self.n_threads))
+        return self._kept.get(first, lambda: cooccurrence(self.structure, self.rows, first, last))
 
 
 def groups_of(structure: Structure) -> list[Group]:

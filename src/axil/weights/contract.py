@@ -13,12 +13,13 @@ from scipy.sparse import csr_array
 
 from axil.adapters.contract import FittedSmoother
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from axil.kernels.cpu import Cpu
 from axil.machine.shared import one_blas_thread
 from axil.structure import Structure
 from axil.weights import leverage as hat
 from axil.weights import removal
 from axil.weights.answers import Answer, DenseAnswer, Effects, ReadOutAnswer, SparseAnswer
-from axil.weights.boosting import SWEEP_COST, Operators
+from axil.weights.boosting import Operators
 from axil.weights.forest import Forest
 from axil.weights.leaf_space import LeafSpace
 from axil.weights.residuals import FittedValues
@@ -182,7 +183,8 @@ class TreeEngine:
         return hat.seconds(self.operators, available, hat.MATRICES)
 
     def forward_seconds(self, columns: int) -> float:
-        return hat.VISIT_SECONDS * SWEEP_COST * columns * self.structure.n_rows * self.structure.n_trees
+        costs = self.operators.backend.costs
+        return costs.visit_seconds * costs.sweep * columns * self.structure.n_rows * self.structure.n_trees
 
     def removal(self, queries: Leaves, targets: Array) -> Sequence[Effects]:
         fits, own = removal.fits(self.operators, targets), _own(self.structure, queries)
@@ -194,7 +196,7 @@ class TreeEngine:
         return removal.steps(self.operators, targets, _own(self.structure, queries))
 
     def without(self, rows: NDArray[np.intp]) -> Engine:
-        return TreeEngine(removal.without(self.structure, rows, self.operators.n_threads))
+        return TreeEngine(removal.without(self.structure, rows, self.operators.backend))
 
     def streamed_bytes(self) -> int:
         s, cells = self.structure, int(self.structure.cell_starts[-1])
@@ -280,7 +282,7 @@ class ForestEngine:
         return [SparseAnswer(csr_array(weights.multiply(column)), none) for column in targets.T]
 
     def without(self, rows: NDArray[np.intp]) -> Engine:
-        return ForestEngine(Forest(removal.without(self.structure, rows, 1).structure))
+        return ForestEngine(Forest(removal.without(self.structure, rows, Cpu(1)).structure))
 
     def streamed_bytes(self) -> int:
         return (

@@ -19,17 +19,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, lapack
 
-from axil import _core
-from axil.machine.progress import track
+from axil.kernels import Array, Backend, Rows
 from axil.machine.shared import one_blas_thread
 from axil.structure import Structure
 
-Array = NDArray[np.float64]
-
 INVERTED = 8192  # leaves up to which the inverse is made: 512 MiB and some seconds, which a few hundred queries gain
-BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 LOOKED_UP = 2048  # queries whose adjoints are looked up at a time
 ABREAST = 8  # trees whose adjoints are looked up together
 
@@ -37,21 +32,22 @@ ABREAST = 8  # trees whose adjoints are looked up together
 class LeafSpace:
     """The factor M of one structure, or what it makes of every leaf, where these are few."""
 
-    def __init__(self, structure: Structure, factor: Array | None, n_threads: int):
+    def __init__(self, structure: Structure, factor: Array | None, backend: Backend):
         """``factor`` (L, L), unit upper triangular, is used up; None: the identity, as for trees that do not see each other."""
         self.structure = structure
-        self.n_threads = n_threads
-        inverts = factor is not None and structure.total_leaves <= INVERTED
-        self._table = _responses(structure, factor) if factor is not None and inverts else None
-        self._factor = None if inverts else factor
+        self.backend = backend
+        triangle = None if factor is None else backend.triangle(factor)
+        inverts = triangle is not None and structure.total_leaves <= INVERTED
+        self._table = _responses(structure, triangle.inverse(overwrite=True)) if triangle and inverts else None
+        self._triangle = None if inverts else triangle
 
     @classmethod
-    def build(cls, structure: Structure, n_threads: int) -> LeafSpace:
+    def build(cls, structure: Structure, backend: Backend, rows: Rows) -> LeafSpace:
         """Count co-occurrences over all pairs of trees: O(T^2 N) time, 8 L^2 bytes."""
-        return cls.of(structure, cooccurrence(structure, 0, structure.n_trees, n_threads), n_threads)
+        return cls.of(structure, cooccurrence(structure, rows, 0, structure.n_trees), backend)
 
     @classmethod
-    def of(cls, structure: Structure, together: Array, n_threads: int) -> LeafSpace:
+    def of(cls, structure: Structure, together: Array, backend: Backend) -> LeafSpace:
         """From co-occurrences over all rows, (L, L), which are overwritten; the rows themselves are not needed."""
         s, factor = structure, together
         for t in range(s.n_trees):
@@ -62,7 +58,7 @@ class LeafSpace:
                 coefficient = np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :])
             factor[own, later] = s.leaf_values_transpose(t, factor[own, later] * coefficient)
         np.fill_diagonal(factor, 1.0)
-        return cls(s, factor, n_threads)
+        return cls(s, factor, backend)
 
     @staticmethod
     def size(structure: Structure) -> int:
@@ -94,10 +90,8 @@ class LeafSpace:
         sums = sums - np.outer(s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves), base)
         if self._table is not None:
             return np.asarray(self._table @ sums)
-        if self._factor is not None and sums.size:
-            for own in _blocks(s.total_leaves):
-                seen = sums[own] - self._factor[: own.start, own].T @ sums[: own.start]
-                sums[own] = blas.dtrsm(1.0, self._factor[own, own].T, seen, lower=1, diag=1)
+        if self._triangle is not None:
+            self._triangle.solve(sums, transposed=True)
         trees = [s.leaf_values(t, sums[first:last]) for t, (first, last) in enumerate(pairwise(s.starts))]
         return np.ascontiguousarray(np.concatenate(trees))
 
@@ -106,8 +100,9 @@ class LeafSpace:
         """(L, L): row l has the adjoints of the leaf sums for that of leaf value l. Made again each time beyond `INVERTED`."""
         if self._table is not None:
             return self._table
-        factor = np.eye(self.structure.total_leaves) if self._factor is None else self._factor.copy()
-        return _responses(self.structure, factor)
+        triangle = self._triangle
+        inverse = np.eye(self.structure.total_leaves) if triangle is None else triangle.inverse(overwrite=False)
+        return _responses(self.structure, inverse)
 
     def _solve(self, alpha: Array) -> Array:
         s = self.structure
@@ -115,10 +110,8 @@ class LeafSpace:
         for t in range(s.n_trees):
             own = slice(s.starts[t], s.starts[t + 1])
             phi[own] = s.leaf_values_transpose(t, alpha[own])
-        if self._factor is not None and alpha.size:
-            for own in reversed(_blocks(s.total_leaves)):
-                seen = phi[own] - self._factor[own, own.stop :] @ phi[own.stop :]
-                phi[own] = blas.dtrsm(1.0, self._factor[own, own].T, seen, lower=1, trans_a=1, diag=1)
+        if self._triangle is not None:
+            self._triangle.solve(phi, transposed=False)
         return phi
 
     def _look_up(self, queries: NDArray[np.integer[Any]]) -> Array:
@@ -133,7 +126,7 @@ class LeafSpace:
             for t in range(0, s.n_trees, ABREAST):  # no adjoint of a tree comes from an earlier one
                 own = slice(s.starts[t], s.starts[min(t + ABREAST, s.n_trees)])
                 later, starts = table[own.start :, own], s.starts[t:] - own.start
-                _core.read_out(leaves[t:], starts, later, none[own], None, 0, found[:, own], self.n_threads)
+                self.backend.rows(leaves[t:], starts).read_out(later, none[own], None, 0, found[:, own])
             np.multiply(found.T, rate, out=phi[:, first : first + LOOKED_UP])
         return phi
 
@@ -147,46 +140,27 @@ def asked(structure: Structure, queries: NDArray[np.integer[Any]]) -> Array:
 
 
 @one_blas_thread()
-def _responses(s: Structure, factor: Array) -> Array:
-    """`LeafSpace.responses`, in the place of the factor M, (L, L). Cost L^3 / 6 multiplications.
-
-    The inverse X of the lower triangular M' takes the half that M leaves free, block of rows by block of rows:
-    ``X[a, c] = -X[a, a] sum_{c <= b < a} M'[a, b] X[b, c]``. Only diagonal blocks, which both want, are kept aside.
-    """
-    corners: list[tuple[slice, Array]] = []
-    for own in track(_blocks(len(factor)), "leaf space"):
-        corner = np.tril(lapack.dtrtri(factor[own, own].T, lower=1, unitdiag=1)[0])
-        for before, of_before in corners:
-            met = factor[before, own].T @ of_before
-            met += factor[before.stop : own.start, own].T @ factor[before.stop : own.start, before]
-            np.negative(corner @ met, out=factor[own, before])
-        corners.append((own, corner))
-    for own, corner in corners:
-        factor[own, own] = corner
-        factor[own, own.stop :] = 0.0
+def _responses(s: Structure, inverse: Array) -> Array:
+    """`LeafSpace.responses` from the inverse of M', (L, L), in its place."""
     for t, (first, last) in enumerate(pairwise(s.starts)):
-        factor[first:last] = s.leaf_values(t, factor[first:last])
-    return factor
+        inverse[first:last] = s.leaf_values(t, inverse[first:last])
+    return inverse
 
 
-def _blocks(n: int) -> list[slice]:
-    return [slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
-
-
-def cooccurrence(structure: Structure, first: int, last: int, n_threads: int) -> Array:
+def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Array:
     """C among trees first..last-1: the weight of the rows in a leaf of one and, drawn, in a leaf of a later one."""
     s = structure
     starts = s.starts[first : last + 1] - s.starts[first]
     draws = len(s.draws)
     by_cells = np.empty((draws * starts[-1], draws * starts[-1]))
-    _core.cooccurrence(s.cells[first:last], draws * starts, s.row_weights, by_cells, n_threads)
+    rows.cooccurrence(first, last, rows.weights, by_cells)
     if draws == 1:
         return by_cells
     out = np.zeros((starts[-1], starts[-1]))
     for a, b in pairwise(starts):
-        rows = by_cells[draws * a : draws * b].reshape(draws, b - a, -1).sum(axis=0)
+        of_leaves = by_cells[draws * a : draws * b].reshape(draws, b - a, -1).sum(axis=0)
         for c, d in pairwise(starts):
             if c > a:
-                part = rows[:, draws * c : draws * d].reshape(b - a, draws, d - c)
+                part = of_leaves[:, draws * c : draws * d].reshape(b - a, draws, d - c)
                 out[a:b, c:d] = np.tensordot(part, s.draws, (1, 0))
     return out

@@ -16,23 +16,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil import _core
 from axil.errors import InputError
+from axil.kernels import Array, Rows
 from axil.machine.memory import in_words
 from axil.machine.progress import track
 from axil.machine.shared import one_blas_thread
 from axil.structure import Structure
-from axil.weights.boosting import INVERSE_COST, PAIR_COST, READ_COST, SWEEP_COST, Operators
+from axil.weights.boosting import Operators
 from axil.weights.leaf_space import LeafSpace
-
-Array = NDArray[np.float64]
 
 MATRICES = 4  # of leaves by leaves that the squares take at a time
 MOST_WORK = 2e12  # visits of rows by trees and queries
-VISIT_SECONDS = 3e-10  # of one on two cores; see benchmarks/
-PRODUCT_COST = 0.14  # per three leaves, for the products of the squares
 BATCH_ENTRIES = 1 << 24  # of K held at a time
 FACTOR_ROWS = 1 << 14  # rows whose draws are looked up at a time
 BLOCK = 512  # leaves of a product between two moments at which Ctrl-C takes effect
@@ -60,10 +55,10 @@ def leverage_in_leaf_space(operators: Operators) -> Array:
     out = np.empty(s.n_rows)
     step = s.n_rows if len(s.draws) == 1 else FACTOR_ROWS
     for first in range(0, s.n_rows, step):
-        draw, leaf = _draws(s, slice(first, first + step))
-        own, taken = out[first : first + step], np.empty((leaf.shape[1], 1))
-        _core.pair_sums(leaf, s.starts, Q, draw, 0, own, operators.n_threads)
-        _core.read_out(leaf, s.starts, of_base, np.zeros(1), None, 0, taken, operators.n_threads)
+        draw, rows = _drawn_rows(operators, slice(first, first + step))
+        own, taken = out[first : first + step], np.empty((rows.n_rows, 1))
+        rows.pair_sums(Q, draw, 0, own)
+        rows.read_out(of_base, np.zeros(1), None, 0, taken)
         own += operators.mean_weight * (s.beta[-1] - taken[:, 0])
     return out if s.row_weights is None else out * s.row_weights
 
@@ -81,12 +76,12 @@ def squares_in_leaf_space(operators: Operators) -> float:
     of_base = -operators.base_share @ Q  # Q[base, :]; Q[base, base] is beta and Q[:, base] is 0
     with_base = operators.leaf_sums((w * operators.mean_weight)[:, None])[:, 0]  # drawn, the base with each leaf
     base = np.sum((w * operators.mean_weight) ** 2)
-    seen = gram(s, w**2, s.draws, operators.n_threads)
+    seen = gram(s, operators.rows, w**2, s.draws)
     for rows in track(_blocks(n), "squares"):  # drawn @ Q, in place of drawn
         for own in reversed(_blocks(n)):
             seen[rows, own] = seen[rows, : own.stop] @ Q[: own.stop, own] + np.outer(with_base[rows], of_base[own])
     seen_base = with_base @ Q + base * of_base  # of the base's row
-    plain = gram(s, None, np.ones_like(s.draws), operators.n_threads)
+    plain = gram(s, operators.rows, None, np.ones_like(s.draws))
     total = 0.0
     for own in track(_blocks(n), "squares"):  # Q' (drawn @ Q), which is symmetric, on and right of the diagonal
         made = Q[: own.stop, own].T @ seen[: own.stop, own.start :] + np.outer(of_base[own], seen_base[own.start :])
@@ -101,15 +96,12 @@ def _blocks(n: int) -> list[slice]:
     return [slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
 
 
-def gram(s: Structure, weights: Array | None, draws: Array, n_threads: int) -> Array:
+def gram(s: Structure, rows: Rows, weights: Array | None, draws: Array) -> Array:
     """(L, L): the weight of the rows that each two leaves share, times the factors of their draws for either tree."""
     levels = len(draws)
-    cells = np.empty((s.cell_starts[-1],) * 2)
-    _core.cooccurrence(s.cells, s.cell_starts, weights, cells, n_threads)
-    ones = np.ones((s.n_rows, 1)) if weights is None else weights[:, None].copy()
-    sums = np.empty((s.cell_starts[-1], 1))
-    none, every = np.empty(0, dtype=np.int64), np.arange(s.n_trees)
-    _core.sweep(s.cells, s.cell_starts, ones, none, sums, None, every, sums, None, n_threads)
+    cells = np.empty((rows.n_cells, rows.n_cells))
+    rows.cooccurrence(0, s.n_trees, weights, cells)
+    sums = rows.leaf_sums(np.ones((s.n_rows, 1)) if weights is None else weights[:, None], None)
     # A tree's leaves share no rows; half of what each holds, as the other half is added below.
     np.fill_diagonal(cells, sums[:, 0] / 2)
     if levels > 1:
@@ -129,17 +121,18 @@ def _responses(operators: Operators) -> Array:
     return np.multiply(space.responses.T, np.repeat(s.final, s.n_leaves), order="C")
 
 
-def _draws(s: Structure, rows: slice) -> tuple[Array | None, NDArray[np.unsignedinteger]]:
-    """(T, rows): how often each row was drawn for each tree, None for once, and its leaves."""
+def _drawn_rows(operators: Operators, rows: slice) -> tuple[Array | None, Rows]:
+    """How often each of these rows was drawn for each tree, (T, rows), None for once; and the rows by leaves."""
+    s = operators.structure
     if len(s.draws) == 1:
-        return None, s.cells
+        return None, operators.rows
     code, leaf = np.divmod(s.cells[:, rows], s.n_leaves[:, None].astype(s.cells.dtype))
-    return s.draws[code], leaf
+    return s.draws[code], operators.backend.rows(leaf, s.starts)
 
 
 @dataclass(frozen=True)
 class _Costs:
-    """What leverage, or with more matrices the squares, take: visits on the scale of SWEEP_COST, and bytes of leaf space."""
+    """What leverage, or with more matrices the squares, take: visits on the scale of `Costs`, and bytes of leaf space."""
 
     in_leaf_space: float
     by_rows: float
@@ -147,11 +140,11 @@ class _Costs:
 
 
 def _costs(operators: Operators, matrices: int) -> _Costs:
-    s, ready = operators.structure, operators.leaf_space is not None
-    pairs = PAIR_COST * s.n_rows * s.n_trees**2 / 2  # to build leaf space, to look at its pairs, or for a co-occurrence
-    cubes = INVERSE_COST * (1 - ready) + (PRODUCT_COST if matrices > 1 else 0.0)
+    s, ready, each = operators.structure, operators.leaf_space is not None, operators.backend.costs
+    pairs = each.pair * s.n_rows * s.n_trees**2 / 2  # to build leaf space, to look at its pairs, or for a co-occurrence
+    cubes = each.inverse * (1 - ready) + (each.product if matrices > 1 else 0.0)
     in_leaf_space = pairs * (1 - ready + (2 if matrices > 1 else 1)) + cubes * s.total_leaves**3
-    by_rows = (READ_COST if ready else SWEEP_COST) * s.n_trees * s.n_rows**2
+    by_rows = (each.read if ready else each.sweep) * s.n_trees * s.n_rows**2
     needed = LeafSpace.size(s) * (1 - ready) + 8 * matrices * s.total_leaves**2 * len(s.draws) ** 2
     return _Costs(in_leaf_space, by_rows, needed)
 
@@ -160,7 +153,7 @@ def seconds(operators: Operators, available: int, matrices: int) -> float:
     """How long leverage (of one matrix) or squares (of `MATRICES`) take on two cores, roughly; inf where they are refused."""
     costs = _costs(operators, matrices)
     ways = [costs.in_leaf_space] * (costs.needed <= available) + [costs.by_rows] * (costs.by_rows <= MOST_WORK)
-    return VISIT_SECONDS * min(ways, default=np.inf)
+    return operators.backend.costs.visit_seconds * min(ways, default=np.inf)
 
 
 def _leaf_space_pays(operators: Operators, available: int, matrices: int) -> bool:
@@ -174,7 +167,7 @@ def _leaf_space_pays(operators: Operators, available: int, matrices: int) -> boo
     raise InputError(
         f"All {s.n_rows} training rows' own weights take {in_words(costs.needed)} in leaf space ({s.total_leaves} leaves), "
         f"where {in_words(available)} are allowed, or {costs.by_rows:.1e} visits of rows without it, some "
-        f"{costs.by_rows * VISIT_SECONDS / 60:.0f} minutes on two cores. "
+        f"{costs.by_rows * operators.backend.costs.visit_seconds / 60:.0f} minutes on two cores. "
         "Raise memory_limit, or explain a model of fewer leaves."
     )
 

@@ -26,14 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil import _core
 from axil.errors import InputError, UnsupportedModelError
+from axil.kernels import Array, Backend
 from axil.structure import Regularisation, Structure
 from axil.weights.boosting import Adjoints, Operators
 from axil.weights.leaf_space import asked
 from axil.weights.residuals import FittedValues
-
-Array = NDArray[np.float64]
 
 BLOCK_ENTRIES = 1 << 20  # residuals held at a time, over all trees
 
@@ -57,25 +55,16 @@ class Fit:
                 out[step.tree] = step.drawn * (step.residual[:, k] - self.level[step.leaf])
             return out
         tables = np.stack([np.repeat(s.rates, s.n_leaves) * self.fitted.values[:, k], self.level], axis=1)
-        steps, levels = np.ascontiguousarray(_by_cells(s, tables, drawn=False).T)
-        draws = _by_cells(s, np.ones((s.total_leaves, 1)), drawn=True)[:, 0]
+        steps, levels = np.ascontiguousarray(s.by_cells(tables, drawn=False).T)
+        draws = s.by_cells(np.ones((s.total_leaves, 1)), drawn=True)[:, 0]
         start = self.fitted.started(rows)[:, k] - self.fitted.base[k]
-        _core.residual_factors(
-            s.cells, s.cell_starts, steps, levels, draws, start, rows.start, out, self.operators.n_threads
-        )
+        self.operators.rows.residual_factors(steps, levels, draws, start, rows.start, out)
         return out
 
     def from_base(self, rows: slice) -> Array:
         """(rows,): ``(y_j - base) / W``, or 0 where the base is a constant."""
         above = self.fitted.targets[rows, self.output] - self.fitted.base[self.output]
         return np.asarray(self.operators.mean_weight * above)
-
-
-def _by_cells(s: Structure, table: Array, drawn: bool) -> Array:
-    """A table of all leaves, (L, S), as one of all cells; see `Structure.to_cells`."""
-    if len(s.draws) == 1:
-        return table
-    return np.concatenate([s.to_cells(table[a:b], drawn) for a, b in pairwise(s.starts)])
 
 
 def fits(operators: Operators, targets: Array) -> list[Fit]:
@@ -131,13 +120,13 @@ class ReadOutEffects:
     def blocks(self) -> Iterator[tuple[int, Array]]:
         s, n = self.fit.operators.structure, len(self.adjoints.beta)
         constant = self.fit.drift @ self.adjoints.phi
-        table = _by_cells(s, self.adjoints.phi, drawn=False)  # draws are in the factors already
+        table = s.by_cells(self.adjoints.phi, drawn=False)  # draws are in the factors already
         step = max(64, min(BLOCK_ENTRIES // s.n_trees, BLOCK_ENTRIES // max(n, 1)))
         for first in range(0, s.n_rows, step):
             rows = slice(first, min(first + step, s.n_rows))
             out = np.empty((rows.stop - first, n))
             factors = self.fit.factors(rows)
-            _core.scaled_read_out(s.cells, s.cell_starts, table, factors, first, out, self.fit.operators.n_threads)
+            self.fit.operators.rows.scaled_read_out(table, factors, first, out)
             out += constant
             out += np.outer(self.fit.from_base(rows), self.adjoints.beta)
             out *= self.sign if s.row_weights is None else self.sign * s.row_weights[rows, None]
@@ -163,7 +152,7 @@ def steps(operators: Operators, targets: Array, queries: NDArray[np.integer[Any]
     return [ReadOutEffects(Fit(operators, fitted, k, none, none), adjoints, 1.0) for k in range(targets.shape[1])]
 
 
-def without(structure: Structure, rows: NDArray[np.intp], n_threads: int) -> Operators:
+def without(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Operators:
     """The operators of a fit in which these rows have no weight and all else is held fixed. Cost O(T N)."""
     s = structure
     regularisation = known_regularisation(s)
@@ -172,9 +161,9 @@ def without(structure: Structure, rows: NDArray[np.intp], n_threads: int) -> Ope
     if not weights.any():
         raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
     regularisation = regularisation.scaled(float(weights.sum()) / s.total_weight)
-    leaf_weights = Operators(replace(s, row_weights=weights), n_threads).leaf_sums(np.ones((s.n_rows, 1)))[:, 0]
+    leaf_weights = Operators(replace(s, row_weights=weights), backend).leaf_sums(np.ones((s.n_rows, 1)))[:, 0]
     scale = regularisation.scale(leaf_weights)
     changed = replace(
         s, row_weights=weights, leaf_weights=leaf_weights, leaf_scale=scale, regularisation=regularisation
     )
-    return Operators(changed, n_threads)
+    return Operators(changed, backend)

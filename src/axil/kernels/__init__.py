@@ -1,0 +1,223 @@
+"""The contract of the kernels: loops over training rows, wherever the rows are kept.
+
+A `Backend` makes `Rows`, the cells of N training rows in T trees where its kernels can reach them, and `Triangle`, the factor of
+leaf space. Everything about boosting is decided above this package; nothing here knows a rate, a base or a tree's values.
+
+Conventions. Cell c of tree t is entry ``starts[t] + c`` of a table, and ``cell_t(j)`` is that entry for row j. A cell is a leaf,
+or a leaf and a number of draws where rows were sampled (`Structure`). C is the number of all cells. Tables are (C, S) float64,
+one column per query. Arguments and results are NumPy arrays of the host. Outputs are written in place and nothing is converted: a
+wrong type or layout raises TypeError, wrong shapes and numbers raise ValueError, and a call that is refused changes nothing.
+Weights are (N,), or None for ones; passing ``rows.weights`` itself lets a back end use its own copy. Cell numbers are trusted.
+
+Every sum has a fixed order: one back end gives the same bits for the same call, whatever the number of threads. Calls may run in
+several threads at once, release the GIL, and Ctrl-C takes effect. Back ends, rows and triangles can be pickled.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure import Structure
+
+Array = NDArray[np.float64]
+Cells = NDArray[np.unsignedinteger[Any]]
+Numbers = NDArray[np.int64]
+
+NONE = np.zeros(0, dtype=np.int64)  # no trees
+NONE.setflags(write=False)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The time of a back end's steps, measured by benchmarks/; all but the last on the scale of ``sweep``."""
+
+    sweep: float  #: per row, tree and query of a sweep
+    pair: float  #: per row and pair of trees, for the co-occurrence
+    read: float  #: per row, tree and query of a read-out
+    solve: float  #: per pair of leaves and query, for `Triangle.solve`
+    inverse: float  #: per three leaves, for `Triangle.inverse`
+    product: float  #: per three leaves, for products of matrices of leaves by leaves
+    visit_seconds: float  #: seconds per unit of this scale
+
+
+class Rows(ABC):
+    """The cells of N training rows in T trees, and their weights, kept where the back end can reach them."""
+
+    weights: Array | None  #: (N,) the row weights, None for ones
+    n_rows: int  #: N
+    n_cells: int  #: C
+    every: Numbers  #: (T,) the numbers of all trees
+
+    @abstractmethod
+    def sweep(
+        self,
+        state: Array,
+        apply: Numbers,
+        table: Array,
+        apply_weights: Array | None,
+        gather: Numbers,
+        sums: Array,
+        gather_weights: Array | None,
+    ) -> None:
+        """Applies some trees to the state (N, S), in place, then gathers sums of the new state for others, in one pass.
+
+            state[j] += a_j sum_{t in apply} table[cell_t(j)]
+            sums[c]   = sum of g_j state[j] over the rows j in cell c of tree t,     t in gather
+
+        a and g are the weights; ``apply`` and ``gather`` are tree numbers, possibly none. Other entries of ``sums`` stay.
+        """
+
+    def leaf_sums(self, v: Array, weights: Array | None) -> Array:
+        """Sums a copy of v (N, S) over every cell: ``sums[c] = sum_{j in c} w_j v[j]``, (C, S), in O(T N S)."""
+        sums = np.empty((self.n_cells, v.shape[1]))
+        self.sweep(np.array(v, order="C"), NONE, sums, None, self.every, sums, weights)
+        return sums
+
+    @abstractmethod
+    def read_out(self, table: Array, constant: Array, weights: Array | None, first: int, out: Array) -> None:
+        """Fills ``out`` (rows, S): ``out[j - first] = w_j (constant + sum_t table[cell_t(j)])`` for the rows from ``first`` on.
+
+        ``constant`` is (S,). The rows of ``table`` and of ``out`` may lie apart. T look-ups per row and column.
+        """
+
+    @abstractmethod
+    def top(
+        self,
+        table: Array,
+        constant: Array,
+        weights: Array | None,
+        scale: Array | None,
+        values: Array,
+        rows: Numbers,
+    ) -> None:
+        """Merges what `read_out` gives for all rows into the k largest of every query; see `Backend.top`.
+
+        The read-out is never written down; ``scale`` is (N,) or None.
+        """
+
+    @abstractmethod
+    def cooccurrence(self, first: int, last: int, weights: Array | None, out: Array) -> None:
+        """Counts the rows that cells of two trees share, among the trees first .. last - 1.
+
+            out[c, d] = sum of w_j over the rows in cell c of tree s and in cell d of tree t,     s < t
+
+        with c and d counted from the first cell of tree ``first``. ``out`` is square and is zero wherever s >= t.
+        One visit per row and pair of trees.
+        """
+
+    @abstractmethod
+    def pair_sums(self, table: Array, factors: Array | None, first: int, out: Array) -> None:
+        """Fills ``out`` (rows,): ``out[j - first] = sum_{s <= t} factors[s, j - first] table[cell_s(j), cell_t(j)]``.
+
+        ``table`` is (C, C), ``factors`` (T, rows) or None for ones. T^2 / 2 look-ups per row.
+        """
+
+    @abstractmethod
+    def scaled_read_out(self, table: Array, factors: Array, first: int, out: Array) -> None:
+        """Fills ``out`` (rows, S): ``out[j - first] = sum_t factors[t, j - first] table[cell_t(j)]``.
+
+        ``factors`` is (T, rows). T look-ups per row and column.
+        """
+
+    @abstractmethod
+    def residual_factors(self, steps: Array, levels: Array, draws: Array, start: Array, first: int, out: Array) -> None:
+        """Walks through the trees and records how far each row's residual is from the level of its cell.
+
+        With ``r_j = start[j - first]`` at first and ``c = cell_t(j)``, for t = 0 .. T - 1:
+
+            out[t, j - first] = draws[c] (r_j - levels[c]),   then   r_j -= steps[c]
+
+        Tables are (C,), ``start`` is (rows,), ``out`` (T, rows).
+        """
+
+    @abstractmethod
+    def replay(
+        self,
+        values: Array,
+        targets: Array,
+        weights: Array | None,
+        single: bool,
+        single_score: bool,
+        score: Array,
+        sums: Array,
+        counts: Array,
+    ) -> None:
+        """Walks through the trees with the model's own values and sums the residuals that each cell saw.
+
+        For t = 0 .. T - 1, over the rows j in cell c of tree t:
+
+            sums[c] = sum_j round(w_j round(targets_j - score_j)),   then   score_j += values[cell_t(j)]
+
+        ``single`` rounds to float32, ``single_score`` the score after every tree. ``score`` is (N,), in place; ``sums`` and
+        ``counts``, the number of rows, are (C,).
+        """
+
+
+class Triangle(ABC):
+    """The factor M of leaf space, (L, L), unit upper triangular, kept where the back end can reach it."""
+
+    @abstractmethod
+    def solve(self, right: Array, transposed: bool) -> None:
+        """Solves ``M x = right``, or ``M' x = right``, in the place of ``right`` (L, S): L^2 / 2 multiplications per column."""
+
+    @abstractmethod
+    def inverse(self, overwrite: bool) -> Array:
+        """Inverts M', which gives a lower triangular (L, L), in L^3 / 6 multiplications; ``overwrite`` uses up the factor."""
+
+
+class Backend(ABC):
+    """A kind of machine that kernels run on."""
+
+    name: str
+    costs: Costs
+
+    @abstractmethod
+    def rows(self, cells: Cells, starts: Numbers, weights: Array | None = None) -> Rows:
+        """Keeps the cells (T, N), each counted within its tree, with ``starts`` (T + 1,) and weights (N,)."""
+
+    def rows_of(self, structure: Structure) -> Rows:
+        """Keeps the rows of a structure, by cells."""
+        return self.rows(structure.cells, structure.cell_starts, structure.row_weights)
+
+    @abstractmethod
+    def triangle(self, factor: Array) -> Triangle:
+        """Keeps a factor (L, L); what lies below its diagonal is ignored."""
+
+    @abstractmethod
+    def top(self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers) -> None:
+        """Merges a block (rows, S) of the rows from ``first`` on into the k largest ``|scale_j block[j - first, s]|`` of every s.
+
+        ``values`` (S, k) are not scaled, ``rows`` (S, k) their row numbers: largest first, equal ones by row number. Free
+        places have row -1 and come last.
+        """
+
+    @abstractmethod
+    def assign(
+        self,
+        values: NDArray[np.floating[Any]],
+        columns: Numbers,
+        thresholds: Array,
+        views: Numbers,
+        outcomes: NDArray[np.uint8],
+        nodes: NDArray[np.int32],
+        starts: Numbers,
+        single: bool,
+        strict: bool,
+        zero: float,
+        out: Cells,
+    ) -> bool:
+        """Fills ``out`` (T, n) with the leaf of each row of ``values`` (n, features) in each tree; see `adapters.routes`.
+
+        The code of a value x in a column is the number of its thresholds below x (``strict``: below or equal); a node
+        (view, rank, left, right) sends a row left if its code in that view is at most the rank. Returns whether a value in the
+        columns used is infinite.
+        """
+
+    @abstractmethod
+    def available(self) -> int:
+        """Bytes that are free where this back end keeps its arrays."""

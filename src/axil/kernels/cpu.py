@@ -1,0 +1,177 @@
+"""The kernels on the CPU: the compiled core, BLAS and LAPACK. No other module of the package imports the core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, lapack
+
+from axil import _core
+from axil.kernels import Array, Backend, Cells, Costs, Numbers, Rows, Triangle
+from axil.machine.memory import free_memory
+from axil.machine.progress import track
+from axil.machine.shared import one_blas_thread
+
+BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
+COSTS = Costs(sweep=1.0, pair=0.7, read=0.15, solve=0.2, inverse=0.035, product=0.14, visit_seconds=3e-10)  # two cores
+
+
+class CpuRows(Rows):
+    """The arrays themselves, and how many threads share a pass over them."""
+
+    def __init__(self, cells: Cells, starts: Numbers, weights: Array | None, n_threads: int):
+        self.cells, self.starts, self.weights, self.n_threads = cells, starts, weights, n_threads
+        self.n_rows, self.n_cells = int(cells.shape[1]), int(starts[-1])
+        self.every = np.arange(len(cells))
+
+    def sweep(
+        self,
+        state: Array,
+        apply: Numbers,
+        table: Array,
+        apply_weights: Array | None,
+        gather: Numbers,
+        sums: Array,
+        gather_weights: Array | None,
+    ) -> None:
+        _core.sweep(
+            self.cells, self.starts, state, apply, table, apply_weights, gather, sums, gather_weights, self.n_threads
+        )
+
+    def read_out(self, table: Array, constant: Array, weights: Array | None, first: int, out: Array) -> None:
+        _core.read_out(self.cells, self.starts, table, constant, weights, first, out, self.n_threads)
+
+    def top(
+        self,
+        table: Array,
+        constant: Array,
+        weights: Array | None,
+        scale: Array | None,
+        values: Array,
+        rows: Numbers,
+    ) -> None:
+        _core.top_rows(self.cells, self.starts, table, constant, weights, scale, values, rows, self.n_threads)
+
+    def cooccurrence(self, first: int, last: int, weights: Array | None, out: Array) -> None:
+        starts = self.starts[first : last + 1] - self.starts[first]
+        _core.cooccurrence(self.cells[first:last], starts, weights, out, self.n_threads)
+
+    def pair_sums(self, table: Array, factors: Array | None, first: int, out: Array) -> None:
+        _core.pair_sums(self.cells, self.starts, table, factors, first, out, self.n_threads)
+
+    def scaled_read_out(self, table: Array, factors: Array, first: int, out: Array) -> None:
+        _core.scaled_read_out(self.cells, self.starts, table, factors, first, out, self.n_threads)
+
+    def residual_factors(self, steps: Array, levels: Array, draws: Array, start: Array, first: int, out: Array) -> None:
+        _core.residual_factors(self.cells, self.starts, steps, levels, draws, start, first, out, self.n_threads)
+
+    def replay(
+        self,
+        values: Array,
+        targets: Array,
+        weights: Array | None,
+        single: bool,
+        single_score: bool,
+        score: Array,
+        sums: Array,
+        counts: Array,
+    ) -> None:
+        _core.replay(
+            self.cells,
+            self.starts,
+            values,
+            targets,
+            weights,
+            single,
+            single_score,
+            score,
+            sums,
+            counts,
+            self.n_threads,
+        )
+
+
+class CpuTriangle(Triangle):
+    """LAPACK on the diagonal blocks, products between them: Ctrl-C takes effect between two blocks."""
+
+    def __init__(self, factor: Array):
+        self.factor = factor
+
+    @one_blas_thread()
+    def solve(self, right: Array, transposed: bool) -> None:
+        M, blocks = self.factor, _blocks(len(self.factor))
+        if not right.size:
+            return
+        for own in blocks if transposed else reversed(blocks):
+            if transposed:
+                seen = right[own] - M[: own.start, own].T @ right[: own.start]
+            else:
+                seen = right[own] - M[own, own.stop :] @ right[own.stop :]
+            right[own] = blas.dtrsm(1.0, M[own, own].T, seen, lower=1, trans_a=int(not transposed), diag=1)
+
+    @one_blas_thread()
+    def inverse(self, overwrite: bool) -> Array:
+        """Inverts M', block of rows by block of rows: ``X[a, c] = -X[a, a] sum_{c <= b < a} M'[a, b] X[b, c]``.
+
+        The inverse X takes the half that M leaves free. Only diagonal blocks, which both need, are kept aside.
+        """
+        made = self.factor if overwrite else self.factor.copy()
+        corners: list[tuple[slice, Array]] = []
+        for own in track(_blocks(len(made)), "leaf space"):
+            corner = np.tril(lapack.dtrtri(made[own, own].T, lower=1, unitdiag=1)[0])
+            for before, of_before in corners:
+                met = made[before, own].T @ of_before
+                met += made[before.stop : own.start, own].T @ made[before.stop : own.start, before]
+                np.negative(corner @ met, out=made[own, before])
+            corners.append((own, corner))
+        for own, corner in corners:
+            made[own, own] = corner
+            made[own, own.stop :] = 0.0
+        return made
+
+
+def _blocks(n: int) -> list[slice]:
+    return [slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
+
+
+@dataclass(frozen=True)
+class Cpu(Backend):
+    """The cores of this machine."""
+
+    n_threads: int
+
+    name = "cpu"
+    costs = COSTS
+
+    def rows(self, cells: Cells, starts: Numbers, weights: Array | None = None) -> CpuRows:
+        return CpuRows(cells, starts, weights, self.n_threads)
+
+    def triangle(self, factor: Array) -> CpuTriangle:
+        return CpuTriangle(factor)
+
+    def top(self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers) -> None:
+        _core.top(block, first, scale, values, rows, self.n_threads)
+
+    def assign(
+        self,
+        values: NDArray[np.floating[Any]],
+        columns: Numbers,
+        thresholds: Array,
+        views: Numbers,
+        outcomes: NDArray[np.uint8],
+        nodes: NDArray[np.int32],
+        starts: Numbers,
+        single: bool,
+        strict: bool,
+        zero: float,
+        out: Cells,
+    ) -> bool:
+        return _core.assign(
+            values, columns, thresholds, views, outcomes, nodes, starts, single, strict, zero, out, self.n_threads
+        )
+
+    def available(self) -> int:
+        return free_memory()
