@@ -1,11 +1,13 @@
-"""Every kernel against its formula in NumPy, one thread against several, and what must be refused."""
+"""Every kernel of every back end against its formula in NumPy, one thread against several, and what must be refused."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axil import _core
+from axil.kernels import Backend, Rows
+from axil.kernels.cpu import Cpu
 
 COLUMNS = [0, 1, 2, 3, 7, 10, 16, 17, 33]
 DTYPES = [np.uint8, np.uint16, np.uint32]
 # The kernels add in another order than NumPy: sums of up to 20,000 numbers of size 1 differ by far less than this.
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
+BACKENDS = [Cpu]  # every one of them goes through all that follows
+
+
+@pytest.fixture(scope="module", params=BACKENDS, ids=lambda one: one.name)
+def backend(request: pytest.FixtureRequest) -> Any:
+    """Makes a back end of so many threads."""
+    return request.param
 
 
 class Forest:
@@ -43,6 +54,9 @@ class Forest:
 
     def weights(self, weighted: bool) -> np.ndarray | None:
         return self.rng.uniform(0.5, 2, self.n_rows) if weighted else None
+
+    def rows(self, backend: Backend, weights: np.ndarray | None = None) -> Rows:
+        return backend.rows(self.leaves, self.starts, weights)
 
     def one_hot(self, t: int) -> np.ndarray:
         return np.eye(self.n_leaves[t])[self.leaves[t]]
@@ -87,14 +101,14 @@ class TestSweep:
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("columns", COLUMNS)
-    def test_formula(self, dtype: type, weighted: bool, columns: int) -> None:
+    def test_formula(self, backend: Any, dtype: type, weighted: bool, columns: int) -> None:
         f = forest(dtype)
         a, g = f.weights(weighted), f.weights(weighted)
         state, table, sums = f.normal(f.n_rows, columns), f.normal(f.total, columns), f.normal(f.total, columns)
         expected, untouched = state.copy(), sums.copy()
         apply, gather = [6, 2, 3], [1, 0, 5]
         expected += one(a) * sum(f.rows_of(table, t) for t in apply)
-        _core.sweep(f.leaves, f.starts, state, trees(*apply), table, a, trees(*gather), sums, g, 1)
+        f.rows(backend(1)).sweep(state, trees(*apply), table, a, trees(*gather), sums, g)
         np.testing.assert_allclose(state, expected, **CLOSE)
         for t in range(len(f.n_leaves)):
             right = f.leaf_sums(t, one(g) * expected) if t in gather else untouched[f.part(t)]
@@ -102,87 +116,97 @@ class TestSweep:
 
     @pytest.mark.parametrize("apply", [(), (4,)])
     @pytest.mark.parametrize("gather", [(), (2,)])
-    def test_either_list_may_be_empty(self, apply: tuple[int, ...], gather: tuple[int, ...]) -> None:
+    def test_either_list_may_be_empty(self, backend: Any, apply: tuple[int, ...], gather: tuple[int, ...]) -> None:
         f = forest()
         state, table, sums = f.normal(f.n_rows, 3), f.normal(f.total, 3), np.zeros((f.total, 3))
         expected = state + (f.rows_of(table, 4) if apply else 0)
-        _core.sweep(f.leaves, f.starts, state, trees(*apply), table, None, trees(*gather), sums, None, 2)
+        f.rows(backend(2)).sweep(state, trees(*apply), table, None, trees(*gather), sums, None)
         np.testing.assert_allclose(state, expected, **CLOSE)
         np.testing.assert_allclose(sums[f.part(2)], f.leaf_sums(2, expected) if gather else 0, **CLOSE)
 
-    def test_weights_of_one_are_no_weights(self) -> None:
+    def test_weights_of_one_are_no_weights(self, backend: Any) -> None:
         f = forest()
         ones, table, results = np.ones(f.n_rows), f.normal(f.total, 5), []
         start = f.normal(f.n_rows, 5)
         for w in (None, ones):
             state, sums = start.copy(), np.zeros((f.total, 5))
-            _core.sweep(f.leaves, f.starts, state, trees(1, 2), table, w, trees(0), sums, w, 1)
+            f.rows(backend(1)).sweep(state, trees(1, 2), table, w, trees(0), sums, w)
             results.append((state, sums))
         np.testing.assert_array_equal(results[0][0], results[1][0])
         np.testing.assert_array_equal(results[0][1], results[1][1])
 
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
     @pytest.mark.parametrize("columns", [1, 10, 33])
-    def test_threads_do_not_matter(self, dtype: type, columns: int) -> None:
+    def test_threads_do_not_matter(self, backend: Any, dtype: type, columns: int) -> None:
         f = forest(dtype, n_rows=200_001 if columns == 1 else 20_001)
         start, table, results = f.normal(f.n_rows, columns), f.normal(f.total, columns), []
         for n_threads in (1, 2, 5):
             state, sums = start.copy(), np.zeros((f.total, columns))
-            _core.sweep(f.leaves, f.starts, state, trees(3), table, None, trees(0, 2, 5), sums, None, n_threads)
+            f.rows(backend(n_threads)).sweep(state, trees(3), table, None, trees(0, 2, 5), sums, None)
             results.append((state, sums))
         for state, sums in results[1:]:
             np.testing.assert_array_equal(state, results[0][0])
             np.testing.assert_array_equal(sums, results[0][1])
         np.testing.assert_allclose(sums[f.part(5)], f.leaf_sums(5, state), **CLOSE)
 
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_leaf_sums_leave_the_state_alone(self, backend: Any, weighted: bool) -> None:
+        f = forest()
+        w, v = f.weights(weighted), np.asfortranarray(f.normal(f.n_rows, 3))
+        before = v.copy()
+        sums = f.rows(backend(2), w).leaf_sums(v, w)
+        right = np.concatenate([f.leaf_sums(t, one(w) * v) for t in range(len(f.n_leaves))])
+        np.testing.assert_allclose(sums, right, **CLOSE)
+        np.testing.assert_array_equal(v, before)
+
 
 class TestReadOut:
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("columns", COLUMNS)
-    def test_formula(self, dtype: type, weighted: bool, columns: int) -> None:
+    def test_formula(self, backend: Any, dtype: type, weighted: bool, columns: int) -> None:
         f = forest(dtype)
         table, constant, w = f.normal(f.total, columns), f.normal(columns), f.weights(weighted)
         expected = one(w) * (constant + sum(f.rows_of(table, t) for t in range(len(f.n_leaves))))
         for first, n in [(0, f.n_rows), (17, 500), (f.n_rows - 1, 1), (f.n_rows, 0)]:
             out = np.empty((n, columns))
-            _core.read_out(f.leaves, f.starts, table, constant, w, first, out, 1)
+            f.rows(backend(1)).read_out(table, constant, w, first, out)
             np.testing.assert_allclose(out, expected[first : first + n], **CLOSE)
 
     @pytest.mark.parametrize("columns", [1, 10, 33])
-    def test_threads_and_blocks_do_not_matter(self, columns: int) -> None:
+    def test_threads_and_blocks_do_not_matter(self, backend: Any, columns: int) -> None:
         f = forest(n_rows=50_001)
         table, constant = f.normal(f.total, columns), f.normal(columns)
         outs = [np.empty((f.n_rows, columns)) for _ in range(3)]
         for n_threads, out in zip((1, 2, 5), outs):
-            _core.read_out(f.leaves, f.starts, table, constant, None, 0, out, n_threads)
+            f.rows(backend(n_threads)).read_out(table, constant, None, 0, out)
         np.testing.assert_array_equal(outs[0], outs[1])
         np.testing.assert_array_equal(outs[0], outs[2])
         block = np.empty((1000, columns))
-        _core.read_out(f.leaves, f.starts, table, constant, None, 333, block, 2)
+        f.rows(backend(2)).read_out(table, constant, None, 333, block)
         np.testing.assert_array_equal(block, outs[0][333:1333])
 
-    def test_rows_of_table_and_output_may_lie_apart(self) -> None:
+    def test_rows_of_table_and_output_may_lie_apart(self, backend: Any) -> None:
         f = forest()
         table, constant, wide = f.normal(f.total, 9)[:, 2:7], f.normal(5), np.full((f.n_rows, 8), 7.0)
-        _core.read_out(f.leaves, f.starts, table, constant, None, 0, wide[:, 1:6], 2)
+        f.rows(backend(2)).read_out(table, constant, None, 0, wide[:, 1:6])
         right = constant + sum(f.rows_of(table, t) for t in range(len(f.n_leaves)))
         np.testing.assert_allclose(wide[:, 1:6], right, **CLOSE)
         assert (wide[:, [0, 6, 7]] == 7).all()
         with pytest.raises(ValueError, match="next to each other"):
-            _core.read_out(f.leaves, f.starts, table, constant, None, 0, np.empty((5, f.n_rows)).T, 2)
+            f.rows(backend(2)).read_out(table, constant, None, 0, np.empty((5, f.n_rows)).T)
 
 
 class TestCooccurrence:
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("n_rows", [1003, 30_000])
-    def test_formula(self, dtype: type, weighted: bool, n_rows: int) -> None:
+    def test_formula(self, backend: Any, dtype: type, weighted: bool, n_rows: int) -> None:
         f = forest(dtype, n_rows)
         w = f.weights(weighted)
         outs = [f.normal(f.total, f.total) for _ in range(2)]
         for n_threads, out in zip((1, 3), outs):
-            _core.cooccurrence(f.leaves, f.starts, w, out, n_threads)
+            f.rows(backend(n_threads)).cooccurrence(0, len(f.n_leaves), w, out)
         np.testing.assert_array_equal(outs[0], outs[1])
         for t in range(len(f.n_leaves)):
             for s in range(len(f.n_leaves)):
@@ -190,22 +214,33 @@ class TestCooccurrence:
                 np.testing.assert_allclose(out[f.part(s), f.part(t)], right, **CLOSE)
 
     @pytest.mark.parametrize("weighted", [False, True])
-    def test_many_trees_of_many_leaves_in_uint32(self, weighted: bool) -> None:
+    def test_many_trees_of_many_leaves_in_uint32(self, backend: Any, weighted: bool) -> None:
         f = Forest(5000, [3, 40, 5] * 7 + [700, 1], np.uint32)
         w, out = f.weights(weighted), np.empty((f.total, f.total))
-        _core.cooccurrence(f.leaves, f.starts, w, out, 2)
+        f.rows(backend(2)).cooccurrence(0, len(f.n_leaves), w, out)
         hot = np.concatenate([f.one_hot(t) for t in range(len(f.n_leaves))], axis=1)
         right = hot.T @ (one(w) * hot)
         for t in range(len(f.n_leaves)):
             right[f.starts[t] :, f.part(t)] = 0
         np.testing.assert_allclose(out, right, **CLOSE)
 
+    @pytest.mark.parametrize(("first", "last"), [(0, 7), (2, 6), (3, 4), (5, 5)])
+    def test_some_trees(self, backend: Any, first: int, last: int) -> None:
+        f = forest()
+        w, whole = f.weights(True), np.empty((f.total, f.total))
+        rows = f.rows(backend(2), w)
+        rows.cooccurrence(0, 7, rows.weights, whole)
+        own = slice(f.starts[first], f.starts[last])
+        out = f.normal(own.stop - own.start, own.stop - own.start)
+        rows.cooccurrence(first, last, rows.weights, out)
+        np.testing.assert_array_equal(out, whole[own, own])
+
 
 class TestTop:
     @pytest.mark.parametrize("columns", COLUMNS)
     @pytest.mark.parametrize("scaled", [False, True])
     @pytest.mark.parametrize("k", [0, 1, 10, 1500])
-    def test_blocks_in_any_order(self, columns: int, scaled: bool, k: int) -> None:
+    def test_blocks_in_any_order(self, backend: Any, columns: int, scaled: bool, k: int) -> None:
         rng = np.random.default_rng(columns)
         weights = rng.integers(-30, 31, (1200, columns)) / 8  # with many ties, also across blocks
         scale = rng.choice([0.5, 1.0, 2.0], 1200) if scaled else None
@@ -213,24 +248,24 @@ class TestTop:
         for blocks in ([0, 1, 2, 3], [2, 0, 3, 1]):
             values, rows = np.zeros((columns, k)), np.full((columns, k), -1, np.int64)
             for b in blocks:
-                _core.top(weights[300 * b : 300 * (b + 1)], 300 * b, scale, values, rows, 2)
+                backend(2).top(weights[300 * b : 300 * (b + 1)], 300 * b, scale, values, rows)
             np.testing.assert_array_equal(rows, right[1])
             np.testing.assert_array_equal(values, right[0])
 
     @pytest.mark.parametrize(("n_rows", "columns", "k"), [(300_000, 1, 10), (40_000, 33, 5), (20_000, 3, 6000)])
-    def test_threads_do_not_matter(self, n_rows: int, columns: int, k: int) -> None:
+    def test_threads_do_not_matter(self, backend: Any, n_rows: int, columns: int, k: int) -> None:
         weights = np.random.default_rng(0).normal(size=(n_rows, columns))
         for n_threads in (1, 2, 5):
             values, rows = np.zeros((columns, k)), np.full((columns, k), -1, np.int64)
-            _core.top(weights, 0, None, values, rows, n_threads)
+            backend(n_threads).top(weights, 0, None, values, rows)
             right = largest(weights, None, k)
             np.testing.assert_array_equal(rows, right[1])
             np.testing.assert_array_equal(values, right[0])
 
-    def test_all_zero(self) -> None:
+    def test_all_zero(self, backend: Any) -> None:
         values, rows = np.zeros((2, 3)), np.full((2, 3), -1, np.int64)
         for first in (0, 100):
-            _core.top(np.zeros((100, 2)), first, None, values, rows, 1)
+            backend(1).top(np.zeros((100, 2)), first, None, values, rows)
         np.testing.assert_array_equal(rows, [[0, 1, 2]] * 2)
 
 
@@ -240,7 +275,9 @@ class TestTopRows:
     @pytest.mark.parametrize("scaled", [False, True])
     @pytest.mark.parametrize("columns", [0, 1, 10, 31, 33, 70])
     @pytest.mark.parametrize("k", [0, 1, 10])
-    def test_is_top_of_read_out(self, dtype: type, weighted: bool, scaled: bool, columns: int, k: int) -> None:
+    def test_is_top_of_read_out(
+        self, backend: Any, dtype: type, weighted: bool, scaled: bool, columns: int, k: int
+    ) -> None:
         f = forest(dtype, n_rows=30_007 if columns == 10 else 1003)
         table = f.rng.integers(-30, 31, (f.total, columns)) / 8  # no rounding, and many ties
         constant = f.rng.integers(-30, 31, columns) / 8
@@ -250,11 +287,11 @@ class TestTopRows:
         right = largest(all_weights, scale, k)
         for n_threads in (1, 3):
             values, rows = np.zeros((columns, k)), np.full((columns, k), -1, np.int64)
-            _core.top_rows(f.leaves, f.starts, table, constant, weights, scale, values, rows, n_threads)
+            f.rows(backend(n_threads)).top(table, constant, weights, scale, values, rows)
             np.testing.assert_array_equal(rows, right[1])
             np.testing.assert_array_equal(values, right[0])
 
-    def test_sizes_that_single_precision_does_not_tell_apart(self) -> None:
+    def test_sizes_that_single_precision_does_not_tell_apart(self, backend: Any) -> None:
         """Sums that cancel, of numbers far larger than what is left of them."""
         f = Forest(5000, [40, 40, 31], np.uint8)
         table = f.normal(f.total, 3)
@@ -262,18 +299,18 @@ class TestTopRows:
         table[f.part(0)] = 1e6 + 1e-4 * f.normal(40, 3)
         table[f.part(2)] *= 1e-4
         values, rows = np.zeros((3, 20)), np.full((3, 20), -1, np.int64)
-        _core.top_rows(f.leaves, f.starts, table, np.zeros(3), None, None, values, rows, 2)
+        f.rows(backend(2)).top(table, np.zeros(3), None, None, values, rows)
         exact = np.empty((5000, 3))
-        _core.read_out(f.leaves, f.starts, table, np.zeros(3), None, 0, exact, 1)
+        f.rows(backend(1)).read_out(table, np.zeros(3), None, 0, exact)
         np.testing.assert_array_equal(rows, largest(exact, None, 20)[1])
 
-    def test_more_places_than_rows_and_tiny_weights(self) -> None:
+    def test_more_places_than_rows_and_tiny_weights(self, backend: Any) -> None:
         f = forest(n_rows=50)
         table = 1e-60 * f.normal(f.total, 2)
         values, rows = np.zeros((2, 60)), np.full((2, 60), -1, np.int64)
-        _core.top_rows(f.leaves, f.starts, table, np.zeros(2), None, None, values, rows, 2)
+        f.rows(backend(2)).top(table, np.zeros(2), None, None, values, rows)
         exact = np.empty((50, 2))
-        _core.read_out(f.leaves, f.starts, table, np.zeros(2), None, 0, exact, 1)
+        f.rows(backend(1)).read_out(table, np.zeros(2), None, 0, exact)
         np.testing.assert_array_equal(rows, largest(exact, None, 60)[1])
 
 
@@ -282,13 +319,13 @@ class TestReplay:
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("single", [False, True])
     @pytest.mark.parametrize("single_score", [False, True])
-    def test_formula(self, dtype: type, weighted: bool, single: bool, single_score: bool) -> None:
+    def test_formula(self, backend: Any, dtype: type, weighted: bool, single: bool, single_score: bool) -> None:
         f = forest(dtype, n_rows=20_003)
         values, targets, w = f.normal(f.total), f.normal(f.n_rows), f.weights(weighted)
         start, results = f.normal(f.n_rows), []
         for n_threads in (1, 2, 5):
             score, sums, counts = start.copy(), f.normal(f.total), f.normal(f.total)
-            _core.replay(f.leaves, f.starts, values, targets, w, single, single_score, score, sums, counts, n_threads)
+            f.rows(backend(n_threads)).replay(values, targets, w, single, single_score, score, sums, counts)
             results.append((score, sums))
             rows = [np.bincount(f.leaves[t], minlength=n) for t, n in enumerate(f.n_leaves)]
             np.testing.assert_array_equal(counts, np.concatenate(rows))
@@ -305,12 +342,10 @@ class TestReplay:
             expected = expected.astype(np.float32 if single_score else np.float64).astype(np.float64)
         np.testing.assert_array_equal(score, expected)  # the same additions in the same order
 
-    def test_as_many_leaves_as_rows_take_turns_in_and_one_more(self) -> None:
+    def test_as_many_leaves_as_rows_take_turns_in_and_one_more(self, backend: Any) -> None:
         f = Forest(2000, [63, 64, 65], np.uint8)
         sums, counts = np.empty((2, f.total))
-        _core.replay(
-            f.leaves, f.starts, np.zeros(f.total), np.ones(2000), None, False, False, np.zeros(2000), sums, counts, 1
-        )
+        f.rows(backend(1)).replay(np.zeros(f.total), np.ones(2000), None, False, False, np.zeros(2000), sums, counts)
         rows = [np.bincount(f.leaves[t], minlength=n) for t, n in enumerate(f.n_leaves)]
         np.testing.assert_array_equal(counts, np.concatenate(rows))
         np.testing.assert_array_equal(sums, counts)
@@ -319,34 +354,34 @@ class TestReplay:
 class TestScaledReadOut:
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("columns", COLUMNS)
-    def test_formula(self, dtype: type, columns: int) -> None:
+    def test_formula(self, backend: Any, dtype: type, columns: int) -> None:
         f = forest(dtype)
         table, factors = f.normal(f.total, columns), f.normal(len(f.n_leaves), f.n_rows)
         expected = sum(factors[t][:, None] * f.rows_of(table, t) for t in range(len(f.n_leaves)))
         for first, n in [(0, f.n_rows), (17, 500), (f.n_rows - 1, 1), (f.n_rows, 0)]:
             out = f.normal(n, columns)
             part = np.ascontiguousarray(factors[:, first : first + n])
-            _core.scaled_read_out(f.leaves, f.starts, table, part, first, out, 2)
+            f.rows(backend(2)).scaled_read_out(table, part, first, out)
             np.testing.assert_allclose(out, expected[first : first + n], **CLOSE)
 
-    def test_threads_do_not_matter(self) -> None:
+    def test_threads_do_not_matter(self, backend: Any) -> None:
         f = forest(n_rows=50_001)
         table, factors = f.normal(f.total, 10), f.normal(len(f.n_leaves), f.n_rows)
         outs = [np.empty((f.n_rows, 10)) for _ in range(3)]
         for n_threads, out in zip((1, 2, 5), outs):
-            _core.scaled_read_out(f.leaves, f.starts, table, factors, 0, out, n_threads)
+            f.rows(backend(n_threads)).scaled_read_out(table, factors, 0, out)
         np.testing.assert_array_equal(outs[0], outs[1])
         np.testing.assert_array_equal(outs[0], outs[2])
 
 
 class TestResidualFactors:
     @pytest.mark.parametrize("dtype", DTYPES)
-    def test_formula(self, dtype: type) -> None:
+    def test_formula(self, backend: Any, dtype: type) -> None:
         f = forest(dtype, n_rows=20_003)
         steps, levels, draws, start = f.normal(f.total), f.normal(f.total), f.normal(f.total), f.normal(f.n_rows)
         outs = [f.normal(len(f.n_leaves), f.n_rows) for _ in range(3)]
         for n_threads, out in zip((1, 2, 5), outs):
-            _core.residual_factors(f.leaves, f.starts, steps, levels, draws, start, 0, out, n_threads)
+            f.rows(backend(n_threads)).residual_factors(steps, levels, draws, start, 0, out)
         np.testing.assert_array_equal(outs[0], outs[1])
         np.testing.assert_array_equal(outs[0], outs[2])
         residuals = start.copy()
@@ -354,14 +389,14 @@ class TestResidualFactors:
             np.testing.assert_allclose(out, f.rows_of(draws, t) * (residuals - f.rows_of(levels, t)), **CLOSE)
             residuals -= f.rows_of(steps, t)
         part = np.empty((len(f.n_leaves), 500))
-        _core.residual_factors(f.leaves, f.starts, steps, levels, draws, start[17:517], 17, part, 2)
+        f.rows(backend(2)).residual_factors(steps, levels, draws, start[17:517], 17, part)
         np.testing.assert_array_equal(part, outs[0][:, 17:517])
 
 
 class TestPairSums:
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
     @pytest.mark.parametrize("scaled", [False, True])
-    def test_formula(self, dtype: type, scaled: bool) -> None:
+    def test_formula(self, backend: Any, dtype: type, scaled: bool) -> None:
         f = forest(dtype, n_rows=20_003)
         table, n_trees = f.normal(f.total, f.total), len(f.n_leaves)
         factors = f.normal(n_trees, f.n_rows) if scaled else None
@@ -372,48 +407,105 @@ class TestPairSums:
             expected += own if factors is None else factors[s] * own
         outs = [f.normal(f.n_rows) for _ in range(3)]
         for n_threads, out in zip((1, 2, 5), outs):
-            _core.pair_sums(f.leaves, f.starts, table, factors, 0, out, n_threads)
+            f.rows(backend(n_threads)).pair_sums(table, factors, 0, out)
         np.testing.assert_allclose(outs[0], expected, **CLOSE)
         np.testing.assert_array_equal(outs[0], outs[1])
         np.testing.assert_array_equal(outs[0], outs[2])
         part = None if factors is None else np.ascontiguousarray(factors[:, 333:1333])
         out = f.normal(1000)
-        _core.pair_sums(f.leaves, f.starts, table, part, 333, out, 2)
+        f.rows(backend(2)).pair_sums(table, part, 333, out)
         np.testing.assert_allclose(out, expected[333:1333], **CLOSE)
+
+
+class TestTriangle:
+    """Of sizes below, at and above the blocks that it is worked on in."""
+
+    # Numbers below 1 / size off the diagonal: the inverse is of order one, and so are the errors' multiples of 1e-16.
+    @staticmethod
+    def factor(n: int) -> np.ndarray:
+        return np.triu(np.random.default_rng(n).uniform(-1, 1, (n, n)) / max(n, 1), 1) + np.eye(n)
+
+    @pytest.mark.parametrize("transposed", [False, True])
+    @pytest.mark.parametrize(("n", "columns"), [(0, 2), (1, 3), (30, 0), (256, 1), (700, 5)])
+    def test_solve(self, backend: Any, n: int, columns: int, transposed: bool) -> None:
+        M, right = self.factor(n), np.random.default_rng(0).normal(size=(n, columns))
+        solved = right.copy()
+        backend(1).triangle(M).solve(solved, transposed)
+        np.testing.assert_allclose((M.T if transposed else M) @ solved, right, **CLOSE)
+
+    @pytest.mark.parametrize("n", [0, 1, 30, 256, 700])
+    def test_inverse(self, backend: Any, n: int) -> None:
+        M = self.factor(n)
+        kept, given = M.copy(), M.copy()
+        triangle = backend(1).triangle(given)
+        found = triangle.inverse(overwrite=False)
+        np.testing.assert_array_equal(given, kept)
+        np.testing.assert_allclose(found @ M.T, np.eye(n), **CLOSE)
+        np.testing.assert_array_equal(np.triu(found, 1), 0)
+        np.testing.assert_array_equal(triangle.inverse(overwrite=True), found)
+
+    def test_what_is_below_the_diagonal_is_ignored(self, backend: Any) -> None:
+        M, noise = self.factor(300), np.tril(np.random.default_rng(0).normal(size=(300, 300)), -1)
+        for transposed in (False, True):
+            clean, noisy = np.ones((300, 2)), np.ones((300, 2))
+            backend(1).triangle(M).solve(clean, transposed)
+            backend(1).triangle(M + noise).solve(noisy, transposed)
+            np.testing.assert_array_equal(clean, noisy)
+        clean, noisy = (backend(1).triangle(made).inverse(overwrite=True) for made in (M.copy(), M + noise))
+        np.testing.assert_array_equal(clean, noisy)
+
+
+def test_back_ends_rows_and_triangles_are_pickled(backend: Any) -> None:
+    f, w = forest(), np.ones(1003)
+    made = backend(2)
+    table, outs, solved = f.normal(f.total, 3), np.empty((2, f.n_rows, 3)), np.ones((2, 9, 1))
+    for i, one_of in enumerate((lambda value: value, lambda value: pickle.loads(pickle.dumps(value)))):
+        rows = one_of(f.rows(one_of(made), w))
+        rows.read_out(table, np.zeros(3), rows.weights, 0, outs[i])
+        one_of(made.triangle(TestTriangle.factor(9))).solve(solved[i], False)
+    np.testing.assert_array_equal(*outs)
+    np.testing.assert_array_equal(*solved)
+
+
+def test_a_back_end_has_memory_and_costs(backend: Any) -> None:
+    made = backend(1)
+
+    assert made.available() > 0
+    assert all(cost > 0 for cost in astuple(made.costs))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("n_rows", "n_leaves"), [(0, [3, 1]), (0, []), (5, []), (5, [1]), (1, [2])])
-def test_nothing_or_next_to_nothing(dtype: type, n_rows: int, n_leaves: list[int]) -> None:
+def test_nothing_or_next_to_nothing(backend: Any, dtype: type, n_rows: int, n_leaves: list[int]) -> None:
     f = Forest(n_rows, n_leaves, dtype)
     state, table, sums = f.normal(n_rows, 2), f.normal(f.total, 2), f.normal(f.total, 2)
     expected, every = state + sum(f.rows_of(table, t) for t in range(len(n_leaves))), np.arange(len(n_leaves))
-    _core.sweep(f.leaves, f.starts, state, every, table, None, every, sums, None, 2)
+    f.rows(backend(2)).sweep(state, every, table, None, every, sums, None)
     np.testing.assert_allclose(state, expected, **CLOSE)
     for t in every:
         np.testing.assert_allclose(sums[f.part(t)], f.leaf_sums(t, expected), **CLOSE)
     out = np.empty((n_rows, 2))
-    _core.read_out(f.leaves, f.starts, table, np.zeros(2), None, 0, out, 2)
+    f.rows(backend(2)).read_out(table, np.zeros(2), None, 0, out)
     np.testing.assert_allclose(out, sum((f.rows_of(table, t) for t in every), np.zeros((n_rows, 2))), **CLOSE)
     pairs = f.normal(f.total, f.total)
-    _core.cooccurrence(f.leaves, f.starts, None, pairs, 2)
+    f.rows(backend(2)).cooccurrence(0, len(f.n_leaves), None, pairs)
     assert pairs.sum() == n_rows * len(n_leaves) * (len(n_leaves) - 1) / 2
     again = f.normal(n_rows, 2)
-    _core.scaled_read_out(f.leaves, f.starts, table, np.ones((len(n_leaves), n_rows)), 0, again, 2)
+    f.rows(backend(2)).scaled_read_out(table, np.ones((len(n_leaves), n_rows)), 0, again)
     np.testing.assert_allclose(again, out, **CLOSE)
     diagonal = f.normal(n_rows)
-    _core.pair_sums(f.leaves, f.starts, np.ones((f.total, f.total)), None, 0, diagonal, 2)
+    f.rows(backend(2)).pair_sums(np.ones((f.total, f.total)), None, 0, diagonal)
     np.testing.assert_array_equal(diagonal, len(n_leaves) * (len(n_leaves) + 1) / 2)
     score, seen, counts = np.zeros(n_rows), f.normal(f.total), f.normal(f.total)
-    _core.replay(f.leaves, f.starts, table[:, 0].copy(), np.ones(n_rows), None, False, False, score, seen, counts, 2)
+    f.rows(backend(2)).replay(table[:, 0].copy(), np.ones(n_rows), None, False, False, score, seen, counts)
     assert counts.sum() == n_rows * len(n_leaves)
     np.testing.assert_allclose(score, out[:, 0], **CLOSE)
     assert f.total == 0 or n_rows or not seen.any()
     values, rows = np.zeros((2, 1)), np.full((2, 1), -1, np.int64)
-    _core.top(out, 0, None, values, rows, 2)
+    backend(2).top(out, 0, None, values, rows)
     assert (rows >= 0).all() == (n_rows > 0)
     again = np.full((2, 1), -1, np.int64)
-    _core.top_rows(f.leaves, f.starts, table, np.zeros(2), None, None, values, again, 2)
+    f.rows(backend(2)).top(table, np.zeros(2), None, None, values, again)
     np.testing.assert_array_equal(again, rows)
 
 
@@ -426,14 +518,14 @@ def test_nothing_or_next_to_nothing(dtype: type, n_rows: int, n_leaves: list[int
 )
 @settings(max_examples=60, deadline=None)
 def test_sweeping_every_tree_is_reading_out(
-    n_rows: int, n_leaves: list[int], columns: int, dtype: type, seed: int
+    backend: Any, n_rows: int, n_leaves: list[int], columns: int, dtype: type, seed: int
 ) -> None:
     f = Forest(n_rows, n_leaves, dtype, seed)
     table, constant, w = f.normal(f.total, columns), f.normal(columns), f.weights(True)
     state, sums, out = np.zeros((n_rows, columns)), np.zeros((f.total, columns)), np.empty((n_rows, columns))
     every = np.arange(len(n_leaves))
-    _core.sweep(f.leaves, f.starts, state, every, table, w, every[:2], sums, w, 2)
-    _core.read_out(f.leaves, f.starts, table, constant, w, 0, out, 2)
+    f.rows(backend(2)).sweep(state, every, table, w, every[:2], sums, w)
+    f.rows(backend(2)).read_out(table, constant, w, 0, out)
     np.testing.assert_allclose(out, state + one(w) * constant, **CLOSE)
     for t in every[:2]:
         np.testing.assert_allclose(sums[f.part(t)], f.leaf_sums(t, one(w) * state), **CLOSE)
@@ -442,10 +534,10 @@ def test_sweeping_every_tree_is_reading_out(
 class TestRefusals:
     """Wrong dtypes and layouts raise TypeError, wrong shapes ValueError: nothing is converted or read out of bounds."""
 
-    def arguments(self) -> dict[str, Any]:
+    def sweep(self, backend: Any, n_threads: int = 1, **changed: Any) -> None:
         f = forest(n_rows=50)
-        return {
-            "leaves": f.leaves,
+        arguments = {
+            "cells": f.leaves,
             "starts": f.starts,
             "state": np.zeros((50, 4)),
             "apply": trees(0),
@@ -454,14 +546,14 @@ class TestRefusals:
             "gather": trees(1),
             "sums": np.zeros((f.total, 4)),
             "gather_weights": None,
-            "n_threads": 1,
-        }
+        } | changed
+        backend(n_threads).rows(arguments.pop("cells"), arguments.pop("starts")).sweep(**arguments)
 
     @pytest.mark.parametrize(
         ("name", "value"),
         [
-            ("leaves", np.zeros((7, 50), np.int64)),
-            ("leaves", np.zeros((50, 7), np.uint8).T),
+            ("cells", np.zeros((7, 50), np.int64)),
+            ("cells", np.zeros((50, 7), np.uint8).T),
             ("starts", np.zeros(8, np.int32)),
             ("state", np.zeros((50, 4), np.float32)),
             ("state", np.zeros((4, 50)).T),
@@ -475,15 +567,15 @@ class TestRefusals:
             ("sums", np.asfortranarray(np.zeros((95, 4)))),
         ],
     )
-    def test_type_or_layout(self, name: str, value: Any) -> None:
+    def test_type_or_layout(self, backend: Any, name: str, value: Any) -> None:
         with pytest.raises(TypeError):
-            _core.sweep(**{**self.arguments(), name: value})
+            self.sweep(backend, **{name: value})
 
-    def test_read_only_output(self) -> None:
+    def test_read_only_output(self, backend: Any) -> None:
         sums = np.zeros((95, 4))
         sums.setflags(write=False)
         with pytest.raises(TypeError):
-            _core.sweep(**{**self.arguments(), "sums": sums})
+            self.sweep(backend, sums=sums)
 
     @pytest.mark.parametrize(
         ("name", "value", "message"),
@@ -501,41 +593,39 @@ class TestRefusals:
             ("n_threads", 0, "n_threads"),
         ],
     )
-    def test_shape(self, name: str, value: Any, message: str) -> None:
+    def test_shape(self, backend: Any, name: str, value: Any, message: str) -> None:
         with pytest.raises(ValueError, match=message):
-            _core.sweep(**{**self.arguments(), name: value})
+            self.sweep(backend, **{name: value})
 
     @pytest.mark.parametrize(("first", "n"), [(-1, 3), (0, 51), (48, 3), (2**62, 1)])
-    def test_rows_to_read_out(self, first: int, n: int) -> None:
+    def test_rows_to_read_out(self, backend: Any, first: int, n: int) -> None:
         f = forest(n_rows=50)
         with pytest.raises(ValueError, match="rows"):
-            _core.read_out(f.leaves, f.starts, np.zeros((95, 2)), np.zeros(2), None, first, np.zeros((n, 2)), 1)
+            f.rows(backend(1)).read_out(np.zeros((95, 2)), np.zeros(2), None, first, np.zeros((n, 2)))
 
-    def test_other_shapes(self) -> None:
+    def test_other_shapes(self, backend: Any) -> None:
         f = forest(n_rows=50)
         with pytest.raises(ValueError, match="constant"):
-            _core.read_out(f.leaves, f.starts, np.zeros((95, 2)), np.zeros(3), None, 0, np.zeros((50, 2)), 1)
+            f.rows(backend(1)).read_out(np.zeros((95, 2)), np.zeros(3), None, 0, np.zeros((50, 2)))
         with pytest.raises(ValueError, match="out"):
-            _core.cooccurrence(f.leaves, f.starts, None, np.zeros((95, 94)), 1)
+            f.rows(backend(1)).cooccurrence(0, len(f.n_leaves), None, np.zeros((95, 94)))
         with pytest.raises(ValueError, match="factors"):
-            _core.scaled_read_out(f.leaves, f.starts, np.zeros((95, 2)), np.zeros((7, 49)), 0, np.zeros((50, 2)), 1)
+            f.rows(backend(1)).scaled_read_out(np.zeros((95, 2)), np.zeros((7, 49)), 0, np.zeros((50, 2)))
         with pytest.raises(ValueError, match="rows"):
-            _core.scaled_read_out(f.leaves, f.starts, np.zeros((95, 2)), np.zeros((7, 9)), 42, np.zeros((9, 2)), 1)
+            f.rows(backend(1)).scaled_read_out(np.zeros((95, 2)), np.zeros((7, 9)), 42, np.zeros((9, 2)))
         with pytest.raises(ValueError, match="table"):
-            _core.pair_sums(f.leaves, f.starts, np.zeros((95, 94)), None, 0, np.zeros(50), 1)
+            f.rows(backend(1)).pair_sums(np.zeros((95, 94)), None, 0, np.zeros(50))
         with pytest.raises(ValueError, match="factors"):
-            _core.pair_sums(f.leaves, f.starts, np.zeros((95, 95)), np.zeros((6, 50)), 0, np.zeros(50), 1)
+            f.rows(backend(1)).pair_sums(np.zeros((95, 95)), np.zeros((6, 50)), 0, np.zeros(50))
         with pytest.raises(ValueError, match="targets"):
-            _core.replay(
-                f.leaves, f.starts, np.zeros(95), np.zeros(49), None, False, False, np.zeros(50), *np.zeros((2, 95)), 1
-            )
+            f.rows(backend(1)).replay(np.zeros(95), np.zeros(49), None, False, False, np.zeros(50), *np.zeros((2, 95)))
         rows = np.full((2, 3), -1, np.int64)
         with pytest.raises(ValueError, match="values"):
-            _core.top(np.zeros((5, 2)), 0, None, np.zeros((3, 3)), rows, 1)
+            backend(1).top(np.zeros((5, 2)), 0, None, np.zeros((3, 3)), rows)
         with pytest.raises(ValueError, match="scale"):
-            _core.top(np.zeros((5, 2)), 6, np.ones(10), np.zeros((2, 3)), rows, 1)
+            backend(1).top(np.zeros((5, 2)), 6, np.ones(10), np.zeros((2, 3)), rows)
         with pytest.raises(ValueError, match="beyond the end of scale"):
-            _core.top(np.zeros((5, 2)), 0, np.ones(10), np.zeros((2, 3)), rows + 11, 1)
+            backend(1).top(np.zeros((5, 2)), 0, np.ones(10), np.zeros((2, 3)), rows + 11)
 
 
 def test_instruction_set() -> None:
@@ -545,7 +635,7 @@ def test_instruction_set() -> None:
 INTERRUPTED = """
 import signal, time
 import numpy as np
-from axil import _core
+from {module} import {name}
 
 leaves = np.zeros((2000, 200_000), np.uint8)
 starts = np.arange(2001)
@@ -556,15 +646,16 @@ signal.setitimer(signal.ITIMER_REAL, 0.1)
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 try:
     while True:  # the alarm falls into some call of many chunks
-        _core.read_out(leaves, starts, table, np.zeros(16), None, 0, out, 2)
+        {name}(2).rows(leaves, starts).read_out(table, np.zeros(16), None, 0, out)
 except KeyboardInterrupt:
     print(time.perf_counter() - began)
 """
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no alarm on this system")
-def test_an_interrupt_is_noticed() -> None:
+def test_an_interrupt_is_noticed(backend: Any) -> None:
+    script = INTERRUPTED.format(module=backend.__module__, name=backend.__name__)
     run = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=True, env=os.environ
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True, env=os.environ
     )
     assert float(run.stdout) < 10

@@ -32,7 +32,16 @@ MODELS = [
     ("smoother", "ridge two outputs"),
     ("smoother", "neighbours"),
 ]
-STATE = ("leaf_space.py", "boosting.py", "leverage.py", "cpu.py", "shared.py", "noise.py", "asking.py", "diagnostics.py")
+STATE = (
+    "leaf_space.py",
+    "boosting.py",
+    "leverage.py",
+    "cpu.py",
+    "shared.py",
+    "noise.py",
+    "asking.py",
+    "diagnostics.py",
+)
 
 
 def fresh(library, name):
