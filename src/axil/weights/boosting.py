@@ -16,8 +16,8 @@ leaf values and eta_t its rate, boosting is
 
 phi are the adjoints of the leaf sums, beta is that of the base. `Coefficients` generalise eta: after some trees the residuals
 change by several trees' values at once (DART), or not at all (forests, parallel trees). Trees fitted between two changes of the
-residuals form a group and share a pass over the rows. In plain boosting a group may hold several trees all the same: each
-tree's sums are then corrected for the group's other trees through their co-occurrence.
+residuals form a group and share a pass over the rows. In plain boosting a group may hold several trees too: each tree's sums are
+then corrected for the group's other trees through their co-occurrence.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from axil.weights.leaf_space import INVERTED, LeafSpace, asked, cooccurrence
 
 Leaves = NDArray[np.integer[Any]]
 
-# Trees share a pass: their co-occurrence is counted once and saves more than that in two passes, or in one of a few columns.
+# Trees share a pass: counting their co-occurrence once costs less than the passes it avoids, two of them or one of a few columns.
 SHARED_TREES = 4
 SWEPT = 128  # queries that share a sweep
 SHARED_LEAVES = 200
@@ -47,12 +47,12 @@ SHARED_CELLS = 2048  # their co-occurrence is counted by cells: 32 MiB
 
 @dataclass(frozen=True)
 class Group:
-    """Consecutive trees that share a pass, and what the residuals lose after them: (tree, coefficient)."""
+    """Consecutive trees that share a pass, and what is subtracted from the residuals after them: (tree, coefficient)."""
 
     first: int
     last: int
     changes: list[tuple[int, float]]
-    in_turn: bool = False  #: whether the trees were fitted one after the other all the same
+    in_turn: bool = False  #: whether the trees were nevertheless fitted one after the other
 
     @property
     def trees(self) -> range:
@@ -61,7 +61,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Adjoints:
-    """What S predictions ask of the leaf sums and of the base."""
+    """The adjoints of S predictions: their derivatives by the leaf sums and by the base."""
 
     phi: Array  #: (L, S)
     beta: Array  #: (S,)
@@ -70,11 +70,11 @@ class Adjoints:
 class Operators:
     """K and its transpose for one structure, matrix-free: by sweeps, or in leaf space (`prepared`).
 
-    What is kept is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
+    A kept value is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
     """
 
     def __init__(self, structure: Structure, backend: Backend, offset_sums: Array | None = None):
-        """``offset_sums`` (L, K): the leaf sums of the offsets, where the rows are elsewhere."""
+        """Keeps the rows on the back end; ``offset_sums`` (L, K): the leaf sums of the offsets, where rows are elsewhere."""
         self.structure = s = structure
         self.backend = backend
         self.rows: Rows = backend.rows_of(s)
@@ -87,24 +87,24 @@ class Operators:
         self.base_share = s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves)  # of each leaf sum's adjoint
 
     def leaf_sums(self, v: Array) -> Array:
-        """``sums[l] = sum over rows j in leaf l of w_j draw_j v_j`` for all leaves of all trees: (N, S) -> (L, S)."""
+        """(L, S): ``sums[l] = sum over rows j in leaf l of w_j draw_j v_j`` for all leaves of all trees, from v (N, S)."""
         s, cells = self.structure, self.rows.leaf_sums(v, self.rows.weights)
         return np.concatenate([s.to_leaves(self._cells_of(cells, t), drawn=True) for t in range(s.n_trees)])
 
     def forward(self, v: Array, base: Array | None = None) -> Array:
         """K v for (N, S) vectors, in O(T N S); with ``base`` (S,) the fit starts from these numbers instead.
 
-        Without it this is the linear map alone: a constant base and offsets take no part.
+        Without it this is the linear map alone: a constant base and offsets do not enter.
         """
         residual, _ = self._fit(v, base)
         return np.asarray(v - residual)
 
     def leaf_values(self, v: Array, base: Array | None = None) -> Array:
-        """(L, S): the leaf values before the rate, v_t above, that `forward` arrives at on its way."""
+        """(L, S): the leaf values before the rate, v_t above, that `forward` computes on its way."""
         return self._fit(v, base)[1]
 
     def fit(self, targets: Array) -> tuple[Array, Array]:
-        """(K,) and (L, K): base and leaf values of the fit to these targets (N, K), offsets taken off; the last fit is kept."""
+        """(K,) and (L, K): base and leaf values of the fit to these targets (N, K) less the offsets; the last fit is kept."""
         kept = self._kept_fit
         if kept is None or not np.array_equal(kept[0], targets):
             s = self.structure
@@ -129,7 +129,7 @@ class Operators:
 
     @one_blas_thread()
     def _fit(self, v: Array, base: Array | None) -> tuple[Array, Array]:
-        """Run boosting on v (N, S): the residuals that it leaves, (N, S), and its leaf values, (L, S)."""
+        """Runs boosting on v (N, S): its last residuals, (N, S), and its leaf values, (L, S)."""
         s = self.structure
         if base is None:
             base = self.mean(v) if s.base is None else np.zeros(v.shape[1])
@@ -165,9 +165,9 @@ class Operators:
         return p
 
     def weights(self, queries: Leaves, base: float = 1.0) -> tuple[Array, Adjoints]:
-        """(n, N) weights of the predictions in these leaves, (n, T), and their adjoints. Cost O(T N) a query.
+        """(n, N) weights of the predictions in these leaves, (n, T), and their adjoints. Cost O(T N) per query.
 
-        ``base``: how often the base counts in a prediction; 0 where an offset of the query stands in for it.
+        ``base``: how often the base counts in a prediction; 0 where an offset of the query replaces it.
         """
         if self.leaf_space is None:
             return self._swept(queries, base)
@@ -177,7 +177,7 @@ class Operators:
         return out.T, adjoints
 
     def _swept(self, queries: Leaves, base: float) -> tuple[Array, Adjoints]:
-        """The weights by sweeps, so many queries at a time that tables of their leaves stay in the caches."""
+        """The weights by sweeps, `SWEPT` queries at a time, so that tables of their leaves stay in the caches."""
         s, n = self.structure, len(queries)
         if n <= SWEPT:
             state = np.zeros((s.n_rows, n))
@@ -197,7 +197,7 @@ class Operators:
         return Adjoints(phi, base * self.structure.beta[-1] - self.base_share @ phi)
 
     def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
-        """Fill ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) a row and query."""
+        """Fills ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) per row and query."""
         table, constant = self._read(adjoints)
         self.rows.read_out(table, constant, self.rows.weights, first, out)
 
@@ -218,7 +218,7 @@ class Operators:
         return made if self.structure.base is not None else made + np.outer(adjoints.beta, self.mean(targets))
 
     def base_weight(self, adjoints: Adjoints) -> Array:
-        """(S,): what the base adds to the weight of every training row of row weight one."""
+        """(S,): the base's addition to the weight of every training row of row weight one."""
         return adjoints.beta * self.mean_weight
 
     def _read(self, adjoints: Adjoints) -> tuple[Array, Array]:
@@ -227,14 +227,14 @@ class Operators:
 
     @one_blas_thread()
     def intercepts(self, adjoints: Adjoints) -> Array:
-        """(S, K): the part of each prediction that no target makes, the query's own offset aside."""
+        """(S, K): the part of each prediction that comes from no target, without the query's own offset."""
         base = self.structure.base
         n_outputs = 1 if base is None else len(base)
         constant = np.zeros((len(adjoints.beta), n_outputs)) if base is None else np.outer(adjoints.beta, base)
         return constant if self._offset_sums is None else constant - adjoints.phi.T @ self._offset_sums
 
     def prepared(self) -> Operators:
-        """The same in leaf space, which is built once, in O(T^2 N)."""
+        """These operators in leaf space, which is built once, in O(T^2 N)."""
         return self if self.leaf_space is not None else self._kept.get("prepared", self._prepare)
 
     def _prepare(self) -> Operators:
@@ -256,7 +256,7 @@ class Operators:
 
     @property
     def mean_weight(self) -> float:
-        """What the base, where it is the mean, gives a target of row weight one."""
+        """The weight that the base, where it is the mean, gives a target of row weight one."""
         return 1.0 / self.structure.total_weight if self.structure.base is None else 0.0
 
     @one_blas_thread()
@@ -267,7 +267,7 @@ class Operators:
 
     @one_blas_thread()
     def _sweep(self, p: Array, alpha: Array, beta: Array) -> Adjoints:
-        """Run the trees backwards from the state p (N, S), which ends as the weights; alpha is used up."""
+        """Runs the trees backwards from the state p (N, S), which ends as the weights; alpha is overwritten."""
         s = self.structure
         phi = np.zeros_like(alpha)
         table = np.zeros((s.cell_starts[-1], p.shape[1]))
@@ -311,7 +311,7 @@ class Operators:
         self.rows.sweep(state, trees, table, apply_weights, wanted, sums, gather_weights)
 
     def _within(self, group: Group, t: int) -> tuple[slice, slice, slice]:
-        """Where the leaves of the group's trees before t, of t and after t stand in the group's own table."""
+        """The places of the leaves of the group's trees before t, of t and after t in the group's own table."""
         first, start, end, last = self.structure.starts[[group.first, t, t + 1, group.last + 1]]
         return slice(0, start - first), slice(start - first, end - first), slice(end - first, last - first)
 

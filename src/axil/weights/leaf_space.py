@@ -1,15 +1,14 @@
 """Leaf space: the weights' equations among leaves alone, independent of the number of rows.
 
 With C[m, l] the weight of the rows that share leaf m of tree s and leaf l of a later tree t, drawn as for t, the adjoints of
-the leaf sums (see `operators`) obey
+the leaf sums (see `boosting`) obey
 
     phi_s = P_s' (omega[T, s] z_s - sum_{t > s} omega[t, s] C_st phi_t),     z_s one-hot at the query's leaf
 
 in plain boosting omega[t, s] = eta_s. So M phi = P' omega z with M unit upper triangular, of the size of the total number of
 leaves. It is built once. Up to `INVERTED` leaves its inverse takes its place at once, and a query is a sum of T of its rows;
-beyond, a batch of queries is one triangular solve. So the number of leaves alone says which sums are made.
-
-Everything is worked out in blocks of leaves, so that Ctrl-C takes effect between them, and a leaf space never changes.
+beyond, a batch of queries is one triangular solve. So the number of leaves alone decides which sums are made. A leaf space never
+changes.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from axil.kernels import Array, Backend, Rows
 from axil.machine.shared import one_blas_thread
 from axil.structure import Structure
 
-INVERTED = 8192  # leaves up to which the inverse is made: 512 MiB and some seconds, which a few hundred queries gain
+INVERTED = 8192  # leaves up to which the inverse is made: 512 MiB and some seconds, which a few hundred queries repay
 LOOKED_UP = 2048  # queries whose adjoints are looked up at a time
 ABREAST = 8  # trees whose adjoints are looked up together
 
 
 class LeafSpace:
-    """The factor M of one structure, or what it makes of every leaf, where these are few."""
+    """The factor M of one structure; or, where the leaves are few, its inverse."""
 
     def __init__(self, structure: Structure, factor: Array | None, backend: Backend):
-        """``factor`` (L, L), unit upper triangular, is used up; None: the identity, as for trees that do not see each other."""
+        """Takes over ``factor`` (L, L), unit upper triangular; None: the identity, as for trees that do not see each other."""
         self.structure = structure
         self.backend = backend
         triangle = None if factor is None else backend.triangle(factor)
@@ -43,12 +42,12 @@ class LeafSpace:
 
     @classmethod
     def build(cls, structure: Structure, backend: Backend, rows: Rows) -> LeafSpace:
-        """Count co-occurrences over all pairs of trees: O(T^2 N) time, 8 L^2 bytes."""
+        """Counts co-occurrences over all pairs of trees: O(T^2 N) time, 8 L^2 bytes."""
         return cls.of(structure, cooccurrence(structure, rows, 0, structure.n_trees), backend)
 
     @classmethod
     def of(cls, structure: Structure, together: Array, backend: Backend) -> LeafSpace:
-        """From co-occurrences over all rows, (L, L), which are overwritten; the rows themselves are not needed."""
+        """Starts from co-occurrences over all rows, (L, L), which are overwritten; the rows themselves are not needed."""
         s, factor = structure, together
         for t in range(s.n_trees):
             own, later = slice(s.starts[t], s.starts[t + 1]), slice(s.starts[t + 1], None)
@@ -70,21 +69,21 @@ class LeafSpace:
     def adjoints(self, queries: NDArray[np.integer[Any]]) -> Array:
         """(L, n) adjoints of the leaf sums for predictions in these leaves, (n, T).
 
-        Sums of T rows of `responses`; or a solve of L^2 multiplications a query, where they are not kept.
+        Sums of T rows of `responses`; or a solve of L^2 / 2 multiplications per query, where they are not kept.
         """
         return self._solve(asked(self.structure, queries)) if self._table is None else self._look_up(queries)
 
     @one_blas_thread()
     def adjoints_of(self, alpha: Array) -> Array:
-        """(L, n) the same for any adjoints of the leaf values, (L, n). Cost L^2 multiplications each."""
+        """(L, n) adjoints of the leaf sums for any adjoints of the leaf values, (L, n). Cost L^2 multiplications each."""
         return self._solve(alpha) if self._table is None else np.asarray(self._table.T @ alpha)
 
     @one_blas_thread()
     def leaf_values(self, sums: Array, base: Array) -> Array:
-        """(L, S): the leaf values, before the rates, that targets lead to, from their sums over the leaves, (L, S), alone.
+        """(L, S): the leaf values, before the rates, of a fit to targets, from the targets' sums over the leaves, (L, S), alone.
 
-        With ``base`` (S,) what the fit starts from, ``M' sigma = sums - base``'s share of them; sigma are the sums of the
-        residuals that each tree sees, which lack what the trees before it predict. Cost L^2 multiplications a column.
+        The fit starts from ``base`` (S,). ``M' sigma = sums - base's share of them``, where sigma are the sums of the residuals
+        that each tree sees: the targets less what the trees before it predict. Cost L^2 multiplications per column.
         """
         s = self.structure
         sums = sums - np.outer(s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves), base)
@@ -132,7 +131,7 @@ class LeafSpace:
 
 
 def asked(structure: Structure, queries: NDArray[np.integer[Any]]) -> Array:
-    """(L, n): the adjoints of the leaf values that the predictions in these leaves, (n, T), themselves ask for."""
+    """(L, n): the derivatives of the predictions in these leaves, (n, T), by the leaf values."""
     alpha = np.zeros((structure.total_leaves, len(queries)))
     for t, coefficient in enumerate(structure.final):
         alpha[structure.starts[t] + queries[:, t].astype(np.intp), np.arange(len(queries))] = coefficient

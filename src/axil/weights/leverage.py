@@ -6,7 +6,7 @@ In leaf space a training row's adjoints are the sum of the columns of Q = M^-1 P
     sum_ij K[i, j]^2 = <Q' (U U') Q, Z'Z>
 
 with U U' and Z'Z the co-occurrence of leaves, drawn and weighted squared or plain. The base is one more leaf, which holds every
-row. So neither needs the (N, N) matrix; where leaf space does not fit, or N is small, K is made and used up in batches of rows.
+row. So neither needs the (N, N) matrix. Where leaf space does not fit, or N is small, K is computed in batches of rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from axil.structure import Structure
 from axil.weights.boosting import Operators
 from axil.weights.leaf_space import LeafSpace
 
-MATRICES = 4  # of leaves by leaves that the squares take at a time
+MATRICES = 4  # of leaves by leaves that the squares hold at a time
 MOST_WORK = 2e12  # visits of rows by trees and queries
 BATCH_ENTRIES = 1 << 24  # of K held at a time
 FACTOR_ROWS = 1 << 14  # rows whose draws are looked up at a time
@@ -41,7 +41,7 @@ def leverage(operators: Operators, available: int) -> Array:
 
 
 def squares(operators: Operators, available: int) -> float:
-    """The sum of all squared entries of K. Cost O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, likewise."""
+    """The sum of all squared entries of K. Cost O(T^2 N + L^3) in leaf space or O(T N^2), whichever is less of what fits."""
     if not _leaf_space_pays(operators, available, MATRICES):
         return float(sum(np.square(block).sum() for _, block in _batches(operators, available)))
     return squares_in_leaf_space(operators)
@@ -51,7 +51,7 @@ def squares(operators: Operators, available: int) -> float:
 def leverage_in_leaf_space(operators: Operators) -> Array:
     """The diagonal by look-ups of pairs of leaves."""
     s, Q = operators.structure, _responses(operators)
-    of_base = (operators.base_share @ Q)[:, None]  # what each leaf met takes from the base's adjoint
+    of_base = (operators.base_share @ Q)[:, None]  # what each leaf met subtracts from the base's adjoint
     out = np.empty(s.n_rows)
     step = s.n_rows if len(s.draws) == 1 else FACTOR_ROWS
     for first in range(0, s.n_rows, step):
@@ -67,8 +67,8 @@ def leverage_in_leaf_space(operators: Operators) -> Array:
 def squares_in_leaf_space(operators: Operators) -> float:
     """The squares from matrices of leaves by leaves alone, the base as a last leaf.
 
-    Q, but for the base, is upper triangular and both co-occurrences are symmetric, so of each product only a part is made, in
-    blocks, between which Ctrl-C takes effect.
+    Q, apart from the base, is upper triangular and both co-occurrences are symmetric, so only a part of each product is computed,
+    in blocks, between which Ctrl-C takes effect.
     """
     s, n = operators.structure, operators.structure.total_leaves
     Q = _responses(operators)
@@ -132,7 +132,7 @@ def _drawn_rows(operators: Operators, rows: slice) -> tuple[Array | None, Rows]:
 
 @dataclass(frozen=True)
 class _Costs:
-    """What leverage, or with more matrices the squares, take: visits on the scale of `Costs`, and bytes of leaf space."""
+    """The costs of leverage, or with more matrices of the squares: visits on the scale of `Costs`, and bytes of leaf space."""
 
     in_leaf_space: float
     by_rows: float
@@ -150,14 +150,14 @@ def _costs(operators: Operators, matrices: int) -> _Costs:
 
 
 def seconds(operators: Operators, available: int, matrices: int) -> float:
-    """How long leverage (of one matrix) or squares (of `MATRICES`) take on two cores, roughly; inf where they are refused."""
+    """The seconds that leverage (of one matrix) or squares (of `MATRICES`) take, roughly; inf where they are refused."""
     costs = _costs(operators, matrices)
     ways = [costs.in_leaf_space] * (costs.needed <= available) + [costs.by_rows] * (costs.by_rows <= MOST_WORK)
     return operators.backend.costs.visit_seconds * min(ways, default=np.inf)
 
 
 def _leaf_space_pays(operators: Operators, available: int, matrices: int) -> bool:
-    """Whether leaf space is the cheaper way of those that fit; raises if neither can be gone."""
+    """Whether leaf space is the cheaper way of those that fit; raises if neither does."""
     s, costs = operators.structure, _costs(operators, matrices)
     fits = costs.needed <= available
     if fits and (costs.in_leaf_space <= costs.by_rows or costs.by_rows > MOST_WORK):
