@@ -50,8 +50,8 @@ def measure(n, threads):
     few, many = friedman(10, seed=1)[0], friedman(100, seed=2)[0]
     queries, more = (model.predict(rows, pred_leaf=True) for rows in (few, many))
     explainer = axil.Explainer(model, X, y, n_threads=threads)
-    operators = explainer._engines[0].operators
-    structure, adapter = operators.structure, explainer._adapter
+    operators = explainer.proven.engines[0].operators
+    structure, adapter = operators.structure, explainer.proven.adapter
 
     own = np.empty_like(structure.cells)
     pred_leaf = seconds(lambda: model.predict(X, pred_leaf=True), 2)
@@ -83,7 +83,7 @@ def measure_all(threads):
     X, y = friedman(FULL)
     model = fit(X, y)
     explainer = axil.Explainer(model, X, y, n_threads=threads)
-    leaves = explainer._engines[0].structure.leaves().astype(np.intp)
+    leaves = explainer.proven.engines[0].structure.leaves().astype(np.intp)
     some = leaves.T[:100]
     baseline = FULL / len(some) * seconds(lambda: numpy_baseline(leaves, some, LEAVES), 3)
     apart = f"{np.abs(explainer.matrix()[:100] - numpy_baseline(leaves, some, LEAVES)).max():.0e}"

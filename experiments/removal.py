@@ -39,8 +39,8 @@ def measure(name: str, n_rows: int) -> list[object]:
     X, y = make_friedman1(n_rows + N_QUERIES, noise=1.0, random_state=0)
     train, queries = X[:n_rows], X[n_rows:]
     explainer = axil.Explainer(MODELS[name]().fit(train, y[:n_rows]), train, y[:n_rows])
-    engine, targets = explainer._engines[0], explainer._targets
-    leaves = explainer._adapter.coordinates(queries)
+    engine, targets = explainer.proven.engines[0], explainer.proven.targets
+    leaves = explainer.proven.adapter.coordinates(queries)
     before = engine.predicted(leaves, targets)[:, 0]
 
     def change(rows: np.ndarray) -> np.ndarray:

@@ -229,7 +229,7 @@ def test_nothing_of_the_size_of_the_training_set_is_gathered(monkeypatch):
 def test_recorded_draws(model):
     bagged = lgb.LGBMRegressor(n_estimators=12, subsample=0.6, subsample_freq=1, verbose=-1).fit(X, Y, WEIGHTS)
     whole = axil.Explainer(bagged, X, Y, WEIGHTS)
-    s = whole._engines[0].structure
+    s = whole.proven.engines[0].structure
     bags = s.draws[s.cells // s.n_leaves[:, None]].T
     parts = [partitioned(values) for values in (X, Y, WEIGHTS)]
     with pytest.raises(axil.UnsupportedModelError, match=r"LightGBM bagging.*bags="):

@@ -45,7 +45,7 @@ def test_batches_and_threads_change_nothing(kind, case, monkeypatch):
     y = np.arange(len(case.X_new))
     expected = kind(explain(case, n_threads=1)).scores(case.X_new, y)
     np.testing.assert_array_equal(kind(explain(case, n_threads=3)).scores(case.X_new, y), expected)
-    monkeypatch.setattr("axil.explainer.MOST_QUERIES", 7)
+    monkeypatch.setattr("axil.machine.memory.MOST_QUERIES", 7)
     monkeypatch.setattr("axil.baselines.effects.BLOCK_NUMBERS", 500)
     monkeypatch.setattr("axil.baselines.trex.BLOCK_NUMBERS", 1000)
     again = kind(explain(case)).scores(case.X_new, y)
@@ -81,7 +81,7 @@ def test_positive_rows_lower_the_loss(kind):
 @pytest.mark.parametrize(("library", "name"), [("sklearn", "hist early stopping"), ("lightgbm", "weights some zero")])
 def test_rows_without_weight_score_zero(kind, library, name):
     a = asked(library, name)
-    without = a.explainer._engines[0].structure.row_weights == 0
+    without = a.explainer.proven.engines[0].structure.row_weights == 0
     assert without.any()
     scores = a.scores(kind(a.explainer))
     assert not scores[:, without].any()
@@ -157,7 +157,7 @@ def test_memory_is_asked_for_before_it_is_taken(kind, case):
     limit = 8 * len(X) * len(case.y) // 2
     explainer = explain(case)
     baseline = kind(explainer)
-    explainer._budget.limit = limit
+    explainer.proven.budget.limit = limit
     with pytest.raises(
         InputError, match=rf"The {kind.__name__} scores of {len(X)} x {len(case.y)} rows would take .* memory_limit"
     ):
@@ -173,7 +173,7 @@ def test_the_system_of_trex_must_fit(case):
 def test_a_model_that_changed_is_noticed(case):
     model = catboost_models.CASES["defaults"]()
     explainer = axil.Explainer(model.model, model.X, model.y)
-    baseline, copied = TreeSim(explainer), explainer._adapter._model  # which no one else has
+    baseline, copied = TreeSim(explainer), explainer.proven.adapter._model  # which no one else has
     scale, bias = copied.get_scale_and_bias()
     copied.set_scale_and_bias(scale, bias + 1.0)
     with pytest.raises(axil.ExactnessError, match="may have changed"):

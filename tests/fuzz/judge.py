@@ -68,12 +68,12 @@ def check_predictions(explainer: Any, trial: Trial, explanation: Any, X: Any, of
 def check_structure(explainer: Any, trial: Trial, explanation: Any) -> None:
     """Against the dense recursion, and against a replay of the fit on other targets."""
     with silence():
-        leaves = explainer._adapter.leaves(trial.X_new)
-    y = explainer._targets
+        leaves = explainer.proven.adapter.leaves(trial.X_new)
+    y = explainer.proven.targets
     delta = np.random.default_rng(0).normal(size=y.shape) * (np.abs(y).max() or 1.0)
     weights = explanation.weights
     for k, found in enumerate(weights if weights.ndim == 3 else [weights] * y.shape[1]):
-        s = explainer._engines[k if len(explainer._engines) > 1 else 0].structure
+        s = explainer.proven.engines[k if len(explainer.proven.engines) > 1 else 0].structure
         own = leaves if s.columns is None else leaves[:, s.columns]
         expected, _ = dense_weights(s, own)
         if not np.abs(found - expected).max() <= 1e-10 * max(1.0, np.abs(expected).max()):
@@ -124,7 +124,7 @@ def check_wrong_data(explainer: Any, trial: Trial, draw: Draw, weights: Any) -> 
             right = explainer(trial.X, init_score=trial.offsets).weights
     except axil.AxilError:
         return
-    if leave_out and verification.n_trees and all(e.structure.n_leaves.max() == 1 for e in other._engines):
+    if leave_out and verification.n_trees and all(e.structure.n_leaves.max() == 1 for e in other.proven.engines):
         return  # nothing but a mean, which is the same with and without: docs/models.md
     if not leave_out:
         raise Wrong(f"the target of row {row} is wrong by {shift:.3g} and passed")

@@ -74,7 +74,7 @@ def answers(explainer: axil.Explainer, kind: str, X: object) -> list[object]:
         found.append(explainer.standard_error(X))
     frames = [explainer.top(X, 3), explainer.blame(X, np.arange(len(QUERIES), dtype=float))]
     frames.append(explainer.what_if({explainer.index[4]: 3.0}, X))
-    if explainer._features is not None:
+    if explainer.proven.features is not None:
         frames.append(explainer.similar(X, 3))
     return [pickle.dumps(np.asarray(one)) for one in found] + [str(frame.to_dict()) for frame in frames]
 
@@ -218,7 +218,7 @@ def test_what_is_handed_out_is_read_only() -> None:
         explainer = axil.Explainer(model, frame.set_axis([str(c) for c in frame], axis=1), targets)
         explanations = [explainer(frame.head(3)), explainer(frame.head(3), sparse=True)]
         shared = [explainer.targets, explainer.index]
-        shared += [] if explainer.outputs is None or explainer._adapter.classes is None else [explainer.outputs]
+        shared += [] if explainer.outputs is None or explainer.proven.adapter.classes is None else [explainer.outputs]
         for made in explanations:
             for one in (made, made[1:]):
                 shared += [one.targets, one.index, one.intercepts, one.query_index]

@@ -64,7 +64,7 @@ def test_scratch_keeps_leaf_numbers_in_a_file_that_leaves_nothing_behind(tmp_pat
         inside = axil.Explainer(model, X, y)
         outside = axil.Explainer(model, X, y, scratch=tmp_path, memory_limit="1 MiB")
         assert not list(tmp_path.iterdir())  # the file has no name
-        cells = outside._engines[0].structure.cells
+        cells = outside.proven.engines[0].structure.cells
         assert isinstance(cells.base, np.memmap) or isinstance(getattr(cells.base, "base", None), np.memmap)
         np.testing.assert_array_equal(outside(X[:5]).weights, inside(X[:5]).weights)
     with pytest.raises(InputError, match=r"leaf numbers .* would take .* scratch=directory"):

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import cloudpickle
 import numpy as np
@@ -39,8 +40,9 @@ STATE = (
     "cpu.py",
     "shared.py",
     "noise.py",
-    "asking.py",
-    "diagnostics.py",
+    "proven.py",
+    "queries.py",
+    "targets.py",
 )
 
 
@@ -61,8 +63,8 @@ def questions(case):
         "estimated freedom": lambda e: np.array(e.degrees_of_freedom(estimate=True)),
         "error": lambda e: e.standard_error(X[:5], sigma="exact"),
         "estimated error": lambda e: e.standard_error(X[:5], sigma="estimate"),
-        "what if": lambda e: e.what_if({e.index[1]: np.zeros(e._targets.shape[1])}, X)["change"].to_numpy(),
-        "blame": lambda e: e.blame(X, np.zeros((X.shape[0], e._targets.shape[1])).squeeze())["gain"].to_numpy(),
+        "what if": lambda e: e.what_if({e.index[1]: np.zeros(e.proven.targets.shape[1])}, X)["change"].to_numpy(),
+        "blame": lambda e: e.blame(X, np.zeros((X.shape[0], e.proven.targets.shape[1])).squeeze())["gain"].to_numpy(),
     }
 
 
@@ -142,7 +144,7 @@ def test_an_exception_at_any_line_breaks_nothing(action, error, blocks):
         if not after(action, explainer, X, error, k):
             break
         stopped += 1
-        right = prepared if explainer._engines[0].operators.leaf_space is not None else expected
+        right = prepared if explainer.proven.engines[0].operators.leaf_space is not None else expected
         for found, wanted in zip(answers(explainer, X), right):
             np.testing.assert_array_equal(found, wanted, err_msg=f"line {k}")
         k += 2 if k < 60 else 1 + k // 12
@@ -167,7 +169,7 @@ def test_an_exception_in_lapack_breaks_nothing(error, blocks, monkeypatch):
     for stop in range(1, 8):
         calls.clear()
         explainer = copy.deepcopy(whole)
-        if stop <= -(-whole._engines[0].structure.total_leaves // cpu.BLOCK):
+        if stop <= -(-whole.proven.engines[0].structure.total_leaves // cpu.BLOCK):
             with pytest.raises(error):
                 explainer.leverage()
         for found, wanted in zip(answers(explainer, X), expected):
@@ -188,11 +190,11 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
         raise KeyboardInterrupt
 
     before, stopped = signal.signal(signal.SIGALRM, interrupt), 0
-    whole._kept, delay = Kept(), 0.002
-    base = whole._engines[0].operators.structure
+    whole._proven, delay = replace(whole.proven, kept=Kept()), 0.002
+    base = whole.proven.engines[0].operators.structure
     try:
         for _ in range(8):
-            whole._engines = [type(whole._engines[0])(Operators(base, Cpu(1)))]
+            whole._proven = replace(whole.proven, engines=[type(whole.proven.engines[0])(Operators(base, Cpu(1)))])
             try:
                 signal.setitimer(signal.ITIMER_REAL, delay)
                 whole.leverage()
@@ -201,7 +203,7 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
             assert whole.degrees_of_freedom() == expected
-            whole._kept = Kept()
+            whole._proven = replace(whole.proven, kept=Kept())
             delay *= 2
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -245,11 +247,11 @@ def test_copies_have_what_is_kept_and_locks_of_their_own(dumped, blocks):
     explainer, X = small()
     expected = answers(explainer, X)
     other = copy.deepcopy(explainer) if dumped is None else pickle.loads(dumped(explainer))
-    assert other._kept is not explainer._kept
-    assert other._kept._values.keys() == explainer._kept._values.keys()
+    assert other.proven.kept is not explainer.proven.kept
+    assert other.proven.kept._values.keys() == explainer.proven.kept._values.keys()
     for found, wanted in zip(answers(other, X), expected):
         np.testing.assert_array_equal(found, wanted)
-    assert other.prepare()._engines[0].operators.leaf_space is not None
+    assert other.prepare().proven.engines[0].operators.leaf_space is not None
 
 
 def test_a_value_is_made_by_one_thread_and_never_seen_half():

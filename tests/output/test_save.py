@@ -5,6 +5,7 @@ import io
 import json
 import re
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -52,7 +53,7 @@ def test_labels_survive(index, tmp_path, explainer, case):
     labels = pd.Index(np.resize(np.array(index, dtype=object), len(case.y)), dtype=object)
     labels = labels if isinstance(index[0], str) else labels.infer_objects()
     X = pd.DataFrame(np.asarray(case.X), index=labels)
-    X.columns = explainer._adapter.feature_names or X.columns
+    X.columns = explainer.proven.adapter.feature_names or X.columns
     axil.Explainer(case.model, X, case.y).save(tmp_path / "e")
     assert list(axil.load(tmp_path / "e", case.model).index) == list(labels.to_numpy())
 
@@ -263,7 +264,7 @@ def test_draws_that_nobody_needs_take_no_more_than_the_limit(tmp_path, saved, ex
     with pytest.raises(InputError, match=r"would take .* memory_limit"):
         axil.load(path, case.model, memory_limit="2 MB")
     again = axil.load(path, case.model, memory_limit="100 MB")
-    assert again._batch_size(again._engines[0].streamed_bytes()) < 20
+    assert again.proven.budget.batch_size(again.proven.streamed_bytes()) < 20
 
 
 def archive(path, members, method=zipfile.ZIP_STORED, flags=0):
@@ -342,7 +343,7 @@ def test_the_models_leaves_must_be_those_of_the_structure(tmp_path, case):
     """A structure of another model is consistent in itself; the kernels would read beyond its leaves."""
     small = axil.Explainer(case.model, case.X, case.y)
     other = axil.Explainer(LGBMRegressor(n_estimators=3, num_leaves=3, verbose=-1).fit(case.X, case.y), case.X, case.y)
-    small._engines, small._outputs_of = other._engines, other._outputs_of
+    small._proven = replace(small.proven, engines=other.proven.engines)
     with pytest.raises(axil.ExactnessError, match="number of trees"):
         small(case.X_new)
 

@@ -8,7 +8,7 @@ from page_models import data_of
 from test_contract import case_of, explainer_of
 
 import axil
-from axil.questions import asking, noise
+from axil.questions import noise
 
 MODELS = [
     ("lightgbm", "bagging"),
@@ -33,15 +33,15 @@ def test_estimates_are_as_near_as_they_say(library, name):
     """Within four standard errors, which are themselves from 32 vectors; and of use: sigma to a tenth."""
     explainer = explainer_of(library, name)
     trace, left = traces(explainer)
-    found = noise.estimated_trace(explainer)
+    found = noise.estimated_trace(explainer.proven)
     assert (np.abs(found.value - trace) <= 4 * found.standard_error + 1e-9 * trace).all()
     value, error = explainer.degrees_of_freedom(estimate=True)
     np.testing.assert_array_equal(np.atleast_1d(value), found.value)
     np.testing.assert_array_equal(np.atleast_1d(error), found.standard_error)
-    sigma, exact = noise.estimated(explainer), noise.exact(explainer)
+    sigma, exact = noise.estimated(explainer.proven), noise.exact(explainer.proven)
     assert (np.abs(sigma.value - exact) <= 4 * sigma.standard_error + 1e-9 * exact).all()
     assert (sigma.standard_error <= 0.1 * sigma.value).all()
-    rss = np.square(explainer._targets - asking.fitted(explainer)).sum(axis=0)
+    rss = np.square(explainer.proven.targets - explainer.proven.fitted()).sum(axis=0)
     np.testing.assert_allclose(exact, np.sqrt(rss / left), rtol=1e-9)
 
 
@@ -52,7 +52,7 @@ def test_standard_errors_of_repeated_estimates_are_their_scatter(monkeypatch):
     real = np.random.default_rng
     for seed in range(40):
         monkeypatch.setattr(np.random, "default_rng", lambda _, seed=seed: real(seed))
-        found.append(noise._probe(explainer)[1])
+        found.append(noise._probe(explainer.proven)[1])
     scatter, said = np.std([one.value for one in found]), np.mean([one.standard_error for one in found])
     assert said == pytest.approx(scatter, rel=0.35)
 
@@ -78,14 +78,14 @@ def test_what_takes_too_long_is_estimated_and_says_so(monkeypatch):
 def test_a_page_takes_no_longer_than_it_may_and_says_what_it_left_out(monkeypatch):
     explainer = axil.Explainer(*_data())
     X = case_of("lightgbm", "regressor").X_new[:3]
-    assert noise.for_page(explainer)[1] is None
+    assert noise.for_page(explainer.proven)[1] is None
     monkeypatch.setattr(noise, "exact_seconds", lambda asked: 100.0)
-    size, note = noise.for_page(explainer)
-    np.testing.assert_array_equal(size, noise.estimated(explainer).value)
+    size, note = noise.for_page(explainer.proven)
+    np.testing.assert_array_equal(size, noise.estimated(explainer.proven).value)
     assert note.startswith("sigma is estimated, within")
     assert data_of(explainer.to_html(X))["about_sigma"] == note
     monkeypatch.setattr(noise, "PATIENCE", 0.0)
-    size, note = noise.for_page(explainer)
+    size, note = noise.for_page(explainer.proven)
     assert size is None
     assert "some 2 minutes exactly" in note
     left_out, by_name = data_of(explainer.to_html(X)), data_of(explainer.to_html(X, sigma="estimate"))
@@ -96,7 +96,7 @@ def test_a_page_takes_no_longer_than_it_may_and_says_what_it_left_out(monkeypatc
 
 
 def test_long_work_is_announced_before_it_begins(monkeypatch):
-    monkeypatch.setattr(asking, "WARNED", 0.0)
+    monkeypatch.setattr(noise, "WARNED", 0.0)
     explainer = axil.Explainer(*_data())
     with pytest.warns(axil.CostWarning, match="leverages of .* take some .* seconds") as said:
         explainer.leverage()

@@ -36,11 +36,13 @@ MODELS = [
 def weights_of(explainer, X):
     """(K, n, N): the weights of each output."""
     weights = explainer(X).weights
-    return np.broadcast_to(weights, (explainer._targets.shape[1], *weights.shape[-2:]))
+    return np.broadcast_to(weights, (explainer.proven.targets.shape[1], *weights.shape[-2:]))
 
 
 def small_batches(monkeypatch, explainer):
-    monkeypatch.setattr("axil.explainer.BATCH_BYTES", 8 * len(explainer.targets) * 7 * len(explainer._engines))
+    monkeypatch.setattr(
+        "axil.machine.memory.BATCH_BYTES", 8 * len(explainer.targets) * 7 * len(explainer.proven.engines)
+    )
 
 
 def lines(frame, name, n):
@@ -54,12 +56,12 @@ def lines(frame, name, n):
 def changed_targets(explainer, case):
     """Three rows with other targets, as the user writes them, and as numbers (N, K)."""
     y, rows = np.array(case.y), [1, 40, 7]
-    if explainer._adapter.classes is not None:
-        new = [next(c for c in explainer._adapter.classes if c != y[row]) for row in rows]
-        after = explainer._targets.copy()
-        after[rows] = np.array(new)[:, None] == explainer._adapter.classes
+    if explainer.proven.adapter.classes is not None:
+        new = [next(c for c in explainer.proven.adapter.classes if c != y[row]) for row in rows]
+        after = explainer.proven.targets.copy()
+        after[rows] = np.array(new)[:, None] == explainer.proven.adapter.classes
     else:
-        new, after = [y[row] + 3 for row in rows], explainer._targets.copy()
+        new, after = [y[row] + 3 for row in rows], explainer.proven.targets.copy()
         after[rows] += 3
     return dict(zip(explainer.index[rows], new)), after
 
@@ -70,7 +72,7 @@ def test_what_if_moves_predictions_by_the_weights(library, name):
     new, after = changed_targets(explainer, case)
     frame = explainer.what_if(new, case.X_new)
     model, n = predict(case, case.X_new), case.X_new.shape[0]
-    change = np.einsum("kij,jk->ik", weights_of(explainer, case.X_new), after - explainer._targets)
+    change = np.einsum("kij,jk->ik", weights_of(explainer, case.X_new), after - explainer.proven.targets)
     slack = 1e-12 * np.abs(after).max()
     np.testing.assert_allclose(lines(frame, "change", n), change, rtol=0, atol=slack)
     np.testing.assert_array_equal(lines(frame, "before", n), model)
@@ -83,7 +85,7 @@ def test_what_if_moves_predictions_by_the_weights(library, name):
 def test_what_if_against_a_replay_with_the_new_targets():
     case, explainer = case_of("lightgbm", "bagging"), explainer_of("lightgbm", "bagging")
     new, after = changed_targets(explainer, case)
-    leaves, s = explainer._adapter.leaves(case.X_new), explainer._engines[0].structure
+    leaves, s = explainer.proven.adapter.leaves(case.X_new), explainer.proven.engines[0].structure
     frame = explainer.what_if(new, case.X_new)
     moved = replay(s, after[:, 0], leaves) - replay(s, explainer.targets, leaves)
     np.testing.assert_allclose(frame["change"], moved, rtol=0, atol=1e-12)
@@ -130,10 +132,10 @@ def test_bad_changes_are_refused():
 def validation(library, name):
     """Targets for the case's new rows: the predictions, and then some."""
     case, explainer = case_of(library, name), explainer_of(library, name)
-    if explainer._adapter.classes is not None:
-        return np.resize(explainer._adapter.classes, case.X_new.shape[0])
+    if explainer.proven.adapter.classes is not None:
+        return np.resize(explainer.proven.adapter.classes, case.X_new.shape[0])
     y = predict(case, case.X_new) + np.random.default_rng(0).normal(
-        size=(case.X_new.shape[0], explainer._targets.shape[1])
+        size=(case.X_new.shape[0], explainer.proven.targets.shape[1])
     )
     return y[:, 0] if y.shape[1] == 1 else y
 
@@ -143,9 +145,13 @@ def test_blame_is_the_change_of_the_validation_error(library, name, monkeypatch)
     case, explainer = case_of(library, name), explainer_of(library, name)
     small_batches(monkeypatch, explainer)
     y = validation(library, name)
-    known = y if explainer._adapter.classes is None else (y[:, None] == explainer._adapter.classes).astype(float)
+    known = (
+        y
+        if explainer.proven.adapter.classes is None
+        else (y[:, None] == explainer.proven.adapter.classes).astype(float)
+    )
     known = np.reshape(known, (len(y), -1))
-    K, targets = weights_of(explainer, case.X_new), explainer._targets
+    K, targets = weights_of(explainer, case.X_new), explainer.proven.targets
     model = explainer(case.X_new).predictions.reshape(known.shape)  # in float64, and to 1e-6 what the model itself says
     frame = explainer.blame(case.X_new, y)
     assert frame["gain"].dropna().is_monotonic_decreasing
@@ -187,7 +193,7 @@ def test_left_out_values_agree_with_their_own_predictions():
     """With its target at that value a row's prediction, structure held fixed, is that value."""
     case, explainer = case_of("lightgbm", "weighted"), explainer_of("lightgbm", "weighted")
     frame = explainer.blame(case.X_new, validation("lightgbm", "weighted")).set_index("row")
-    s = explainer._engines[0].structure
+    s = explainer.proven.engines[0].structure
     for row in (0, 5, 77):
         y = explainer.targets.copy()
         y[row] = frame["corrected"][row]
@@ -250,7 +256,7 @@ def test_sizes_of_weights_are_streamed(library, name, monkeypatch):
         np.testing.assert_allclose(getattr(explainer, what)(case.X_new), right, rtol=1e-9, atol=1e-12)
         assert getattr(explainer, what)(case.X_new[:0]).shape == (*weights.shape[:-2], 0)
     np.testing.assert_allclose(explanation.norms, np.linalg.norm(weights, axis=-1))
-    sigma = np.arange(1.0, 1 + explainer._targets.shape[1])
+    sigma = np.arange(1.0, 1 + explainer.proven.targets.shape[1])
     errors = explainer.standard_error(case.X_new, sigma)
     assert errors.shape == explanation.predictions.shape
     right = np.linalg.norm(weights_of(explainer, case.X_new), axis=-1).T * sigma
@@ -261,10 +267,10 @@ def test_sizes_of_weights_are_streamed(library, name, monkeypatch):
 def test_noise_is_estimated_from_the_residuals(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     K = explainer.matrix()
-    K = K if K.ndim == 3 else [K] * explainer._targets.shape[1]
-    fitted = explainer(case.X, init_score=offsets_of(case)).predictions.reshape(explainer._targets.shape)
+    K = K if K.ndim == 3 else [K] * explainer.proven.targets.shape[1]
+    fitted = explainer(case.X, init_score=offsets_of(case)).predictions.reshape(explainer.proven.targets.shape)
     left = [np.eye(len(own)) - own for own in K]
-    rss = np.square(explainer._targets - fitted).sum(axis=0)
+    rss = np.square(explainer.proven.targets - fitted).sum(axis=0)
     sigma = np.sqrt(rss / [np.trace(one.T @ one) for one in left])
     np.testing.assert_allclose(
         explainer.standard_error(case.X_new), explainer.standard_error(case.X_new, sigma), rtol=1e-9
@@ -409,7 +415,7 @@ def test_a_model_that_changed_since_is_noticed():
     case = case_of("smoother", "ridge")
     model = clone(case.model).fit(case.X, case.y)
     explainer = axil.Explainer(model, case.X, case.y)
-    explainer._adapter._model.coef_ = model.coef_ + 1.0  # it keeps a copy of its own
+    explainer.proven.adapter._model.coef_ = model.coef_ + 1.0  # it keeps a copy of its own
     asked = {
         "removal": lambda: explainer.removal(case.X_new),
         "removal_set": lambda: explainer.removal_set(case.X_new, 2),

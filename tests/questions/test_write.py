@@ -37,7 +37,7 @@ EXPLAINERS = dict(explainers())
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr("axil.explainer.MOST_QUERIES", 4)
+    monkeypatch.setattr("axil.machine.memory.MOST_QUERIES", 4)
 
 
 @pytest.mark.parametrize("name", EXPLAINERS)
@@ -81,9 +81,9 @@ def test_bad_paths_and_a_failure_on_the_way_leave_nothing_behind(tmp_path, monke
     with pytest.raises(InputError, match="nothing to write"):
         explainer.write(X.head(0), tmp_path / "weights.zarr")
     (tmp_path / "weights.parquet").write_text("before")
-    predictions = type(explainer._adapter).predictions
+    predictions = type(explainer.proven.adapter).predictions
     monkeypatch.setattr(
-        type(explainer._adapter), "predictions", lambda self, X: predictions(self, X) + (X.index[0] != "row 0")
+        type(explainer.proven.adapter), "predictions", lambda self, X: predictions(self, X) + (X.index[0] != "row 0")
     )
     for path in ("weights.parquet", "weights.zarr"):
         with pytest.raises(axil.ExactnessError):
@@ -145,7 +145,7 @@ def test_paths_of_no_file_are_refused(path):
         with pytest.raises(InputError, match="path is"):
             write(X, path)
     with pytest.raises(InputError, match="path is"):
-        axil.load(path, explainer._adapter)
+        axil.load(path, explainer.proven.adapter)
 
 
 def test_a_directory_is_no_parquet_file(tmp_path):

@@ -22,7 +22,7 @@ def bagged():
 
 
 def bags_of(explainer):
-    s = explainer._engines[0].structure
+    s = explainer.proven.engines[0].structure
     return s.draws[s.cells // s.n_leaves[:, None]].T
 
 
@@ -110,9 +110,9 @@ def test_several_outputs(strategy):
     assert len(table) == 2 * 3 * 3
     assert list(table["output"][:9]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert explainer.matrix().shape == ((3, 500, 500) if own_trees else (500, 500))
-    for engine, found in zip(explainer._engines, explanation.weights if own_trees else [explanation.weights]):
+    for engine, found in zip(explainer.proven.engines, explanation.weights if own_trees else [explanation.weights]):
         s = engine.structure
-        leaves = explainer._adapter.leaves(X[:7])
+        leaves = explainer.proven.adapter.leaves(X[:7])
         expected, _ = dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])
         np.testing.assert_allclose(found, expected, atol=1e-13)
     if own_trees:

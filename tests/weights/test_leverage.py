@@ -53,7 +53,7 @@ def test_models(library, name):
     K = explainer.matrix()
     np.testing.assert_allclose(explainer.leverage(), np.diagonal(K, axis1=-2, axis2=-1), **CLOSE)
     np.testing.assert_allclose(explainer.degrees_of_freedom(), np.trace(K, axis1=-2, axis2=-1), **CLOSE)
-    squares = [engine.squares(PLENTY) for engine in explainer._engines]
+    squares = [engine.squares(PLENTY) for engine in explainer.proven.engines]
     np.testing.assert_allclose(squares, np.square(K).reshape(len(squares), -1).sum(axis=1), **CLOSE)
     assert np.shape(explainer.leverage()) == K.shape[:-1]
     assert len(case.y) == K.shape[-1]
@@ -62,7 +62,7 @@ def test_models(library, name):
 def test_results_do_not_depend_on_the_thread_count():
     case = case_of("lightgbm", "regressor")
     one, three = (axil.Explainer(case.model, case.X, case.y, n_threads=n).prepare() for n in (1, 3))
-    for engine, other in zip(one._engines, three._engines):
+    for engine, other in zip(one.proven.engines, three.proven.engines):
         np.testing.assert_array_equal(
             hat.leverage_in_leaf_space(engine.operators), hat.leverage_in_leaf_space(other.operators)
         )

@@ -145,18 +145,18 @@ def of_output(structure, k):
 def test_models_against_a_weighted_replay(library, name):
     case, explainer = pair_of(library, name)
     found = explainer.removal(case.X_new[:4])
-    leaves = explainer._adapter.leaves(case.X_new[:4])
+    leaves = explainer.proven.adapter.leaves(case.X_new[:4])
     rows = np.arange(0, len(explainer.targets), 29)
     largest = 0.0
     for k, effects in enumerate([found] if explainer.outputs is None else found):
-        shared = len(explainer._engines) == 1
-        s = explainer._engines[0 if shared else k].structure
+        shared = len(explainer.proven.engines) == 1
+        s = explainer.proven.engines[0 if shared else k].structure
         own = leaves if s.columns is None else leaves[:, s.columns]
-        expected = removal_effects(of_output(s, k if shared else 0), explainer._targets[:, k], own, rows)
+        expected = removal_effects(of_output(s, k if shared else 0), explainer.proven.targets[:, k], own, rows)
         np.testing.assert_allclose(effects[:, rows], expected, rtol=0, atol=1e-6 * max(np.abs(effects).max(), 1e-30))
         largest = max(largest, np.abs(expected).max())
     assert largest > 0
-    assert offsets_of(case) is None or explainer._engines[0].structure.offsets is not None
+    assert offsets_of(case) is None or explainer.proven.engines[0].structure.offsets is not None
 
 
 @pytest.mark.parametrize("name", ["linear regression weighted", "ridge", "ridge weighted", "kernel ridge weighted"])
@@ -200,7 +200,7 @@ SETS = [
 @pytest.mark.parametrize(("library", "name"), SETS)
 def test_sets_are_the_largest_effects_of_one_sign(library, name, monkeypatch):
     case, explainer = pair_of(library, name)
-    monkeypatch.setattr("axil.explainer.BATCH_BYTES", 8 * len(case.y) * 3 * len(explainer._engines))
+    monkeypatch.setattr("axil.machine.memory.BATCH_BYTES", 8 * len(case.y) * 3 * len(explainer.proven.engines))
     effects = explainer.removal(case.X_new[:5]).reshape(-1, 5, len(case.y))
     table = explainer.removal_set(case.X_new[:5], 6)
     parts = table.groupby("query" if explainer.outputs is None else ["query", "output"], sort=False)
@@ -229,11 +229,11 @@ def test_greedy_sets_have_exact_effects(library, name):
     case, explainer = pair_of(library, name)
     table = explainer.removal_set(case.X_new[:2], 3, greedy=True)
     assert "exact" in table.attrs["axil"]
-    leaves = explainer._adapter.leaves(case.X_new[:2])
-    for k in range(len(explainer._engines)):
-        s = explainer._engines[k].structure
+    leaves = explainer.proven.adapter.leaves(case.X_new[:2])
+    for k in range(len(explainer.proven.engines)):
+        s = explainer.proven.engines[k].structure
         own = leaves if s.columns is None else leaves[:, s.columns]
-        y = explainer._targets[:, k]
+        y = explainer.proven.targets[:, k]
         w = np.ones(len(y)) if s.row_weights is None else s.row_weights.copy()
         part = table if explainer.outputs is None else table[table["output"] == k]
         for i, query in enumerate(explainer(case.X_new[:2]).query_index):
@@ -251,7 +251,7 @@ def test_greedy_sets_have_exact_effects(library, name):
 def test_greedy_sets_move_further():
     """On real predictions, deleting a greedy set moves more than, or as much as, the first-order one of its size."""
     X, explainer = case_of("lightgbm", "regressor").X_new[:5], explainer_of("lightgbm", "regressor")
-    s, leaves = explainer._engines[0].structure, explainer._adapter.leaves(X)
+    s, leaves = explainer.proven.engines[0].structure, explainer.proven.adapter.leaves(X)
     moved = {}
     for greedy in (False, True):
         table = explainer.removal_set(X, 8, greedy=greedy)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.errors import InputError, UnsupportedModelError
 from axil.explainer import Explainer
-from axil.questions.asking import base_numbers
+from axil.replay.proven import ProvenModel
+from axil.replay.queries import Queries
 from axil.weights.contract import SmootherEngine
 
 Array = NDArray[np.float64]
@@ -33,13 +34,18 @@ class Baseline(ABC):
         if not isinstance(given, Explainer):
             kind = type(given).__name__
             raise InputError(f"{self.name} takes an axil.Explainer, not a {kind}: make one of the model first.")
-        if isinstance(given._engines[0], SmootherEngine):
+        if isinstance(given.proven.engines[0], SmootherEngine):
             raise UnsupportedModelError(
                 "kind",
                 "linear smoother",
                 f"{self.name} is a baseline for ensembles of trees",
                 "Use the weights that the explainer itself gives.",
             )
+
+    @property
+    def proven(self) -> ProvenModel:
+        """The explainer's model and training data."""
+        return self.explainer.proven
 
     @property
     def name(self) -> str:
@@ -50,19 +56,20 @@ class Baseline(ABC):
 
         ``init_score`` (n,): offsets of the rows of X, as in `Explainer.explain`. 8 * n * n_train bytes.
         """
-        X, offsets = self.explainer._queries(X, init_score)
-        n, n_train = X.shape[0], len(self.explainer.targets)
+        proven = self.proven
+        queries = proven.queries(X, init_score)
+        n, (n_train, n_outputs), offsets = len(queries), proven.targets.shape, queries.offsets
         targets = None
         if y is not None:
-            n_outputs, classes = self.explainer._targets.shape[1], self.explainer._adapter.classes
-            targets = inputs.as_targets(y, n, n_outputs, classes, "y", "explained") - offsets.values
+            known = inputs.as_targets(y, n, n_outputs, proven.adapter.classes, "y", "explained")
+            targets = known - offsets.values
             if offsets.replace_base:  # the baselines' predictions have the base
-                targets = targets + base_numbers(self.explainer)
+                targets = targets + proven.base_numbers()
         elif self.needs_targets:
             raise InputError(f"{self.name} scores the loss of the rows of X, which takes their targets: pass y.")
-        self.explainer._budget.require(8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER)
-        return self._scores(X, targets)
+        proven.budget.require(8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER)
+        return self._scores(queries.without_offsets(), targets)
 
     @abstractmethod
-    def _scores(self, X: Any, targets: Array | None) -> Array:
+    def _scores(self, queries: Queries, targets: Array | None) -> Array:
         """(n, N) for checked rows, whose targets (n, K) have had their offsets taken off."""

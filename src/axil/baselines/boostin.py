@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.baselines.effects import add_effects
-from axil.baselines.trees import Leaves, Queries, TreeBaseline, Trees
+from axil.baselines.trees import Batch, Leaves, TreeBaseline, Trees
 from axil.errors import UnsupportedModelError
 from axil.weights.forest import is_forest
 from axil.weights.residuals import Step
@@ -45,7 +45,7 @@ class BoostIn(TreeBaseline):
                     "Use LeafInfluence, TREX or TreeSim.",
                 )
 
-    def _add_scores(self, queries: Queries, out: Array) -> None:
+    def _add_scores(self, queries: Batch, out: Array) -> None:
         assert queries.targets is not None
         for trees in self.trees:
             tables = _tables(trees, trees.leaves(queries.coordinates), queries.targets[:, trees.outputs])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.contract import Adapter
 from axil.baselines.effects import add_effects
-from axil.baselines.trees import Queries, TreeBaseline
+from axil.baselines.trees import Batch, TreeBaseline
 from axil.errors import UnsupportedModelError
 from axil.weights.contract import TreeEngine
 from axil.weights.residuals import Step
@@ -36,16 +36,16 @@ class LeafInfluence(TreeBaseline):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        steps = cast(Adapter, self.explainer._adapter).leaf_steps
+        steps = cast(Adapter, self.proven.adapter).leaf_steps
         if steps > 1:
             _refuse("leaf_estimation_iterations", steps, "of one step", "fit with one iteration")
         if any(t.fit.structure.mixing is not None for t in self.trees):
             _refuse("path_smooth", "positive", "that depend on their own leaf's rows alone", "fit without it")
 
-    def _add_scores(self, queries: Queries, out: Array) -> None:
+    def _add_scores(self, queries: Batch, out: Array) -> None:
         errors = queries.errors
         assert errors is not None
-        for trees, engine in zip(self.trees, self.explainer._engines_for(queries.n_asked)):
+        for trees, engine in zip(self.trees, self.proven.prepared_for(queries.n_asked).engines):
             leaves = trees.leaves(queries.coordinates).T
             operators = engine.operators if isinstance(engine, TreeEngine) else trees.operators
             adjoints = operators.weights(leaves)[1] if operators.leaf_space is None else operators.adjoints(leaves)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.baselines.base import Baseline
 from axil.inputs import as_count
+from axil.replay.queries import Queries
 
 Array = NDArray[np.float64]
 
@@ -27,5 +27,5 @@ class Random(Baseline):
         super().__post_init__()
         as_count(self.seed, "seed", least=0)
 
-    def _scores(self, X: Any, targets: Array | None) -> Array:
-        return np.random.default_rng(self.seed).standard_normal((X.shape[0], len(self.explainer.targets)))
+    def _scores(self, queries: Queries, targets: Array | None) -> Array:
+        return np.random.default_rng(self.seed).standard_normal((len(queries), len(self.proven.targets)))

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import inputs
 from axil.baselines.base import Baseline
-from axil.explainer import Explainer
 from axil.kernels.cpu import Cpu
-from axil.machine.progress import track
+from axil.replay.proven import ProvenModel
+from axil.replay.queries import Queries
 from axil.weights.boosting import Operators
 from axil.weights.contract import TreeEngine
 from axil.weights.residuals import FittedValues
@@ -43,7 +42,7 @@ class Trees:
 
 
 @dataclass(frozen=True)
-class Queries:
+class Batch:
     """A batch of n explained rows; targets and predictions without the rows' offsets."""
 
     coordinates: Leaves  #: (n, all trees)
@@ -68,40 +67,38 @@ class TreeBaseline(Baseline):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "trees", trees_of(self.explainer))
+        object.__setattr__(self, "trees", trees_of(self.proven))
 
-    def _scores(self, X: Any, targets: Array | None) -> Array:
-        n = X.shape[0]
-        out = np.zeros((n, len(self.explainer.targets)))
-        size = self.explainer._batch_size(self._bytes_a_query())
-        for start in track(range(0, n, size), self.name):
-            part = slice(start, start + size)
-            queries = self._queries(inputs.take_rows(X, part), None if targets is None else targets[part], n)
-            self._add_scores(queries, out[part])
+    def _scores(self, queries: Queries, targets: Array | None) -> Array:
+        n = len(queries)
+        out = np.zeros((n, len(self.proven.targets)))
+        size = self.proven.budget.batch_size(self._bytes_per_query())
+        for start, part in self.proven.batches(queries, size, self.name):
+            rows = slice(start, start + len(part))
+            self._add_scores(self._batch(part, None if targets is None else targets[rows], n), out[rows])
         return out
 
     @abstractmethod
-    def _add_scores(self, queries: Queries, out: Array) -> None:
+    def _add_scores(self, queries: Batch, out: Array) -> None:
         """Add the scores of a batch to ``out`` (n, N)."""
 
-    def _bytes_a_query(self) -> int:
+    def _bytes_per_query(self) -> int:
         """What one query takes while its batch is computed: some tables over leaves, some vectors over rows."""
         return 8 * sum(3 * t.fit.structure.n_rows + 4 * int(t.fit.structure.cell_starts[-1]) for t in self.trees)
 
-    def _queries(self, X: Any, targets: Array | None, n_asked: int) -> Queries:
+    def _batch(self, queries: Queries, targets: Array | None, n_asked: int) -> Batch:
         """A batch, with its predictions from the replay; they must be the model's own."""
-        coordinates = self.explainer._adapter.coordinates(X, self.explainer._n_threads)
+        coordinates = queries.coordinates
         made = np.concatenate([t.fit.predictions(t.leaves(coordinates)) for t in self.trees], axis=1)
-        self.explainer._check(X, made, inputs.row_labels(X))
-        return Queries(coordinates, targets, made, n_asked)
+        self.proven.check(queries, made)
+        return Batch(coordinates, targets, made, n_asked)
 
 
-def trees_of(explainer: Explainer) -> list[Trees]:
+def trees_of(proven: ProvenModel) -> list[Trees]:
     """The trees of every engine, with their fit replayed in float64: O(T N K)."""
     found = []
-    for k, engine in enumerate(explainer._engines):
-        outputs = slice(None) if len(explainer._engines) == 1 else slice(k, k + 1)
-        backend = Cpu(explainer._n_threads)
+    backend = Cpu(proven.n_threads)
+    for engine, outputs in zip(proven.engines, proven.served()):
         own = engine.operators if isinstance(engine, TreeEngine) else Operators(engine.structure, backend)
-        found.append(Trees(own, FittedValues.of(own, explainer._targets[:, outputs]), outputs))
+        found.append(Trees(own, FittedValues.of(own, proven.targets[:, outputs]), outputs))
     return found

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.baselines.kernel import LeafKernel
-from axil.baselines.trees import Queries, TreeBaseline
+from axil.baselines.trees import Batch, TreeBaseline
 
 Array = NDArray[np.float64]
 
@@ -27,10 +27,10 @@ class TreeSim(TreeBaseline):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        kernels = [LeafKernel.of(t.fit.structure, self.explainer._n_threads) for t in self.trees]
+        kernels = [LeafKernel.of(t.fit.structure, self.proven.n_threads) for t in self.trees]
         object.__setattr__(self, "kernels", kernels)
 
-    def _add_scores(self, queries: Queries, out: Array) -> None:
+    def _add_scores(self, queries: Batch, out: Array) -> None:
         for trees, kernel in zip(self.trees, self.kernels):
             alike = kernel.between(trees.leaves(queries.coordinates))
             alike *= trees.row_weights

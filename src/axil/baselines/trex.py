@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from axil.baselines.kernel import LeafKernel
-from axil.baselines.trees import Queries, TreeBaseline
+from axil.baselines.trees import Batch, TreeBaseline
 from axil.errors import InputError
 from axil.inputs import as_number
 from axil.weights.residuals import FittedValues
@@ -47,7 +47,7 @@ class TREX(TreeBaseline):
             raise InputError(f"l2 is {l2}; expected a positive number, as 0.003.")
         object.__setattr__(self, "l2", l2)
         super().__post_init__()
-        kernels = [LeafKernel.of(t.fit.structure, self.explainer._n_threads) for t in self.trees]
+        kernels = [LeafKernel.of(t.fit.structure, self.proven.n_threads) for t in self.trees]
         fits = [self._fit(kernel, trees.fit) for kernel, trees in zip(kernels, self.trees)]
         object.__setattr__(self, "kernels", kernels)
         object.__setattr__(self, "alpha", np.concatenate([alpha for alpha, _ in fits], axis=1))
@@ -59,9 +59,7 @@ class TREX(TreeBaseline):
         n_rows, n_leaves = len(targets), len(kernel.features)
         size = min(n_rows, n_leaves)
         instead = "Raise memory_limit, or use BoostIn or TreeSim."
-        self.explainer._budget.require(
-            8 * size**2 + 8 * BLOCK_NUMBERS, f"The system of TREX for {size} unknowns", instead
-        )
+        self.proven.budget.require(8 * size**2 + 8 * BLOCK_NUMBERS, f"The system of TREX for {size} unknowns", instead)
         weights = np.ones(n_rows) if kernel.rows.weights is None else kernel.rows.weights
         ridge = self.l2 * float(weights.sum())
         solve = among_rows if n_rows <= n_leaves else among_leaves
@@ -74,7 +72,7 @@ class TREX(TreeBaseline):
         missed = weights[counted] @ (model - f) ** 2
         return dual / 2.0, 1.0 - np.divide(missed, spread, out=np.zeros_like(missed), where=spread > 0)
 
-    def _add_scores(self, queries: Queries, out: Array) -> None:
+    def _add_scores(self, queries: Batch, out: Array) -> None:
         targets = queries.targets
         if targets is None and self.alpha.shape[1] > 1:
             raise InputError("This model has several outputs, and without y TREX has no one score for them: pass y.")

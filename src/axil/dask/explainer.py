@@ -20,8 +20,8 @@ from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.machine.memory import Budget
 from axil.output import tables
-from axil.questions.asking import Offsets
 from axil.replay.checks import Verification, check_answer
+from axil.replay.queries import Offsets
 from axil.weights.boosting import Adjoints
 
 Array = NDArray[np.float64]

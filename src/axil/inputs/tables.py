@@ -19,6 +19,12 @@ Array = NDArray[np.float64]
 ONE_ROW = "For one row pass X.iloc[[0]], X[[0]] or x.reshape(1, -1)."
 
 
+def backend_of(X: Any) -> str:
+    """The name of the frame library that tables about X are made with; pandas for arrays."""
+    frame = as_frame(X)
+    return "pandas" if frame is None else str(nw.get_native_namespace(frame).__name__)
+
+
 def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     """X as a narwhals frame, or None if it is not a data frame."""
     if isinstance(X, nw.DataFrame):

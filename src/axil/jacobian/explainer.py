@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.errors import InputError
-from axil.explainer import BATCH_BYTES, MOST_QUERIES, STREAM, budget_of, threads_of
+from axil.explainer import budget_of, threads_of
 from axil.explanation import Explanation, page_options
 from axil.inputs.owned import frozen, owned, owned_rows
 from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.machine.progress import track
 from axil.output import page, tables
+from axil.questions.explain import STREAM
 from axil.supports import supports
 
 Array = NDArray[np.float64]
@@ -88,7 +89,7 @@ class JacobianExplainer:
         labels = inputs.row_labels(X_train) if hasattr(X_train, "shape") else np.arange(len(self._targets))
         self.index = frozen(labels)
         self.report = Report(self._model.report)
-        self._backend = tables.backend_of(X_train)
+        self._backend = inputs.backend_of(X_train)
         self._features = X_train if hasattr(X_train, "shape") else None  # for tables of features
         self._n_threads, self._budget = threads, budget
 
@@ -185,8 +186,7 @@ class JacobianExplainer:
         self._budget.require(n * self._model.bytes_a_query(), what, instead)
 
     def _batch_size(self) -> int:
-        held = min(BATCH_BYTES, self._budget.available // 2)
-        return int(max(1, min(held // self._model.bytes_a_query(), MOST_QUERIES)))
+        return self._budget.batch_size(self._model.bytes_a_query())
 
 
 def _as_rows(X: Any) -> Any:

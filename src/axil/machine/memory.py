@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from axil.errors import InputError
 
 SHARE = 0.8  # of what is free, where the user sets no limit
+BATCH_BYTES = 1 << 28  # of weights held at a time while streaming
+MOST_QUERIES = 1024  # of a batch: more are no faster
 
 
 def free_memory() -> int:
@@ -59,6 +61,11 @@ class Budget:
     @property
     def available(self) -> int:
         return int(SHARE * free_memory()) if self.limit is None else self.limit
+
+    def batch_size(self, bytes_per_query: int, taken: int = 0) -> int:
+        """How many queries to ask at a time, where so many bytes are or will be taken by something else."""
+        held = min(BATCH_BYTES, (self.available - taken) // 4)  # the batch before may still be there, and work goes on
+        return int(max(1, min(held // bytes_per_query, MOST_QUERIES)))
 
     def require(self, n_bytes: int, what: str, instead: str) -> None:
         """Raise, before anything is allocated, if this many bytes do not fit."""

@@ -33,6 +33,10 @@ class Kept:
                     self._values[name] = make()
         return self._values[name]  # type: ignore[no-any-return]
 
+    def known(self) -> dict[Hashable, Any]:
+        """The values that have been made so far, by name."""
+        return dict(self._values)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """The values as the state, since they may lead back here; a lock is not copied."""
         return Kept, (), dict(self._values)

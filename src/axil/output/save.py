@@ -9,17 +9,22 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.contract import Model
 from axil.errors import InputError
-from axil.inputs import as_file, as_path
+from axil.inputs import as_features, as_file, as_path, take_rows
+from axil.inputs.owned import owned_rows
 from axil.machine.atomic import atomic
 from axil.machine.memory import Budget
+from axil.output.tables import as_backend
+from axil.replay.build import checked_rows, confirm, tree_engine
+from axil.replay.proven import ProvenModel
 from axil.structure import Coefficients, Regularisation, Structure
 
 FORMAT = "axil-explainer"
@@ -29,21 +34,61 @@ _MEMBER = re.compile(rf"(header|targets|index|index\.ends|\d+\.(?:{_PARTS.replac
 _CHUNK = 1 << 20  # bytes read at a time
 
 
-def save(
-    path: Any, header: dict[str, Any], structures: list[Structure], targets: NDArray[Any], index: NDArray[Any]
-) -> None:
+def save(path: Any, proven: ProvenModel) -> None:
     """Write the file whole or not at all: it takes its name only once it is complete."""
+    if proven.verification is None:
+        raise InputError(
+            "This explainer was made with verify=False, and only a proven one is saved. Make it with verify=True."
+        )
+    structures = [engine.structure for engine in proven.engines]
     target = as_file(path)
-    arrays = {"targets": targets, **_label_arrays(index)}
+    arrays = {"targets": proven.targets, **_label_arrays(proven.index)}
     for i, structure in enumerate(structures):
         arrays |= {f"{i}.{name}": array for name, array in _arrays(structure).items()}
-    header = {"format": FORMAT, "version": VERSION, "structures": len(structures), **header}
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "structures": len(structures),
+        "fingerprint": proven.adapter.fingerprint,
+        "backend": proven.backend,
+        "verification": vars(proven.verification),
+    }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     with atomic(target) as part, part.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def load(path: Any, budget: Budget) -> tuple[dict[str, Any], list[Structure], NDArray[Any], NDArray[Any]]:
+def load(path: Any, adapter: Model, n_threads: int, budget: Budget, X_train: Any = None) -> ProvenModel:
+    """The proven model of a file, for the same fitted model, once all that the file states of its proof follows from it."""
+    header, structures, targets, index = read(path, budget)
+    if header.get("fingerprint") != adapter.fingerprint:
+        raise InputError(f"{path} was saved for another model than the {adapter.library} model given. Pass that model.")
+    if targets.shape[1] != adapter.n_outputs:
+        raise InputError(f"{path} has {targets.shape[1]} outputs; the {adapter.library} model has {adapter.n_outputs}.")
+    cells = sum(int(structure.cell_starts[-1]) for structure in structures)
+    budget.require(24 * cells * targets.shape[1], f"The sums over the leaves of {path}", "Raise memory_limit.")
+    engines = [tree_engine(structure, n_threads) for structure in structures]
+    try:
+        verification, fitted = confirm(adapter, engines, targets, header.get("verification"))
+        backend = as_backend(header.get("backend"))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(damaged(path, error)) from error
+    proven = ProvenModel(adapter, engines, targets, index, None, backend, n_threads, budget, verification)
+    return proven if X_train is None else _with_features(proven, X_train, fitted)
+
+
+def _with_features(proven: ProvenModel, X_train: Any, fitted: NDArray[np.float64]) -> ProvenModel:
+    """The proven model with its training rows, once their predictions are those (n_train, K) that the file leads to."""
+    features = owned_rows(as_features(X_train, proven.adapter, "X_train"))
+    if features.shape[0] != len(fitted):
+        raise InputError(f"X_train has {features.shape[0]} rows; the explainer was made of {len(fitted)}.")
+    some = checked_rows(len(fitted))
+    labelled = replace(proven.queries(take_rows(features, some)), labels=proven.index[some])
+    proven.check(labelled, fitted[some])
+    return replace(proven, features=features)
+
+
+def read(path: Any, budget: Budget) -> tuple[dict[str, Any], list[Structure], NDArray[Any], NDArray[Any]]:
     """Header, structures, targets and row labels of a saved explainer; a damaged or foreign file is an InputError."""
     path = as_path(path)
     if not path.exists():

@@ -11,14 +11,9 @@ from scipy.sparse import csr_array
 
 from axil.inputs import as_choice, as_frame, is_sparse, take_rows
 from axil.kernels.cpu import Cpu
+from axil.machine.memory import Budget
 
 Array = NDArray[np.float64]
-
-
-def backend_of(X: Any) -> str:
-    """The name of the frame library that tables about X are made with; pandas for arrays."""
-    frame = as_frame(X)
-    return "pandas" if frame is None else str(nw.get_native_namespace(frame).__name__)
 
 
 def as_backend(name: Any) -> str:
@@ -152,3 +147,10 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 def bytes_of(lines: int, columns: int) -> int:
     """What a table takes while it is made, with 8 bytes per line and column."""
     return COPIES * 8 * lines * columns
+
+
+def batch_size(budget: Budget, n: int, lines: int, columns: int, working: int) -> int:
+    """How many of n queries to ask at a time for a table of so many lines each, once it and one query's work fit in memory."""
+    table = bytes_of(n * lines, columns)
+    budget.require(table + working, f"The table of {n * lines} lines", SMALLER)
+    return budget.batch_size(working, table)

@@ -15,16 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.errors import ApproximationWarning, InputError, shown
+from axil.errors import ApproximationWarning, CostWarning, InputError, shown
 from axil.inputs import as_sizes
 from axil.machine.progress import in_time
-from axil.questions.asking import Explained, announce, fitted, leverages
+from axil.replay.proven import ProvenModel
 
 Array = NDArray[np.float64]
 
 PROBES = 32  # random vectors
 TOGETHER = 8  # of them in one pass
 PATIENCE = 10.0  # seconds that an answer may take for sigma alone, unless asked for by name
+WARNED = 30.0  # seconds above which work on all training rows is announced
 LEAST_FREEDOM = 1e-9  # of the number of rows: below it residuals say nothing of the noise
 
 
@@ -35,18 +36,43 @@ class Estimate(NamedTuple):
     standard_error: Any
 
 
-def sigma_of(asked: Explained, given: Any) -> Array:
+def leverages(proven: ProvenModel) -> Array:
+    """(N, 1), or (N, K) where outputs have trees of their own; made once, after a warning where that takes long."""
+    return proven.kept.get("leverages", lambda: _leverages(proven))
+
+
+def _leverages(proven: ProvenModel) -> Array:
+    available = proven.budget.available
+    announce("leverages", proven, sum(engine.leverage_seconds(available) for engine in proven.engines))
+    found = np.stack([engine.leverage(available) for engine in proven.engines], axis=1)
+    found.setflags(write=False)
+    return found
+
+
+def announce(what: str, proven: ProvenModel, seconds: float) -> None:
+    """Say, before work on all training rows begins, how long it takes, if that is long."""
+    if WARNED < seconds < np.inf:
+        warnings.warn(
+            f"The {what} of {len(proven.targets)} training rows take {in_time(seconds)} on two cores, once for this explainer. "
+            'Without them there are degrees_of_freedom(estimate=True), standard_error(X, sigma="estimate"), and blame with '
+            "correction=None or a correction of your own.",
+            CostWarning,
+            stacklevel=7,  # the question that was asked
+        )
+
+
+def sigma_of(proven: ProvenModel, given: Any) -> Array:
     """() or (K,): the noise of the targets, as numbers or as "exact" or "estimate"; None: exact if that takes `PATIENCE`."""
     if given is not None and not isinstance(given, str):
-        return as_sizes(given, asked._targets.shape[1], "sigma")
+        return as_sizes(given, proven.targets.shape[1], "sigma")
     if given not in (None, "exact", "estimate"):
         raise InputError(
             f'sigma is {shown(given)}; expected a number from 0 up, one for each output, "exact", "estimate" or None.'
         )
-    needed = exact_seconds(asked)
+    needed = exact_seconds(proven)
     if given == "exact" or (given is None and needed <= PATIENCE):
-        return exact(asked)
-    found = estimated(asked)
+        return exact(proven)
+    found = estimated(proven)
     if given is None:
         warnings.warn(
             f"sigma, the noise of the targets, is estimated, within {off(found):.2g} % (one standard error): exactly it would "
@@ -58,94 +84,94 @@ def sigma_of(asked: Explained, given: Any) -> Array:
     return np.asarray(found.value)
 
 
-def for_page(asked: Explained) -> tuple[Array | None, str | None]:
+def for_page(proven: ProvenModel) -> tuple[Array | None, str | None]:
     """sigma within `PATIENCE`, and what a page has to say about it: that it is estimated, or why there is none."""
     try:
-        needed = exact_seconds(asked)
+        needed = exact_seconds(proven)
         if needed <= PATIENCE:
-            return exact(asked), None
-        estimating = sum(engine.forward_seconds(PROBES) for engine in asked._engines)
+            return exact(proven), None
+        estimating = sum(engine.forward_seconds(PROBES) for engine in proven.engines)
         if estimating > PATIENCE:
             return None, (
                 f"sigma would take {in_time(estimating)} to estimate and {in_time(needed)} exactly, so it was left out: pass "
                 'sigma="estimate", sigma="exact" or a number to to_html'
             )
-        found = estimated(asked)
+        found = estimated(proven)
         return np.asarray(found.value), f"sigma is estimated, within {off(found):.2g} % (one standard error)"
     except InputError as error:
         return None, str(error)
 
 
-def exact_seconds(asked: Explained) -> float:
+def exact_seconds(proven: ProvenModel) -> float:
     """How long `exact` takes, roughly, where it is not known yet; inf where it is refused."""
-    available = asked._budget.available
-    return sum(engine.leverage_seconds(available) + engine.squares_seconds(available) for engine in asked._engines)
+    available = proven.budget.available
+    return sum(engine.leverage_seconds(available) + engine.squares_seconds(available) for engine in proven.engines)
 
 
-def exact(asked: Explained) -> Array:
+def exact(proven: ProvenModel) -> Array:
     """(K,): ``sqrt(RSS / trace((I - K)'(I - K)))``, the size of the targets' noise if the model has no bias; made once."""
-    _require_one_size(asked)
-    return asked._kept.get("sigma", lambda: _exact(asked))
+    _require_one_size(proven)
+    return proven.kept.get("sigma", lambda: _exact(proven))
 
 
-def _exact(asked: Explained) -> Array:
-    own, available = leverages(asked).sum(axis=0), asked._budget.available
-    announce("squared weights", asked, sum(engine.squares_seconds(available) for engine in asked._engines))
-    squares = [engine.squares(available) for engine in asked._engines]
-    freedom = len(asked._targets) - 2 * own + np.array(squares)
-    _require_freedom(asked, freedom)
-    return np.asarray(np.sqrt(_rss(asked) / freedom))
+def _exact(proven: ProvenModel) -> Array:
+    own, available = leverages(proven).sum(axis=0), proven.budget.available
+    announce("squared weights", proven, sum(engine.squares_seconds(available) for engine in proven.engines))
+    squares = [engine.squares(available) for engine in proven.engines]
+    freedom = len(proven.targets) - 2 * own + np.array(squares)
+    _require_freedom(proven, freedom)
+    return np.asarray(np.sqrt(_rss(proven) / freedom))
 
 
-def estimated(asked: Explained) -> Estimate:
+def estimated(proven: ProvenModel) -> Estimate:
     """(K,) each: sigma by random vectors, and its standard error; made once."""
-    _require_one_size(asked)
-    return asked._kept.get("estimated sigma", lambda: _estimated(asked))
+    _require_one_size(proven)
+    return proven.kept.get("estimated sigma", lambda: _estimated(proven))
 
 
-def _estimated(asked: Explained) -> Estimate:
-    _, freedom = _probed(asked)
-    _require_freedom(asked, freedom.value)
-    value = np.sqrt(_rss(asked) / freedom.value)
+def _estimated(proven: ProvenModel) -> Estimate:
+    _, freedom = _probed(proven)
+    _require_freedom(proven, freedom.value)
+    value = np.sqrt(_rss(proven) / freedom.value)
     return Estimate(value, value * freedom.standard_error / freedom.value / 2)
 
 
-def estimated_trace(asked: Explained) -> Estimate:
+def estimated_trace(proven: ProvenModel) -> Estimate:
     """(K,), or (1,) where outputs share their trees: trace K by random vectors, and its standard error."""
-    return _probed(asked)[0]
+    return _probed(proven)[0]
 
 
-def _probed(asked: Explained) -> tuple[Estimate, Estimate]:
-    return asked._kept.get("probes", lambda: _probe(asked))
+def _probed(proven: ProvenModel) -> tuple[Estimate, Estimate]:
+    return proven.kept.get("probes", lambda: _probe(proven))
 
 
-def _probe(asked: Explained) -> tuple[Estimate, Estimate]:
+def _probe(proven: ProvenModel) -> tuple[Estimate, Estimate]:
     """trace K and trace((I - K)'(I - K)), one of each for every engine."""
-    stream, n = np.random.default_rng(0), len(asked._targets)
+    stream, n = np.random.default_rng(0), len(proven.targets)
     found: list[Array] = []
     for _ in range(0, PROBES, TOGETHER):
         z = np.where(stream.random((n, TOGETHER)) < 0.5, -1.0, 1.0)
-        made = [engine.forward(z) for engine in asked._engines]
+        made = [engine.forward(z) for engine in proven.engines]
         found.append(np.array([[(z * own).sum(axis=0), np.square(z - own).sum(axis=0)] for own in made]))
     values = np.concatenate(found, axis=2)  # (engines, 2, probes)
     mean, error = values.mean(axis=2), values.std(axis=2, ddof=1) / np.sqrt(PROBES)
     return Estimate(mean[:, 0], error[:, 0]), Estimate(mean[:, 1], error[:, 1])
 
 
-def _rss(asked: Explained) -> Array:
-    return np.asarray(np.square(asked._targets - fitted(asked)).sum(axis=0))
+def _rss(proven: ProvenModel) -> Array:
+    return np.asarray(np.square(proven.targets - proven.fitted()).sum(axis=0))
 
 
-def _require_one_size(asked: Explained) -> None:
-    if asked._adapter.classes is not None:
+def _require_one_size(proven: ProvenModel) -> None:
+    if proven.adapter.classes is not None:
         raise InputError("The noise of class labels is not of one size; pass sigma, the size of the targets' noise.")
 
 
-def _require_freedom(asked: Explained, freedom: Array) -> None:
-    if (freedom <= LEAST_FREEDOM * len(asked._targets)).any():
+def _require_freedom(proven: ProvenModel, freedom: Array) -> None:
+    if (freedom <= LEAST_FREEDOM * len(proven.targets)).any():
         raise InputError(
             f"The model leaves {freedom.min():.3g} degrees of freedom to its residuals: it reproduces its targets, so they do "
-            "not tell the noise. Pass sigma, as from validation data."
+            "not show the noise. Pass sigma, as from validation data."
         )
 
 

@@ -1,4 +1,4 @@
-"""The proof that a fitted model and its training data belong together, and the operators on what they make.
+"""The proof that a fitted model and its training data belong together; its result is a `ProvenModel`.
 
 First every leaf value, computed from the residuals that the library saw, is compared with the model's own; a disagreement
 shows where it arises. Then the linear map alone is run over the targets in float64 and must arrive at the predictions.
@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from axil import inputs
 from axil.adapters.contract import Adapter, FittedTrees, Model, SmootherModel, TrainingRows
 from axil.adapters.recorded import RecordedBags
 from axil.errors import InputError
@@ -28,6 +29,7 @@ from axil.replay.checks import (
     with_predictions,
     worst,
 )
+from axil.replay.proven import ProvenModel
 from axil.replay.recover import assign_leaves, replay
 from axil.replay.walk import ELSEWHERE
 from axil.structure import Structure
@@ -53,8 +55,25 @@ def build(
     n_threads: int,
     budget: Budget,
     check: bool = True,
+) -> ProvenModel:
+    """Read the model, replay its fit on the rows of X and return both, proven; raise where they disagree."""
+    engines, verification = _build(model, X, targets, weights, offsets, bags, n_threads, budget, check)
+    labels, backend = inputs.row_labels(X), inputs.backend_of(X)
+    return ProvenModel(model, engines, targets, labels, X, backend, n_threads, budget, verification)
+
+
+def _build(
+    model: Model,
+    X: Any,
+    targets: Array,
+    weights: Array | None,
+    offsets: Array | None,
+    bags: Array | None,
+    n_threads: int,
+    budget: Budget,
+    check: bool,
 ) -> tuple[list[Engine], Verification | None]:
-    """Read the model, replay its fit and return the engines for its outputs; raise where model and data disagree."""
+    """The engines for the outputs, and the proof."""
     if bags is None and model.refused_draws is not None:
         raise model.refused_draws
     if model.fitted_rows is not None and model.fitted_rows != len(targets):

@@ -91,7 +91,7 @@ def test_features_are_those_of_the_rows(monkeypatch):
 def test_batches_make_the_same_page(monkeypatch):
     explainer, X, years = houses()
     whole = explainer.to_html(X, groups=years)
-    monkeypatch.setattr("axil.explainer.BATCH_BYTES", 8 * len(explainer.targets) * 9)
+    monkeypatch.setattr("axil.machine.memory.BATCH_BYTES", 8 * len(explainer.targets) * 9)
     found, expected = data_of(explainer.to_html(X, groups=years)), data_of(whole)
     # Sums may be taken in another order, so numbers with every digit differ in the last, and short ones where they are rounded.
     for name in ("predictions", "model", "intercepts", "weights", "rest_contributions", "rest_weights"):

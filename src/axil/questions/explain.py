@@ -1,0 +1,89 @@
+"""Explanations of a proven model's predictions: whole, batch by batch, or the largest weights alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil.explanation import Explanation
+from axil.inputs.owned import owned_rows
+from axil.output import tables
+from axil.output.page import Context
+from axil.replay.proven import ProvenModel
+from axil.replay.queries import Queries
+from axil.weights.answers import Answer
+
+Array = NDArray[np.float64]
+
+STREAM = "Use explainer.top(X) for the largest weights or explainer.iter(X) for batches, or raise memory_limit."
+
+
+def explanation(proven: ProvenModel, queries: Queries, sparse: bool = False) -> Explanation:
+    """The weights of the queries, whose sums over the targets must be the model's own predictions."""
+    answers = proven.ask(queries)
+    if len(answers) > 1:
+        weights: Any = np.stack([answer.dense() for answer in answers])
+    else:
+        known = answers[0].sparse() if sparse else None
+        weights = known if known is not None else answers[0].dense()
+        weights = csr_array(weights) if sparse else weights
+    intercepts = _intercepts(proven, answers) + queries.offsets.values
+    single = proven.outputs is None
+    made = Explanation(
+        weights=weights,
+        intercepts=intercepts[:, 0] if single else intercepts,
+        targets=proven.targets[:, 0] if single else proven.targets,
+        index=proven.index,
+        query_index=queries.labels,
+        outputs=proven.outputs,
+        backend=proven.backend,
+        n_threads=proven.n_threads,
+    )
+    own = proven.check(queries, made.predictions.reshape(intercepts.shape))
+    context = Context(owned_rows(queries.rows), proven.features, proven.adapter.feature_names, own)
+    return replace(made, context=context)
+
+
+def explanations(
+    proven: ProvenModel, queries: Queries, size: int, sparse: bool = False, even_empty: bool = False
+) -> Iterator[Explanation]:
+    """Explanations of so many queries at a time; one of no queries where asked for."""
+    proven = proven.prepared_for(len(queries))
+    for _, batch in proven.batches(queries, size, "explain", even_empty):
+        yield explanation(proven, batch, sparse)
+
+
+def top(proven: ProvenModel, queries: Queries, k: int, by: str) -> Any:
+    """The table of `Explanation.top`, without the other weights."""
+    n, parts = len(queries), []
+    lines = min(k, len(proven.targets)) * proven.targets.shape[1]
+    proven = proven.prepared_for(n, tables.bytes_of(n * lines, 7))
+    working = proven.streamed_bytes() + 12 * 8 * lines
+    size = tables.batch_size(proven.budget, n, lines, 6 if proven.outputs is None else 7, working)
+    for _, batch in proven.batches(queries, size, "top", even_empty=True):
+        largest = [tables.Largest(len(batch), k, y, by, proven.n_threads) for y in proven.targets.T]
+        _hand_over(proven, batch, largest)
+        parts.append(tables.top_columns(largest, proven.index, batch.labels, proven.outputs))
+    return tables.concatenate(parts, proven.backend)
+
+
+def _hand_over(proven: ProvenModel, queries: Queries, largest: list[tables.Largest]) -> None:
+    """Hand the weights to ``largest``, one for each output."""
+    answers = proven.ask(queries)
+    made = _intercepts(proven, answers) + queries.offsets.values
+    for own, targets, answer in zip(proven.served(), proven.own_targets(), answers):
+        made[:, own] += answer.product(targets)
+        for one in largest[own]:
+            answer.hand_to(one)
+    proven.check(queries, made)
+
+
+def _intercepts(proven: ProvenModel, answers: list[Answer]) -> Array:
+    """(n, K)."""
+    parts = np.concatenate([answer.intercepts for answer in answers], axis=1)
+    return np.array(np.broadcast_to(parts, (len(parts), proven.targets.shape[1])))

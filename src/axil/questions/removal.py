@@ -1,0 +1,151 @@
+"""Removal: the effects of deleting training rows, what they put into the steps of trees, and sets of rows to remove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil.output import tables
+from axil.replay.proven import ProvenModel
+from axil.replay.queries import Queries
+from axil.weights.answers import Effects
+from axil.weights.contract import Engine
+from axil.weights.removal import BLOCK_ENTRIES
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+Ask = Callable[[Engine, Any, Array], Sequence[Effects]]
+
+INSTEAD = "Use explainer.removal_set(X, m) for the largest, or raise memory_limit."
+
+
+def removals(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects]:
+    """For each column of the targets the first-order effects of deleting training rows."""
+    return engine.removal(coordinates, targets)
+
+
+def steps(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects]:
+    """For each column of the targets what training rows put into the steps of the trees."""
+    return engine.steps(coordinates, targets)
+
+
+def dense(proven: ProvenModel, queries: Queries, ask: Ask, prepared: bool = False) -> Array:
+    """(n, N), or (K, n, N): one number about every training row, gathered."""
+    n, (n_train, n_outputs) = len(queries), proven.targets.shape
+    array = 8 * n * n_train * n_outputs
+    if prepared and array < proven.budget.available:
+        proven = proven.prepared_for(n, array)
+    working = proven.streamed_bytes()
+    room = 3 * 8 * min(n * n_train, BLOCK_ENTRIES)  # for a block of effects, with what they are made of
+    proven.budget.require(array + working + room, f"An array of {n} predictions by {n_train} rows", INSTEAD)
+    transposed = np.empty((n_outputs, n_train, n))  # as they come, for a block of training rows
+    for start, batch, effects in _effects(proven, queries, proven.budget.batch_size(working, array + room), ask):
+        own = slice(start, start + len(batch))
+        for k, of_output in enumerate(effects):
+            for first, block in of_output.blocks():
+                transposed[k, first : first + len(block), own] = block
+    found = transposed.swapaxes(1, 2)
+    return found[0] if proven.outputs is None else found
+
+
+def _effects(
+    proven: ProvenModel, queries: Queries, size: int, ask: Ask
+) -> Iterator[tuple[int, Queries, list[Effects]]]:
+    """So many queries at a time, with the position of the first; their effects are read out block by block."""
+    for start, batch in proven.batches(queries, size, ask.__name__):
+        proven.predicted(batch)  # which checks them
+        served = proven.by_output(proven.targets)
+        yield start, batch, [one for engine, own in served for one in ask(engine, batch.coordinates, own)]
+
+
+def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, by: str) -> Any:
+    """The table of `Questions.removal_set`."""
+    found, (n_train, n_outputs) = [], proven.targets.shape
+    lines, outputs = min(m, n_train) * n_outputs, proven.outputs
+    plain = proven
+    if by == "effect":
+        proven = proven.prepared_for(len(queries), tables.bytes_of(len(queries) * lines, 7))
+    working = proven.streamed_bytes() + 6 * 8 * lines
+    size = tables.batch_size(proven.budget, len(queries), lines, 6 if outputs is None else 7, working)
+    served = [(engine, own, k) for engine, own in plain.by_output(proven.targets) for k in range(own.shape[1])]
+    for start, batch, effects_of in _effects(proven, queries, size, removals if by == "effect" else steps):
+        sets = [SignedSet(len(batch), m, n_train, proven.n_threads).read(own) for own in effects_of]
+        for i in range(len(batch)):
+            for output, ((engine, own, k), largest) in enumerate(zip(served, sets)):
+                rows, effects = largest.chosen(i)
+                if greedy:
+                    rows, effects = remove_in_turn(engine, batch.coordinates[i : i + 1], own, k, (rows, effects))
+                found.append((start + i, output if outputs is None else outputs[output], rows, effects))
+    name = {"effect": "effect", "steps": "step"}[by]
+    columns = set_columns(found, name, proven.index, queries.labels, outputs is not None)
+    exact = greedy or by == "steps"
+    return tables.note(tables.make(columns, proven.backend), tables.NOTE if exact else tables.FIRST_ORDER)
+
+
+class SignedSet:
+    """The m largest effects of either sign on each of n predictions, gathered block by block."""
+
+    def __init__(self, n: int, m: int, n_train: int, n_threads: int):
+        none = np.zeros(n_train)
+        self.positive, self.negative = (tables.Largest(n, m, none, "weight", n_threads) for _ in range(2))
+
+    def read(self, effects: Effects) -> SignedSet:
+        """Take in all of them."""
+        sides = (self.positive, np.maximum), (self.negative, np.minimum)
+        found = effects.sparse()
+        if found is not None:
+            for side, clip in sides:
+                side.add_sparse(csr_array((clip(found.data, 0.0), found.indices, found.indptr), found.shape))
+            return self
+        for first, block in effects.blocks():
+            for side, clip in sides:
+                side.add(clip(block, 0.0), first)
+        return self
+
+    def chosen(self, i: int) -> tuple[Rows, Array]:
+        """Rows and effects of the sign that adds up to more for prediction i; rows without effect are left out."""
+        falls = -self.negative.values[i].sum() > self.positive.values[i].sum()
+        side = self.negative if falls else self.positive
+        kept = side.values[i] != 0
+        return side.rows[i][kept], side.values[i][kept]
+
+
+def remove_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: tuple[Rows, Array]) -> tuple[Rows, Array]:
+    """As many rows as ``first`` has, in its direction: each of largest effect once those before are gone; exact effects.
+
+    After each removal the fit to output k of the targets is computed again, structure held fixed: some four passes over trees.
+    """
+    sign = float(np.sign(first[1][:1].sum()))
+    rows, effects, left = list[int](), list[float](), engine
+    before = float(left.predicted(query, targets)[0, k])
+    for _ in first[0]:
+        gains = sign * left.removal(query, targets)[k].dense()[0]
+        best = int(gains.argmax())  # a row that is gone has weight 0, so effect 0
+        if gains[best] <= 0:
+            break
+        rows.append(best)
+        left = engine.without(np.array(rows))
+        after = float(left.predicted(query, targets)[0, k])
+        effects.append(after - before)
+        before = after
+    return np.array(rows, dtype=np.int64), np.array(effects, dtype=np.float64)
+
+
+def set_columns(
+    found: list[tuple[Any, Any, Rows, Array]], name: str, index: NDArray[Any], query_index: NDArray[Any], several: bool
+) -> dict[str, Any]:
+    """query, (output,) rank, row and ``name`` from (position of the query, output, rows, effects) of each prediction."""
+    sizes = [len(rows) for _, _, rows, _ in found]
+    rows = np.concatenate([rows for _, _, rows, _ in found] or [np.empty(0, dtype=np.int64)])
+    columns: dict[str, Any] = {"query": query_index[np.repeat([i for i, *_ in found], sizes).astype(np.intp)]}
+    if several:
+        columns["output"] = np.repeat([output for _, output, _, _ in found], sizes)
+    return columns | {
+        "rank": np.concatenate([np.arange(1, n + 1) for n in sizes] or [rows]),
+        "row": index[rows],
+        name: np.concatenate([effects for *_, effects in found] or [np.empty(0)]),
+    }

@@ -1,0 +1,178 @@
+"""Streamed: the questions that need weights alone, batch by batch, for every explainer that can give them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from axil import inputs
+from axil.errors import InputError
+from axil.explanation import Explanation, page_options
+from axil.machine.memory import Budget
+from axil.output import page, tables
+from axil.questions import write as writing
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Rows whose weights come batch by batch, and what tables about them need to know."""
+
+    rows: Any  #: (n, features) to explain, checked
+    batches: Callable[[int], Iterator[Explanation]]  #: so many rows at a time; one empty explanation of no rows
+    n_targets: tuple[int, int]  #: (N, K)
+    outputs: NDArray[Any] | None
+    backend: str
+    budget: Budget
+    bytes_per_query: int  #: that one query's weights take while they are made
+    features: Any = None  #: (N, features) the training rows; None where they are not at hand
+    feature_names: list[str] | None = None
+    note: str = tables.NOTE  #: what the numbers are
+
+    def explanations(self, more_bytes: int = 0) -> Iterator[Explanation]:
+        """In batches that memory allows, where each query takes so many bytes more."""
+        return self.batches(self.budget.batch_size(self.bytes_per_query + more_bytes))
+
+    def for_table(self, lines: int, columns: int, bytes_per_line: int) -> Iterator[Explanation]:
+        """In batches that leave room for a table of so many lines per query, and for so many bytes of work on each."""
+        working, n = self.bytes_per_query + bytes_per_line * lines, self.rows.shape[0]
+        return self.batches(tables.batch_size(self.budget, n, lines, columns, working))
+
+    def table(self, lines: int, columns: int, make: Callable[[Explanation], dict[str, Any]]) -> Any:
+        """A table of so many lines per query and output and of so many columns, besides that of the output."""
+        lines, columns = lines * self.n_targets[1], columns + (self.outputs is not None)
+        parts = [make(part) for part in self.for_table(lines, columns, 8 * 8)]
+        return tables.note(tables.concatenate(parts, self.backend), self.note)
+
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return page.Context(self.rows, self.features, self.feature_names, None).names()
+
+
+def measured(explanations: Iterable[Explanation], measure: Callable[[Explanation], Array]) -> Array:
+    """(1, n), or (K, n) where outputs have trees of their own: a measure of each prediction's weights."""
+    return np.concatenate([np.atleast_2d(measure(part)) for part in explanations], axis=1)
+
+
+class Streamed(ABC):
+    """Questions about any number of rows X. None of them holds an (n, n_train) array."""
+
+    index: Any
+
+    @abstractmethod
+    def _stream(self, X: Any, init_score: Any) -> Stream:
+        """The rows of X, checked, with their weights to come."""
+
+    def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
+        """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array."""
+        tables.check_by(by)
+        k = inputs.as_count(k, "k")
+        stream = self._stream(X, init_score)
+        lines = min(k, stream.n_targets[0])
+        return stream.table(
+            lines, 6, lambda one: tables.top_columns(one.largest(k, by), one.index, one.query_index, one.outputs)
+        )
+
+    def effective_size(self, X: Any, init_score: Any = None) -> Array:
+        """As `Explanation.effective_size`, for any number of rows of X: never holds an (n, n_train) array."""
+        return self._measured(X, init_score, lambda one: one.effective_size)
+
+    def negative_share(self, X: Any, init_score: Any = None) -> Array:
+        """As `Explanation.negative_share`, for any number of rows of X: never holds an (n, n_train) array."""
+        return self._measured(X, init_score, lambda one: one.negative_share)
+
+    def _measured(self, X: Any, init_score: Any, measure: Callable[[Explanation], Array]) -> Array:
+        found = measured(self._stream(X, init_score).explanations(), measure)
+        return found[0] if len(found) == 1 else found
+
+    def group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
+        """As `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array."""
+        stream = self._stream(X, init_score)
+        codes, groups = inputs.group_codes(labels, stream.n_targets[0])
+        return stream.table(len(groups), 4, lambda one: one.group_columns(codes, groups))
+
+    def concentration(self, X: Any, shares: Sequence[float] = (0.5, 0.8, 0.95), init_score: Any = None) -> Any:
+        """As `Explanation.concentration`, for any number of rows of X: never holds an (n, n_train) array."""
+        wanted = inputs.as_shares(shares)
+        stream = self._stream(X, init_score)
+        return stream.table(len(wanted), 4, lambda one: one.concentration_columns(wanted))
+
+    def similar(self, X: Any, k: int = 10, columns: Sequence[Any] | None = None, init_score: Any = None) -> Any:
+        """Comparables: the k training rows of largest |weight| in each prediction, their features beside the query's own.
+
+        A frame with the columns query, rank, row, weight, share, target, contribution, and output where there are several; then
+        for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``. ``share`` is that
+        of the rows down to this one in ``sum |weight|``. The training rows are those that the explainer was made of; one that
+        was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
+        """
+        k = inputs.as_count(k, "k")
+        stream = self._stream(X, init_score)
+        if stream.features is None:
+            raise InputError(self._no_features)
+        names, features = stream.names(), stream.features
+        chosen = inputs.chosen_columns(columns, names)
+        lines = min(k, stream.n_targets[0]) * stream.n_targets[1]
+        parts = [one.similar_columns(k) for one in stream.for_table(lines, 10 + 2 * len(chosen), 16 * 8)]
+        made, n = tables.joined(parts), stream.rows.shape[0]
+        rows = made.pop("position")
+        queries = np.repeat(np.arange(n), len(made["query"]) // max(n, 1))
+        of_rows = tables.feature_columns(features, rows, chosen)
+        of_queries = tables.feature_columns(stream.rows, queries, chosen)
+        for i, own, asked in zip(chosen, of_rows, of_queries):
+            made |= {f"{names[i]} (row)": own, f"{names[i]} (query)": asked}
+        return tables.note(tables.make(made, stream.backend), stream.note)
+
+    _no_features = (
+        "This explainer was loaded from a file, which keeps no features. Load it with them: "
+        "axil.load(path, model, X_train=X_train)."
+    )  # what `similar` says where it has none
+
+    def write(self, X: Any, path: Any, init_score: Any = None) -> None:
+        """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.
+
+        Parquet has one line per query (and output): its label, prediction, intercept and weights as a list in the order of the
+        training rows. zarr has arrays: weights (n, n_train), predictions, intercepts, query_index and index. Labels other than
+        numbers, dates and text are written as text.
+        """
+        stream = self._stream(X, init_score)
+        if stream.rows.shape[0] == 0:
+            raise InputError("X has no rows, so there is nothing to write.")
+        n_train, n_outputs = stream.n_targets
+        explanations = (_dense(one) for one in stream.explanations(2 * 8 * n_train * n_outputs))  # copies on the way
+        writing.write(explanations, inputs.row_labels(stream.rows), np.asarray(self.index), n_outputs, path)
+
+    def to_html(
+        self,
+        X: Any,
+        path: Any = None,
+        groups: Any = None,
+        k: int = 50,
+        columns: Sequence[Any] | None = None,
+        sigma: Any = None,
+        init_score: Any = None,
+    ) -> str | None:
+        """As `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array."""
+        target = page.as_target(path)
+        stream = self._stream(X, init_score)
+        by_name = sigma is None or isinstance(sigma, str)
+        options = page_options(stream.n_targets, groups, k, columns, None if by_name else sigma)
+        inputs.chosen_columns(columns, stream.names())  # refused before any work
+        if by_name:
+            size, about = self._sigma(sigma, stream.n_targets[1])
+            options = replace(options, sigma=size, about_sigma=about)
+        return page.write(page.summarise(stream.explanations(), options), target)
+
+    def _sigma(self, name: str | None, n_outputs: int) -> tuple[Array | None, str | None]:
+        """The noise of the targets by name, or None for none, and what a page has to say about it."""
+        return None if name is None else inputs.as_sizes(name, n_outputs, "sigma"), None
+
+
+def _dense(one: Explanation) -> Explanation:
+    return replace(one, weights=one.weights.toarray()) if issparse(one.weights) else one

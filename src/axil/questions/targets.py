@@ -1,0 +1,105 @@
+"""Targets: predictions if some training targets were others, and which of them to blame for an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from axil import inputs
+from axil.errors import InputError, shown
+from axil.output import tables
+from axil.questions.explain import explanations
+from axil.questions.noise import leverages
+from axil.replay.proven import ProvenModel
+from axil.replay.queries import Queries
+
+Array = NDArray[np.float64]
+
+LEAST_LEFT = 1e-6  # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
+
+
+def changed_rows(proven: ProvenModel, targets: Mapping[Any, Any]) -> Array:
+    """(N, K): what {row label: new target} adds to the targets."""
+    if not hasattr(targets, "items"):
+        raise InputError(f"targets is a {type(targets).__name__}; expected {{row label: new target, ...}}.")
+    labels, values = [label for label, _ in targets.items()], [value for _, value in targets.items()]
+    rows = inputs.positions(labels, proven.index, "targets")
+    shape, classes = (len(values), proven.targets.shape[1]), proven.adapter.classes
+    given = values if values else np.empty((0,) if shape[1] == 1 or classes is not None else shape)
+    new = inputs.as_targets(given, *shape, classes, "targets", "changed")
+    moved = np.zeros_like(proven.targets)
+    moved[rows] = new - proven.targets[rows]
+    return moved
+
+
+def what_if(proven: ProvenModel, queries: Queries, moved: Array) -> Any:
+    """The table of `Questions.what_if`, for targets moved by (N, K)."""
+    proven.predicted(queries)  # which checks them
+    change = proven.across(moved, lambda engine, own: engine.apply(queries.coordinates, own, queries.offsets.base))
+    before = queries.predictions
+    columns: dict[str, Any] = {"query": np.repeat(queries.labels, moved.shape[1])}
+    if proven.outputs is not None:
+        columns["output"] = np.tile(proven.outputs, len(queries))
+    columns |= {"before": before.ravel(), "after": (before + change).ravel(), "change": change.ravel()}
+    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+
+
+def corrections(proven: ProvenModel, correction: Any) -> Array | None:
+    """(N, K): what the targets might be instead; see `Questions.blame`."""
+    if correction is None:
+        return None
+    if isinstance(correction, str):
+        if correction != "leave-one-out":
+            raise InputError(
+                f'correction is {shown(correction)}; expected "leave-one-out", None, or an array of your own out-of-fold '
+                "predictions of the training rows, as from sklearn.model_selection.cross_val_predict(model, X_train, y_train)."
+            )
+        return left_out_values(proven.fitted(), leverages(proven), proven.targets)
+    n, n_outputs = proven.targets.shape
+    return inputs.as_table(correction, n, n_outputs, "correction")
+
+
+def left_out_values(fitted: Array, leverage: Array, targets: Array) -> Array:
+    """(N, K): ``(F_j - K_jj y_j) / (1 - K_jj)``, the target at which row j's own prediction would agree with it.
+
+    That is what all other rows say of row j. Where K_jj is within 1e-6 of one they say nothing: nan.
+    """
+    left = 1.0 - leverage
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(left > LEAST_LEFT, (fitted - leverage * targets) / left, np.nan)
+
+
+def blame(proven: ProvenModel, queries: Queries, y: Array, corrected: Array | None) -> Any:
+    """The table of `Questions.blame` for validation targets (n, K): the largest gain, else |gradient|, first."""
+    targets, n = proven.targets, len(y)
+    errors = proven.predicted(queries) - y
+    coordinates, base = queries.coordinates, queries.offsets.base
+    gradient = 2 / n * proven.across(errors, lambda engine, own: engine.combine(coordinates, own, base))
+    columns: dict[str, Any] = {"row": np.repeat(proven.index, targets.shape[1])}
+    if proven.outputs is not None:
+        columns["output"] = np.tile(proven.outputs, len(targets))
+    columns |= {"target": targets.ravel(), "gradient": gradient.ravel()}
+    keys = np.abs(columns["gradient"])
+    if corrected is not None:
+        moved = corrected - targets
+        gain = -(moved * gradient + moved**2 / n * _column_squares(proven, queries))
+        columns |= {"corrected": corrected.ravel(), "gain": gain.ravel()}
+        keys = columns["gain"]
+    order = np.argsort(-keys, kind="stable")  # nan last
+    columns = {name: values[order] for name, values in columns.items()}
+    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+
+
+def _column_squares(proven: ProvenModel, queries: Queries) -> Array:
+    """(N, 1) or (N, K): ``sum_i K_ij^2`` over the queries i."""
+    total: Any = 0.0
+    size = proven.budget.batch_size(proven.dense_bytes())
+    for part in explanations(proven, queries, size, proven.is_sparse):
+        weights = part.weights
+        squares = weights.multiply(weights) if issparse(weights) else np.square(weights)
+        total = total + np.asarray(squares.sum(axis=-2)).reshape(-1, len(proven.targets)).T
+    return np.asarray(total)

@@ -1,0 +1,157 @@
+"""ProvenModel: a fitted model that was shown to belong to its training data, and all that questions are answered from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.adapters.contract import Model
+from axil.inputs.owned import frozen
+from axil.machine.memory import Budget
+from axil.machine.progress import track
+from axil.machine.shared import Kept
+from axil.replay.checks import Verification, check_answer
+from axil.replay.queries import Offsets, Queries
+from axil.weights.answers import Answer
+from axil.weights.contract import Engine
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProvenModel:
+    """A fitted model, its training rows, and the engines that make its predictions of their targets.
+
+    Nothing in it changes. `prepared` and `prepared_for` give another one, which shares what is kept.
+    """
+
+    adapter: Model
+    engines: list[Engine]  #: one for all outputs that share trees, else one for each
+    targets: Array  #: (N, K) as given; one-hot for classes
+    index: NDArray[Any]  #: (N,) the user's labels of the training rows
+    features: Any  #: (N, features) the training rows; None where they are not at hand
+    backend: str  #: the name of the frame library that tables are made with
+    n_threads: int
+    budget: Budget
+    verification: Verification | None  #: what the replay found; None where it was not asked for
+    kept: Kept = field(default_factory=Kept)  #: leverages and noise, once they are known
+
+    def __post_init__(self) -> None:
+        """Targets and labels are shared with every explanation, so they are read-only."""
+        object.__setattr__(self, "targets", frozen(self.targets))
+        object.__setattr__(self, "index", frozen(self.index))
+
+    @property
+    def outputs(self) -> NDArray[Any] | None:
+        """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
+        if self.targets.shape[1] == 1:
+            return None
+        return np.arange(self.targets.shape[1]) if self.adapter.classes is None else self.adapter.classes
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether most weights are zero, known to be, and the same for all outputs."""
+        return len(self.engines) == 1 and self.engines[0].is_sparse
+
+    # -- engines and outputs --------------------------------------------------------------------------------------------
+
+    def served(self) -> list[slice]:
+        """The outputs that each engine serves."""
+        return [slice(None)] if len(self.engines) == 1 else [slice(k, k + 1) for k in range(len(self.engines))]
+
+    def by_output(self, columns: Array) -> list[tuple[Engine, Array]]:
+        """Each engine with the columns, (., K), of the outputs that it serves."""
+        if len(self.engines) == 1:
+            return [(self.engines[0], columns)]
+        return [(engine, columns[:, [k]]) for k, engine in enumerate(self.engines)]
+
+    def across(self, columns: Array, ask: Callable[[Engine, Array], Array]) -> Array:
+        """(., K): the results of each engine for the columns of its outputs, side by side."""
+        return np.concatenate([ask(engine, own) for engine, own in self.by_output(columns)], axis=1)
+
+    def own_targets(self) -> list[Array]:
+        """The targets engine by engine, always the same arrays: engines keep sums of them."""
+        return self.kept.get("targets", lambda: [np.ascontiguousarray(self.targets[:, own]) for own in self.served()])
+
+    def prepared(self) -> ProvenModel:
+        """The same model with all done ahead that makes queries cheaper."""
+        return replace(self, engines=[engine.prepared() for engine in self.engines])
+
+    def prepared_for(self, n_queries: int, taken: int = 0) -> ProvenModel:
+        """The same with what pays for so many queries done ahead, whatever was asked before, where so many bytes are taken."""
+        available = self.budget.available - taken
+        return replace(self, engines=[engine.prepared_for(n_queries, available) for engine in self.engines])
+
+    # -- queries --------------------------------------------------------------------------------------------------------
+
+    def queries(self, X: Any, init_score: Any = None) -> Queries:
+        """The rows of X and their offsets, checked."""
+        rows = inputs.as_features(X, self.adapter, "X", self.features)
+        offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
+        return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
+
+    def batches(
+        self, queries: Queries, size: int, what: str, even_empty: bool = False
+    ) -> Iterator[tuple[int, Queries]]:
+        """So many queries at a time with the position of their first; one empty batch of no queries where asked for."""
+        n = len(queries)
+        for start in track(range(0, max(n, 1) if even_empty else n, size), what):
+            yield start, queries[start : start + size]
+
+    def ask(self, queries: Queries) -> list[Answer]:
+        """The weights of the queries, from each engine."""
+        return [engine.ask(queries.coordinates, queries.offsets.base) for engine in self.engines]
+
+    def check(self, queries: Queries, predictions: Array) -> Array | None:
+        """Compare predictions (n, K), offsets included, with the model's own on every use, and return those."""
+        return check_answer(self.adapter, self.verification, predictions, queries.labels, lambda: queries.predictions)
+
+    def predicted(self, queries: Queries) -> Array:
+        """(n, K): the predictions, offsets included, as sums over the targets, which must be the model's own.
+
+        One replay of the fit. These sums are always made in the same order, which a library's threads do not promise of theirs.
+        """
+        coordinates = queries.coordinates
+        made = self.across(self.targets, lambda engine, own: engine.predicted(coordinates, own))
+        made = made + queries.offsets.values
+        if queries.offsets.replace_base:
+            made -= self.base_numbers()
+        self.check(queries, made)
+        return made
+
+    def base_numbers(self) -> Array:
+        """(K,): what the base puts into every prediction of trees."""
+        parts = []
+        for engine, targets in self.by_output(self.targets):
+            s = engine.structure
+            mean = np.average(targets, axis=0, weights=s.row_weights) if s.base is None else s.base
+            parts.append(np.broadcast_to(s.beta[-1] * mean, targets.shape[1:]))
+        return np.concatenate(parts)
+
+    def fitted(self) -> Array:
+        """(N, K): the training rows' own predictions, with the offsets of the fit, as the weights make them."""
+        made = self.across(self.targets, lambda engine, own: engine.fitted(own))
+        if not getattr(self.adapter, "offset_replaces_base", False):
+            return made
+        s = self.engines[0].structure  # a base that is estimated stays: it is in the weights, and so in leverages too
+        return made if s.offsets is None or s.base is None else made - self.base_numbers()
+
+    # -- memory ---------------------------------------------------------------------------------------------------------
+
+    def require(self, n: int, instead: str) -> None:
+        """Raise unless the weights of so many queries fit into memory."""
+        n_train = len(self.targets)
+        self.budget.require(8 * n * n_train * len(self.engines), f"The weights of {n} x {n_train} rows", instead)
+
+    def streamed_bytes(self) -> int:
+        """Bytes that one query takes while its answers are handed on block by block."""
+        return sum(engine.streamed_bytes() for engine in self.engines)
+
+    def dense_bytes(self) -> int:
+        """Bytes that the explanation of one query takes while it is made."""
+        return sum(max(8 * len(self.targets), engine.streamed_bytes()) for engine in self.engines)
