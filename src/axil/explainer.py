@@ -169,6 +169,7 @@ class Explainer(Questions, Streamed):
             rows=queries.rows,
             batches=lambda size: explanations(proven, queries, size, proven.is_sparse, even_empty=True),
             n_targets=proven.targets.shape,
+            index=lambda: proven.index,
             outputs=proven.outputs,
             backend=proven.backend,
             budget=proven.budget,

@@ -20,6 +20,7 @@ from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.machine.memory import Budget
 from axil.output import tables
+from axil.questions.streamed import Stream, Streamed
 from axil.replay.checks import Verification, check_answer
 from axil.replay.queries import Offsets
 from axil.weights.boosting import Adjoints
@@ -27,14 +28,13 @@ from axil.weights.boosting import Adjoints
 Array = NDArray[np.float64]
 
 ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
-BATCH_BYTES = 1 << 28  # of weights gathered at a time by `Explainer.iter`
 STREAM = (
     "Use explainer.top(X) or explainer.group(X, labels), explainer.iter(X) for batches, explainer.weights(X) for a Dask array, "
     "or raise memory_limit."
 )
 
 
-class Explainer:
+class Explainer(Streamed):
     """As `axil.Explainer`, for training rows in the partitions of Dask collections, and with the same numbers.
 
     ``X`` is a Dask DataFrame or Array; ``y``, ``sample_weight``, ``init_score`` and ``bags`` have the same partitions. The
@@ -153,15 +153,39 @@ class Explainer:
     def iter(self, X: Any, batch_size: int | None = None, init_score: Any = None) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of weights is gathered."""
         X, offsets = self._queries(X, init_score)
-        held = min(BATCH_BYTES, self._budget.available // 2) // (8 * self._n_rows * len(self._held.entries))
-        size = max(1, int(held)) if batch_size is None else inputs.as_count(batch_size, "batch_size")
+        given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
+        size = given or self._budget.batch_size(self._bytes_per_query)
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
-        labels = inputs.row_labels(X)
+        return self._explanations(X, offsets, size)
 
-        def explain(part: slice) -> Explanation:
-            return self._explanation(inputs.take_rows(X, part), offsets[part], labels[part])
+    def _explanations(self, X: Any, offsets: Offsets, size: int, even_empty: bool = False) -> Iterator[Explanation]:
+        n, labels = X.shape[0], inputs.row_labels(X)
+        for start in range(0, max(n, 1) if even_empty else n, size):
+            part = slice(start, start + size)
+            yield self._explanation(inputs.take_rows(X, part), offsets[part], labels[part])
 
-        return (explain(slice(start, start + size)) for start in range(0, X.shape[0], size))
+    @property
+    def _bytes_per_query(self) -> int:
+        return 8 * self._n_rows * len(self._held.entries)
+
+    def _stream(self, X: Any, init_score: Any) -> Stream:
+        rows, offsets = self._queries(X, init_score)
+        return Stream(
+            rows=rows,
+            batches=lambda size: self._explanations(rows, offsets, size, even_empty=True),
+            n_targets=(self._n_rows, self._adapter.n_outputs),
+            index=lambda: self._gathered[1],
+            outputs=self.outputs,
+            backend="pandas",
+            budget=self._budget,
+            bytes_per_query=self._bytes_per_query,
+            feature_names=self._adapter.feature_names,
+        )
+
+    _no_features = (
+        "The features of the training rows stay in their partitions, so they are not shown beside those of X. Use "
+        "explainer.top(X) for the labels of the rows, and look them up in your collection."
+    )
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
         """As `Explanation.top`, for any number of rows of X: every partition sends its k largest weights alone."""
@@ -297,5 +321,4 @@ class Explainer:
         return columns | {name: np.tile(of_each, len(labels) * n_outputs)}
 
     def _require(self, n: int, instead: str) -> None:
-        needed = 8 * n * self._n_rows * len(self._held.entries)
-        self._budget.require(needed, f"The weights of {n} x {self._n_rows} rows", instead)
+        self._budget.require(n * self._bytes_per_query, f"The weights of {n} x {self._n_rows} rows", instead)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.errors import InputError
 from axil.explainer import budget_of, threads_of
-from axil.explanation import Explanation, page_options
+from axil.explanation import Explanation
 from axil.inputs.owned import frozen, owned, owned_rows
 from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.machine.progress import track
 from axil.output import page, tables
 from axil.questions.explain import STREAM
+from axil.questions.streamed import Stream, Streamed
 from axil.supports import supports
 
 Array = NDArray[np.float64]
@@ -39,7 +40,7 @@ class Report(dict[str, Any]):
         return "\n".join(["axil.JacobianExplainer report", *(lines if self else ["  not verified"])])
 
 
-class JacobianExplainer:
+class JacobianExplainer(Streamed):
     """How predictions move with each training target, to first order, with the fitted structure held fixed.
 
     ``J[i, j] = d prediction_i / d y_j``. It is a derivative, not a decomposition: J times the targets is not the prediction,
@@ -112,42 +113,41 @@ class JacobianExplainer:
     def iter(self, X: Any, batch_size: int | None = None) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of derivatives is held."""
         X = self._rows(X)
-        size = self._batch_size() if batch_size is None else inputs.as_count(batch_size, "batch_size")
+        given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
+        size = given or self._budget.batch_size(self._model.bytes_a_query())
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
-        labels = inputs.row_labels(X)
-        parts = (slice(start, start + size) for start in range(0, X.shape[0], size))
-        return (self._explanation(inputs.take_rows(X, part), labels[part]) for part in parts)
+        return self._batches(X, size)
 
-    def top(self, X: Any, k: int = 10, by: str = "weight") -> Any:
-        """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array."""
-        tables.check_by(by)
-        k = inputs.as_count(k, "k")
-        X = self._rows(X)
-        n, labels, size, parts = X.shape[0], inputs.row_labels(X), self._batch_size(), []
-        self._require(1, "Raise memory_limit.")
-        for start in track(range(0, max(n, 1), size), "top"):
+    def _batches(self, X: Any, size: int, even_empty: bool = False) -> Iterator[Explanation]:
+        n, labels = X.shape[0], inputs.row_labels(X)
+        for start in track(range(0, max(n, 1) if even_empty else n, size), "explain"):
             part = slice(start, start + size)
-            derivatives = self._model.target_derivatives(inputs.take_rows(X, part))
-            largest = [tables.Largest(len(labels[part]), k, y, by, self._n_threads) for y in self._targets.T]
-            for one, own in zip(largest, derivatives):
-                one.add(own.T, 0)
-            parts.append(tables.top_columns(largest, self.index, labels[part], self.outputs))
-        return tables.note(tables.concatenate(parts, self._backend), tables.DERIVATIVE)
+            yield self._explanation(inputs.take_rows(X, part), labels[part])
 
-    def to_html(
-        self,
-        X: Any,
-        path: Any = None,
-        groups: Any = None,
-        k: int = 50,
-        columns: Sequence[Any] | None = None,
-        sigma: Any = None,
-    ) -> str | None:
-        """As `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array."""
-        target, options = page.as_target(path), page_options(self._targets.shape, groups, k, columns, sigma)
-        X = self._rows(X)
-        parts = self.iter(X) if X.shape[0] else iter([self.explain(X)])
-        return page.write(page.summarise(parts, options), target)
+    def _stream(self, X: Any, init_score: Any) -> Stream:
+        if init_score is not None:
+            raise InputError(
+                "init_score is not taken here: derivatives are of the model's own predictions. Leave it out."
+            )
+        rows = self._rows(X)
+        self._require(1, "Raise memory_limit.")
+        return Stream(
+            rows=rows,
+            batches=lambda size: self._batches(rows, size, even_empty=True),
+            n_targets=(len(self._targets), self._targets.shape[1]),
+            index=lambda: self.index,
+            outputs=self.outputs,
+            backend=self._backend,
+            budget=self._budget,
+            bytes_per_query=self._model.bytes_a_query(),
+            features=self._features,
+            feature_names=self._model.feature_names,
+            note=tables.DERIVATIVE,
+        )
+
+    _no_features = (
+        "The training rows of this explainer are no table, so there are no features to show beside each other."
+    )
 
     def weight_derivatives(self, X: Any) -> Array:
         """(n, n_train) or (K, n, n_train): how predictions move with each row's sample weight.
@@ -184,9 +184,6 @@ class JacobianExplainer:
     def _require(self, n: int, instead: str) -> None:
         what = f"The derivatives of {n} predictions by {len(self.targets)} training rows"
         self._budget.require(n * self._model.bytes_a_query(), what, instead)
-
-    def _batch_size(self) -> int:
-        return self._budget.batch_size(self._model.bytes_a_query())
 
 
 def _as_rows(X: Any) -> Any:

@@ -28,6 +28,7 @@ class Stream:
     rows: Any  #: (n, features) to explain, checked
     batches: Callable[[int], Iterator[Explanation]]  #: so many rows at a time; one empty explanation of no rows
     n_targets: tuple[int, int]  #: (N, K)
+    index: Callable[[], NDArray[Any]]  #: (N,) the user's labels of the training rows
     outputs: NDArray[Any] | None
     backend: str
     budget: Budget
@@ -63,8 +64,6 @@ def measured(explanations: Iterable[Explanation], measure: Callable[[Explanation
 
 class Streamed(ABC):
     """Questions about any number of rows X. None of them holds an (n, n_train) array."""
-
-    index: Any
 
     @abstractmethod
     def _stream(self, X: Any, init_score: Any) -> Stream:
@@ -146,7 +145,7 @@ class Streamed(ABC):
             raise InputError("X has no rows, so there is nothing to write.")
         n_train, n_outputs = stream.n_targets
         explanations = (_dense(one) for one in stream.explanations(2 * 8 * n_train * n_outputs))  # copies on the way
-        writing.write(explanations, inputs.row_labels(stream.rows), np.asarray(self.index), n_outputs, path)
+        writing.write(explanations, inputs.row_labels(stream.rows), stream.index(), n_outputs, path)
 
     def to_html(
         self,

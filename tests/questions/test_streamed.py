@@ -1,0 +1,138 @@
+"""Questions that need weights alone, of every explainer that has weights, against what one whole explanation answers."""
+
+import dask
+import dask.dataframe as dd
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+
+import axil
+import axil.dask
+from axil.output.tables import DERIVATIVE, NOTE
+
+RNG = np.random.default_rng(5)
+X = pd.DataFrame(RNG.normal(size=(90, 3)), columns=["rooms", "size", "age"], index=[f"house {i}" for i in range(90)])
+Y = pd.Series(3 * X["rooms"] + RNG.normal(size=90), index=X.index, name="price")
+CLASSES = np.digitize(X["rooms"], [-0.5, 0.5])
+QUIET = {"n_estimators": 6, "num_leaves": 5, "min_child_samples": 5, "verbose": -1, "n_jobs": 1}
+GROUPS = np.array(["a", "b", "c"])[np.arange(90) % 3]
+NEW = X.iloc[:11] + 0.1
+KINDS = ["exact", "derivative", "derivatives of classes", "dask"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def explainer(request):
+    """In this thread: Dask's own threads would be others in every run."""
+    with dask.config.set(scheduler="synchronous"):
+        if request.param == "derivatives of classes":
+            model = lgb.LGBMClassifier(**QUIET).fit(X, CLASSES)
+            yield axil.JacobianExplainer(model, X, CLASSES, output="probability")
+            return
+        model = lgb.LGBMRegressor(**QUIET).fit(X, Y)
+        if request.param == "dask":
+            # Four partitions, in the order of the labels as they are.
+            parts = [dd.from_pandas(part, npartitions=4, sort=False) for part in (X, Y)]
+            yield axil.dask.Explainer(model, *parts)
+        else:
+            kind = axil.Explainer if request.param == "exact" else axil.JacobianExplainer
+            yield kind(model, X, Y)
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    """Four queries at a time."""
+    monkeypatch.setattr("axil.machine.memory.MOST_QUERIES", 4)
+
+
+def same(found, wanted):
+    """Weights of a batch are the same up to rounding, which depends on how many queries are asked together."""
+    pd.testing.assert_frame_equal(found, wanted, rtol=1e-9, atol=1e-12, check_dtype=False)
+
+
+def labels_for(explainer):
+    """Groups as the explainer takes them: over Dask in the partitions of the training rows."""
+    if not isinstance(explainer, axil.dask.Explainer):
+        return GROUPS
+    return dd.from_pandas(pd.Series(GROUPS, index=X.index), npartitions=4, sort=False)
+
+
+def test_tables(explainer, batches):
+    whole = explainer(NEW)
+    note = NOTE if whole.exact else DERIVATIVE
+    pairs = [
+        (explainer.top(NEW, 3), whole.top(3)),
+        (explainer.top(NEW, 3, by="contribution"), whole.top(3, by="contribution")),
+        (explainer.group(NEW, labels_for(explainer)), whole.group(GROUPS)),
+        (explainer.concentration(NEW, (0.3, 0.9)), whole.concentration((0.3, 0.9))),
+    ]
+    for found, wanted in pairs:
+        same(found, wanted)
+        if not whole.exact:
+            assert found.attrs["axil"] == DERIVATIVE
+    assert pairs[-1][0].attrs["axil"] == note
+
+
+def test_numbers(explainer, batches):
+    whole = explainer(NEW)
+    np.testing.assert_allclose(explainer.effective_size(NEW), whole.effective_size, rtol=1e-9)
+    np.testing.assert_allclose(explainer.negative_share(NEW), whole.negative_share, rtol=1e-9, atol=1e-12)
+
+
+def test_comparables(explainer, batches):
+    if isinstance(explainer, axil.dask.Explainer):
+        with pytest.raises(axil.AxilError, match=r"stay in their partitions.*explainer.top"):
+            explainer.similar(NEW, 3)
+        return
+    found, whole = explainer.similar(NEW, 3, columns=["age"]), explainer(NEW)
+    same(found[whole.top(3).columns], whole.top(3))
+    np.testing.assert_array_equal(found["age (row)"], X.loc[found["row"], "age"])
+    np.testing.assert_array_equal(found["age (query)"], NEW.loc[found["query"], "age"])
+    assert found["share"].between(0, 1 + 1e-12).all()
+    assert found.attrs["axil"] == (NOTE if whole.exact else DERIVATIVE)
+
+
+def test_files(explainer, batches, tmp_path):
+    whole = explainer(NEW)
+    explainer.write(NEW, tmp_path / "w.parquet")
+    table = pd.read_parquet(tmp_path / "w.parquet")
+    n_outputs = 1 if whole.outputs is None else len(whole.outputs)
+    weights = np.stack(table["weights"].to_list()).reshape(len(NEW), n_outputs, -1)
+    wanted = whole.weights if whole.weights.ndim == 3 else whole.weights[None]
+    np.testing.assert_allclose(weights.swapaxes(0, 1), wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(table["prediction"], whole.predictions.ravel(), rtol=1e-9)
+    assert list(table["query"]) == list(np.repeat(NEW.index, n_outputs))
+    explainer.write(NEW, tmp_path / "w.zarr")
+    stored = zarr.open_group(str(tmp_path / "w.zarr"), mode="r")
+    np.testing.assert_allclose(stored["weights"][...], whole.weights, rtol=1e-9, atol=1e-12)
+    assert list(stored["index"][...]) == list(X.index)
+    with pytest.raises(axil.InputError, match="no rows"):
+        explainer.write(NEW.head(0), tmp_path / "none.zarr")
+
+
+def test_pages(explainer):
+    page = explainer.to_html(NEW, groups=GROUPS, k=4, sigma=2.0)
+    assert page == explainer(NEW).to_html(groups=GROUPS, k=4, sigma=2.0)
+    with pytest.raises(axil.InputError, match="columns"):
+        explainer.to_html(NEW, columns=["none of this name"])
+
+
+def test_no_rows(explainer):
+    none = NEW.head(0)
+    assert len(explainer.top(none, 3)) == len(explainer.concentration(none)) == 0
+    assert len(explainer.group(none, labels_for(explainer))) == 0
+    assert explainer.effective_size(none).shape[-1] == explainer.negative_share(none).shape[-1] == 0
+
+
+def test_derivatives_take_no_offsets():
+    explainer = axil.JacobianExplainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
+    with pytest.raises(axil.InputError, match="init_score is not taken here"):
+        explainer.group(NEW, GROUPS, init_score=np.ones(len(NEW)))
+
+
+def test_offsets_are_in_no_weight(monkeypatch):
+    explainer = axil.Explainer(lgb.LGBMRegressor(**QUIET).fit(X, Y), X, Y)
+    offsets = np.arange(len(NEW), dtype=float)
+    same(explainer.group(NEW, GROUPS, init_score=offsets), explainer(NEW, offsets).group(GROUPS))
+    np.testing.assert_array_equal(explainer.effective_size(NEW, offsets), explainer(NEW, offsets).effective_size)
