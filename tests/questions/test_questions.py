@@ -468,3 +468,46 @@ def test_steps_that_do_not_exist_are_refused():
     with pytest.raises(InputError, match="leave one of them out"):
         explainer.removal_set(case.X_new, 2, greedy=True, by="steps")
     assert explainer.steps(case.X_new[:0]).shape == (0, len(case.y))
+
+
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [
+        ("lightgbm", "regressor"),
+        ("lightgbm", "bagging"),
+        ("xgboost", "one_output_per_tree weighted"),
+        ("xgboost", "base_margin base_score=2 weighted"),
+        ("catboost", "multi weighted"),
+        ("sklearn", "RandomForestRegressor weighted"),
+        ("smoother", "ridge two outputs"),
+        ("smoother", "neighbours"),
+    ],
+)
+@pytest.mark.parametrize("scored", [False, True])
+def test_reach_is_columns_of_the_weights(library, name, scored, monkeypatch):
+    """Up to rounding: these are made by replays of the fit, those by sweeps back from the predictions."""
+    monkeypatch.setattr("axil.questions.targets.COLUMNS", 3)
+    explainer, case = explainer_of(library, name), case_of(library, name)
+    rows = [5, 0, 17, 3]
+    offsets = np.arange(case.X_new.shape[0], dtype=float) if scored and library != "smoother" else None
+    if offsets is not None and explainer.outputs is not None:
+        offsets = np.stack([offsets] * len(explainer.outputs), axis=1)
+    found = explainer.reach(explainer.index[rows], case.X_new, offsets)
+    wanted = explainer(case.X_new, offsets).weights[..., rows]
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+    assert explainer.reach([], case.X_new).shape == (*wanted.shape[:-1], 0)
+
+
+def test_reach_refuses_what_it_cannot_answer():
+    explainer, X = explainer_of("lightgbm", "regressor"), case_of("lightgbm", "regressor").X_new
+    for rows, message in [
+        (["nobody"], "rows"),
+        ("nobody", "expected a list of labels"),
+        (3, "expected a list of labels"),
+    ]:
+        with pytest.raises(axil.InputError, match=message):
+            explainer.reach(rows, X)
+    small = axil.Explainer(*(getattr(case_of("lightgbm", "regressor"), part) for part in ("model", "X", "y")))
+    small.proven.budget.limit = 1000
+    with pytest.raises(axil.InputError, match=r"would take .* memory_limit"):
+        small.reach(small.index[:2], X)

@@ -6,18 +6,18 @@ of them is a retraining: a refit may choose other splits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.errors import InputError
+from axil.errors import InputError, shown
 from axil.questions import noise, removal
 from axil.questions.explain import explanations
 from axil.questions.streamed import measured
-from axil.questions.targets import blame, changed_rows, corrections, what_if
+from axil.questions.targets import blame, changed_rows, corrections, reach, what_if
 from axil.replay.proven import ProvenModel
 
 Array = NDArray[np.float64]
@@ -81,6 +81,31 @@ class Questions:
         proven = self.proven
         moved = changed_rows(proven, targets)
         return what_if(proven, proven.queries(X, init_score), moved)
+
+    def reach(self, rows: Sequence[Any], X: Any, init_score: Any = None) -> Array:
+        """How much each prediction of X moves per unit of each of these training targets: whom does a row move?
+
+        Columns of K: ``explainer(X).weights[..., rows]``, without the other weights. Exact with the structure held fixed.
+
+        Parameters
+        ----------
+        rows : sequence of labels
+            The training rows, by label as in `what_if`.
+        X : table
+            The n rows to explain.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+
+        Returns
+        -------
+        array of shape (n, rows), or (K, n, rows) where outputs have trees of their own
+            One replay of the fit for each row named, O(T (N + n)), 32 of them together.
+        """
+        proven = self.proven
+        if isinstance(rows, (str, bytes)) or not hasattr(rows, "__len__"):
+            raise InputError(f"rows is {shown(rows)}; expected a list of labels of training rows.")
+        chosen = inputs.positions(list(rows), proven.index, "rows")
+        return reach(proven, proven.queries(X, init_score), chosen)
 
     def blame(self, X_val: Any, y_val: Any, correction: Any = "leave-one-out", init_score: Any = None) -> Any:
         """Which training targets raise the error on validation rows, and what correcting each would gain.

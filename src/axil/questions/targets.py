@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 
 from axil import inputs
 from axil.errors import InputError, shown
+from axil.machine.progress import track
 from axil.output import tables
 from axil.questions.explain import explanations
 from axil.questions.noise import leverages
@@ -19,6 +20,8 @@ from axil.replay.queries import Queries
 
 Array = NDArray[np.float64]
 
+COLUMNS = 32  # training rows whose weights are computed together
+COPIES = 4  # of their columns while the fit is replayed
 LEAST_LEFT = 1e-6  # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
 
 
@@ -46,6 +49,23 @@ def what_if(proven: ProvenModel, queries: Queries, moved: Array) -> Any:
         columns["output"] = np.tile(proven.outputs, len(queries))
     columns |= {"before": before.ravel(), "after": (before + change).ravel(), "change": change.ravel()}
     return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+
+
+def reach(proven: ProvenModel, queries: Queries, rows: NDArray[np.intp]) -> Array:
+    """(n, rows), or (K, n, rows) where outputs have trees of their own: the weights of these training rows alone."""
+    n, n_train = len(queries), len(proven.targets)
+    array, working = 8 * n * len(rows) * len(proven.engines), COPIES * 8 * COLUMNS * (n + n_train)
+    instead = "Ask for fewer rows of X or fewer training rows at a time, or raise memory_limit."
+    proven.budget.require(array + working, f"The weights of {n} x {len(rows)} rows", instead)
+    proven.predicted(queries)  # which checks them
+    found = np.empty((len(proven.engines), n, len(rows)))
+    for start in track(range(0, len(rows), COLUMNS), "reach"):
+        some = rows[start : start + COLUMNS]
+        units = np.zeros((n_train, len(some)))
+        units[some, np.arange(len(some))] = 1.0
+        for own, engine in zip(found, proven.engines):
+            own[:, start : start + len(some)] = engine.apply(queries.coordinates, units, queries.offsets.base)
+    return found[0] if len(found) == 1 else found
 
 
 def corrections(proven: ProvenModel, correction: Any) -> Array | None:
