@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.losses import Loss
 from axil.adapters.pipeline import last_step, search
 from axil.adapters.refusals import refuse
 from axil.adapters.sklearn.learners import REFUSALS
@@ -21,27 +22,10 @@ from axil.errors import UnsupportedModelError
 
 Array = NDArray[np.float64]
 
-__all__ = ["LossName", "SmoothModel", "SmoothTrees", "find", "label_factors", "refuse_learners", "weighed_classes"]
+__all__ = ["SmoothModel", "SmoothTrees", "find", "label_factors", "refuse_learners", "weighed_classes"]
 
 # Each library has a module here with ``read(model)``.
 _LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
-
-
-@dataclass(frozen=True)
-class LossName:
-    """Which loss, by the name that `axil.jacobian.losses` gives it, and its settings.
-
-    A fit starts from the link of the targets' weighted means, or, where ``start`` says so, from "centred" logarithms (less their
-    mean over the classes), from one "newton" step from 0, in which the rows' factors count, or from the "mean" itself.
-    """
-
-    name: str  #: squared, logistic, softmax, poisson, gamma or tweedie
-    scale: float = 1.0  #: of scores inside the logistic function (LightGBM's sigmoid)
-    power: float = 1.5  #: of the variance, for tweedie
-    hessian: float = 1.0  #: what the library multiplies second derivatives by
-    unit_hessian: bool = False  #: the library takes gradient steps: every h is 1
-    start: str = "link"  #: "link", "centred", "newton" or "mean"
-    joint: bool = False  #: softmax: a leaf's values for all classes solve one system, with the whole second derivative
 
 
 @dataclass(frozen=True)
@@ -49,7 +33,7 @@ class SmoothTrees:
     """T trees of a smooth loss; K outputs, each tree serving one, or all where ``shared``."""
 
     trees: FittedTrees  #: values (L, 1), or (L, K) if shared; base None: the link of the weighted means of the targets
-    loss: LossName
+    loss: Loss
     iterations: NDArray[np.int64]  #: (T,) trees of one iteration see the same scores
     outputs: NDArray[np.int64]  #: (T,) which output each tree serves; of no account if shared
     shared: bool = False

@@ -13,7 +13,6 @@ from axil.adapters import smooth
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, shown
-from axil.jacobian import losses
 from axil.jacobian.reverse import Reverse
 from axil.jacobian.stages import check_scores, walk
 from axil.machine.memory import Budget
@@ -78,13 +77,13 @@ class Boosting:
         offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
         fitted = adapter.smooth_trees(TrainingRows(X, targets, weights, offsets))
         fitted = replace(fitted, trees=with_rows(fitted.trees, weights, None))
-        self._loss = losses.make(fitted.loss)
+        self._loss = fitted.loss
         self._loss.check(targets)
         n_leaves = fitted.trees.n_leaves
         if fitted.trees.sampler is not None:
             budget.require(len(targets) * len(n_leaves), "The draws of all trees", "Raise memory_limit.")
         leaves = assign_leaves(adapter, X, len(targets), n_leaves, n_threads, budget)  # type: ignore[arg-type]
-        self._walked = walk(adapter, fitted, self._loss, leaves, targets, offsets, verify)
+        self._walked = walk(adapter, fitted, leaves, targets, offsets, verify)
         self._adapter, self._n_threads, self._raw = adapter, n_threads, output == "raw"
         self.targets = targets
         self.report = self._report(fitted, check_scores(adapter, X, offsets, self._walked)) if verify else {}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+
+from axil.adapters import losses
 
 Array = NDArray[np.float64]
 
@@ -24,74 +25,65 @@ class RowLosses:
 Loss = Callable[[Array, Array], RowLosses]  # from scores (N, K) and targets (N, K)
 
 
+Link = Callable[[Array], tuple[Array, Array]]  # scores (n, K) to predictions (n, K) and their derivatives (n, K, K)
+
+
+def separate(loss: losses.Loss) -> Loss:
+    """Derivatives of a loss that treats each of its columns by itself."""
+
+    def derivatives(scores: Array, targets: Array) -> RowLosses:
+        found = loss.slopes(targets, scores)
+        curvature, cross = (np.broadcast_to(each, scores.shape) for each in (found.g_by_score, found.g_by_target))
+        return RowLosses(found.g, _diagonal(curvature), _diagonal(cross))
+
+    return derivatives
+
+
+def link(loss: losses.Loss) -> Link:
+    """Means of a loss as a function of its scores, with their derivatives."""
+    return lambda scores: (loss.mean(scores), loss.mean_slopes(scores))
+
+
+squared = separate(losses.Squared())
+log_loss = separate(losses.Logistic())
+
+identity_link = link(losses.Squared())
+exp_link = link(losses.poisson())
+sigmoid_link = link(losses.Logistic())
+softmax_link = link(losses.Softmax())
+
+
 def deviance(power: float, log_link: bool) -> Loss:
-    """Half the deviance of the Tweedie family, its outputs apart: dl / d mean = (mean - y) / mean ** power.
+    """Half the deviance of the Tweedie family, column by column: dl / d mean = (mean - y) / mean ** power.
 
-    power 0 is squared error, 1 Poisson, 2 gamma. The mean is the score s, or exp(s) with the log link; then
-    ``dl/ds = m^(2-power) - y m^(1-power)``, else ``(s - y) s^-power``.
+    power 0 is squared error, 1 Poisson, 2 gamma. The mean is exp(s) with the log link (`losses.Deviance`), else the score s
+    itself; then ``dl/ds = (s - y) s^-power``.
     """
+    if log_link:
+        return separate(losses.Deviance(power=power))
+    if power == 0:
+        return squared
 
-    def losses(scores: Array, targets: Array) -> RowLosses:
-        if log_link:
-            cross = -np.exp((1 - power) * scores)
-            mean_part = np.exp((2 - power) * scores)
-            gradient = mean_part + targets * cross
-            curvature = (2 - power) * mean_part + (1 - power) * targets * cross
-        else:
-            cross = -(scores**-power)
-            gradient = (targets - scores) * cross
-            curvature = -cross if power == 0 else -(1 - power) * cross + power * targets * scores ** (-power - 1)
-        return RowLosses(gradient, _diagonal(curvature), _diagonal(cross))
+    def derivatives(scores: Array, targets: Array) -> RowLosses:
+        cross = -(scores**-power)
+        curvature = -(1 - power) * cross + power * targets * scores ** (-power - 1)
+        return RowLosses((targets - scores) * cross, _diagonal(curvature), _diagonal(cross))
 
-    return losses
-
-
-def log_loss(scores: Array, targets: Array) -> RowLosses:
-    """Of two classes: dl/ds = p - y with p = 1 / (1 + exp(-s)), for each column by itself."""
-    p = expit(scores)
-    return RowLosses(p - targets, _diagonal(p * (1 - p)), _diagonal(np.full_like(p, -1.0)))
+    return derivatives
 
 
 def softmax_loss(scores: Array, targets: Array) -> RowLosses:
-    """Of K classes: dl/ds = p - y, with y centred where it moves: d2l / d s_j d y_k = 1 / K - [j = k].
+    """K classes: dl/ds = p - y, with y centred where it moves: d2l / d s_j d y_k = 1 / K - [j = k].
 
     Targets that do not sum to one have no optimum, as probabilities do. So when one target of a row rises by one, all
-    its targets give way by 1 / K.
+    its targets fall by 1 / K.
     """
-    p = softmax(scores, axis=1)
+    p, curvature = softmax_link(scores)
     n_classes = p.shape[1]
     cross = np.broadcast_to(1 / n_classes - np.eye(n_classes), (*p.shape, n_classes))
-    return RowLosses(p - targets, softmax_link(scores)[1], cross)
+    return RowLosses(p - targets, curvature, cross)
 
 
 def _diagonal(values: Array) -> Array:
     """(N, K, K) with the (N, K) values on the diagonals."""
     return np.asarray(values[:, :, None] * np.eye(values.shape[1]))
-
-
-Link = Callable[
-    [Array], tuple[Array, Array]
-]  # from scores (n, K) to predictions (n, K) and their derivatives (n, K, K)
-
-
-def identity_link(scores: Array) -> tuple[Array, Array]:
-    """The scores themselves."""
-    return scores, _diagonal(np.ones_like(scores))
-
-
-def exp_link(scores: Array) -> tuple[Array, Array]:
-    """exp(s), column by column."""
-    means = np.exp(scores)
-    return means, _diagonal(means)
-
-
-def sigmoid_link(scores: Array) -> tuple[Array, Array]:
-    """1 / (1 + exp(-s)), column by column."""
-    p = expit(scores)
-    return p, _diagonal(p * (1 - p))
-
-
-def softmax_link(scores: Array) -> tuple[Array, Array]:
-    """exp(s_k) / sum exp(s)."""
-    p = softmax(scores, axis=1)
-    return p, _diagonal(p) - p[:, :, None] * p[:, None, :]

@@ -240,13 +240,13 @@ def _kernel_ridge(model: Any, rows: Any, targets: Array, weights: Array) -> Read
 
 
 def _squared(learner: Linear, penalty: Array, targets: Array, weights: Array) -> Reading:
-    loss = row_losses.deviance(0.0, False)
+    loss = row_losses.squared
     training = Training(loss=loss, targets=targets, weights=weights, penalty=penalty, near=NEAR_DIRECT)
     return Reading(learner, training, row_losses.identity_link)
 
 
 _NETWORK_LOSSES: dict[str, tuple[row_losses.Loss, row_losses.Link]] = {
-    "identity": (row_losses.deviance(0.0, False), row_losses.identity_link),
+    "identity": (row_losses.squared, row_losses.identity_link),
     "exp": (row_losses.deviance(1.0, True), row_losses.exp_link),
     "logistic": (row_losses.log_loss, row_losses.sigmoid_link),
     "softmax": (row_losses.softmax_loss, row_losses.softmax_link),

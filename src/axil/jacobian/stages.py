@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.losses import Loss
 from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
-from axil.jacobian.losses import Loss
 from axil.jacobian.steps import Step, StepSearch, joint_steps, leaf_step
 from axil.machine.progress import track
 from axil.replay.build import CHECKED_ROWS
@@ -46,7 +46,6 @@ class Walked:
     """What came of the walk: everything that reverse mode reads."""
 
     smooth: SmoothTrees
-    loss: Loss
     leaves: Leaves  #: (T, N)
     starts: NDArray[np.int64]  #: (T + 1,) where each tree's leaves begin among all
     drawn: NDArray[np.uint8] | None  #: (T, N) whether each row was drawn for each tree; None: all were
@@ -59,6 +58,11 @@ class Walked:
     score: Array  #: (N, K) of the training rows, in the end
     leaf_error: float  #: relative to the largest leaf value
     recovered: dict[str, Any]
+
+    @property
+    def loss(self) -> Loss:
+        """Loss that the trees were fitted to."""
+        return self.smooth.loss
 
     def counted(self, tree: int) -> Array:
         """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves."""
@@ -85,14 +89,13 @@ class Walked:
 
 def start_factors(smooth: SmoothTrees, n_rows: int) -> Array:
     """(N,): see `Walked`."""
-    counted = smooth.loss.start == "newton" and smooth.factors is not None
+    counted = smooth.loss.newton_start and smooth.factors is not None
     return smooth.factors if counted and smooth.factors is not None else np.ones(n_rows)
 
 
 def walk(
     adapter: SmoothModel,
     smooth: SmoothTrees,
-    loss: Loss,
     leaves: Leaves,
     targets: Array,
     offsets: Array | None,
@@ -102,7 +105,7 @@ def walk(
 
     With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
     """
-    return _Walk(adapter, smooth, loss, leaves, targets, offsets).run(check)
+    return _Walk(adapter, smooth, leaves, targets, offsets).run(check)
 
 
 class _Walk:
@@ -110,12 +113,11 @@ class _Walk:
         self,
         adapter: SmoothModel,
         smooth: SmoothTrees,
-        loss: Loss,
         leaves: Leaves,
         targets: Array,
         offsets: Array | None,
     ):
-        self.adapter, self.smooth, self.loss, self.leaves, self.targets = adapter, smooth, loss, leaves, targets
+        self.adapter, self.smooth, self.loss, self.leaves, self.targets = adapter, smooth, smooth.loss, leaves, targets
         trees = self.trees = smooth.trees
         self.n_steps = int(np.max(trees.steps))
         n_rows, n_outputs = targets.shape
@@ -143,7 +145,6 @@ class _Walk:
         self._settle(rates)
         return Walked(
             smooth=self.smooth,
-            loss=self.loss,
             leaves=self.leaves,
             starts=self.starts,
             drawn=self.drawn,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.jacobian.losses import Loss
+from axil.adapters.losses import Loss
 
 Array = NDArray[np.float64]
 

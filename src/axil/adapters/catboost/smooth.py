@@ -6,6 +6,7 @@ All rows count in every leaf. A tree takes leaf_estimation_iterations steps, eac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,20 +15,22 @@ from numpy.typing import NDArray
 from axil.adapters.catboost.adapter import CatBoostAdapter
 from axil.adapters.catboost.refusals import REFUSALS, Reading
 from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.adapters.refusals import Refusal, smooth_refusals
-from axil.adapters.smooth import LossName, SmoothTrees
+from axil.adapters.smooth import SmoothTrees
 from axil.errors import InputError
 
 Array = NDArray[np.float64]
 
-_LOSSES = {
-    "RMSE": "squared",
-    "Logloss": "logistic",
-    "CrossEntropy": "logistic",
-    "MultiClass": "softmax",
-    "MultiClassOneVsAll": "logistic",
-    "Poisson": "poisson",
-    "Tweedie": "tweedie",
+# By loss_function: its settings, and whether leaf values are gradient steps.
+_LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {
+    "RMSE": lambda settings, gradient: Squared(unit_hessian=gradient),
+    **dict.fromkeys(
+        ("Logloss", "CrossEntropy", "MultiClassOneVsAll"), lambda settings, gradient: Logistic(unit_hessian=gradient)
+    ),
+    "MultiClass": lambda settings, gradient: Softmax(unit_hessian=gradient, joint=not gradient),
+    "Poisson": lambda settings, gradient: poisson(unit_hessian=gradient),
+    "Tweedie": lambda settings, gradient: tweedie(float(settings.get("variance_power", 1.5)), unit_hessian=gradient),
 }
 
 
@@ -174,9 +177,7 @@ class SmoothCatBoost(CatBoostAdapter):
             return found
         return f"{found}\nBacktracking shortened a step: fit with leaf_estimation_backtracking='No'."
 
-    def _loss(self) -> LossName:
+    def _loss(self) -> Loss:
         said = self._reading.last["loss_function"]
         gradient = self._reading.values("tree_learner_options", "leaf_estimation_method")[-1] == "Gradient"
-        power = float(said.get("params", {}).get("variance_power", 1.5))
-        name = _LOSSES[str(said["type"])]
-        return LossName(name, power=power, unit_hessian=gradient, joint=name == "softmax" and not gradient)
+        return _LOSSES[str(said["type"])](said.get("params", {}), gradient)

@@ -5,6 +5,7 @@ Formulas: src/objective/*_objective.hpp. Gradients and second derivatives are fl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,21 +15,21 @@ from numpy.typing import NDArray
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter, _counts, _without
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading
+from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.refusals import Refusal, smooth_refusals
-from axil.adapters.smooth import LossName, SmoothTrees, label_factors, weighed_classes
+from axil.adapters.smooth import SmoothTrees, label_factors, weighed_classes
 from axil.errors import InputError
 
 Array = NDArray[np.float64]
 
-_LOSSES = {
-    "regression": "squared",
-    "binary": "logistic",
-    "cross_entropy": "logistic",
-    "multiclass": "softmax",
-    "multiclassova": "logistic",
-    "poisson": "poisson",
-    "gamma": "gamma",
-    "tweedie": "tweedie",
+_LOSSES: dict[str, Callable[[SmoothLightGBM], Loss]] = {
+    "regression": lambda model: Squared(),
+    "cross_entropy": lambda model: Logistic(),
+    **dict.fromkeys(("binary", "multiclassova"), lambda model: Logistic(scale=model.option("sigmoid"))),
+    "multiclass": lambda model: Softmax(factor=model.n_outputs / (model.n_outputs - 1)),
+    "poisson": lambda model: poisson(float(np.exp(model.setting("poisson_max_delta_step")))),
+    "gamma": lambda model: gamma(),
+    "tweedie": lambda model: tweedie(model.setting("tweedie_variance_power")),
 }
 
 
@@ -158,7 +159,7 @@ class SmoothLightGBM(LightGBMAdapter):
         )
         return SmoothTrees(
             trees=trees,
-            loss=self._loss(),
+            loss=self._loss,
             iterations=numbers // n_outputs,
             outputs=numbers % n_outputs,
             l1=self._settings.precisely("lambda_l1")[0],
@@ -170,25 +171,22 @@ class SmoothLightGBM(LightGBMAdapter):
         """The likeliest reason for a disagreement in "counts" or "values"."""
         return f"{super().causes(what)}\n{weighed_classes(self._class_weight)}"
 
-    def _loss(self) -> LossName:
-        scale = float(self._options.get("sigmoid", 1.0)) if self._objective in ("binary", "multiclassova") else 1.0
-        hessian = 1.0
-        if self._objective == "multiclass":
-            hessian = self.n_outputs / (self.n_outputs - 1)
-        elif self._objective == "poisson":
-            hessian = float(np.exp(self._settings.precisely("poisson_max_delta_step")[0]))
-        power = self._settings.precisely("tweedie_variance_power")[0]
-        return LossName(_LOSSES[self._objective], scale=scale, power=power, hessian=hessian)
+    def option(self, name: str) -> float:
+        """A number that the objective's line states; 1 where it does not."""
+        return float(self._options.get(name, 1.0))
+
+    def setting(self, name: str) -> float:
+        """A number among the settings."""
+        return float(self._settings.precisely(name)[0])
+
+    @property
+    def _loss(self) -> Loss:
+        return _LOSSES[self._objective](self)
 
     def _start(self, targets: Array, weights: Array | None) -> Array:
         """(K,): BoostFromScore of each objective."""
-        means, loss = np.average(targets, axis=0, weights=weights), self._loss()
-        if loss.name == "squared":
-            return np.asarray(means)
-        if loss.name == "logistic":
-            means = np.clip(means, 1e-15, 1 - 1e-15)
-            return np.asarray(np.log(means / (1 - means)) / loss.scale)
-        return np.asarray(np.log(np.maximum(means, 1e-15)))
+        self._loss.check(targets)
+        return self._loss.start(np.average(targets, axis=0, weights=weights))
 
     def _factors(self, targets: Array, weights: Array | None) -> Array | None:
         """scale_pos_weight and is_unbalance, which weigh a class but not the start (binary_objective.hpp)."""

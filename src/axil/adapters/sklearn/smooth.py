@@ -13,17 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
 from axil.adapters.refusals import Refusal, refusal, refuse
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter, all_but
 from axil.adapters.sklearn.draws import StageSampler, training_rows
 from axil.adapters.sklearn.refusals import DRAWS, MONOTONIC, unknown_init, unknown_split
 from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, no_offsets
-from axil.adapters.smooth import LossName, SmoothTrees, weighed_classes
+from axil.adapters.smooth import SmoothTrees, weighed_classes
 
 Array = NDArray[np.float64]
 
-_LOSSES = {"squared_error": "squared", "log_loss": "logistic", "poisson": "poisson", "gamma": "gamma"}
+_LOSSES: dict[str, Loss] = {"squared_error": Squared(), "log_loss": Logistic(), "poisson": poisson(), "gamma": gamma()}
 _SEED = "Fit again with an integer random_state."
 
 
@@ -112,9 +113,8 @@ class SmoothStages(GradientBoostingAdapter):
         # Clipped in float32 (_init_raw_predictions).
         least = float(np.finfo(np.float32).eps)
         prior = np.clip(init.class_prior_, least, 1 - least)
-        if self.n_outputs == 1:
-            return np.log(prior[1:] / (1 - prior[1:])), True
-        return np.log(prior) - np.log(prior).mean(), True
+        loss = _loss(self._model, self.n_outputs)
+        return loss.link(prior[1:] if self.n_outputs == 1 else prior), True
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """The trees, stage after stage."""
@@ -193,9 +193,8 @@ def _labels(targets: Array) -> Array:
     return targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1).astype(float)
 
 
-def _loss(model: Any, n_outputs: int) -> LossName:
-    name = _LOSSES[model.loss]
-    return LossName("softmax", start="centred") if name == "logistic" and n_outputs > 1 else LossName(name)
+def _loss(model: Any, n_outputs: int) -> Loss:
+    return Softmax(centred=True) if model.loss == "log_loss" and n_outputs > 1 else _LOSSES[model.loss]
 
 
 _READERS: dict[str, type[SmoothStages] | type[SmoothHistograms]] = {

@@ -6,6 +6,7 @@ kept in float32 and added in float64.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import TrainingRows
+from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.refusals import Refusal, smooth_refusals
-from axil.adapters.smooth import LossName, SmoothTrees, label_factors
+from axil.adapters.smooth import SmoothTrees, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.matrix import as_matrix
@@ -24,13 +26,20 @@ from axil.adapters.xgboost.refusals import REFUSALS, SQUARED_ERROR
 
 Array = NDArray[np.float64]
 
-_LOSSES = {
-    **dict.fromkeys(SQUARED_ERROR, "squared"),
-    **dict.fromkeys(("binary:logistic", "binary:logitraw", "reg:logistic"), "logistic"),
-    **dict.fromkeys(("multi:softprob", "multi:softmax"), "softmax"),
-    "count:poisson": "poisson",
-    "reg:gamma": "gamma",
-    "reg:tweedie": "tweedie",
+_CLASSES = "multi:softprob", "multi:softmax"
+_LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {
+    **dict.fromkeys(SQUARED_ERROR, lambda model: Squared()),
+    **dict.fromkeys(("binary:logistic", "reg:logistic"), lambda model: Logistic(newton_start=model.logistic_newton)),
+    # takes base_score, a mean, for a score
+    "binary:logitraw": lambda model: Logistic(newton_start=model.logistic_newton, from_mean=True),
+    **dict.fromkeys(_CLASSES, lambda model: Softmax(factor=2.0, centred=True)),
+    "count:poisson": lambda model: poisson(
+        float(np.exp(model.parameter("poisson_regression_param", "max_delta_step"))), newton_start=not model.recent
+    ),
+    "reg:gamma": lambda model: gamma(newton_start=not model.recent),
+    "reg:tweedie": lambda model: tweedie(
+        model.parameter("tweedie_regression_param", "tweedie_variance_power"), newton_start=not model.recent
+    ),
 }
 
 
@@ -88,7 +97,7 @@ class SmoothXGBoost(XGBoostAdapter):
         super().__init__(*arguments)
         self._objective = str(self._settings.learner["objective"]["name"])
         n_classes = int(self._model.parameters.get("num_class", "0"))
-        if _LOSSES[self._objective] == "softmax":
+        if self._objective in _CLASSES:
             self.n_outputs, self.classes = n_classes, np.arange(n_classes)
 
     def scores(self, X: Any) -> Array:
@@ -113,13 +122,15 @@ class SmoothXGBoost(XGBoostAdapter):
             [np.where(self._zero(tree), np.inf, l2) for tree in self._trees],
             rows.totals.weighted,
         )
-        loss = self._loss()
-        base = self._start(loss)
+        loss = _LOSSES[self._objective](self)
+        softmax = isinstance(loss, Softmax)
+        base = np.broadcast_to(self._model.base_score, (self.n_outputs,)).copy()
+        base = base if softmax else loss.link(base)  # kept as a mean, but for several classes
         trees = replace(
             entry,
             counts=None,
             weights=None,
-            base=None if self._model.base_estimated and (self._recent or loss.name != "softmax") else base,
+            base=None if self._model.base_estimated and (self.recent or not softmax) else base,
             base_value=base,
             sampler=Subsample(plan, every) if plan.samples else None,
         )
@@ -127,10 +138,10 @@ class SmoothXGBoost(XGBoostAdapter):
             trees=trees,
             loss=loss,
             iterations=self._iterations,
-            outputs=self._groups if loss.name == "softmax" else np.zeros_like(self._groups),
+            outputs=self._groups if softmax else np.zeros_like(self._groups),
             l1=self._settings.number("reg_alpha"),
             most=self._settings.number("max_delta_step"),
-            factors=self._factors(rows.targets) if loss.name == "logistic" else None,
+            factors=self._factors(rows.targets) if isinstance(loss, Logistic) else None,
             base_in_fit=not rows.totals.offset,
         )
 
@@ -151,39 +162,26 @@ class SmoothXGBoost(XGBoostAdapter):
 
     def _factors(self, targets: Array) -> Array | None:
         """scale_pos_weight, which weighs rows whose label is exactly 1."""
-        positive = float(self._settings.text("scale_pos_weight") or 1.0)
-        return label_factors((targets == 1).astype(float), positive)
+        return label_factors((targets == 1).astype(float), self.positive_factor)
 
-    def _loss(self) -> LossName:
-        name = _LOSSES[self._objective]
-        said = self._settings.learner["objective"]
-        start = "link" if self._recent or name == "squared" else "newton"
-        if name == "poisson":
-            step = float(said["poisson_regression_param"]["max_delta_step"])
-            return LossName(name, hessian=float(np.exp(step)), start=start)
-        if name == "tweedie":
-            power = float(said["tweedie_regression_param"]["tweedie_variance_power"])
-            return LossName(name, power=power, start=start)
-        if name == "softmax":
-            return LossName(name, hessian=2.0, start="centred")
-        if name == "logistic" and float(self._settings.text("scale_pos_weight") or 1.0) != 1:
-            start = "newton"
-        if self._objective == "binary:logitraw" and start == "link":
-            start = "mean"  # takes base_score, a mean, for a score
-        return LossName(name, start=start)
+    def parameter(self, group: str, name: str) -> float:
+        """A number of the objective."""
+        return float(self._settings.learner["objective"][group][name])
 
     @property
-    def _recent(self) -> bool:
+    def positive_factor(self) -> float:
+        """scale_pos_weight."""
+        return float(self._settings.text("scale_pos_weight") or 1.0)
+
+    @property
+    def logistic_newton(self) -> bool:
+        """Whether a fit to the logistic loss starts from one Newton step."""
+        return not self.recent or self.positive_factor != 1
+
+    @property
+    def recent(self) -> bool:
         """Whether it is from XGBoost 3.1 on, where fits start from the link of the mean and base_score is a list.
 
         Before, they started from one Newton step, and several classes from a constant.
         """
         return self._model.parameters["base_score"].startswith("[")
-
-    def _start(self, loss: LossName) -> Array:
-        """(K,): base_score as a score; it is kept as a mean, but for several classes and binary:logitraw."""
-        base = np.broadcast_to(self._model.base_score, (self.n_outputs,)).copy()
-        if loss.name == "logistic" and self._objective != "binary:logitraw":
-            base = np.clip(base, 1e-15, 1 - 1e-15)
-            return np.asarray(np.log(base / (1 - base)))
-        return np.asarray(np.log(base)) if loss.name in ("poisson", "gamma", "tweedie") else base

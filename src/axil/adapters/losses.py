@@ -1,0 +1,267 @@
+"""The losses of boosting: their derivatives by score and target, their links, and the scores that a fit starts from.
+
+A row with target y and score F has g = dl/dF and h, the second derivative as the library uses it. Adapters return one of
+these objects; reverse mode needs the derivatives of g and h by F and by y.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+
+from axil.errors import InputError
+
+Array = NDArray[np.float64]
+
+__all__ = ["Deviance", "Logistic", "Loss", "Slopes", "Softmax", "Squared", "gamma", "poisson", "tweedie"]
+
+NEAR = 1e-15  # distance of a mean from 0 or 1 within which its logit is cut off
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """g, h, and their derivatives by the score and by the target: (N, K) each, or one number for all.
+
+    Where outputs are coupled, by_score is the derivative by the output's own mean; `Loss.mean_slopes` does the rest.
+    """
+
+    g: Any
+    h: Any
+    g_by_score: Any
+    h_by_score: Any
+    g_by_target: Any
+    h_by_target: Any = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss(ABC):
+    """One loss with its link, and with the library's way of stepping and starting."""
+
+    unit_hessian: bool = False  #: whether the library takes gradient steps: every h is 1
+    newton_start: bool = False  #: whether a fit starts from one Newton step from 0, in which the rows' factors count
+
+    #: whether g and h of an output depend on the scores of the others
+    coupled = False
+    #: whether leaf values of all outputs are solved for together
+    joint = False
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name in reports."""
+
+    def slopes(self, y: Array, F: Array) -> Slopes:
+        """Derivatives at targets and scores (N, K), as the library uses them."""
+        found = self._slopes(y, F)
+        return Slopes(found.g, 1.0, found.g_by_score, 0.0, found.g_by_target) if self.unit_hessian else found
+
+    def start(self, means: Array) -> Array:
+        """(K,): the scores that a fit starts from, given the targets' weighted means (K,)."""
+        if not self.newton_start:
+            return self.link(means)
+        at = self._at_zero(means)  # g and h are affine in the target: at the mean they are the means of g and h
+        return np.asarray(-np.broadcast_to(at.g / at.h, (1, len(means)))[0])
+
+    def start_slopes(self, means: Array) -> Array:
+        """(K, K): the derivatives of those scores by those means."""
+        if not self.newton_start:
+            return self._link_slopes(means)
+        at = self._at_zero(means)
+        slope = -(at.g_by_target * at.h - at.g * at.h_by_target) / at.h**2
+        return np.diag(np.broadcast_to(slope, (1, len(means)))[0])
+
+    def check(self, y: Array) -> None:  # noqa: B027 - a loss takes any targets unless it overrides this
+        """Raise `InputError` for targets that the loss does not take."""
+
+    def _at_zero(self, means: Array) -> Slopes:
+        return self._slopes(means[None], np.zeros((1, len(means))))
+
+    @abstractmethod
+    def link(self, means: Array) -> Array:
+        """(K,): the scores of these means."""
+
+    @abstractmethod
+    def mean(self, F: Array) -> Array:
+        """(n, K): probabilities or expected values at these scores."""
+
+    @abstractmethod
+    def mean_slopes(self, F: Array) -> Array:
+        """(n, K, K): the derivatives of mean o by score m."""
+
+    @abstractmethod
+    def _slopes(self, y: Array, F: Array) -> Slopes:
+        """Derivatives at targets and scores (N, K) with the true second derivative, times a factor at most."""
+
+    @abstractmethod
+    def _link_slopes(self, means: Array) -> Array:
+        """(K, K): the derivatives of `link` by the means."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Squared(Loss):
+    """g = F - y, h = 1."""
+
+    name = "squared"
+
+    def _slopes(self, y: Array, F: Array) -> Slopes:
+        return Slopes(F - y, 1.0, 1.0, 0.0, -1.0)
+
+    def link(self, means: Array) -> Array:
+        """The means themselves."""
+        return means
+
+    def _link_slopes(self, means: Array) -> Array:
+        return np.eye(len(means))
+
+    def mean(self, F: Array) -> Array:
+        """The scores themselves."""
+        return F
+
+    def mean_slopes(self, F: Array) -> Array:
+        """Identity matrices."""
+        return _diagonal(np.ones_like(F))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logistic(Loss):
+    """p = 1 / (1 + exp(-s F)), g = s (p - y), h = s^2 p (1 - p)."""
+
+    scale: float = 1.0  #: s, LightGBM's sigmoid
+    from_mean: bool = False  #: whether a mean is taken for a score, as XGBoost's binary:logitraw does
+
+    name = "logistic"
+
+    def _slopes(self, y: Array, F: Array) -> Slopes:
+        s, p = self.scale, self.mean(F)
+        spread = p * expit(-s * F)
+        return Slopes(s * (p - y), s**2 * spread, s**2 * spread, s**3 * spread * (1 - 2 * p), -s)
+
+    def link(self, means: Array) -> Array:
+        """Logits over the scale."""
+        if self.from_mean:
+            return means
+        p = np.clip(means, NEAR, 1 - NEAR)
+        return np.asarray(np.log(p / (1 - p)) / self.scale)
+
+    def _link_slopes(self, means: Array) -> Array:
+        if self.from_mean:
+            return np.eye(len(means))
+        p = np.clip(means, NEAR, 1 - NEAR)
+        return np.diag(1.0 / (self.scale * p * (1 - p)))
+
+    def mean(self, F: Array) -> Array:
+        """p."""
+        return np.asarray(expit(self.scale * F))
+
+    def mean_slopes(self, F: Array) -> Array:
+        """s p (1 - p) on the diagonals."""
+        return _diagonal(np.asarray(self.scale * expit(self.scale * F) * expit(-self.scale * F)))
+
+    def check(self, y: Array) -> None:
+        """Require targets from 0 to 1."""
+        if y.min(initial=0.0) < 0 or y.max(initial=0.0) > 1:
+            raise InputError(f"y_train goes from {y.min():g} to {y.max():g}; this loss takes targets from 0 to 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Softmax(Loss):
+    """p = softmax(F), g_k = p_k - y_k, h_k = c p_k (1 - p_k)."""
+
+    factor: float = 1.0  #: c, which the library multiplies second derivatives by
+    centred: bool = False  #: whether a fit starts from logarithms less their mean over the classes
+    joint: bool = False  #: a leaf's values v for all classes solve (H + l2) v = -G, H the sum of w (diag(p) - p p')
+
+    name = "softmax"
+    coupled = True
+
+    def _slopes(self, y: Array, F: Array) -> Slopes:
+        p = self.mean(F)
+        return Slopes(p - y, self.factor * p * (1 - p), 1.0, self.factor * (1 - 2 * p), -1.0)
+
+    def joint_slopes(self, y: Array, F: Array, v: Array) -> Slopes:
+        """g, and for h the row's own term of H times its leaf's values v (N, K)."""
+        p = self.mean(F)
+        return Slopes(p - y, p * (v - (p * v).sum(axis=1, keepdims=True)), 1.0, 0.0, -1.0)
+
+    def link(self, means: Array) -> Array:
+        """Logarithms, centred where the library does."""
+        logs = np.log(np.maximum(means, NEAR))
+        return np.asarray(logs - logs.mean() if self.centred else logs)
+
+    def _link_slopes(self, means: Array) -> Array:
+        each = np.diag(1.0 / np.maximum(means, NEAR))
+        return np.asarray(each - each.mean(axis=0) if self.centred else each)
+
+    def mean(self, F: Array) -> Array:
+        """p."""
+        return np.asarray(softmax(F, axis=1))
+
+    def mean_slopes(self, F: Array) -> Array:
+        """diag(p) - p p'."""
+        p = self.mean(F)
+        return np.asarray(p[:, :, None] * (np.eye(F.shape[1]) - p[:, None, :]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deviance(Loss):
+    """Half the deviance of the Tweedie family with the log link: the mean is exp(F), the variance its power r.
+
+    ``g = exp((2 - r) F) - y exp((1 - r) F)`` and ``h = c dg/dF``. r = 1 is Poisson, r = 2 gamma.
+    """
+
+    power: float  #: r
+    factor: float = 1.0  #: c, which the library multiplies second derivatives by
+    name: str = "tweedie"
+
+    def _slopes(self, y: Array, F: Array) -> Slopes:
+        one, two, c = 1 - self.power, 2 - self.power, self.factor
+        a, b = np.exp(one * F), np.exp(two * F)
+        bend = two * b - one * y * a
+        return Slopes(b - y * a, c * bend, bend, c * (two**2 * b - one**2 * y * a), -a, -c * one * a)
+
+    def link(self, means: Array) -> Array:
+        """Logarithms."""
+        return np.asarray(np.log(means))
+
+    def _link_slopes(self, means: Array) -> Array:
+        return np.diag(1.0 / means)
+
+    def mean(self, F: Array) -> Array:
+        """exp(F)."""
+        return np.asarray(np.exp(F))
+
+    def mean_slopes(self, F: Array) -> Array:
+        """exp(F) on the diagonals."""
+        return _diagonal(np.exp(F))
+
+    def check(self, y: Array) -> None:
+        """Require targets above 0, or from 0 up where the family has them."""
+        low, positive = y.min(initial=1.0), self.power >= 2
+        if low < 0 or not y.any() or (positive and low <= 0):
+            least = "above 0" if positive else "from 0 up, not all 0"
+            raise InputError(f"y_train goes down to {low:g}; this loss takes targets {least}.")
+
+
+def poisson(factor: float = 1.0, **settings: bool) -> Deviance:
+    """g = exp(F) - y, h = factor exp(F)."""
+    return Deviance(name="poisson", power=1.0, factor=factor, **settings)
+
+
+def gamma(**settings: bool) -> Deviance:
+    """g = 1 - y exp(-F), h = y exp(-F)."""
+    return Deviance(name="gamma", power=2.0, **settings)
+
+
+def tweedie(power: float, **settings: bool) -> Deviance:
+    """The deviance of a variance that is the mean to this power, between Poisson and gamma."""
+    return Deviance(name="tweedie", power=power, **settings)
+
+
+def _diagonal(values: Array) -> Array:
+    """(N, K, K) with the (N, K) values on the diagonals."""
+    return np.asarray(values[:, :, None] * np.eye(values.shape[1]))
