@@ -1,16 +1,17 @@
-"""From any fitted model to its adapter: one module per library, none of which is imported before its library is."""
+"""From any fitted model to its adapter: one package per library, imported only once its library is."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
-from axil.adapters.contract import Model, TreeModel
-from axil.adapters.pipeline import search
+from axil.adapters.contract import Model
+from axil.adapters.pipeline import library_readers, search
+from axil.adapters.registration import is_adapter, register, registered, require_contract
 from axil.errors import InputError
 
-__all__ = ["Model", "find", "read", "unknown"]
+__all__ = ["Model", "find", "read", "register", "unknown"]
 
-# Library: what it calls the models that axil reads. Each has a module of the same name here with ``read(model)``.
+# Library: what it calls the models that axil reads. Each has a package of the same name here.
 _LIBRARIES = {
     "lightgbm": "lightgbm.LGBMRegressor, lightgbm.Booster",
     "xgboost": "xgboost.XGBRegressor, xgboost.XGBRFRegressor, xgboost.Booster",
@@ -20,7 +21,7 @@ _LIBRARIES = {
 
 
 def read(model: Any) -> Model:
-    """The adapter for a fitted model; raises for what axil does not know and refuses what is not linear."""
+    """The adapter for a fitted model; raises for an object that axil does not know and refuses what is not linear."""
     adapter = find(model)
     if adapter is None:
         raise InputError(unknown(model))
@@ -29,16 +30,17 @@ def read(model: Any) -> Model:
 
 def find(model: Any) -> Model | None:
     """The adapter for a fitted model, None for an object that axil does not know; an adapter is its own."""
-    if isinstance(model, TreeModel):
+    if is_adapter(model):
+        require_contract(model)
         return cast(Model, model)
-    found: Model | None = search(model, _LIBRARIES, "adapter")
+    found: Model | None = search(model, [*registered.values(), *library_readers(_LIBRARIES, "adapter")])
     return found
 
 
 def unknown(model: Any) -> str:
-    """What to say of an object that axil does not know."""
+    """Message for an object that axil does not know."""
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     return (
-        f"The model is a {kind}; axil reads {', '.join(_LIBRARIES.values())}. If this object wraps such a model "
+        f"The model is a {kind}; axil reads {', '.join((*_LIBRARIES.values(), *registered))}. If this object wraps such a model "
         "(a search, a file), pass the fitted model inside, with the features as they reach it."
     )

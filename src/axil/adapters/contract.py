@@ -212,24 +212,6 @@ class OffsetModel(Model, Protocol):
         """(n, K): what the model predicts of rows with these offsets (n, K)."""
 
 
-class SmootherModel(Model, Protocol):
-    """A linear smoother; ``coordinates`` gives (n, p) features."""
-
-    widest: float  #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
-
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
-        """Raise unless the training data are what the model itself keeps of them, if anything."""
-
-    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
-        """The smoother on the training rows X with these sample weights."""
-
-    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
-        """(N, K): what the library's solver predicts when it is run again on these data; None where it cannot be."""
-
-    def unsolved(self, X: Any, weights: Array | None, error: float) -> UnsupportedModelError:
-        """The refusal of a fit whose solver leaves such an error, relative to the largest |prediction|, on its own data."""
-
-
 class Adapter(Model, Protocol):
     """An ensemble of trees; ``coordinates`` gives (n, T) leaves."""
 
@@ -249,15 +231,69 @@ class Adapter(Model, Protocol):
         """Fill ``out`` (T, n) with the same leaves, by routes through the trees where there are any."""
 
 
-class TreeModel(ReadsRows):
-    """What most adapters of trees have in common."""
+class Defaults(ReadsRows):
+    """Base class of adapters: what holds of a model unless its adapter says otherwise."""
 
     takes_text = False
-    offset_precision: type[np.floating[Any]] = np.float64
-    offset_replaces_base = False
-    leaf_steps = 1
+    feature_names: list[str] | None = None
+    classes: NDArray[Any] | None = None
+    n_outputs = 1
+    precision: type[np.floating[Any]] = np.float64
     refused_draws: UnsupportedModelError | None = None
     fitted_rows: int | None = None
+    offset_replaces_base = False
+
+    def spelling(self, name: str) -> str:
+        """How the library writes a column's name: as it is."""
+        return name
+
+
+class SmootherModel(Defaults):
+    """Base class for adapters of linear smoothers, whose predictions are ``coordinates(X) @ solution @ targets``.
+
+    An adapter defines ``library``, ``n_features``, ``tolerance``, ``fingerprint``, ``predictions(X)``, ``causes(what)``, and
+    the two members below that have no default: ``coordinates`` and ``smoother``.
+    """
+
+    library: str
+    n_features: int
+    tolerance: float  #: of predictions, relative to the largest |prediction|
+    fingerprint: str
+    widest = 1e-6  #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
+
+    coordinates: Callable[..., Any]  #: (X, n_threads=1) -> (n, p) features
+    smoother: Callable[
+        ..., FittedSmoother
+    ]  #: (X, weights) -> the smoother on the training rows X with these sample weights
+    predictions: Callable[..., Array]  #: (X) -> (n, K)
+    causes: Callable[..., str]  #: (what) -> the most likely reasons for a disagreement in "values"; one per line
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Raise unless the training data are what the model itself keeps of them. Default: it keeps nothing."""
+
+    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+        """(N, K): predictions of the library's solver when it is run again on these data; None where it cannot be."""
+        return None
+
+    def unsolved(self, X: Any, weights: Array | None, error: float) -> UnsupportedModelError:
+        """The refusal of a fit whose solver leaves such an error, relative to the largest |prediction|, on its own data."""
+        return UnsupportedModelError(
+            "solver",
+            f"{error:.1e} from the solution",
+            f"the library's own solver ends further from the solution than {self.widest:g} of the largest prediction",
+            "Fit with a direct solver, or scale the features.",
+        )
+
+
+class TreeModel(Defaults):
+    """Base class for adapters of trees.
+
+    An adapter defines ``library``, ``n_features``, ``tolerance``, ``leaf_tolerance``, ``residual_precision``,
+    ``score_precision``, ``fingerprint``, ``predictions(X)``, ``causes(what)``, ``leaves(X)`` and ``trees(rows)``: see `Adapter`.
+    """
+
+    offset_precision: type[np.floating[Any]] = np.float64
+    leaf_steps = 1
 
     @property
     def routes(self) -> Routes | None:

@@ -99,21 +99,25 @@ def last_step(model: Any) -> Any:
     return model.steps[-1][1]
 
 
-def search(model: Any, libraries: Iterable[str], module: str) -> Any:
-    """What the module of a library that is loaded reads in a model, or in the last step of a pipeline; None: no one knows it.
+Reader = Callable[[Any], Any]  # from a model to its adapter, None for an object that it does not know
 
-    Each of the libraries has a module ``axil.adapters.<library>.<module>`` with ``read(model)``, imported only then.
-    """
+
+def library_readers(libraries: Iterable[str], module: str) -> list[Reader]:
+    """``read`` of each ``axil.adapters.<library>.<module>`` whose library is loaded; imported when it is first called."""
+    return [partial(_read, library, module) for library in libraries if library in sys.modules]
+
+
+def _read(library: str, module: str, model: Any) -> Any:
+    return import_module(f"axil.adapters.{library}.{module}").read(model)
+
+
+def search(model: Any, readers: list[Reader]) -> Any:
+    """The adapter that the first reader returns for a model, or for the last step of a pipeline; None: no one knows it."""
     last = last_step(model)
     if last is not None:
-        inner = search(last, libraries, module)
+        inner = search(last, readers)
         return None if inner is None else PipelineAdapter(model, inner)
-    for library in libraries:
-        if library in sys.modules:
-            found = import_module(f"axil.adapters.{library}.{module}").read(model)
-            if found is not None:
-                return found
-    return None
+    return next((found for read in readers if (found := read(model)) is not None), None)
 
 
 def fingerprint(last: Any, steps: Any) -> str:

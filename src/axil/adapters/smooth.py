@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Loss
-from axil.adapters.pipeline import last_step, search
+from axil.adapters.pipeline import last_step, library_readers, search
 from axil.adapters.refusals import refuse
 from axil.adapters.sklearn.learners import REFUSALS
 from axil.errors import UnsupportedModelError
@@ -95,7 +95,7 @@ def refuse_learners(model: Any) -> None:
 
 def find(model: Any) -> SmoothModel | None:
     """The reader of boosted trees with a smooth loss, None for any other object; refuses what it cannot differentiate."""
-    found: SmoothModel | None = search(model, _LIBRARIES, "smooth")
+    found: SmoothModel | None = search(model, library_readers(_LIBRARIES, "smooth"))
     return found
 
 

@@ -23,18 +23,12 @@ from axil.errors import ExactnessError, InputError, UnsupportedModelError
 Array = NDArray[np.float64]
 
 
-class SmootherAdapter(SklearnAdapter):
+class SmootherAdapter(SklearnAdapter, SmootherModel):
     """What the smoothers share: features and a solution, both without the targets.
 
     Direct solvers come within 1e-9 of the solution in float64 and 1e-6 in float32, if it is well determined. Where a fit
     is further off, `again` runs its solver on the same data: up to ``widest`` it may be off there too.
     """
-
-    takes_text = False
-    offset_replaces_base = False
-    widest = 1e-6
-    refused_draws: UnsupportedModelError | None = None
-    fitted_rows: int | None = None
 
     def __init__(self, model: Any):
         super().__init__(model)
@@ -99,9 +93,6 @@ class SmootherAdapter(SklearnAdapter):
     def _condition(self, X: Any, weights: Array | None) -> float:
         """Of the matrix that the fit solves with."""
         return 1.0
-
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
-        """Compare the training data with what the model itself keeps of them; where that is all, predictions prove nothing."""
 
     def causes(self, what: str) -> str:
         """Reasons for a disagreement; whether it is the solver was checked before."""

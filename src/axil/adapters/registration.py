@@ -1,0 +1,88 @@
+"""Adapters from outside axil: whether an object is one, whether it is whole, and their registration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import get_annotations, getattr_static
+from types import FunctionType
+from typing import Any
+
+from axil.adapters.contract import Adapter, Model, OffsetModel, SmootherModel, TreeModel
+from axil.adapters.pipeline import Reader
+from axil.errors import InputError, shown
+
+__all__ = ["is_adapter", "register", "registered", "require_contract"]
+
+registered: dict[str, Reader] = {}  #: readers by name, in the order in which they are tried
+_SMOOTHER = ("smoother", "widest", "check_kept", "again", "unsolved")
+
+
+def register(name: str, read: Callable[[Any], Model | None]) -> None:
+    """Make models of another library known to `axil.Explainer`, `axil.supports`, pipelines and the command line.
+
+    Parameters
+    ----------
+    name : str
+        What the library or its models are called, for messages. A second registration of a name replaces the first.
+    read : callable
+        ``read(model)`` returns the adapter of a fitted model, or None for any object that it does not know. It is called
+        before axil's own readers, with any object, and may raise `UnsupportedModelError` for a model that is not linear.
+    """
+    if not isinstance(name, str) or not name:
+        raise InputError(f"name is {shown(name)}; expected what the library is called, as text.")
+    if not callable(read):
+        raise InputError(f"read is {shown(read)}; expected a function from a model to its adapter or None.")
+    registered[name] = _checked(name, read)
+
+
+def _checked(name: str, read: Reader) -> Reader:
+    """A registered reader whose adapters satisfy the contract."""
+
+    def checked(model: Any) -> Any:
+        found = read(model)
+        if found is not None:
+            if not is_adapter(found):
+                raise InputError(
+                    f"The reader registered for {name} returned {shown(found)}; expected an adapter (a TreeModel or a "
+                    "SmootherModel of axil.adapters.contract), or None."
+                )
+            require_contract(found)
+        return found
+
+    return checked
+
+
+def is_adapter(model: Any) -> bool:
+    """Whether an object is meant as an adapter: made from a base class here, or with trees or a smoother to be read."""
+    if isinstance(model, (TreeModel, SmootherModel)):
+        return True
+
+    def has(name: str) -> bool:
+        # Looked up statically: an object that answers to any name (a mock, a proxy) is no adapter.
+        return callable(getattr_static(model, name, None))
+
+    return has("coordinates") and (has("trees") or has("smoother"))
+
+
+def require_contract(adapter: Any) -> None:
+    """Raise `InputError` for an adapter that lacks members of the contract."""
+    kind = type(adapter).__name__
+    smoother = isinstance(adapter, SmootherModel) or hasattr(adapter, "smoother")
+    if smoother and hasattr(adapter, "trees"):
+        raise InputError(f"The adapter {kind} has both trees and a smoother; expected one of the two.")
+    needed = [*_members(Model), *(_SMOOTHER if smoother else _members(Adapter))]
+    if getattr(adapter, "offset_replaces_base", False):
+        needed += _members(OffsetModel)
+    missing = [name for name in needed if not hasattr(adapter, name)]
+    if missing:
+        base = "SmootherModel" if smoother else "TreeModel"
+        raise InputError(
+            f"The adapter {kind} lacks {', '.join(missing)}. axil.adapters.contract documents each of them; its base class "
+            f"{base} has defaults for most."
+        )
+
+
+def _members(contract: type) -> list[str]:
+    """Names of the attributes and methods that a contract itself states."""
+    methods = [name for name, value in vars(contract).items() if isinstance(value, FunctionType)]
+    return [name for name in (*get_annotations(contract), *methods) if not name.startswith("_")]
