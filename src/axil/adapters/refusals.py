@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from axil.errors import UnsupportedModelError
+from axil.errors import InputError, UnsupportedModelError
 
 R = TypeVar("R")
 
@@ -47,3 +47,8 @@ def refuse(table: Iterable[Refusal[R]], reading: R) -> None:
 def smooth_refusals(table: Iterable[Refusal[R]], *more: Refusal[R]) -> tuple[Refusal[R], ...]:
     """The rows that stand in the way of a derivative too, and those that only it has."""
     return *(row for row in table if not (row.derivative or row.linear_only)), *more
+
+
+def not_fitted(model: Any) -> InputError:
+    """Error for a model that has not been fitted."""
+    return InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")

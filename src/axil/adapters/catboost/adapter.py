@@ -15,7 +15,7 @@ from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negat
 from axil.adapters.catboost.refusals import REFUSALS, Reading, doubt
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
 from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
-from axil.adapters.refusals import refuse
+from axil.adapters.refusals import not_fitted, refuse
 from axil.errors import InputError
 
 Array = NDArray[np.float64]
@@ -28,7 +28,7 @@ def read(model: Any) -> CatBoostAdapter | None:
     if not isinstance(model, catboost.CatBoost):
         return None
     if not model.is_fitted():
-        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+        raise not_fitted(model)
     return CatBoostAdapter(model)
 
 

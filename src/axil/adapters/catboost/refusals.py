@@ -273,7 +273,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     Refusal(
         "model_shrink_rate",
         _continued_shrinkage,
-        "linear in the targets, but the model does not tell how many of its trees were shrunk",
+        "linear in the targets, but the model does not record how many of its trees were shrunk",
         None,
         "Fit with model_shrink_rate=0, or all trees at once.",
     ),
@@ -288,7 +288,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     Refusal(
         "text_features, embedding_features",
         _features("texts and embeddings"),
-        "embeddings are encoded by the targets of the rows before them, and axil does not tell texts from them",
+        "embeddings are encoded by the targets of the rows before them, and axil does not distinguish texts from them",
         "(ii)",
         "Encode them without the targets and pass the numbers as features.",
     ),

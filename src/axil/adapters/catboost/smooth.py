@@ -16,7 +16,7 @@ from axil.adapters.catboost.adapter import CatBoostAdapter
 from axil.adapters.catboost.refusals import REFUSALS, Reading
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
-from axil.adapters.refusals import Refusal, smooth_refusals
+from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals
 from axil.adapters.smooth import SmoothTrees
 from axil.errors import InputError
 
@@ -41,7 +41,7 @@ def read(model: Any) -> SmoothCatBoost | None:
     if not isinstance(model, catboost.CatBoost):
         return None
     if not model.is_fitted():
-        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+        raise not_fitted(model)
     return SmoothCatBoost(model)
 
 

@@ -16,7 +16,7 @@ from axil.adapters.contract import Coefficients, FittedTrees, Totals, TrainingRo
 from axil.adapters.lightgbm.bagging import Evidence, Replay, histories
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading, cause
 from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, Settings, TreeText, parse
-from axil.adapters.refusals import refuse
+from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Kind, Nodes, Routes, make_routes
 from axil.errors import InputError, UnsupportedModelError
 
@@ -32,7 +32,7 @@ def read(model: Any) -> LightGBMAdapter | None:
     if not isinstance(model, lightgbm.LGBMModel):
         return None
     if not model.__sklearn_is_fitted__():
-        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+        raise not_fitted(model)
     return LightGBMAdapter(model.booster_)
 
 

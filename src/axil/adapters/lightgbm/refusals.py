@@ -233,7 +233,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     Refusal(
         "bagging_by_query",
         lambda model: "True" if model.bags and model.settings.flag("bagging_by_query") else "",
-        "rows are drawn by groups, which the model does not tell",
+        "rows are drawn by groups, which the model does not record",
         None,
         "Fit with bagging_by_query=False.",
     ),
@@ -247,7 +247,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     Refusal(
         "forcedsplits_filename",
         _forced,
-        "the model does not tell which splits were forced, and those ignore cat_l2 and path_smooth",
+        "the model does not record which splits were forced, and those ignore cat_l2 and path_smooth",
         None,
         "Fit without forced splits, or without path_smooth and categorical features of many categories.",
     ),

@@ -16,7 +16,7 @@ from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter, _counts, _without
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
-from axil.adapters.refusals import Refusal, smooth_refusals
+from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals
 from axil.adapters.smooth import SmoothTrees, label_factors, weighed_classes
 from axil.errors import InputError
 
@@ -42,7 +42,7 @@ def read(model: Any) -> SmoothLightGBM | None:
     if not isinstance(model, lightgbm.LGBMModel):
         return None
     if not model.__sklearn_is_fitted__():
-        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+        raise not_fitted(model)
     return SmoothLightGBM(model.booster_, getattr(model, "classes_", None), model.class_weight)
 
 

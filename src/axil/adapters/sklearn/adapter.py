@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from axil.adapters.contract import Model
+from axil.adapters.refusals import not_fitted
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
 from axil.adapters.sklearn.refusals import refuse_class
 from axil.adapters.sklearn.smoothers import SMOOTHERS
 from axil.adapters.sklearn.trees import ForestAdapter
-from axil.errors import InputError
 
 ADAPTERS: dict[str, Callable[[Any], Model]] = {
     "GradientBoostingRegressor": GradientBoostingAdapter,
@@ -47,4 +47,4 @@ def require_fitted(model: Any) -> None:
     try:
         check_is_fitted(model)
     except NotFittedError:
-        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.") from None
+        raise not_fitted(model) from None

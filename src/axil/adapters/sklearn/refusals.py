@@ -95,6 +95,20 @@ def _other_loss(model: Any) -> str:
     return "" if isinstance(model.loss, str) and model.loss == "squared_error" else str(model.loss)
 
 
+_LINEAR = (
+    *("LinearRegression", "Ridge", "RidgeCV", "KernelRidge", "GaussianProcessRegressor"),
+    *("KNeighborsRegressor", "RadiusNeighborsRegressor"),
+)
+
+
+def _linear_init(model: Any) -> str:
+    """An init whose predictions are weighted sums of the targets: a linear smoother, or trees of squared error."""
+    init = model.init_
+    smoother = type(init).__name__ in _LINEAR and not getattr(init, "positive", False)
+    trees = getattr(init, "criterion", "") in ("squared_error", "friedman_mse") and not hasattr(init, "loss")
+    return str(init) if smoother or trees else ""
+
+
 def unknown_init(model: Any) -> str:
     """An init that is neither the mean nor a constant."""
     init = model.init_
@@ -162,9 +176,12 @@ LOSSES: tuple[Refusal[Any], ...] = (
 STAGES: tuple[Refusal[Any], ...] = (
     *LOSSES,
     Refusal(
+        "init", _linear_init, "linear in the targets, but axil does not replay the fit of another model", None, _MEAN
+    ),
+    Refusal(
         "init",
         unknown_init,
-        "its first prediction is neither a constant nor the mean of the targets, as far as axil can tell",
+        "its first prediction is neither a constant nor the mean of the targets, nor known to be linear in them",
         "(i)",
         _MEAN,
     ),

@@ -62,7 +62,7 @@ STAGES: tuple[Refusal[Any], ...] = (
     Refusal(
         "init",
         _init,
-        "its first prediction is neither a constant nor that of the targets' means, as far as axil can tell",
+        "its first prediction is neither a constant nor that of the targets' means, which are what axil replays",
         None,
         'Fit with init=None or init="zero".',
     ),

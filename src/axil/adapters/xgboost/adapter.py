@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, TrainingRows, TreeModel
-from axil.adapters.refusals import refuse
+from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Kind, Nodes, Routes, make_routes
-from axil.adapters.xgboost.causes import likeliest
 from axil.adapters.xgboost.document import Model, Tree, parse, settings
 from axil.adapters.xgboost.draws import Plan, Subsample
 from axil.adapters.xgboost.matrix import as_matrix, as_table
 from axil.adapters.xgboost.plan import drop_factors, plan_of
 from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
-from axil.adapters.xgboost.refusals import REFUSALS, Reading, pruned
+from axil.adapters.xgboost.refusals import REFUSALS, Reading, causes, pruned
 from axil.errors import InputError
 
 Array = NDArray[np.float64]
@@ -44,7 +43,7 @@ def opened(model: Any, reader: Callable[..., Reader]) -> Reader | None:
     if not isinstance(model, xgboost.XGBModel):
         return None
     if not model.__sklearn_is_fitted__():
-        raise InputError(f"This {type(model).__name__} has not been fitted: call its fit(X, y) first.")
+        raise not_fitted(model)
     try:
         n_iterations = int(model.best_iteration) + 1
     except AttributeError:  # no early stopping
@@ -330,7 +329,7 @@ class XGBoostAdapter(TreeModel):
 
     def causes(self, what: str) -> str:
         """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
-        return likeliest(what, self._settings.number("subsample") < 1)
+        return causes(what, self._settings.number("subsample") < 1)
 
 
 def _rounds(booster: Any) -> int:
