@@ -18,6 +18,7 @@ from axil.adapters.boundary import ReadsRows
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.errors import UnsupportedModelError
 
+# Methods of any adapter whose first argument is rows; a test compares this with the contracts.
 TAKES_ROWS = {
     "check_kept",
     "smoother",
