@@ -160,4 +160,4 @@ def test_a_large_hessian_is_never_written_down(monkeypatch):
         assert found.report["solver"] == "conjugate gradients"
         np.testing.assert_allclose(found.target_derivatives(X[:5]), expected.target_derivatives(X[:5]), atol=1e-6)
     assert expected.report["solver"] == "cholesky"
-    assert expected.bytes_a_query() > 8 * len(y)
+    assert expected.bytes_per_query() > 8 * len(y)

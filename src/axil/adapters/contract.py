@@ -84,7 +84,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class LeafTotals:
-    """What the L leaves of one entry of the trees were made of, as the library saw it."""
+    """Sums that made the L leaves of one entry of the trees, as the library saw them."""
 
     weights: Array  #: (L,) of weight * draw
     sums: Array  #: (L, K) of weight * draw * residual
@@ -134,7 +134,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class FittedTrees:
-    """What a fitted model says about T trees that serve K outputs; leaves are stacked, tree after tree, L in all.
+    """Statements of a fitted model about T trees that serve K outputs; leaves are stacked, tree after tree, L in all.
 
     With S the sum over a leaf's rows of weight * draw * residual and W that of weight * draw, the leaf's value before the
     rate is ``S / (W + l2)``; after ``steps`` Newton steps ``(1 - (l2 / (W + l2)) ** steps) * S / W``; and where ``mixing[t]``
@@ -149,9 +149,7 @@ class FittedTrees:
     rates: Array  #: (T,) learning rates as far as the model states them; nan: it does not
     base: Array | None  #: (K,) the constants predictions start from; None: the weighted means of the targets
     base_value: Array  #: (K,) that start as numbers
-    mixing: tuple[Array, ...] | None = (
-        None  #: per tree (L_t, L_t), from leaf sums to leaf values; of no account for one leaf
-    )
+    mixing: tuple[Array, ...] | None = None  #: per tree (L_t, L_t), from leaf sums to leaf values; unused for one leaf
     steps: int | Array = 1  #: Newton steps, of all leaves or (L,) of each
     l2_by_weight: bool = False  #: whether l2 is in proportion to the sum of all row weights
     row_weights: Array | None = None  #: (N,) weights that the fit used in place of the sample weights
@@ -169,7 +167,7 @@ class FittedTrees:
 
 @dataclass(frozen=True)
 class FittedSmoother:
-    """What a fitted linear smoother says: predictions are ``features(x) @ solution @ targets``."""
+    """A fitted linear smoother: predictions are ``features(x) @ solution @ targets``."""
 
     training: Any  #: (N, p) features of the training rows
     solution: Array | None  #: (p, N); None: the features of a query are its weights, sparse (n, N)
@@ -196,13 +194,13 @@ class Model(Protocol):
         """How the library writes a column's name."""
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Any:
-        """What the weights of a prediction are computed from: its leaves, or its features."""
+        """Coordinates that weights are computed from: leaves of trees, or features of a smoother."""
 
     def predictions(self, X: Any) -> Array:
         """(n, K): what the model predicts by default (probabilities of a classifier), without offsets."""
 
     def causes(self, what: str) -> str:
-        """The likeliest reasons, in this library, for a disagreement in "counts", "weights" or "values"; one a line."""
+        """The most likely reasons, in this library, for a disagreement in "counts", "weights" or "values"; one per line."""
 
 
 class OffsetModel(Model, Protocol):
@@ -297,7 +295,7 @@ class TreeModel(Defaults):
 
     @property
     def routes(self) -> Routes | None:
-        """The trees' tests, where it is proven what the library makes of them."""
+        """The trees' tests, where it is proven how the library applies them."""
         return None
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:

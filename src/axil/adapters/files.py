@@ -1,4 +1,4 @@
-"""From a file to a fitted model: its first bytes tell which library wrote it, and nothing is unpickled unasked."""
+"""From a file to a fitted model: its first bytes show which library wrote it, and nothing is unpickled without --trust."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from axil.adapters.lightgbm.text import check
 from axil.errors import AxilError, InputError, shortened
 
-HEAD = 4096  # bytes that a format is told by
+HEAD = 4096  # bytes by which a format is recognised
 SHOWN = 24  # of them, in a message about a file that is none of ours
 PICKLES = (".pkl", ".pickle", ".joblib")
 FORMATS = "LightGBM's text (.txt), XGBoost's .json and .ubj, CatBoost's .cbm and skops' .skops"
@@ -118,7 +118,7 @@ def _described(path: Path, head: bytes) -> str:
 
 
 def _instead(head: bytes) -> str:
-    """What to do with files that are models, but not such as can be read back."""
+    """Advice for files that are models, but cannot be read back."""
     if b'"features_info"' in head or b'"boosting_params"' in head:
         return f"This looks like CatBoost's JSON; write its binary form instead, with {CATBOOST.save}."
     if re.match(rb'\s*\{\s*"name"\s*:\s*"tree"', head):
@@ -165,7 +165,7 @@ def _skops(path: Path, trust: bool) -> Any:
     unknown = get_untrusted_types(file=path)
     if unknown and not trust:
         raise InputError(
-            f"{path} holds types that skops does not vouch for: {', '.join(unknown)}. "
+            f"{path} holds types that skops does not trust: {', '.join(unknown)}. "
             "If you know who made the file and expect these types in it, pass --trust."
         )
     if unknown:

@@ -122,7 +122,7 @@ def search(model: Any, readers: list[Reader]) -> Any:
 
 
 def fingerprint(last: Any, steps: Any) -> str:
-    """Of the last step and of what its transformers have learnt."""
+    """Digest of the last step and of what its transformers have learnt."""
     from joblib import hash as digest
 
     return hashlib.sha256(f"{last.fingerprint} {digest(steps)}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Boosted trees fitted to a smooth loss: what a library says of them, and from any such model to its reader.
+"""Boosted trees fitted to a smooth loss: the library's statements about them, and the search for a model's reader.
 
 With g and h the first and second derivatives of a row's loss by its score, G and H their sums over a leaf's rows, each times
 weight * factor * draw, a leaf's value before the rate is ``-soft(G, l1) / (H + l2)``, clipped at ``most``.
@@ -35,7 +35,7 @@ class SmoothTrees:
     trees: FittedTrees  #: values (L, 1), or (L, K) if shared; base None: the link of the weighted means of the targets
     loss: Loss
     iterations: NDArray[np.int64]  #: (T,) trees of one iteration see the same scores
-    outputs: NDArray[np.int64]  #: (T,) which output each tree serves; of no account if shared
+    outputs: NDArray[np.int64]  #: (T,) which output each tree serves; unused if shared
     shared: bool = False
     l1: float = 0.0
     most: float = 0.0  #: the largest |leaf value| before the rate; 0: any
@@ -74,11 +74,11 @@ class SmoothModel(Protocol):
         """The trees of these training rows; targets are 0 and 1 for classes."""
 
     def causes(self, what: str) -> str:
-        """The likeliest reason for a disagreement in "counts" or "values"."""
+        """The most likely reason for a disagreement in "counts" or "values"."""
 
 
 def weighed_classes(setting: Any) -> str:
-    """What to try where a model with this ``class_weight`` disagrees with its data; nothing where it has none."""
+    """Advice where a model with this ``class_weight`` disagrees with its data; nothing where it has none."""
     if setting is None:
         return ""
     return (

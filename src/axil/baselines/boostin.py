@@ -26,7 +26,7 @@ class BoostIn(TreeBaseline):
     with e^(t) = y - F_t(x) and r_j^(t) the residuals of x and j before tree t, v_t the value of the shared leaf before the rate
     and W_t its weight. The derivative of v_t by the row's weight has ``r_j - v_t``; the authors' package puts the value as it
     stands in the model, with the rate in it, and so does this. What row j does to later residuals is left out. A leaf
-    value that other leaves have a part in (path smoothing) hands on their rows' parts too. (Brophy, Hammoudeh and Lowd,
+    value that other leaves contribute to (path smoothing) passes on their rows' contributions too. (Brophy, Hammoudeh and Lowd,
     JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Needs y; refuses forests. O(T N) a query.
     """
 

@@ -1,4 +1,4 @@
-"""Sums over trees of what training rows bring to their leaves: what BoostIn and LeafInfluence have in common."""
+"""Sums over trees of training rows' effects on their leaves, for BoostIn and LeafInfluence."""
 
 from __future__ import annotations
 

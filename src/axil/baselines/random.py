@@ -1,4 +1,4 @@
-"""Random: what a method has to beat."""
+"""Random scores: the least that a method has to beat."""
 
 from __future__ import annotations
 

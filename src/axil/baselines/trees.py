@@ -1,4 +1,4 @@
-"""What baselines that look at the trees have in common: the fit replayed in float64, and queries batch by batch."""
+"""The base of baselines that look at the trees: the fit replayed in float64, and queries batch by batch."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TreeBaseline(Baseline):
         """Add the scores of a batch to ``out`` (n, N)."""
 
     def _bytes_per_query(self) -> int:
-        """What one query takes while its batch is computed: some tables over leaves, some vectors over rows."""
+        """Bytes that one query takes while its batch is computed: some tables over leaves, some vectors over rows."""
         return 8 * sum(3 * t.fit.structure.n_rows + 4 * int(t.fit.structure.cell_starts[-1]) for t in self.trees)
 
     def _batch(self, queries: Queries, targets: Array | None, n_asked: int) -> Batch:

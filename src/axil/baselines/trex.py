@@ -31,7 +31,7 @@ class TREX(TreeBaseline):
     y_j are the targets of the training rows less their offsets and k is the `LeafKernel`. The 2 is that of the authors' package,
     which takes alpha for the loss (y - f)^2 / 2 and f for (y - f)^2, so that the terms add up to half of f: scores are what
     it computes, see docs/baselines.md. With a small ``l2`` f follows the targets closely and alpha are rough; with a large
-    one it falls short and alpha_j comes close to a multiple of w_j y_j. `fidelity` tells how far f is the model. (Brophy,
+    one it falls short and alpha_j comes close to a multiple of w_j y_j. `fidelity` states how close f is to the model. (Brophy,
     Hammoudeh and Lowd, JMLR 24(154), 2023, after Yeh et al., NeurIPS 2018.) Set up by Cholesky among N rows or L leaves,
     whichever are fewer: 8 min(N, L)^2 bytes. O(T N) a query.
     """
@@ -106,7 +106,7 @@ def among_rows(kernel: LeafKernel, weights: Array, targets: Array, ridge: float)
 
 
 def among_leaves(kernel: LeafKernel, weights: Array, targets: Array, ridge: float) -> Array:
-    """The same through ``(Phi' W Phi + ridge) theta = Phi' W y``, (L, L), and dual = w (y - Phi theta) / ridge."""
+    """Dual coefficients through ``(Phi' W Phi + ridge) theta = Phi' W y``, (L, L), and dual = w (y - Phi theta) / ridge."""
     features = kernel.features[:, None]
     system = kernel.gram_of_leaves()
     system[np.diag_indices_from(system)] += ridge

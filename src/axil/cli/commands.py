@@ -39,7 +39,7 @@ class Question:
 
     @property
     def proof(self) -> str:
-        """What the model is and how well the replay agreed."""
+        """The model's kind and how well the replay agreed."""
         found, rows = (
             self.explainer.verification,
             f"{len(self.training.features)} training rows of {self.training.path}",
@@ -140,7 +140,7 @@ def _question(arguments: argparse.Namespace) -> Question:
 
 
 def _check_answer(arguments: argparse.Namespace) -> None:
-    """What is wrong with where the answer goes is said before any work."""
+    """Raise for a destination that the answer cannot go to, before any work."""
     as_count(arguments.top, "--top")
     for option in ("csv", "html"):
         if getattr(arguments, option, None) is not None:

@@ -166,7 +166,7 @@ def _numbers(frame: Any, name: str, path: str, option: str) -> Any:
     if not _is_numeric(column):
         raise InputError(
             f"Column {shown(name)} of {path} ({option}) holds {_first_text(column)}; expected numbers. "
-            "Name another column, or mend it."
+            "Name another column, or correct it."
         )
     return column
 

@@ -37,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if arguments.debug:
             raise
-        return _told(error)
+        return _report(error)
 
 
-def _told(error: Exception) -> int:
+def _report(error: Exception) -> int:
     """The exit code of an error, once it has been put into words."""
     if isinstance(error, AxilError):
         _say(str(error))

@@ -16,7 +16,7 @@ def read_table(path: str) -> Any:
     suffix = suffixes[-1] if suffixes else ""
     if suffix not in (".csv", ".tsv", ".parquet", ".pq"):
         raise InputError(
-            f"{path} ends in {suffix or 'nothing that tells its kind'!r}; expected .csv, .tsv or .parquet."
+            f"{path} ends in {suffix or 'nothing that states its kind'!r}; expected .csv, .tsv or .parquet."
         )
     if not Path(path).is_file():
         what = "is a directory, not a file" if Path(path).is_dir() else "does not exist"
@@ -40,14 +40,14 @@ def _csv(path: str, separator: str) -> Any:
     try:
         frame = pd.read_csv(path, sep=separator, low_memory=False, **exact)
     except pd.errors.EmptyDataError:
-        raise InputError(f"{path} is empty; expected a line of column names and one line a row.") from None
+        raise InputError(f"{path} is empty; expected a line of column names and one line per row.") from None
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path} is not UTF-8 text (byte {error.start}); save it as CSV with UTF-8 encoding."
         ) from None
     except Exception as error:  # of the parser, or of what unpacks the file
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path} cannot be read as a table: {said}. Mend the file, or save it anew.") from None
+        raise InputError(f"{path} cannot be read as a table: {said}. Repair the file, or save it again.") from None
     if not isinstance(frame.index, pd.RangeIndex):
         raise InputError(f"{path} has more values in its rows than names in its first line; name every column.")
     if len(frame.columns) == 1 and ";" in str(frame.columns[0]):
@@ -65,4 +65,4 @@ def _parquet(path: str) -> Any:
             f"Reading {path} needs pyarrow. Run: pip install 'axil[parquet]', or give a CSV file."
         ) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]} Save it anew.") from None
+        raise InputError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]} Save it again.") from None

@@ -1,4 +1,4 @@
-"""What JacobianExplainer asks of a differentiated model, whichever way it was differentiated."""
+"""The contract between JacobianExplainer and a differentiated model, whichever way it was differentiated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Differentiated(Protocol):
     def weight_derivatives(self, X: Any) -> Array:
         """(K, n, N): of output k's prediction by the row weights."""
 
-    def bytes_a_query(self) -> int:
+    def bytes_per_query(self) -> int:
         """Bytes that one query's derivatives take while they are computed."""
 
 

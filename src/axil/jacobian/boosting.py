@@ -106,11 +106,11 @@ class Boosting:
         }
 
     def spelling(self, name: str) -> str:
-        """As the library writes it."""
+        """A column's name as the library writes it."""
         return self._adapter.spelling(name)
 
     def predictions(self, X: Any) -> Array:
-        """(n, K): raw scores, or what the link makes of them."""
+        """(n, K): raw scores, or their means by the link."""
         scores = self._adapter.scores(X)
         return scores if self._raw else self._loss.mean(scores)
 
@@ -122,7 +122,7 @@ class Boosting:
         """(K, n, N)."""
         return self._reverse(X).by_weights()
 
-    def bytes_a_query(self) -> int:
+    def bytes_per_query(self) -> int:
         """The adjoints of all scores and the result, for each output."""
         n_rows, n_outputs = self.targets.shape
         return 8 * int(n_rows) * int(n_outputs) * (int(n_outputs) + 3)

@@ -183,7 +183,7 @@ class JacobianExplainer(Streamed):
 
     def _require(self, n: int, instead: str) -> None:
         what = f"The derivatives of {n} predictions by {len(self.targets)} training rows"
-        self._budget.require(n * self._model.bytes_a_query(), what, instead)
+        self._budget.require(n * self._model.bytes_per_query(), what, instead)
 
 
 def _as_rows(X: Any) -> Any:

@@ -67,7 +67,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Predictor:
-    """What is differentiated: a link applied to the scores, and the model's own account of it."""
+    """The differentiated function: a link applied to the scores, and the model's own account of it."""
 
     library: str
     columns: Columns
@@ -222,8 +222,8 @@ class Implicit(ReadsRows):
         self._check_solver()
         return found
 
-    def bytes_a_query(self) -> int:
-        """Of one query: gradients, solutions and pushes for all outputs, and the result."""
+    def bytes_per_query(self) -> int:
+        """Bytes per query: gradients, solutions and pushes for all outputs, and the result."""
         (n_train, n_outputs), n_parameters = self.targets.shape, len(self._learner.parameters)
         return int(8 * (n_outputs * (2 * n_parameters + n_train) + 6 * n_parameters) + self._learner.bytes_a_direction)
 

@@ -49,5 +49,5 @@ class Linear:
         return np.concatenate(blocks)
 
     def product(self, directions: Array, gradient: Array, curvature: Array) -> Array:
-        """(P, m): Phi' D Phi directions; the gradient by the scores is of no account where these are linear."""
+        """(P, m): Phi' D Phi directions; the gradient by the scores does not matter where these are linear."""
         return self.pull(np.einsum("ijk,ikm->ijm", curvature, self.push(directions)))

@@ -32,7 +32,7 @@ _TOLERANCE = "Fit with a smaller tol and a larger max_iter, on columns of like s
 
 
 class Reading(NamedTuple):
-    """What one kind of model says of its fit."""
+    """The fit of one kind of model."""
 
     learner: Learner
     training: Training

@@ -98,7 +98,7 @@ def _factor(hessian: Array) -> tuple[Array, tuple[Array, bool]] | None:
 
 
 def needed_damping(smallest: float, largest: float) -> float:
-    """What to add to the diagonal: a negative end of the spectrum is reflected, a flat one is lifted off zero."""
+    """Addition to the diagonal: a negative end of the spectrum is reflected, a flat one is lifted off zero."""
     return max(SMALLEST * largest - smallest, -2 * smallest, 0.0)
 
 

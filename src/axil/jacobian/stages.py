@@ -6,7 +6,7 @@ scores; then the scores of the training rows change by multiples of stages' leaf
     G = sum of w g,  H = sum of w h over a leaf's rows,   v = -soft(G, l1) / (H + l2), clipped
     F = F + coefficient * v[leaf]
 
-Plain boosting is one stage a round with the rate for coefficient. Several Newton steps on one tree are stages whose
+Plain boosting has one stage per round, with the rate as coefficient. Several Newton steps on one tree are stages whose
 coefficient is 1 until the tree is done and the rate from then on.
 """
 
@@ -43,7 +43,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Walked:
-    """What came of the walk: everything that reverse mode reads."""
+    """Result of the walk: everything that reverse mode reads."""
 
     smooth: SmoothTrees
     leaves: Leaves  #: (T, N)
@@ -182,7 +182,7 @@ class _Walk:
         self.rounds.append(Round(tuple(own[-1]), tuple((s, np.nan) for stages in own for s in stages)))
 
     def _scales(self, t: int) -> list[float]:
-        """What each of the tree's steps was multiplied by; found on the leaf that needs most steps, that of least H."""
+        """Factor of each of the tree's steps; found on the leaf that needs most steps, that of least H."""
         if self.n_steps == 1:
             return [1.0]
         place = slice(self.starts[t], self.starts[t + 1])

@@ -1,4 +1,4 @@
-"""From sums over a leaf's rows to its value: one step, and which steps a library took that halves those it does not like."""
+"""Newton steps of a leaf value, including step halving."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Step:
     solved: Array | None = None  #: (L_t,) the value that was solved for, where the step is a part of that
 
     def scaled(self, factor: float) -> Step:
-        """A part of the step."""
+        """The step times a factor."""
         if factor == 1:
             return self
         if self.inverse is not None:
@@ -85,7 +85,7 @@ class StepSearch:
     goal: Array  #: (K,) the leaf's value before the rate
 
     def scales(self, n_steps: int) -> list[float]:
-        """What each step was multiplied by, as close to the goal as any way leads."""
+        """Factor of each step, on the way that ends closest to the goal."""
         self._best: tuple[float, list[float]] = (np.inf, [1.0] * n_steps)
         self._close = SAME * float(np.abs(self.goal).max(initial=0.0))
         self._go(np.zeros_like(self.goal), n_steps, [])

@@ -104,7 +104,7 @@ def _sums(
 
 
 def _summed(by: str, exact: bool) -> str:
-    """What is summed up."""
+    """Quantity that is summed."""
     if by == "weight":
         return "weight" if exact else "derivative"
     return "contribution" if exact else "derivative × target"

@@ -1,4 +1,4 @@
-"""Curves: how few rows hold how much weight, what removing rows adds up to, leverage."""
+"""Curves: how few rows hold how much weight, the total effect of removing rows, leverage."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def removal(
     retrained: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """What removing the first m rows does to a prediction, for every m: one curve, or ``{name: curve, ...}``.
+    """Effect of removing the first m rows on a prediction, for every m: one curve, or ``{name: curve, ...}``.
 
     A curve is a frame of `removal_set` or an array (m,) of the effects of rows in the order of their removal, which are added up;
-    ``cumulative=True``: arrays are total changes already. ``retrained=True``: arrays were measured by fitting anew, and the axis
+    ``cumulative=True``: arrays are total changes already. ``retrained=True``: arrays were measured by refitting, and the axis
     says so.
     """
     cumulative, retrained = as_flag(cumulative, "cumulative"), as_flag(retrained, "retrained")

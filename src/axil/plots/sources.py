@@ -1,4 +1,4 @@
-"""What plots are made of: one prediction out of an explanation, a tidy frame of any library or a plain array."""
+"""Sources of plots: one prediction out of an explanation, a tidy frame of any library or a plain array."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Prediction:
 
     @property
     def quantity(self) -> str:
-        """What its weights are called."""
+        """Name of its weights."""
         return "weight" if self.exact else "derivative"
 
     @property
     def long_name(self) -> str:
-        """What its weights are, where there is room to say it."""
+        """Description of its weights, where there is room for it."""
         return "weight" if self.exact else "derivative of the prediction by the target"
 
 
@@ -57,7 +57,7 @@ def one_prediction(source: Any, query: int, output: Any, labels: Any, exact: boo
 
 
 def whole_prediction(source: Any, query: int, output: Any, exact: bool) -> Prediction:
-    """The same, with all training rows: not out of a frame of the largest."""
+    """One prediction with all training rows: not out of a frame of the largest."""
     if as_frame(source) is not None:
         raise InputError("A frame holds the largest rows only; pass an axil.Explanation or weights (n_train,).")
     return one_prediction(source, query, output, None, exact)

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """What leads from a start to the prediction."""
+    """Steps that lead from a start to the prediction."""
 
     start: float
     first: str  #: what the start is called

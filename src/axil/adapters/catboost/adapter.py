@@ -83,7 +83,7 @@ class CatBoostAdapter(TreeModel):
         self.tolerance, self.leaf_tolerance = 1e-6, 1e-6 if rough else 1e-12
 
     def _fingerprint(self) -> str:
-        """Of splits, leaf values, scale and bias; in float32, for JSON loses a last digit."""
+        """Digest of splits, leaf values, scale and bias; in float32, because JSON loses a last digit."""
         blob = self._blob
         digest = hashlib.sha256(blob.splits)
         for numbers in (self._n_leaves, *(np.float32(part) for part in (blob.leaf_values, blob.bias, blob.scale))):
@@ -127,7 +127,7 @@ class CatBoostAdapter(TreeModel):
         ]
 
     def _shrunk_further(self, rows: TrainingRows, base: Array) -> float:
-        """What trees that are no longer there had multiplied the others by."""
+        """Factor by which trees that are no longer there had multiplied the others."""
         last, n_trees = self._fits[-1], len(self._n_leaves)
         if not last.shrink or n_trees >= last.iterations or not rows.at_hand:
             return 1.0
@@ -194,7 +194,7 @@ class CatBoostAdapter(TreeModel):
         return pool(X, self.feature_names, self._cat_features)
 
     def causes(self, what: str) -> str:
-        """The likeliest reasons for a disagreement in "counts", "weights" or "values", one a line."""
+        """The most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
         bundles = (_BUNDLES,) if self._reading.bundles else ()
         found = {"counts": (*_COUNTS, *bundles), "weights": (*_WEIGHTS, *bundles)}
         return "\n".join(found.get(what, _VALUES))

@@ -1,4 +1,4 @@
-"""What a CatBoost model says of itself, from the bytes that pickle and save_model keep: "CBM1", a size, a FlatBuffer.
+"""The contents of a CatBoost model, read from the bytes that pickle and save_model keep: "CBM1", a size, a FlatBuffer.
 
 CatBoost's Python functions hide parts of it: whether splits use target statistics, the leaf weights of several outputs
 and the settings of the models that training went on from. Fields and their order: catboost/libs/model/flatbuffers/model.fbs.
@@ -49,7 +49,7 @@ class Table:
         return start + 4, int(struct.unpack_from("<I", self._data, start)[0])
 
     def length(self, field: int) -> int:
-        """Of a vector."""
+        """Length of a vector."""
         return self._vector(field)[1]
 
     def numbers(self, field: int, dtype: str) -> NDArray[Any]:
@@ -104,7 +104,7 @@ class ModelBlob:
 
     @cached_property
     def scale(self) -> float:
-        """What the sum of leaf values is multiplied by in a prediction."""
+        """Factor of the sum of leaf values in a prediction."""
         return self.trees.number(14, "d", 1.0)
 
     @cached_property
@@ -119,7 +119,7 @@ class ModelBlob:
 
     @cached_property
     def settings(self) -> list[dict[str, Any]]:
-        """Of the fits one after the other that made the model, the first one's first (init_model); empty: not kept."""
+        """Settings of the fits that made the model, in order (init_model); empty: not kept."""
         found, key = [], "params"
         while key in self.info:
             found.append(json.loads(self.info[key]))

@@ -149,7 +149,7 @@ def _continued_shrinkage(model: Reading) -> str:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What is known where some trees disagree with the data."""
+    """Known facts where some trees disagree with the data."""
 
     trees: NDArray[np.bool_]  #: (T,) those that agree
     continued: bool  #: whether training went on from another model, for sure

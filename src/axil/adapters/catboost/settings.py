@@ -37,7 +37,7 @@ class Fit:
         return single(scaled) if self.rounds_l2 else scaled
 
     def shrinkage(self, tree: int) -> float:
-        """What the model so far is multiplied by before this tree (TrainOneIteration, catboost/private/libs/algo/train.cpp)."""
+        """Factor of the model so far before this tree (TrainOneIteration, catboost/private/libs/algo/train.cpp)."""
         if tree == 0:
             return 1.0
         return 1.0 - (self.shrink * self.rate if self.shrink_constant else self.shrink / tree)
@@ -83,7 +83,7 @@ def coefficients(fit: Fit, rates: Array, scale: float, last_beta: float) -> Coef
 
 
 def base_factor(fit: Fit, n_trees: int, scale: float, bias: Array, means: Array) -> float:
-    """What predictions multiply the base by.
+    """Factor of the base in predictions.
 
     Shrinking a model to its best iteration leaves the bias as all iterations that ran had shrunk it (ShrinkModel,
     catboost/libs/train_lib/train_model.cpp), and set_scale_and_bias scales it or not: whichever leads to the means.
@@ -140,7 +140,7 @@ class Stage:
 
 
 def shrunk_further(fit: Fit, n_trees: int, first: Stage, mean_weight: float) -> float:
-    """What trees that ``shrink`` took off after the fit had multiplied those that are left by, as the first tree shows."""
+    """Factor of the trees that are left, from those that ``shrink`` removed after the fit, as the first tree shows."""
     products = np.cumprod([fit.shrinkage(t) for t in range(fit.iterations)])[n_trees - 1 :]
     l2 = first.l2(fit, fit.scaled_l2(mean_weight))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -171,7 +171,7 @@ class SmoothCatBoost(CatBoostAdapter):
         )
 
     def causes(self, what: str) -> str:
-        """The likeliest reason for a disagreement in "counts" or "values"."""
+        """The most likely reason for a disagreement in "counts" or "values"."""
         found = super().causes(what)
         if what != "values" or not any(fit.backtracks for fit in self._fits):
             return found

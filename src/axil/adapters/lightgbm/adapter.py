@@ -131,9 +131,9 @@ class LightGBMAdapter(TreeModel):
         printed[: self._n_leaves[0]] = 0.0 if self._reading.forest else hidden
         rates = self._rates() if coefficients is None else coefficients.omega[-1].copy()
         if coefficients is None and hidden != 0.0 and self._trees[0].n_leaves > 1:
-            # LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h). Two leaves do not tell the rate from the targets.
-            told = self._trees[0].n_leaves > 2 or bool(np.isnan(rates[1:]).any())
-            rates[0] = np.nan if told else self._settings.precisely("learning_rate")[0]
+            # LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h). Two leaves do not separate the rate from the targets.
+            recoverable = self._trees[0].n_leaves > 2 or bool(np.isnan(rates[1:]).any())
+            rates[0] = np.nan if recoverable else self._settings.precisely("learning_rate")[0]
         weights = rows.weights if rows.at_hand else None  # for draws, which are not replayed on several machines
         evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values))
         leaf_weights = self._leaf_weights(totals)
@@ -203,7 +203,7 @@ class LightGBMAdapter(TreeModel):
         )
 
     def _stages(self, rows: TrainingRows) -> Iterator[list[list[bool]]]:
-        """What may have come of DART's attempts at trees, likeliest first: the model does not say which found no split."""
+        """Possible outcomes of DART's attempts at trees, the most likely first: the model does not say which found no split."""
         T, n = len(self._trees), int(self._settings.number("num_iterations"))
         grown = [bool(self._n_leaves[0] > 1)] + [True] * (T - 1)
         yield [grown]
@@ -407,7 +407,7 @@ class LightGBMAdapter(TreeModel):
         return columns
 
     def causes(self, what: str) -> str:
-        """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
+        """The most likely reason for a disagreement in "counts", "weights" or "values"."""
         return cause(self._reading, what, self._lost > 0)
 
 

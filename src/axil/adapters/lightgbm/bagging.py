@@ -48,7 +48,7 @@ class State(Protocol):
 
 @dataclass(frozen=True)
 class Bagging:
-    """Each row is in the bag iff u < bagging_fraction, drawn anew every bagging_freq trees (src/boosting/bagging.hpp)."""
+    """Each row is in the bag iff u < bagging_fraction, drawn again every bagging_freq trees (src/boosting/bagging.hpp)."""
 
     fraction: float
     frequency: int
@@ -162,7 +162,7 @@ def _part(n_rows: int, n_parts: int) -> int:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the model recorded of its T trees, L leaves in all, by which draws are told right from wrong."""
+    """Records of the model about its T trees, L leaves in all, by which draws are confirmed."""
 
     starts: NDArray[np.int64]  #: (T + 1,)
     counts: NDArray[np.int64]  #: (L,)
@@ -190,7 +190,7 @@ class Evidence:
 class Replay:
     """Which rows each tree was fitted on: the draws that a sampler makes, and where they go on from.
 
-    Between two trees the fit may have tried others that found no split, and have begun anew (continued training; GOSS also
+    Between two trees the fit may have tried others that found no split, and have begun again (continued training; GOSS also
     where the rate changes): what agrees with the model's leaves is taken, and where nothing does, the plain next draw.
     """
 
@@ -203,7 +203,7 @@ class Replay:
         self._begin()
 
     def _begin(self) -> None:
-        self._states = self._starts  # several, as long as the data do not tell which is right
+        self._states = self._starts  # several, as long as the data do not show which is right
         self._left = self._n_failures
 
     def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> NDArray[Any]:
@@ -236,7 +236,7 @@ class Replay:
     def _candidates(
         self, tree: int, full: bool, everyone: NDArray[np.bool_], residuals: Array
     ) -> Iterator[tuple[NDArray[Any], tuple[State, ...], int]]:
-        """Draws for one tree, the likeliest first, each with the states after it and the failed attempts before it."""
+        """Draws for one tree, the most likely first, each with the states after it and the failed attempts before it."""
         search = self._left >= 0
         lanes = [*self._states, *(self._starts if search and tree > 0 else ())]
         for failures in range(max(self._left, 0) + 1):
@@ -256,7 +256,7 @@ class Replay:
 def histories(
     start: Bagging | None, leaves: NDArray[np.integer[Any]], evidence: Evidence, n_failures: int
 ) -> Iterator[list[bool]]:
-    """What may have come of the attempts at trees, all n_failures that left none included: whether each found a split.
+    """Possible outcomes of the attempts at trees, all n_failures that left none included: whether each found a split.
 
     Bags, if there are any, must agree with the counts of the leaves (N, T); failures late in the training come first.
     """

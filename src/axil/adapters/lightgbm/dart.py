@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Dart:
-    """DART's settings, and what it makes of them (src/boosting/dart.hpp)."""
+    """DART's settings, and the rates that follow from them (src/boosting/dart.hpp)."""
 
     rate: float
     drop_rate: float

@@ -176,7 +176,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         _trees_per_iteration,
         "axil expects one tree an iteration",
         None,
-        "Fit one output a model.",
+        "Fit one model per output.",
         linear_only=True,
     ),
     Refusal(
@@ -284,7 +284,7 @@ _DIGITS = (
 
 
 def cause(model: Reading, what: str, digits_lost: bool) -> str:
-    """The likeliest reasons for a disagreement in "counts", "weights" or "values", one a line."""
+    """The most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
     sampled = _SAMPLED if model.bags or model.goss else ()
     if what == "counts":
         bundles = (_BUNDLES,) if model.settings.flag("enable_bundle") else ()

@@ -168,7 +168,7 @@ class SmoothLightGBM(LightGBMAdapter):
         )
 
     def causes(self, what: str) -> str:
-        """The likeliest reason for a disagreement in "counts" or "values"."""
+        """The most likely reason for a disagreement in "counts" or "values"."""
         return f"{super().causes(what)}\n{weighed_classes(self._class_weight)}"
 
     def option(self, name: str) -> float:
@@ -197,7 +197,7 @@ class SmoothLightGBM(LightGBMAdapter):
             if balanced or scale != 1:
                 raise InputError(
                     "This LightGBM model weighs the positive rows of each of several classes (is_unbalance or "
-                    "scale_pos_weight), which axil does not replay: fit without, or one binary model a class."
+                    "scale_pos_weight), which axil does not replay: fit without them, or fit one binary model per class."
                 )
             return None
         positive = float((targets > 0).sum())

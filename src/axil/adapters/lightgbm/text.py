@@ -54,7 +54,7 @@ class TreeText:
 
     @property
     def shrinkage(self) -> str:
-        """As printed: six significant digits."""
+        """Number as printed: six significant digits."""
         return self.fields.get("shrinkage", "1")
 
     @property
@@ -139,7 +139,7 @@ class ModelText:
         return {i: info.count(":") + 1 for i, info in enumerate(infos) if info != "none" and not info.startswith("[")}
 
     def fingerprint(self) -> str:
-        """The same for a model and for its copies through a file, a string or a pickle."""
+        """Digest that is equal for a model and for its copies through a file, a string or a pickle."""
         digest = hashlib.sha256(self.objective.encode())
         for tree in self.trees:
             for key in _DECISIVE:
@@ -205,7 +205,7 @@ class Settings:
         return [self.remembered[alias] for alias in names if self.remembered.get(alias) is not None]
 
     def text(self, name: str) -> str:
-        """As printed. Before 4.2 the block leaves out data_sample_strategy and the settings of quantized training."""
+        """Setting as printed. Before 4.2 the block leaves out data_sample_strategy and the settings of quantized training."""
         if name in self.printed:
             return self.printed[name]
         return next((str(int(value)) if isinstance(value, bool) else str(value) for value in self.given(name)), "")

@@ -65,8 +65,8 @@ class StageSampler:
 class BootstrapSampler:
     """The bags of forests and bagging: how often each row was drawn, times what its class then counts.
 
-    ``bags`` starts the rows drawn tree after tree anew, each time it is called; ``factor`` turns a tree's rows into the
-    weights (N,) of the "balanced_subsample" classes.
+    ``bags`` starts the rows drawn tree after tree from the beginning, each time it is called; ``factor`` turns a
+    tree's rows into the weights (N,) of the "balanced_subsample" classes.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a model keeps of the rows that it was fitted on, compared with the rows given."""
+"""Comparison of the rows that a model keeps of its fit with the rows given."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _apart(kept: NDArray[Any], given: NDArray[Any]) -> tuple[int, int] | None:
 
 
 def _apart_sparse(kept: Any, given: Any) -> tuple[int, int] | None:
-    """The same of sparse rows."""
+    """Comparison of sparse rows."""
     kept = kept.astype(np.float64) if kept.dtype.kind == "b" else kept
     low, high = (np.asarray(side.toarray()).ravel() for side in (kept.min(axis=0), kept.max(axis=0)))
     largest = float(np.abs(kept.data).max(initial=0.0))

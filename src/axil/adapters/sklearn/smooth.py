@@ -178,7 +178,7 @@ class SmoothHistograms(HistGradientBoostingAdapter):
         )
 
     def causes(self, what: str) -> str:
-        """The likeliest reason for a disagreement in "counts" or "values"."""
+        """The most likely reason for a disagreement in "counts" or "values"."""
         return f"{super().causes(what)}\n{weighed_classes(getattr(self._model, 'class_weight', None))}"
 
     def _training_rows(self, n_rows: int) -> Any:

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 
 class SmootherAdapter(SklearnAdapter, SmootherModel):
-    """What the smoothers share: features and a solution, both without the targets.
+    """Base of the smoothers: features and a solution, both without the targets.
 
     Direct solvers come within 1e-9 of the solution in float64 and 1e-6 in float32, if it is well determined. Where a fit
     is further off, `again` runs its solver on the same data: up to ``widest`` it may be off there too.
@@ -51,7 +51,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         return None
 
     def _state(self) -> Any:
-        """What was fitted, for the fingerprint."""
+        """Fitted numbers, for the fingerprint."""
         return np.asarray(self._model.coef_), np.asarray(self._model.intercept_)
 
     def _in_single_precision(self) -> bool:
@@ -91,7 +91,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         return None
 
     def _condition(self, X: Any, weights: Array | None) -> float:
-        """Of the matrix that the fit solves with."""
+        """Condition number of the matrix that the fit solves with."""
         return 1.0
 
     def causes(self, what: str) -> str:
@@ -163,7 +163,7 @@ class LinearRegressionAdapter(SmootherAdapter):
         return with_ones(self._rows(X))
 
     def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
-        """As it was fitted, also where sparse rows are given dense."""
+        """Runs the solver as in the fit, also where sparse rows are given dense."""
         sparse = fitted_sparse(self._model) and not issparse(X)
         return super().again(csr_matrix(self._rows(X)) if sparse else X, targets, weights)
 
@@ -189,7 +189,7 @@ class RidgeAdapter(LinearRegressionAdapter):
                 "alpha",
                 list(chosen),
                 "each output has a penalty, and so weights, of its own",
-                "Fit one output a model.",
+                "Fit one model per output.",
             )
 
 
@@ -205,7 +205,7 @@ class KernelRidgeAdapter(SmootherAdapter):
     def _refuse(self, model: Any) -> None:
         if np.ndim(model.alpha) > 0 and len(np.unique(model.alpha)) > 1:
             raise UnsupportedModelError(
-                "alpha", list(model.alpha), "each output has weights of its own", "Fit one output a model."
+                "alpha", list(model.alpha), "each output has weights of its own", "Fit one model per output."
             )
 
     def _count_outputs(self, model: Any) -> int:
@@ -246,7 +246,7 @@ class KernelRidgeAdapter(SmootherAdapter):
 
 def _dual(gram: Array, weights: Array | None, l2: float) -> Array:
     try:
-        with warnings.catch_warnings():  # of an ill-conditioned matrix: the replay tells whether it matters
+        with warnings.catch_warnings():  # of an ill-conditioned matrix: the replay shows whether it matters
             warnings.simplefilter("ignore")
             return kernel_ridge(gram, weights, l2)
     except np.linalg.LinAlgError:
@@ -335,7 +335,7 @@ class NeighboursAdapter(SmootherAdapter):
         return False
 
     def _rows(self, X: Any) -> Any:
-        """As they are given: distances between sparse rows, or rows in float32, are rounded otherwise."""
+        """Rows as they are given: distances between sparse rows, or rows in float32, are rounded otherwise."""
         return self._as_given(X)
 
     def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:

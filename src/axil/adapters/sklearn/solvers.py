@@ -1,7 +1,7 @@
 """How far scikit-learn's own solvers stay from the solution of the data they are given, and what to do about it.
 
 A solver stops at a tolerance of its own (sag, saga, sparse_cg, lsqr) or where its precision ends. Run again on the data given
-it stays as far from the exact solution as it did in the fit, which tells such a model from one of other data.
+it stays as far from the exact solution as it did in the fit, which distinguishes such a model from one of other data.
 """
 
 from __future__ import annotations
@@ -113,6 +113,6 @@ def _fixed(model: Any) -> dict[str, Any]:
 
 
 def condition_number(matrix: Array) -> float:
-    """Of a symmetric matrix with no negative eigenvalues; infinite where rounding has made one."""
+    """Condition number of a symmetric matrix with no negative eigenvalues; infinite where rounding has made one."""
     values = np.linalg.eigvalsh(matrix)
     return float(values[-1] / values[0]) if values[0] > 0 else float("inf")

@@ -77,7 +77,7 @@ class TreeStack:
         return found.T
 
     def fingerprint(self) -> str:
-        """Of splits, leaves and values."""
+        """Digest of splits, leaves and values."""
         digest = hashlib.sha256()
         for t, tree in enumerate(self._trees):
             for name in ("children_left", "children_right", "feature", "threshold", "value"):
@@ -88,7 +88,7 @@ class TreeStack:
 
 
 class SklearnAdapter(ReadsRows):
-    """What all adapters of scikit-learn's models share.
+    """Base of all adapters of scikit-learn's models.
 
     Its trees look at the features in float32 and at targets and weights in float64: nothing is rounded on the way from
     targets to predictions, so that exact weights meet predictions to the rounding of sums over many rows, 1e-9.
@@ -142,7 +142,7 @@ class SklearnAdapter(ReadsRows):
         return numbers(X, np.float32)
 
     def causes(self, what: str) -> str:
-        """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
+        """The most likely reason for a disagreement in "counts", "weights" or "values"."""
         return {"counts": _COUNTS, "weights": _WEIGHTS}.get(what, _VALUES)
 
 

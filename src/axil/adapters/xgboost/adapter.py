@@ -35,7 +35,7 @@ def read(model: Any) -> XGBoostAdapter | None:
 
 
 def opened(model: Any, reader: Callable[..., Reader]) -> Reader | None:
-    """What a reader of boosters makes of an XGBoost model, with what its scikit-learn wrapper adds; None for other objects."""
+    """The adapter that a reader of boosters returns for an XGBoost model, wrapped or not; None for other objects."""
     import xgboost
 
     if isinstance(model, xgboost.Booster):
@@ -61,7 +61,7 @@ class XGBoostAdapter(TreeModel):
     the rate and rounded again, so it is met to two roundings, 2^-23 of itself. A GPU adds quantised numbers and is met to
     1e-6 only.
 
-    Predictions are sums in float32 too, so they stray from the sum of the very leaf values that they are made of, and from
+    Predictions are sums in float32 too, so they differ from the sum of the very leaf values that they are made of, and from
     any exact map, like a random walk of T steps of 2^-24: 1.4 * sqrt(T) of them at most in 20,000 rows, 600 trees: 2e-6.
     """
 
@@ -150,7 +150,7 @@ class XGBoostAdapter(TreeModel):
     def _leaves(self, X: Any, begin: int, end: int) -> NDArray[np.int32]:
         """(n, trees of these iterations)."""
         matrix = as_matrix(X, self._booster, self._missing)
-        # XGBoost tells leaves from the first iteration on only; a slice of the model has its own first.
+        # XGBoost gives leaves from the first iteration on only; a slice of the model has its own first.
         booster = self._booster[begin:end] if begin else self._booster
         nodes = booster.predict(matrix, pred_leaf=True, iteration_range=(0, end - begin), validate_features=False)
         first, last = np.searchsorted(self._iterations, (begin, end))
@@ -159,7 +159,7 @@ class XGBoostAdapter(TreeModel):
         return found
 
     def _some_leaves(self, X: Any, begin: int, end: int) -> NDArray[np.integer[Any]]:
-        """The same by routes, where there are any."""
+        """Leaves by routes, where there are any."""
         table = None if self.routes is None else self.table(X)
         if self.routes is not None and table is not None:
             first, last = np.searchsorted(self._iterations, (begin, end))
@@ -304,7 +304,7 @@ class XGBoostAdapter(TreeModel):
                 after[:, outputs] += tree.values.astype(np.float32)[leaf]
 
     def _found(self, totals: list[LeafTotals]) -> Iterator[Leaves]:
-        """The same, from sums that were made elsewhere."""
+        """Observations from sums that were made elsewhere."""
         found: dict[int, Leaves] = {}
         for group, entry in enumerate(totals):
             own = np.flatnonzero(self._groups == group)
@@ -328,7 +328,7 @@ class XGBoostAdapter(TreeModel):
         return Leaves(values[~zero].ravel(), weights[~zero].ravel(), sums[~zero].ravel(), zero)
 
     def causes(self, what: str) -> str:
-        """The likeliest reason for a disagreement in "counts", "weights" or "values"."""
+        """The most likely reason for a disagreement in "counts", "weights" or "values"."""
         return causes(what, self._settings.number("subsample") < 1)
 
 

@@ -78,7 +78,7 @@ class Tree:
         return np.setdiff1d(np.append(children, 0), self.splits)
 
     def nodes(self) -> tuple[NDArray[np.int64], Array, NDArray[np.bool_], NDArray[np.int64]]:
-        """Of the splits, in their order: feature, threshold, whether missing values go left, children (leaves as ~leaf)."""
+        """Splits in their order: feature, threshold, whether missing values go left, children (leaves as ~leaf)."""
         number = np.empty(self.n_nodes, dtype=np.int64)
         number[self.splits] = np.arange(len(self.splits))
         number[self.leaves] = ~np.arange(len(self.leaves))
@@ -149,7 +149,7 @@ class Model:
         return self.parameters.get("boost_from_average", "0") == "1"
 
     def fingerprint(self, n_trees: int) -> str:
-        """The same for a model and for its copies through a file or a pickle."""
+        """Digest that is equal for a model and for its copies through a file or a pickle."""
         digest = hashlib.sha256(f"{self.n_outputs} {self.n_parallel} {self.base_score.tolist()}".encode())
         drop = [] if self.weight_drop is None else self.weight_drop[:n_trees].tolist()
         digest.update(f"{self.groups[:n_trees].tolist()} {drop}".encode())
@@ -180,7 +180,7 @@ def parse(document: bytes | bytearray) -> Model | None:
 
 @dataclass(frozen=True)
 class Settings:
-    """What ``save_config()`` says."""
+    """Settings that ``save_config()`` states."""
 
     learner: Mapping[str, Any]
 

@@ -129,7 +129,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Iteration:
-    """What was drawn in one iteration."""
+    """Draws of one iteration."""
 
     factors: Singles  #: of each earlier tree, as this iteration's trees see it; 0 where it was dropped
     bags: list[Any]  #: for each of its trees: None (all rows), a word, or whether each row was drawn
@@ -137,7 +137,7 @@ class Iteration:
 
 
 def iterations(plan: Plan) -> Iterator[Iteration]:
-    """What was drawn, iteration after iteration, without end."""
+    """Draws, iteration after iteration, without end."""
     stream, weights = Stream(plan.seed), np.zeros(0, dtype=np.float32)
     number = 0
     while True:

@@ -1,4 +1,4 @@
-"""From an XGBoost model's settings to what was drawn while it was fitted."""
+"""From an XGBoost model's settings to the draws of its fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 def plan_of(model: Model, said: Settings, n_rows: int) -> Plan:
-    """What decides the draws."""
+    """Everything that determines the draws."""
     dart = Dart(
         rate_drop=said.number("rate_drop"),
         skip_drop=said.number("skip_drop"),

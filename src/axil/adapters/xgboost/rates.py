@@ -1,4 +1,4 @@
-"""Learning rates and reg_lambda where a model's settings do not tell them: after loading, schedules, continued training.
+"""Learning rates and reg_lambda where a model's settings do not state them: after loading, schedules, continued training.
 
 A leaf with weight H and sum of residuals S has the value ``v = rate * S / (H + lambda)``, rounded to float32 twice: before
 and after the rate. Given v, H and S of a tree's leaves, rate and lambda follow by least squares of ``v (H + lambda) = rate * S``.
@@ -26,7 +26,7 @@ _ROUNDS = 60
 
 @dataclass(frozen=True)
 class Leaves:
-    """What is known of one tree's leaves: (L' * K,) values, weights and sums of residuals of those not set to zero."""
+    """Known facts about one tree's leaves: (L' * K,) values, weights and sums of residuals of those not set to zero."""
 
     values: Array
     weights: Array
@@ -59,7 +59,7 @@ class Leaves:
 def confirmed(tree: Tree, rate: float, l2: float) -> bool:
     """Whether the tree alone, without data, shows that it was grown with this rate and lambda.
 
-    False where it shows otherwise and where it does not tell: stumps whose root has hardly any residual left.
+    False where it shows otherwise and where it shows nothing: stumps whose root has hardly any residual left.
     """
     hessians = tree.node_hessians
     if hessians is None or not len(tree.splits):
@@ -106,7 +106,7 @@ def _overfitted(trees: Sequence[Leaves], rates: Array, lambdas: Array) -> bool:
 
 
 def _candidates(rates: Array, n_parallel: int) -> list[float]:
-    """What the one rate of most trees may have been, a number that a person typed first; XGBoost keeps it in float32."""
+    """Candidates for the one rate of most trees, a number that a person typed first; XGBoost keeps it in float32."""
     known = rates[~np.isnan(rates)]
     if not len(known):
         return []

@@ -273,7 +273,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         _shared_base,
         "each output starts from the mean of the targets of all of them",
         None,
-        "Fit with base_score=0, one output a model, or XGBoost 3.1 or later.",
+        "Fit with base_score=0, fit one model per output, or use XGBoost 3.1 or later.",
         linear_only=True,
     ),
 )

@@ -82,7 +82,7 @@ SMOOTH = smooth_refusals(
         ),
         "axil differentiates one target at a time",
         None,
-        "Fit one model a target; with squared error axil.Explainer takes several.",
+        "Fit one model per target; with squared error axil.Explainer takes several.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Context: what is known of explained rows besides their weights."""
+"""Context of explained rows: known facts besides their weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of an explanation: the first predictions and their largest weights."""
+"""Display of an explanation in a notebook: the first predictions and their largest weights."""
 
 from __future__ import annotations
 

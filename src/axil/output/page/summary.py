@@ -1,4 +1,4 @@
-"""From explanations to a plain dict: all that the page shows, and nothing it has to be trusted for."""
+"""Everything the page displays, as a plain dict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_GROUPS = 50  # of each prediction, the largest first; all others are one su
 
 
 class Source(Protocol):
-    """An explanation, as far as the page goes."""
+    """The members of an explanation that the page reads."""
 
     @property
     def weights(self) -> Any: ...
@@ -60,7 +60,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """What the page is to show."""
+    """Content that the page is to show."""
 
     k: int = 50  #: rows of each prediction
     groups: tuple[NDArray[np.intp], NDArray[Any]] | None = (

@@ -25,7 +25,7 @@ def number(value: float, digits: int = DIGITS) -> Any:
 
 
 def numbers(values: NDArray[Any], digits: int = DIGITS) -> list[Any]:
-    """As `number`, for an array of one dimension."""
+    """`number` for each element of an array of one dimension."""
     return [number(value, digits) for value in np.asarray(values, dtype=np.float64).tolist()]
 
 
