@@ -334,9 +334,9 @@ def test_bad_input(model, what):
 
 
 def test_bad_questions(explainer):
-    with pytest.raises(axil.InputError, match=r"not made over Dask.*explainer\.weights"):
+    with pytest.raises(axil.UnsupportedQuestionError, match=r"not made over Dask.*explainer\.weights"):
         explainer.matrix()
-    with pytest.raises(axil.InputError, match=r"explainer\.weights"):
+    with pytest.raises(axil.UnsupportedQuestionError, match=r"explainer\.weights"):
         _ = explainer.operator
     with pytest.raises(axil.InputError, match=r"X\.compute\(\)"):
         explainer(partitioned(X))

@@ -43,7 +43,7 @@ def test_import_loads_no_optional_library_and_nothing_that_only_some_ask_for():
 def test_public_names():
     assert set(axil.__all__) <= set(dir(axil))
     assert issubclass(axil.InputError, ValueError)
-    for error in (axil.InputError, axil.ExactnessError, axil.UnsupportedModelError):
+    for error in (axil.InputError, axil.ExactnessError, axil.UnsupportedModelError, axil.UnsupportedQuestionError):
         assert issubclass(error, axil.AxilError)
 
 
@@ -58,3 +58,10 @@ def test_one_module_imports_the_compiled_core():
                 if any("_core" in name.split(".") for name in names):
                     found.add(path.relative_to(package).as_posix())
     assert found == {"kernels/cpu.py"}
+
+
+def test_submodules_come_with_the_package():
+    """In an interpreter of its own: here other tests have imported them."""
+    code = "import axil; print(axil.dask.Explainer.__name__, axil.baselines.TREX.__name__, axil.plots.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["Explainer", "TREX", "axil.plots"]

@@ -3,7 +3,15 @@
 from importlib import import_module
 from typing import Any
 
-from axil.errors import ApproximationWarning, AxilError, CostWarning, ExactnessError, InputError, UnsupportedModelError
+from axil.errors import (
+    ApproximationWarning,
+    AxilError,
+    CostWarning,
+    ExactnessError,
+    InputError,
+    UnsupportedModelError,
+    UnsupportedQuestionError,
+)
 from axil.explainer import Explainer, load
 from axil.explanation import Explanation
 from axil.replay.checks import Verification
@@ -21,12 +29,13 @@ __all__ = [
     "JacobianExplainer",
     "Support",
     "UnsupportedModelError",
+    "UnsupportedQuestionError",
     "Verification",
     "load",
     "supports",
 ]
 
-_LAZY = {"baselines", "jacobian", "plots"}  # submodules that are imported when they are first asked for
+_LAZY = {"baselines", "dask", "jacobian", "plots"}  # submodules that are imported when they are first asked for
 _LAZY_NAMES = {"JacobianExplainer": "jacobian"}  # public names out of them
 
 

@@ -82,6 +82,23 @@ class UnsupportedModelError(AxilError):
         return type(self), self._arguments
 
 
+class UnsupportedQuestionError(AxilError):
+    """A question that has no answer for this model or these data, where others have.
+
+    ``question`` names it as it was asked, ``reason`` says why there is no answer and ``instead`` what to ask.
+    """
+
+    def __init__(self, question: str, reason: str, instead: str):
+        self._arguments = (question, reason, instead)
+        self.question = question
+        self.reason = reason
+        self.instead = instead
+        super().__init__(f"{question} has no answer here: {reason}. {instead}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
+
+
 ALIKE = 1e-3  # of a number: below it two that are printed look the same
 
 

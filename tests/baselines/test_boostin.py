@@ -37,7 +37,7 @@ def test_scores_are_the_sum_over_shared_leaves(library, name):
 
 @pytest.mark.parametrize(("library", "name"), FORESTS)
 def test_forests_are_refused(library, name):
-    with pytest.raises(axil.UnsupportedModelError, match="kind=forest: BoostIn follows the residuals"):
+    with pytest.raises(axil.UnsupportedQuestionError, match="BoostIn has no answer here: it follows the residuals"):
         BoostIn(asked(library, name).explainer)
 
 

@@ -384,7 +384,7 @@ def test_a_loaded_explainer_asks_for_the_training_rows(tmp_path):
     explainer.save(tmp_path / "e")
     loaded = axil.load(tmp_path / "e", case.model)
     np.testing.assert_allclose(loaded.removal(case.X_new), explainer.removal(case.X_new), atol=1e-12)
-    with pytest.raises(InputError, match=r"X_train=X_train"):
+    with pytest.raises(axil.UnsupportedQuestionError, match=r"X_train=X_train"):
         loaded.similar(case.X_new)
     again = axil.load(tmp_path / "e", case.model, X_train=case.X)
     pd.testing.assert_frame_equal(again.similar(case.X_new, 3), explainer.similar(case.X_new, 3))
@@ -460,7 +460,7 @@ def test_sets_by_steps_are_the_largest_of_one_sign(library, name, monkeypatch):
 
 def test_steps_that_do_not_exist_are_refused():
     case, explainer = case_of("smoother", "ridge"), explainer_of("smoother", "ridge")
-    with pytest.raises(axil.UnsupportedModelError, match="not tree by tree"):
+    with pytest.raises(axil.UnsupportedQuestionError, match="not tree by tree"):
         explainer.steps(case.X_new)
     case, explainer = case_of("lightgbm", "bagging"), explainer_of("lightgbm", "bagging")
     with pytest.raises(InputError, match='expected "effect" or "steps"'):

@@ -82,7 +82,7 @@ def test_numbers(explainer, batches):
 
 def test_comparables(explainer, batches):
     if isinstance(explainer, axil.dask.Explainer):
-        with pytest.raises(axil.AxilError, match=r"stay in their partitions.*explainer.top"):
+        with pytest.raises(axil.UnsupportedQuestionError, match=r"stay in their partitions.*explainer.top"):
             explainer.similar(NEW, 3)
         return
     found, whole = explainer.similar(NEW, 3, columns=["age"]), explainer(NEW)

@@ -198,6 +198,7 @@ def test_errors_come_back_from_another_process():
     for error in (
         ExactnessError("value", 1.0, 2.0, "Why.", tree=3, leaf=4),
         axil.UnsupportedModelError("lambda_l1", 1, "it is not linear", "Fit without.", "(ii)", derivative=True),
+        axil.UnsupportedQuestionError("removal", "it has no weights", "Use what_if."),
     ):
         again = pickle.loads(pickle.dumps(error))
         assert str(again) == str(error)

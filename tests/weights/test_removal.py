@@ -13,7 +13,7 @@ from test_boosting import SHAPES, random_queries
 from test_contract import case_of, explainer_of, offsets_of
 
 import axil
-from axil import InputError, UnsupportedModelError
+from axil import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
 from axil.weights.boosting import Operators
 from axil.weights.contract import ForestEngine, TreeEngine
@@ -176,15 +176,15 @@ def test_smoothers_against_refits_with_other_weights(name):
 
 def test_what_has_no_removal_is_refused_by_name():
     for library, name, what in [
-        ("smoother", "neighbours", "neighbours"),
+        ("smoother", "neighbours", "removal has no answer here: neighbours"),
         ("smoother", "gaussian process", "Gaussian process"),
         ("lightgbm", "path_smooth=2", "path_smooth"),
     ]:
         explainer, X = explainer_of(library, name), case_of(library, name).X_new
         for ask in (explainer.removal, lambda X, e=explainer: e.removal_set(X, 3)):
-            with pytest.raises(UnsupportedModelError, match=what):
+            with pytest.raises(UnsupportedQuestionError, match=what):
                 ask(X)
-    with pytest.raises(UnsupportedModelError, match="greedy"):
+    with pytest.raises(UnsupportedQuestionError, match="greedy"):
         explainer_of("smoother", "ridge").removal_set(case_of("smoother", "ridge").X_new[:1], 2, greedy=True)
 
 

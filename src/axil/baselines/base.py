@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
@@ -35,10 +35,9 @@ class Baseline(ABC):
             kind = type(given).__name__
             raise InputError(f"{self.name} takes an axil.Explainer, not a {kind}: make one of the model first.")
         if isinstance(given.proven.engines[0], SmootherEngine):
-            raise UnsupportedModelError(
-                "kind",
-                "linear smoother",
-                f"{self.name} is a baseline for ensembles of trees",
+            raise UnsupportedQuestionError(
+                self.name,
+                "it is a baseline for ensembles of trees, and this model is a linear smoother",
                 "Use the weights that the explainer itself gives.",
             )
 

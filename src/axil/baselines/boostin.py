@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from axil.baselines.effects import add_effects
 from axil.baselines.trees import Batch, Leaves, TreeBaseline, Trees
-from axil.errors import UnsupportedModelError
+from axil.errors import UnsupportedQuestionError
 from axil.weights.forest import is_forest
 from axil.weights.residuals import Step
 
@@ -38,10 +38,9 @@ class BoostIn(TreeBaseline):
             s = trees.fit.structure
             unseen = s.coefficients is not None and s.n_trees > 1 and not s.coefficients.omega[:-1].any()
             if unseen or is_forest(s):
-                raise UnsupportedModelError(
-                    "kind",
-                    "forest",
-                    "BoostIn follows the residuals from tree to tree, and here no tree sees another",
+                raise UnsupportedQuestionError(
+                    self.name,
+                    "it follows the residuals from tree to tree, and in this forest no tree sees another",
                     "Use LeafInfluence, TREX or TreeSim.",
                 )
 

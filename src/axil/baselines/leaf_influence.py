@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Adapter
 from axil.baselines.effects import add_effects
 from axil.baselines.trees import Batch, TreeBaseline
-from axil.errors import UnsupportedModelError
+from axil.errors import UnsupportedQuestionError
 from axil.weights.contract import TreeEngine
 from axil.weights.residuals import Step
 
@@ -54,5 +54,7 @@ class LeafInfluence(TreeBaseline):
 
 
 def _refuse(setting: str, value: object, kind: str, instead: str) -> None:
-    reason = f"LeafInfluence takes the derivative of quotients S / (W + l2), leaf values {kind}"
-    raise UnsupportedModelError(setting, value, reason, f"Use BoostIn, TREX or TreeSim, or {instead}.")
+    reason = (
+        f"it takes the derivative of quotients S / (W + l2), leaf values {kind}, and this model has {setting}={value}"
+    )
+    raise UnsupportedQuestionError("LeafInfluence", reason, f"Use BoostIn, TREX or TreeSim, or {instead}.")

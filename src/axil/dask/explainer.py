@@ -16,7 +16,7 @@ from axil.dask.answers import Asked, Best, Grouped, best, grouped, read
 from axil.dask.build import Collections, Held, build, prepare
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
 from axil.dask.partitions import row_labels, row_targets
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.explanation import Explanation
 from axil.machine.memory import Budget
 from axil.output import tables
@@ -183,8 +183,8 @@ class Explainer(Streamed):
         )
 
     _no_features = (
-        "The features of the training rows stay in their partitions, so they are not shown beside those of X. Use "
-        "explainer.top(X) for the labels of the rows, and look them up in your collection."
+        "the features of the training rows stay in their partitions, so they are not shown beside those of X",
+        "Use explainer.top(X) for the labels of the rows, and look them up in your collection.",
     )
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
@@ -227,17 +227,19 @@ class Explainer(Streamed):
 
     def matrix(self) -> NoReturn:
         """Refused: (n_train, n_train) numbers are no answer for data of this size."""
-        raise InputError(
-            f"The matrix of {self._n_rows} x {self._n_rows} weights is not made over Dask collections. "
-            "Use explainer.weights(X) for the rows you want, as a Dask array, or explainer.top(X)."
+        raise UnsupportedQuestionError(
+            "matrix",
+            f"{self._n_rows} x {self._n_rows} weights are not made over Dask collections",
+            "Use explainer.weights(X) for the rows you want, as a Dask array, or explainer.top(X).",
         )
 
     @property
     def operator(self) -> NoReturn:
         """Refused: its vectors would have to be gathered."""
-        raise InputError(
-            "K is not offered as an operator over Dask collections: its vectors have one number for each training row. "
-            "Use explainer.weights(X), a Dask array that can be multiplied, or axil.Explainer."
+        raise UnsupportedQuestionError(
+            "operator",
+            "its vectors have one number for each training row, which would have to be gathered from Dask collections",
+            "Use explainer.weights(X), a Dask array that can be multiplied, or axil.Explainer.",
         )
 
     # -- queries --------------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ class JacobianExplainer(Streamed):
         """Explanations of X batch by batch, so that never more than one batch of derivatives is held."""
         X = self._rows(X)
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
-        size = given or self._budget.batch_size(self._model.bytes_a_query())
+        size = given or self._budget.batch_size(self._model.bytes_per_query())
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
         return self._batches(X, size)
 
@@ -139,15 +139,13 @@ class JacobianExplainer(Streamed):
             outputs=self.outputs,
             backend=self._backend,
             budget=self._budget,
-            bytes_per_query=self._model.bytes_a_query(),
+            bytes_per_query=self._model.bytes_per_query(),
             features=self._features,
             feature_names=self._model.feature_names,
             note=tables.DERIVATIVE,
         )
 
-    _no_features = (
-        "The training rows of this explainer are no table, so there are no features to show beside each other."
-    )
+    _no_features = "the training rows of this explainer are no table", "Use explainer.top(X)."
 
     def weight_derivatives(self, X: Any) -> Array:
         """(n, n_train) or (K, n, n_train): how predictions move with each row's sample weight.

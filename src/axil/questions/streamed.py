@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.explanation import Explanation, page_options
 from axil.machine.memory import Budget
 from axil.output import page, tables
@@ -114,7 +114,7 @@ class Streamed(ABC):
         k = inputs.as_count(k, "k")
         stream = self._stream(X, init_score)
         if stream.features is None:
-            raise InputError(self._no_features)
+            raise UnsupportedQuestionError("similar", *self._no_features)
         names, features = stream.names(), stream.features
         chosen = inputs.chosen_columns(columns, names)
         lines = min(k, stream.n_targets[0]) * stream.n_targets[1]
@@ -129,9 +129,9 @@ class Streamed(ABC):
         return tables.note(tables.make(made, stream.backend), stream.note)
 
     _no_features = (
-        "This explainer was loaded from a file, which keeps no features. Load it with them: "
-        "axil.load(path, model, X_train=X_train)."
-    )  # what `similar` says where it has none
+        "this explainer was loaded from a file, which keeps no features",
+        "Load it with them: axil.load(path, model, X_train=X_train).",
+    )  # the reason that `similar` gives where it has none, and what to do
 
     def write(self, X: Any, path: Any, init_score: Any = None) -> None:
         """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.

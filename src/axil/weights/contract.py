@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.adapters.contract import FittedSmoother
-from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
 from axil.machine.shared import one_blas_thread
 from axil.structure import Structure
@@ -374,10 +374,10 @@ class SmootherEngine:
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
         if not self.smoother.weighs_squares:
-            raise UnsupportedModelError(
+            raise UnsupportedQuestionError(
                 "removal",
-                "neighbours or a Gaussian process",
-                "it has no sample weights, so there is no derivative to take: without a row others would take its place",
+                "neighbours and Gaussian processes have no sample weights, so there is no derivative to take: without a row "
+                "others would take its place",
                 "Weights, what_if and blame work for it; refit without the row to see what it does.",
             )
         residuals, none = targets - self.fitted(targets), np.zeros((queries.shape[0], 1))
@@ -385,18 +385,16 @@ class SmootherEngine:
         return [DenseAnswer(-weights * column, none) for column in residuals.T]
 
     def steps(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        raise UnsupportedModelError(
-            "kind",
-            "linear smoother",
-            "steps are those of trees, and it is fitted at once, not tree by tree",
+        raise UnsupportedQuestionError(
+            "steps",
+            "they are those of trees, and a linear smoother is fitted at once, not tree by tree",
             "Use the contributions of its explanation: weights times targets.",
         )
 
     def without(self, rows: NDArray[np.intp]) -> Engine:
-        raise UnsupportedModelError(
-            "greedy",
-            "True for a linear smoother",
-            "its solution is not computed anew without rows",
+        raise UnsupportedQuestionError(
+            "removal_set with greedy=True",
+            "the solution of a linear smoother is not computed again without rows",
             "Use greedy=False, or refit without the rows: a smoother keeps no structure that a refit would change.",
         )
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels import Array, Backend
 from axil.structure import Regularisation, Structure
 from axil.weights.boosting import Adjoints, Operators
@@ -77,15 +77,15 @@ def fits(operators: Operators, targets: Array) -> list[Fit]:
 def known_regularisation(s: Structure) -> Regularisation:
     """How leaf values follow from row weights; refused where that is not known."""
     if s.mixing is not None:
-        raise UnsupportedModelError(
-            "path_smooth",
-            "on",
-            "its leaves are drawn towards their parents by row counts, and how that follows the weight of a row is not read",
+        raise UnsupportedQuestionError(
+            "removal",
+            "with path_smooth leaves are drawn towards their parents by row counts, and how that follows the weight of a row "
+            "is not read",
             "Weights, what_if and blame work for it; for removal fit with path_smooth=0.",
         )
     if s.regularisation is None:
-        raise UnsupportedModelError(
-            "regularisation", "unknown", "how leaf values follow from row weights was not recorded", "Make it anew."
+        raise UnsupportedQuestionError(
+            "removal", "how leaf values follow from row weights was not recorded", "Make the explainer again."
         )
     return s.regularisation
 
