@@ -2,13 +2,17 @@
 
 import csv
 import importlib.util
+import inspect
 import re
 import runpy
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+
+import axil
 
 ROOT = Path(__file__).parent.parent
 
@@ -286,3 +290,26 @@ def test_the_page_tells_what_the_refits_found():
         f"moved predictions {percent(further['steps, one sign'])} further than those of the largest weights, greedy sets "
         f"{percent(further['removal, greedy'])}, first-order sets {percent(further['removal, one sign'])[1:]} less"
     ) in questions
+
+
+@pytest.mark.parametrize(
+    "name", ["Explainer", "JacobianExplainer", "dask.Explainer", "Explanation", "load", "supports"]
+)
+def test_every_parameter_is_documented(name):
+    """By the docstring of the function itself, or of the class where it is the constructor."""
+    public = attrgetter(name)(axil)
+    documented = [(public, inspect.getdoc(public))]
+    if inspect.isclass(public):
+        methods = inspect.getmembers(public, inspect.isfunction)
+        documented += [
+            (one, inspect.getdoc(one)) for key, one in methods if not key.startswith("_") and key not in INNER
+        ]
+    for one, text in documented:
+        if one is axil.Explanation:  # its fields have comments of their own, which the reference shows
+            continue
+        for parameter in inspect.signature(one).parameters:
+            if parameter != "self":
+                assert re.search(rf"^{parameter} : .", text, re.M), f"{one.__qualname__}({parameter})"
+
+
+INNER = {"largest", "group_columns", "concentration_columns", "similar_columns"}  # of Explanation, for streamed tables

@@ -39,12 +39,34 @@ class Explainer(Questions, Streamed):
     All answers are about the data and the model as they were then: the explainer keeps copies (of large arrays too, unless they
     are read-only), so that neither a later change of the data nor a refit of the model moves them.
 
-    ``memory_limit`` (bytes, or text such as "2GiB"): what one request may take; by default most of what is free. ``scratch``: a
-    directory for the leaf numbers of all training rows, N * T bytes, which are otherwise kept in memory.
-
     An explainer may be asked from many threads at once, and stays right after any exception, Ctrl-C among them. The same
     request gives the same bits whatever was asked before; see docs/scaling.md.
 
+    Parameters
+    ----------
+    model : fitted model
+        A model of any library that axil reads, or a pipeline that ends in one.
+    X_train : table
+        The rows that the model was fitted on, in the order of the fit.
+    y_train : array of shape (n_train,) or (n_train, K)
+        Their targets, or classes.
+    sample_weight : array of shape (n_train,), optional
+        The weights of the fit.
+    init_score : array of shape (n_train,) or (n_train, K), optional
+        The offsets of the fit.
+    bags : array of shape (n_train, n_trees), optional
+        How often each row was drawn for each tree, where the model does not say it.
+    n_threads : int, optional
+        How many threads to use; by default one for each processor that the process may use.
+    memory_limit : int or str, optional
+        The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
+    scratch : path, optional
+        A directory for the leaf numbers of all training rows, N * T bytes, which are otherwise kept in memory.
+    verify : bool, default True
+        Prove that model and data belong together. Without it no answer is compared with the model.
+
+    Examples
+    --------
     >>> from lightgbm import LGBMRegressor
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
@@ -126,15 +148,32 @@ class Explainer(Questions, Streamed):
         return self.proven.verification
 
     def __call__(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
-        """The same as `explain`."""
+        """The same as `explain`.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
+        sparse : bool, default False
+            Weights as a scipy.sparse CSR array, for forests and neighbours at the cost of the leaves met.
+        """
         return self.explain(X, init_score, sparse)
 
     def explain(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
         """The weight of every training target in the prediction of every row of X; 8 * n * n_train bytes.
 
-        ``init_score`` (n,): offsets of the rows of X, added to what the model itself predicts; of XGBoost their base_margin,
-        which takes the place of base_score, as in its own ``predict``. ``sparse``: weights as a scipy.sparse CSR array, for
-        forests and neighbours at the cost of the leaves met.
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
+        sparse : bool, default False
+            Weights as a scipy.sparse CSR array, for forests and neighbours at the cost of the leaves met.
         """
         proven = self.proven
         queries = proven.queries(X, init_score)
@@ -146,7 +185,20 @@ class Explainer(Questions, Streamed):
     def iter(
         self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
     ) -> Iterator[Explanation]:
-        """Explanations of X batch by batch, so that never more than one batch of weights is held."""
+        """Explanations of X batch by batch, so that never more than one batch of weights is held.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        batch_size : int, optional
+            How many rows to explain at a time; by default as many as memory allows, up to 1024.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
+        sparse : bool, default False
+            Weights as a scipy.sparse CSR array, for forests and neighbours at the cost of the leaves met.
+        """
         inputs.as_flag(sparse, "sparse")
         proven = self.proven
         queries = proven.queries(X, init_score)
@@ -156,7 +208,20 @@ class Explainer(Questions, Streamed):
         return explanations(proven, queries, size, sparse)
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
-        """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array."""
+        """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        k : int
+            How many training rows per prediction.
+        by : "weight" or "contribution"
+            What the largest are the largest of, in absolute value.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
+        """
         tables.check_by(by)
         k = inputs.as_count(k, "k")
         proven = self.proven
@@ -192,6 +257,24 @@ class Explainer(Questions, Streamed):
 
         ``sigma`` as for `standard_error`. Unless given it takes some 10 seconds at most: where it is estimated, or left out as
         even that would take longer, and where the fit does not show it, the page says so.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        path : str or path, optional
+            The file to write; without one the text of the page is returned.
+        groups : sequence of length n_train, optional
+            Labels of the training rows to sum weights by.
+        k : int, default 50
+            How many training rows to show per prediction.
+        columns : sequence, optional
+            Which features to show, by name or position; all by default.
+        sigma : float, (K,), "exact", "estimate" or None
+            The noise of the targets, for standard errors; see `Explainer.standard_error`.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
         """
         return super().to_html(X, path, groups, k, columns, sigma, init_score)
 
@@ -236,6 +319,11 @@ class Explainer(Questions, Streamed):
         """Write all but the model to one .npz file, without pickle; see `axil.load`.
 
         An explainer made with ``verify=False`` is not saved: a file that could say so could switch the proof off.
+
+        Parameters
+        ----------
+        path : str or path
+            The .npz file to write.
         """
         storage.save(path, self.proven)
 
@@ -248,6 +336,19 @@ def load(
     The file may come from anywhere: its parts must fit each other and the model, what it states of its proof must follow from
     its arrays, and every answer is compared with the model's predictions, whatever the file says. That the labels and targets
     are those of the fit only the training data could show.
+
+    Parameters
+    ----------
+    path : str or path
+        A file that `Explainer.save` wrote.
+    model : fitted model
+        The model that the file was made with.
+    n_threads : int, optional
+        How many threads to use; by default one for each processor that the process may use.
+    memory_limit : int or str, optional
+        The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
+    X_train : table, optional
+        The training rows, for `Explainer.similar`.
     """
     threads, budget = threads_of(n_threads), budget_of(memory_limit, None)
     return Explainer.of(storage.load(path, adapters.read(model), threads, budget, X_train))

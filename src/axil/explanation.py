@@ -97,6 +97,13 @@ class Explanation:
         """The k training rows with the largest |weight| (or |contribution|) in each prediction.
 
         A frame with the columns query, rank (from 1), row, weight, target, contribution, and output if there are several.
+
+        Parameters
+        ----------
+        k : int
+            How many training rows per prediction.
+        by : "weight" or "contribution"
+            What the largest are the largest of, in absolute value.
         """
         tables.check_by(by)
         k = as_count(k, "k")
@@ -123,6 +130,11 @@ class Explanation:
 
         ``labels`` (n_train,): a year, a region, a source. A frame with the columns query, group, weight, contribution, and
         output if there are several.
+
+        Parameters
+        ----------
+        labels : sequence of length n_train
+            A label for each training row: a year, a region, a source.
         """
         return self._told(tables.make(self.group_columns(*group_codes(labels, len(self.targets))), self.backend))
 
@@ -168,6 +180,11 @@ class Explanation:
         """How many training rows, the largest weights first, account for these shares of each prediction's ``sum |k|``.
 
         A frame with the columns query, share, rows, and output where outputs have trees of their own.
+
+        Parameters
+        ----------
+        shares : sequence of float
+            Shares of ``sum |weight|``, from 0 to 1.
         """
         made = tables.make(self.concentration_columns(as_shares(shares)), self.backend)
         return self._told(tables.note(made, tables.NOTE))
@@ -199,6 +216,19 @@ class Explanation:
         ``groups`` (n_train,): labels to sum weights by. ``columns``: which features to show, by name or position. ``sigma``: the
         noise of the targets, a number or one for each output, for standard errors ``sigma * norms``; `Explainer.to_html`
         estimates it, and takes any number of rows.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            The file to write; without one the text of the page is returned.
+        groups : sequence of length n_train, optional
+            Labels of the training rows to sum weights by.
+        k : int, default 50
+            How many training rows to show per prediction.
+        columns : sequence, optional
+            Which features to show, by name or position; all by default.
+        sigma : float or array of shape (K,), optional
+            The noise of the targets, for standard errors.
         """
         target = page.as_target(path)
         shape = len(self.targets), 1 if self.outputs is None else len(self.outputs)

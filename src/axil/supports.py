@@ -29,6 +29,13 @@ class Support:
 def supports(model: Any) -> Support:
     """Whether exact weights exist for this fitted model and axil reads it, and if not, why; no data is needed.
 
+    Parameters
+    ----------
+    model : object
+        A fitted model.
+
+    Examples
+    --------
     >>> from sklearn.linear_model import LogisticRegression, Ridge
     >>> supports(Ridge().fit([[0], [1]], [0, 1])).kind
     'exact'

@@ -42,6 +42,31 @@ class Explainer(Streamed):
     the dictionary that ``xgboost.dask.train`` returns). ``client`` is a distributed.Client; without one Dask's own choice
     is taken. ``n_threads`` are those of one task, ``memory_limit`` is for this process. Queries are rows in memory.
 
+    Parameters
+    ----------
+    model : fitted model
+        A model of any library that axil reads, or a pipeline that ends in one.
+    X : Dask DataFrame or Array
+        The training rows, in any partitions.
+    y : Dask Series or Array
+        The targets, in the partitions of X.
+    sample_weight : Dask Series or Array, optional
+        The weights of the fit, in the partitions of X.
+    init_score : Dask Series or Array, optional
+        The offsets of the fit, in the partitions of X.
+    bags : Dask Array, optional
+        How often each row was drawn for each tree, in the partitions of X.
+    client : distributed.Client, optional
+        Where the work is done; by default by Dask's own scheduler.
+    n_threads : int, default 1
+        The threads of one task.
+    memory_limit : int or str, optional
+        The bytes that one request may take in this process.
+    verify : bool, default True
+        Prove that model and data belong together. Without it no answer is compared with the model.
+
+    Examples
+    --------
     >>> import dask.dataframe as dd
     >>> from lightgbm import LGBMRegressor
     >>> from sklearn.datasets import load_diabetes
@@ -124,11 +149,29 @@ class Explainer(Streamed):
         return whole, names
 
     def __call__(self, X: Any, init_score: Any = None) -> Explanation:
-        """The same as `explain`."""
+        """The same as `explain`.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
+        """
         return self.explain(X, init_score)
 
     def explain(self, X: Any, init_score: Any = None) -> Explanation:
-        """The weight of every training target in the prediction of every row of X, gathered here; 8 * n * n_train bytes."""
+        """The weight of every training target in the prediction of every row of X, gathered here; 8 * n * n_train bytes.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
+        """
         X, offsets = self._queries(X, init_score)
         self._require(X.shape[0], STREAM)
         return self._explanation(X, offsets, inputs.row_labels(X))
@@ -137,6 +180,11 @@ class Explainer(Streamed):
         """(n, n_train), or (K, n, n_train) where outputs have trees of their own: the weights as a Dask array.
 
         Nothing is read out yet: chunks lie along the training rows, in the partitions of X, and are made when asked for.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         """
         X, offsets = self._queries(X, None)
         rows: list[list[Any]] = [[] for _ in self._held.entries]
@@ -151,7 +199,18 @@ class Explainer(Streamed):
         return found[0] if len(found) == 1 else da.stack(found)
 
     def iter(self, X: Any, batch_size: int | None = None, init_score: Any = None) -> Iterator[Explanation]:
-        """Explanations of X batch by batch, so that never more than one batch of weights is gathered."""
+        """Explanations of X batch by batch, so that never more than one batch of weights is gathered.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        batch_size : int, optional
+            How many rows to explain at a time; by default as many as memory allows, up to 1024.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
+        """
         X, offsets = self._queries(X, init_score)
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
         size = given or self._budget.batch_size(self._bytes_per_query)
@@ -188,7 +247,20 @@ class Explainer(Streamed):
     )
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
-        """As `Explanation.top`, for any number of rows of X: every partition sends its k largest weights alone."""
+        """As `Explanation.top`, for any number of rows of X: every partition sends its k largest weights alone.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        k : int
+            How many training rows per prediction.
+        by : "weight" or "contribution"
+            What the largest are the largest of, in absolute value.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
+        """
         tables.check_by(by)
         k = inputs.as_count(k, "k")
         X, offsets = self._queries(X, init_score)
@@ -206,6 +278,16 @@ class Explainer(Streamed):
         """As `Explanation.group`, streamed: how much of each prediction comes from each group of training rows.
 
         ``labels`` is a Dask Series or Array with the partitions of the training rows.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        labels : Dask Series or Array
+            A label for each training row, in the partitions of X.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
         """
         X, offsets = self._queries(X, init_score)
         columns = partitions(labels, "labels", self._layout)

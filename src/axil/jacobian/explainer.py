@@ -53,6 +53,31 @@ class JacobianExplainer(Streamed):
     classes have an output each, which is differentiated by its own column of the one-hot targets.
     ``loss``: of a model that does not say what it was fitted to.
 
+    Parameters
+    ----------
+    model : fitted model
+        A model of any library that axil reads, or a pipeline that ends in one.
+    X_train : table
+        The rows that the model was fitted on, in the order of the fit.
+    y_train : array of shape (n_train,) or (n_train, K)
+        Their targets, or classes.
+    sample_weight : array of shape (n_train,), optional
+        The weights of the fit.
+    init_score : array of shape (n_train,) or (n_train, K), optional
+        The offsets of the fit.
+    output : "raw" or "probability"
+        What is differentiated: scores, or what the link makes of them.
+    loss : optional
+        The loss of a model that does not say what it was fitted to.
+    n_threads : int, optional
+        How many threads to use; by default one for each processor that the process may use.
+    memory_limit : int or str, optional
+        The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
+    verify : bool, default True
+        Prove that model and data belong together. Without it no answer is compared with the model.
+
+    Examples
+    --------
     >>> from lightgbm import LGBMClassifier
     >>> from sklearn.datasets import load_breast_cancer
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
@@ -101,17 +126,37 @@ class JacobianExplainer(Streamed):
         )
 
     def __call__(self, X: Any) -> Explanation:
-        """The same as `explain`."""
+        """The same as `explain`.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        """
         return self.explain(X)
 
     def explain(self, X: Any) -> Explanation:
-        """The derivative of the prediction of every row of X by every training target; 8 * n * n_train bytes and more."""
+        """The derivative of the prediction of every row of X by every training target; 8 * n * n_train bytes and more.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        """
         X = self._rows(X)
         self._require(X.shape[0], STREAM)
         return self._explanation(X, inputs.row_labels(X))
 
     def iter(self, X: Any, batch_size: int | None = None) -> Iterator[Explanation]:
-        """Explanations of X batch by batch, so that never more than one batch of derivatives is held."""
+        """Explanations of X batch by batch, so that never more than one batch of derivatives is held.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        batch_size : int, optional
+            How many rows to explain at a time; by default as many as memory allows, up to 1024.
+        """
         X = self._rows(X)
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
         size = given or self._budget.batch_size(self._model.bytes_per_query())
@@ -151,6 +196,11 @@ class JacobianExplainer(Streamed):
         """(n, n_train) or (K, n, n_train): how predictions move with each row's sample weight.
 
         ``-weight * derivative`` is the first-order effect of leaving the row out, the structure held fixed.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         """
         X = self._rows(X)
         self._require(X.shape[0], "Ask for fewer rows at a time, or raise memory_limit.")

@@ -38,6 +38,11 @@ class Questions:
 
         ``-w_j dF(x) / dw_j``; positive: without the row the prediction would be higher. Structure, draws and all other weights
         are held fixed. As costly as the weights; 8 * K * n * n_train bytes.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         """
         proven = self.proven
         return removal.dense(proven, proven.queries(X), removal.removals, prepared=True)
@@ -49,6 +54,11 @@ class Questions:
         saw of it. Positive: the row raised the prediction. With the base they add up to it, exactly, as contributions do; but a
         row's steps are not of its target alone: other rows have their part in r_tj, which the weights follow and the steps do
         not. For a forest: weights times targets. Costs less than the weights; 8 * K * n * n_train bytes.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         """
         proven = self.proven
         return removal.dense(proven, proven.queries(X), removal.steps)
@@ -62,6 +72,17 @@ class Questions:
         three passes over the trees for each row of the set and query. ``by="steps"``: by what the rows put into the steps of the
         trees instead (`steps`; the column is step), which predicts better what a refit without them does; see docs/paper.md.
         Streamed: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        m : int
+            The largest number of rows in a set.
+        greedy : bool, default False
+            Choose each row with those before it removed; effects are then exact.
+        by : "effect" or "steps"
+            What rows are chosen by.
         """
         m = inputs.as_count(m, "m")
         inputs.as_choice(by, ("effect", "steps"), "by")
@@ -77,6 +98,16 @@ class Questions:
 
         Exact with the structure held fixed: ``change = sum_j k_j (new_j - old_j)`` over the rows named. A frame with the columns
         query, before, after, change, and output if there are several. Cost of one replay, O(T N), whatever the number of rows.
+
+        Parameters
+        ----------
+        targets : mapping of row label to target
+            The new targets.
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
         """
         proven = self.proven
         moved = changed_rows(proven, targets)
@@ -118,6 +149,18 @@ class Questions:
         (n_train, K). ``gain``: by how much the mean squared validation error would fall if this one target were corrected,
         exactly ``-(d gradient_j + d^2 / n sum_i K_ij^2)`` with d the correction; the squares are streamed.
         ``correction=None``: gradients alone, the largest first. Several outputs have a mean squared error each.
+
+        Parameters
+        ----------
+        X_val : table
+            The n validation rows.
+        y_val : array of shape (n,) or (n, K)
+            Their targets, or classes.
+        correction : "leave-one-out", None or array of shape (n_train,) or (n_train, K)
+            What the training targets might be instead.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
         """
         proven = self.proven
         queries = proven.queries(X_val, init_score)
@@ -140,6 +183,11 @@ class Questions:
         """trace K, how many free parameters the fit is worth: a number, or (K,) where outputs have trees of their own.
 
         Exact, from `leverage`. ``estimate``: from 32 vectors of random signs, O(T N), as a pair of value and standard_error.
+
+        Parameters
+        ----------
+        estimate : bool, default False
+            Estimate the trace from random vectors.
         """
         estimate, proven = inputs.as_flag(estimate, "estimate"), self.proven
         found = noise.estimated_trace(proven) if estimate else noise.Estimate(noise.leverages(proven).sum(axis=0), None)
@@ -154,6 +202,13 @@ class Questions:
         ``sigma^2 = RSS / trace((I - K)'(I - K))``, kept once it is known. Where that takes more than some 10 seconds the trace is
         estimated from random vectors, and an `ApproximationWarning` says how well; ``sigma="exact"`` waits for it, and
         ``sigma="estimate"`` always estimates, without a warning. Streamed: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        sigma : float, (K,), "exact", "estimate" or None
+            The noise of the targets, for standard errors; see `Explainer.standard_error`.
         """
         proven = self.proven
         queries = proven.queries(X)

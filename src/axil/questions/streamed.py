@@ -70,7 +70,20 @@ class Streamed(ABC):
         """The rows of X, checked, with their weights to come."""
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
-        """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array."""
+        """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        k : int
+            How many training rows per prediction.
+        by : "weight" or "contribution"
+            What the largest are the largest of, in absolute value.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+        """
         tables.check_by(by)
         k = inputs.as_count(k, "k")
         stream = self._stream(X, init_score)
@@ -80,11 +93,29 @@ class Streamed(ABC):
         )
 
     def effective_size(self, X: Any, init_score: Any = None) -> Array:
-        """As `Explanation.effective_size`, for any number of rows of X: never holds an (n, n_train) array."""
+        """As `Explanation.effective_size`, for any number of rows of X: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+        """
         return self._measured(X, init_score, lambda one: one.effective_size)
 
     def negative_share(self, X: Any, init_score: Any = None) -> Array:
-        """As `Explanation.negative_share`, for any number of rows of X: never holds an (n, n_train) array."""
+        """As `Explanation.negative_share`, for any number of rows of X: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+        """
         return self._measured(X, init_score, lambda one: one.negative_share)
 
     def _measured(self, X: Any, init_score: Any, measure: Callable[[Explanation], Array]) -> Array:
@@ -92,13 +123,35 @@ class Streamed(ABC):
         return found[0] if len(found) == 1 else found
 
     def group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
-        """As `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array."""
+        """As `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        labels : sequence of length n_train
+            A label for each training row: a year, a region, a source.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+        """
         stream = self._stream(X, init_score)
         codes, groups = inputs.group_codes(labels, stream.n_targets[0])
         return stream.table(len(groups), 4, lambda one: one.group_columns(codes, groups))
 
     def concentration(self, X: Any, shares: Sequence[float] = (0.5, 0.8, 0.95), init_score: Any = None) -> Any:
-        """As `Explanation.concentration`, for any number of rows of X: never holds an (n, n_train) array."""
+        """As `Explanation.concentration`, for any number of rows of X: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        shares : sequence of float
+            Shares of ``sum |weight|``, from 0 to 1.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+        """
         wanted = inputs.as_shares(shares)
         stream = self._stream(X, init_score)
         return stream.table(len(wanted), 4, lambda one: one.concentration_columns(wanted))
@@ -110,6 +163,18 @@ class Streamed(ABC):
         for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``. ``share`` is that
         of the rows down to this one in ``sum |weight|``. The training rows are those that the explainer was made of; one that
         was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        k : int
+            How many training rows per prediction.
+        columns : sequence, optional
+            Which features to show, by name or position; all by default.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
         """
         k = inputs.as_count(k, "k")
         stream = self._stream(X, init_score)
@@ -139,6 +204,16 @@ class Streamed(ABC):
         Parquet has one line per query (and output): its label, prediction, intercept and weights as a list in the order of the
         training rows. zarr has arrays: weights (n, n_train), predictions, intercepts, query_index and index. Labels other than
         numbers, dates and text are written as text.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        path : str or path
+            A file that ends in .parquet, or a directory that ends in .zarr.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
         """
         stream = self._stream(X, init_score)
         if stream.rows.shape[0] == 0:
@@ -157,7 +232,26 @@ class Streamed(ABC):
         sigma: Any = None,
         init_score: Any = None,
     ) -> str | None:
-        """As `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array."""
+        """As `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        path : str or path, optional
+            The file to write; without one the text of the page is returned.
+        groups : sequence of length n_train, optional
+            Labels of the training rows to sum weights by.
+        k : int, default 50
+            How many training rows to show per prediction.
+        columns : sequence, optional
+            Which features to show, by name or position; all by default.
+        sigma : float or array of shape (K,), optional
+            The noise of the targets, for standard errors.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+        """
         target = page.as_target(path)
         stream = self._stream(X, init_score)
         by_name = sigma is None or isinstance(sigma, str)
