@@ -116,7 +116,7 @@ class Explainer(Questions, Streamed):
             raise mistakes.told(error, adapter, data, lambda X, y, w: build(adapter, X, y, w, *rest)) from None
 
     @classmethod
-    def of(cls, proven: ProvenModel) -> Explainer:
+    def _of(cls, proven: ProvenModel) -> Explainer:
         """An explainer of a model that is proven already, such as `axil.load` reads from a file."""
         explainer = cls.__new__(cls)
         explainer._proven = proven
@@ -351,7 +351,7 @@ def load(
         The training rows, for `Explainer.similar`.
     """
     threads, budget = threads_of(n_threads), budget_of(memory_limit, None)
-    return Explainer.of(storage.load(path, adapters.read(model), threads, budget, X_train))
+    return Explainer._of(storage.load(path, adapters.read(model), threads, budget, X_train))
 
 
 def threads_of(n_threads: int | None) -> int:

@@ -120,6 +120,7 @@ KINDS = {
     "sigma": "sizes",
     "shares": "shares",
     "what_if.targets": "changes",
+    "rows": "rows",
     "source": "drawn",
     "values": "values",
     "leverage.values": "drawn",
@@ -137,6 +138,7 @@ DEFAULTS = {
     "labels": NAMES,
     "m": 2,
     "which": 0,
+    "rows": [0, 1],
     "what_if.targets": {0: 1.0},
 }
 
@@ -276,6 +278,20 @@ def valued(name, parameter, needed):
         "position": [p for p in hostile.NO_POSITIONS if not isinstance(p, list)],
         "which": hostile.NO_POSITIONS,
         "sizes": [*(value for value in hostile.NO_NUMBERS if not isinstance(value, list)), -1.0, [], [1.0] * 9],
+        "rows": [
+            None,
+            3,
+            "ab",
+            b"ab",
+            [-1],
+            [True],
+            [0, 0],
+            [None],
+            [[0]],
+            [0.5],
+            hostile.Unwilling(),
+            hostile.Unwilling,
+        ],
         "shares": [*hostile.NO_NUMBERS, 0.0, 1.5, [], [[0.5]]],
         "values": [
             None,
@@ -424,6 +440,7 @@ def test_scalars():
         "which",
         "sizes",
         "shares",
+        "rows",
         "columns",
     }
     assert not table(scalars)

@@ -85,7 +85,7 @@ def test_it_does_not_change():
 
 def test_an_explainer_of_a_proven_model_answers_alike():
     explainer, case = made("catboost", "multi weighted")
-    other = axil.Explainer.of(copy.deepcopy(explainer.proven))
+    other = axil.Explainer._of(copy.deepcopy(explainer.proven))
     np.testing.assert_array_equal(other(case.X_new).weights, explainer(case.X_new).weights)
 
 

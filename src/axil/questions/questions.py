@@ -133,9 +133,13 @@ class Questions:
             One replay of the fit for each row named, O(T (N + n)), 32 of them together.
         """
         proven = self.proven
-        if isinstance(rows, (str, bytes)) or not hasattr(rows, "__len__"):
+        try:
+            labels = None if isinstance(rows, (str, bytes)) else list(rows)
+        except Exception:  # whatever an object that is no sequence raises
+            labels = None
+        if labels is None:
             raise InputError(f"rows is {shown(rows)}; expected a list of labels of training rows.")
-        chosen = inputs.positions(list(rows), proven.index, "rows")
+        chosen = inputs.positions(labels, proven.index, "rows")
         return reach(proven, proven.queries(X, init_score), chosen)
 
     def blame(self, X_val: Any, y_val: Any, correction: Any = "leave-one-out", init_score: Any = None) -> Any:
