@@ -62,7 +62,7 @@ def resident(field):
 
 
 def forget_peak():
-    """Give back what the allocator holds for later, and let the peak begin anew."""
+    """Give back what the allocator holds for later, and let the peak begin again."""
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
 

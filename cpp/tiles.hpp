@@ -68,7 +68,7 @@ inline double* place(double* packed, std::size_t total, const Tile& tile, std::s
     return packed + total * tile.column + leaf * tile.width;
 }
 
-// (tiles, trees): pointers, because an offset would be added to every look-up's address anew.
+// (tiles, trees): pointers, because an offset would be added to every look-up's address again.
 template <class Leaf>
 std::vector<Tree<Leaf>> trees_by_tile(const Group<Leaf>& group, const std::vector<Tile>& tiles, double* packed) {
     std::vector<Tree<Leaf>> trees;

@@ -4,7 +4,7 @@
     python experiments/faithfulness.py --quick           # two small data sets, five queries
 
 For each of up to 100 rows held out, every method ranks the training rows; the first 0.1, 0.5, 1, 1.5 and 2 % are deleted, the
-model is fitted anew without them, and the change of that one prediction is taken. AURC is the mean of the five |changes|.
+model is fitted again without them, and the change of that one prediction is taken. AURC is the mean of the five |changes|.
 Methods are compared as in the paper: those whose AURC is not significantly below the best mean (paired two-sided t-test over
 queries, p >= 0.05) share the first place; alone there it is a clear win.
 

@@ -1,13 +1,13 @@
-"""How well the derivatives of boosting foretell what happens when targets change: small changes, whole ones, and refits.
+"""How well the derivatives of boosting predict what happens when targets change: small changes, whole ones, and refits.
 
-For some training rows j and rows x held out, the change of the score at x that J foretells, J[x, j] * delta, is compared with
+For some training rows j and rows x held out, the change of the score at x that J predicts, J[x, j] * delta, is compared with
 
 - small: replays with the structure fixed and target j moved by 1e-4 up and down (the derivative itself);
 - fixed: a replay with the structure fixed and a whole change: a label flipped, a target one standard deviation larger;
 - refit: the model fitted again to the changed targets, splits and all.
 
 Half of the rows j have the largest |J| for the rows held out, half are drawn at random. Reported are the rank correlation over j
-(the median over x) and the relative error ||foretold - found|| / ||found||. Data: scikit-learn's own, no download.
+(the median over x) and the relative error ||predicted - found|| / ||found||. Data: scikit-learn's own, no download.
 
     python experiments/jacobian_fidelity_boosting.py [--rows 24]
 """
@@ -68,7 +68,7 @@ LOSSES = {
 
 
 def replay(smooth, leaves, queries, y):
-    """(n, K): the scores in the leaves ``queries`` (n, T) when the trees with these leaves (N, T) are fitted to y (N, K) anew."""
+    """(n, K): the scores in the leaves ``queries`` (n, T) when the trees with these leaves (N, T) are fitted to y (N, K) again."""
     t, derivatives, start = smooth.trees, *LOSSES[smooth.loss.name]
     base = start(y.mean(axis=0)) if t.base is None else t.base
     F, Q = base + np.zeros_like(y), base + np.zeros((len(queries), y.shape[1]))
@@ -115,10 +115,10 @@ def moved(targets, y, j):
     return own, after - targets[j]
 
 
-def agreement(foretold, found):
+def agreement(predicted, found):
     """The median over rows x of the rank correlation over rows j, and the relative error; (n_j, n_x) each."""
-    ranks = [spearmanr(a, b).statistic for a, b in zip(foretold.T, found.T) if np.ptp(a) > 0 and np.ptp(b) > 0]
-    return float(np.median(ranks)), float(np.linalg.norm(foretold - found) / np.linalg.norm(found))
+    ranks = [spearmanr(a, b).statistic for a, b in zip(predicted.T, found.T) if np.ptp(a) > 0 and np.ptp(b) > 0]
+    return float(np.median(ranks)), float(np.linalg.norm(predicted - found) / np.linalg.norm(found))
 
 
 def measure(model, X, y, n_rows, rng):
@@ -137,17 +137,17 @@ def measure(model, X, y, n_rows, rng):
     for j in chosen:
         own, delta = moved(targets, y, j)
         k = int(np.argmax(delta)) if len(delta) > 1 else 0  # one output: the class that the row moves to
-        foretold, only = J[k, :, j], targets.copy()
+        predicted, only = J[k, :, j], targets.copy()
         ends = []
         for step in (SMALL, -SMALL):
             only[j, k] = targets[j, k] + step
             ends.append(replay(smooth, leaves, queries, only)[:, k])
-        results["small"].append((2 * SMALL * foretold, ends[0] - ends[1]))
+        results["small"].append((2 * SMALL * predicted, ends[0] - ends[1]))
         only[j, k] = targets[j, k] + delta[k]
-        results["fixed"].append((delta[k] * foretold, (replay(smooth, leaves, queries, only) - replayed)[:, k]))
+        results["fixed"].append((delta[k] * predicted, (replay(smooth, leaves, queries, only) - replayed)[:, k]))
         if len(delta) == 1:  # a refit of several classes moves all columns at once, J is by one of them
             again = find(clone(model).fit(X, own)).scores(X_out)
-            results["refit"].append((delta[k] * foretold, (again - before)[:, k]))
+            results["refit"].append((delta[k] * predicted, (again - before)[:, k]))
     row = {
         "rows": len(y),
         "trees": len(smooth.trees.n_leaves),

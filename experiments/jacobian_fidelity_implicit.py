@@ -9,7 +9,7 @@ the change:
   relative_error    |refit - derivative| / |refit|, over all queries and changed rows
   slope             of the refits' changes on the derivatives'
   rank_correlation  over the changed rows, mean of the queries
-Networks are refitted "on" from the fitted parameters, which leads to the optimum next to theirs, and "anew" from the same
+Networks are refitted "on" from the fitted parameters, which leads to the optimum next to theirs, and "again" from the same
 random start, which need not.
 """
 
@@ -162,7 +162,9 @@ def measure(name: str) -> Iterator[list[object]]:
     rows = np.random.default_rng(1).choice(n_train, N_CHANGED, replace=False)
     by_targets, by_weights = found.target_derivatives(queries), found.weight_derivatives(queries)
     before = scores(fitted, queries)
-    ways = (("on", "anew") if model.solver == "lbfgs" else ("anew",)) if hasattr(model, "hidden_layer_sizes") else ("",)
+    ways = (
+        (("on", "again") if model.solver == "lbfgs" else ("again",)) if hasattr(model, "hidden_layer_sizes") else ("",)
+    )
     for change, make in changes(X, y).items():
         for way in ways:
             exact, first = [], []

@@ -1,4 +1,4 @@
-"""Table "Target sensitivity" of the paper: do scores foretell what a changed training target does to predictions?
+"""Table "Target sensitivity" of the paper: do scores predict what a changed training target does to predictions?
 
     python experiments/target_sensitivity.py [--data FOLDER]     # under a minute; writes results/target_sensitivity.csv
 

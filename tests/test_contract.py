@@ -88,8 +88,7 @@ def test_engines_agree_with_the_dense_recursion(library, name):
     case = case_of(library, name)
     explainer = explainer_of(library, name)
     leaves = explainer.proven.adapter.leaves(case.X_new)
-    prepared = copy.copy(explainer)
-    prepared.proven.engines = copy.deepcopy(explainer.proven.engines)
+    prepared = copy.deepcopy(explainer)
     for one in (explainer, prepared.prepare()):
         weights = one(case.X_new).weights
         for engine, found in zip(explainer.proven.engines, weights if weights.ndim == 3 else [weights]):

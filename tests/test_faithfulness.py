@@ -1,4 +1,4 @@
-"""The experiment that deletes rows and fits anew: its rules, its counts, what it keeps, and one change by hand."""
+"""The experiment that deletes rows and fits again: its rules, its counts, what it keeps, and one change by hand."""
 
 import math
 import sys
@@ -94,7 +94,7 @@ def test_keys_tell_arrays_apart(faithfulness):
 
 
 def test_a_change_by_hand(faithfulness, tmp_path):
-    """One query of one data set, fitted anew here without the code of the experiment."""
+    """One query of one data set, fitted again here without the code of the experiment."""
     fitted = faithfulness.Fitted("friedman")
     found = faithfulness.changes_of("friedman", fitted, 2, 1, faithfulness.Kept(tmp_path / "fits.sqlite"))
     query = np.random.default_rng(42).permutation(len(fitted.new))[1]

@@ -1,7 +1,7 @@
 """Plots: what is drawn is what was given, nothing is cut or on top of something else, and pictures stay as they were.
 
 Pictures are compared without their text, on axes of a fixed place, so that fonts cannot matter; texts are compared as text.
-`python tests/test_plots.py` makes tests/images anew: look at them before you commit them.
+`python tests/test_plots.py` makes tests/images again: look at them before you commit them.
 """
 
 import subprocess

@@ -106,7 +106,7 @@ class ExactnessError(AxilError):
     """The fitted model and a replay of its fit on the data given disagree.
 
     ``what`` names the quantity, ``tree`` and ``leaf`` the first place (None where there is no one place),
-    ``found`` the replayed value, ``expected`` the model's and ``cause`` the likeliest reasons, one a line, likeliest first.
+    ``found`` the replayed value, ``expected`` the model's and ``cause`` the likely reasons, one per line, the most likely first.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ExactnessError(AxilError):
         apart = f" (apart by {abs(found - expected):.3g})" if abs(found - expected) <= ALIKE * abs(expected) else ""
         reasons = cause.strip().splitlines()
         listed = (
-            cause if len(reasons) < 2 else "\n".join(["Reasons, the likeliest first:", *(f"- {r}" for r in reasons)])
+            cause if len(reasons) < 2 else "\n".join(["Reasons, the most likely first:", *(f"- {r}" for r in reasons)])
         )
         super().__init__(
             f"The {what}{place} does not agree with the fitted model: the data given lead to {found:.10g}, "

@@ -106,7 +106,7 @@ def lossy(draw: Draw, params: dict[str, Any], model: Any) -> bool:
     """Whether the model is known to lack a setting of its fit.
 
     A file keeps none of LOST, nor rate and lambda, which few leaves do not show, as they do not show a schedule of rates. A
-    Booster knows neither `missing` nor a custom objective, and continued training draws from a stream begun anew. With
+    Booster knows neither `missing` nor a custom objective, and continued training draws from a stream begun again. With
     tree_method=approx XGBoost bins values beyond those of the rows drawn otherwise than it predicts.
     """
     chosen, sampled = draw.chosen, params.get("subsample", 1.0) < 1

@@ -86,12 +86,12 @@ def test_the_message_names_the_mistake(mistake: str, name: str) -> None:
 
 
 def test_reasons_stand_on_lines_of_their_own() -> None:
-    """Other targets that no try explains: the likeliest reason comes first."""
+    """Other targets that no try explains: the most likely reason comes first."""
     model = fitted("LightGBM", (X, Y))
     with pytest.raises(axil.ExactnessError) as error:
         axil.Explainer(model, X, Y + RNG.normal(size=N) * 1e4)
     lines = str(error.value).splitlines()
-    assert lines[0].endswith("Reasons, the likeliest first:")
+    assert lines[0].endswith("Reasons, the most likely first:")
     assert all(line.startswith("- ") for line in lines[1:])
     assert "targets" in lines[1]
     assert len(lines) > 3

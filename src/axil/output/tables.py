@@ -36,7 +36,7 @@ def _values(series: nw.Series[Any]) -> NDArray[Any]:
     return np.asarray(series.to_numpy())
 
 
-COPIES = 3  # the columns of all batches, joined, and in the frame: freed memory is not always given back
+COPIES = 3.5  # the columns of all batches, joined, and in the frame: freed memory is not always given back
 SMALLER = "Ask for fewer rows of X at a time, for fewer lines of each, or raise memory_limit."
 
 NOTE = "exact with the fitted structure held fixed; not a retraining"
@@ -146,7 +146,7 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 def bytes_of(lines: int, columns: int) -> int:
     """What a table takes while it is made, with 8 bytes per line and column."""
-    return COPIES * 8 * lines * columns
+    return int(COPIES * 8 * lines * columns)
 
 
 def batch_size(budget: Budget, n: int, lines: int, columns: int, working: int) -> int:

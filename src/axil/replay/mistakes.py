@@ -63,7 +63,7 @@ def told(error: ExactnessError, model: Model, given: Given, prove: Prove) -> Exa
 
 
 def _changes(error: ExactnessError, model: Model, given: Given) -> Iterator[tuple[str, Data]]:
-    """What to say, and the data to try, likeliest first."""
+    """Messages and the data to try with each, the most likely first."""
     order = other_order(*given.labels)
     if order is not None:
         yield (

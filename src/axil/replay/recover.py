@@ -1,6 +1,6 @@
 """From a fitted model and its training rows to a structure, by walking through the fit with the model's own leaf values.
 
-At each tree the residuals are then those that the library saw, rounded as it rounds, so every leaf value can be computed anew
+At each tree the residuals are then those that the library saw, rounded as it rounds, so every leaf value can be computed again
 from them and must come out the same; and a sampler that looks at the residuals draws the same rows.
 """
 

@@ -170,21 +170,21 @@ class _Walk:
     def _advance(self, t: int) -> None:
         """Let the model's predictions follow tree t.
 
-        Where earlier trees are dropped or scaled, a library that keeps predictions in single precision adds up all anew.
+        Where earlier trees are dropped or scaled, a library that keeps predictions in single precision adds up all again.
         """
         c = self.trees.coefficients
         if c is None:
             self._add(t, 1.0)
             return
         changed = np.flatnonzero(c.omega[t + 1] - c.omega[t])
-        anew = self.adapter.score_precision is not np.float64 and bool((changed < self.added).any())
-        if anew:
+        again = self.adapter.score_precision is not np.float64 and bool((changed < self.added).any())
+        if again:
             self.score = self._start(c.beta[t + 1])
             changed = np.flatnonzero(c.omega[t + 1])
         elif c.beta[t + 1] != c.beta[t]:
             self.score = self.score + (c.beta[t + 1] - c.beta[t]) * self.trees.base_value
         for s in changed:
-            change = c.omega[t + 1, s] - (0.0 if anew else c.omega[t, s])
+            change = c.omega[t + 1, s] - (0.0 if again else c.omega[t, s])
             self._add(int(s), change / c.omega[-1, s] if c.omega[-1, s] else 0.0)
         self.added = max(self.added, t + 1 if len(changed) else 0)
 

@@ -314,7 +314,7 @@ class SmootherEngine:
 
     @property
     def structure(self) -> Structure:
-        raise InputError("An explainer of a linear smoother is not saved: make it anew from the model and its data.")
+        raise InputError("An explainer of a linear smoother is not saved: make it again from the model and its data.")
 
     @one_blas_thread()
     def ask(self, queries: Any, base: float = 1.0) -> Answer:
