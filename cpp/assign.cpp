@@ -16,7 +16,7 @@ namespace axil {
 namespace assigning {
 
 constexpr std::size_t block = 512;  // rows: their codes and the nodes' findings stay in the first-level cache
-constexpr std::size_t blocks_a_task = 8;
+constexpr std::size_t blocks_per_task = 8;
 
 using Size = std::size_t;
 
@@ -296,7 +296,7 @@ void run_trees(const Plan& plan, Size begin, Size rows, Scratch<Code>& scratch, 
 
 template <class Code, class Value, class Leaf>
 bool assign_all(const Plan& plan, const Table<Value>& table, const Output<Leaf>& out, const Crew& crew) {
-    const Size step = block * blocks_a_task, tasks = (table.rows + step - 1) / step;
+    const Size step = block * blocks_per_task, tasks = (table.rows + step - 1) / step;
     std::vector<Scratch<Code>> scratch;
     for (Size i = 0; i < std::max<Size>(std::min(crew.n_threads, tasks), 1); ++i) scratch.emplace_back(plan);
     parallel(crew, tasks, [&](Size i, Size thread) {

@@ -25,7 +25,7 @@ struct Lookup {
 
 constexpr std::size_t most_cells = 1024;  // of joined trees: those that occur, a third or so, stay in the second-level cache
 constexpr std::size_t most_columns = 32;  // of a joined table: more would not fit the last cache
-constexpr std::size_t rows_a_cell = 4;    // below that joining the tables costs more than it saves
+constexpr std::size_t rows_per_cell = 4;    // below that joining the tables costs more than it saves
 
 template <class Leaf>
 using IdOf = std::conditional_t<sizeof(Leaf) == 4, std::uint32_t, std::uint16_t>;
@@ -38,7 +38,7 @@ std::vector<Lookup> lookups_of(const Leaves<Leaf>& leaves, std::size_t rows, std
         for (; end < leaves.trees; ++end) {
             if (columns > most_columns || leaves.count(end) > most_cells / cells) break;
             const std::size_t joined = cells * leaves.count(end);
-            if (joined * rows_a_cell > rows) break;
+            if (joined * rows_per_cell > rows) break;
             cells = joined;
         }
         all.push_back({t, end, start, cells});

@@ -68,7 +68,7 @@ LOSSES = {
 
 
 def replay(smooth, leaves, queries, y):
-    """(n, K): the scores in the leaves ``queries`` (n, T) when the trees with these leaves (N, T) are fitted to y (N, K) again."""
+    """(n, K): the scores in the leaves ``queries`` (n, T) when the trees with these leaves (N, T) are refitted to y (N, K)."""
     t, derivatives, start = smooth.trees, *LOSSES[smooth.loss.name]
     base = start(y.mean(axis=0)) if t.base is None else t.base
     F, Q = base + np.zeros_like(y), base + np.zeros((len(queries), y.shape[1]))

@@ -2,7 +2,7 @@
 
     python experiments/removal.py        # under a minute; writes experiments/results/removal.csv
 
-For each model and number of training rows, single rows are deleted in turn, the leaf values computed again, and the changes of the
+For each model and number of training rows, single rows are deleted in turn, leaf values computed again, and the changes of the
 predictions of 90 other rows compared with `Explainer.removal`: their correlation, and the slope of the exact changes on the
 first-order ones. Then sets of ten rows, chosen to first order and greedily, are deleted whole: the mean |change| they make.
 """
