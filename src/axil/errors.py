@@ -1,4 +1,4 @@
-"""What axil raises. Every message says what was found, what was expected and what to do next."""
+"""Errors and warnings of axil. Every message says what was found, what was expected and what to do next."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class UnsupportedModelError(AxilError):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As an exception comes back from another process: the default would pass the message for all arguments."""
+        """Makes the exception picklable: the default would pass the message for all arguments."""
         return type(self), self._arguments
 
 

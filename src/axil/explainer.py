@@ -25,8 +25,7 @@ from axil.replay import mistakes
 from axil.replay.build import build
 from axil.replay.checks import Verification
 from axil.replay.proven import ProvenModel
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 class Explainer(Questions, Streamed):
@@ -144,11 +143,11 @@ class Explainer(Questions, Streamed):
 
     @property
     def verification(self) -> Verification | None:
-        """What the replay found; None with ``verify=False``."""
+        """Findings of the replay; None with ``verify=False``."""
         return self.proven.verification
 
     def __call__(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
-        """The same as `explain`.
+        """Calls `explain`.
 
         Parameters
         ----------
@@ -208,7 +207,7 @@ class Explainer(Questions, Streamed):
         return explanations(proven, queries, size, sparse)
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
-        """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
+        """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
         ----------
@@ -253,7 +252,7 @@ class Explainer(Questions, Streamed):
         sigma: Any = None,
         init_score: Any = None,
     ) -> str | None:
-        """As `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
+        """The page of `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
 
         ``sigma`` as for `standard_error`. Unless given it takes some 10 seconds at most: where it is estimated, or left out as
         even that would take longer, and where the fit does not show it, the page says so.

@@ -15,8 +15,7 @@ from axil.inputs import as_count, as_positions, as_shares, as_sizes, group_codes
 from axil.inputs.owned import frozen
 from axil.machine.shared import one_blas_thread
 from axil.output import page, tables
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 ROUNDING = 1e-12  # of a running sum of weights
 
@@ -274,7 +273,7 @@ def _rows_needed(weights: Any, shares: Array) -> NDArray[np.int64]:
 
 
 def page_options(shape: tuple[int, ...], groups: Any, k: Any, columns: Any, sigma: Any) -> page.Options:
-    """What a page is to show of predictions by targets of this shape, (n_train, K), checked; see `Explanation.to_html`."""
+    """Checked options of a page of predictions by targets of this shape, (n_train, K); see `Explanation.to_html`."""
     size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
     codes = None if groups is None else group_codes(groups, shape[0], "groups")
     return page.Options(as_count(k, "k"), codes, columns, size)

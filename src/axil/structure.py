@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 def cell_dtype(most_cells: int) -> type[np.unsignedinteger[Any]]:
@@ -71,7 +71,7 @@ class Regularisation:
         return by_weight, by_l2
 
     def scaled(self, factor: float) -> Regularisation:
-        """The same where the sum of all row weights is this many times as large."""
+        """The scale where the sum of all row weights is this many times as large."""
         return Regularisation(self.l2 * factor, self.steps, True) if self.by_weight else self
 
 

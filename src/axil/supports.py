@@ -12,7 +12,7 @@ from axil.errors import UnsupportedModelError
 
 @dataclass(frozen=True)
 class Support:
-    """What axil can do for a model."""
+    """The help that axil has for a model."""
 
     kind: str  #: "exact", "jacobian" (smooth in the targets: a derivative exists, exact weights do not) or "no"
     setting: str | None  #: what stands in the way, as the library spells it
@@ -60,7 +60,7 @@ def supports(model: Any) -> Support:
 
 
 def _smooth(model: Any, error: UnsupportedModelError) -> Support:
-    """Of a model without exact weights: whether a derivative is at hand, or what else stands in its way."""
+    """The support of a model without exact weights: a derivative, or what stands in its way."""
     if not error.derivative:
         return Support("no", error.setting, str(error))
     try:

@@ -14,6 +14,7 @@ from axil.adapters.boundary import ReadsRows
 from axil.adapters.routes import Routes
 from axil.errors import UnsupportedModelError
 from axil.structure import Coefficients
+from axil.types import Array
 
 __all__ = [
     "Adapter",
@@ -29,8 +30,6 @@ __all__ = [
     "TrainingRows",
     "TreeModel",
 ]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from axil.errors import InputError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 __all__ = ["Deviance", "Logistic", "Loss", "Slopes", "Softmax", "Squared", "gamma", "poisson", "tweedie"]
 

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.kernels.cpu import Cpu
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 MOST_THRESHOLDS = MOST_LEAVES = 65535  # of a column, of a tree: both are numbered in two bytes
 

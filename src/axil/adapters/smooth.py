@@ -19,8 +19,7 @@ from axil.adapters.pipeline import last_step, library_readers, search
 from axil.adapters.refusals import refuse
 from axil.adapters.sklearn.learners import REFUSALS
 from axil.errors import UnsupportedModelError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 __all__ = ["SmoothModel", "SmoothTrees", "find", "label_factors", "refuse_learners", "weighed_classes"]
 

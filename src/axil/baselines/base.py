@@ -6,17 +6,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
+from axil.types import Array
 from axil.weights.contract import SmootherEngine
-
-Array = NDArray[np.float64]
 
 FEWER = "Score fewer rows of X at a time, or raise memory_limit."
 

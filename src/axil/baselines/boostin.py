@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.baselines.effects import add_effects
-from axil.baselines.trees import Batch, Leaves, TreeBaseline, Trees
+from axil.baselines.trees import Batch, TreeBaseline, Trees
 from axil.errors import UnsupportedQuestionError
+from axil.types import Array, Leaves
 from axil.weights.forest import is_forest
 from axil.weights.residuals import Step
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.baselines.trees import Trees
+from axil.types import Array
 from axil.weights.residuals import Step
-
-Array = NDArray[np.float64]
 
 BLOCK_NUMBERS = 1 << 16  # of scores held at a time, so that they stay in the cache from tree to tree
 

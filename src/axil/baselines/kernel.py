@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from axil.kernels import Rows
 from axil.kernels.cpu import Cpu
 from axil.structure import Structure
-
-Array = NDArray[np.float64]
-Leaves = NDArray[np.integer[Any]]
+from axil.types import Array, Leaves
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from axil.adapters.contract import Adapter
 from axil.baselines.effects import add_effects
 from axil.baselines.trees import Batch, TreeBaseline
 from axil.errors import UnsupportedQuestionError
+from axil.types import Array
 from axil.weights.contract import TreeEngine
 from axil.weights.residuals import Step
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.baselines.base import Baseline
 from axil.inputs import as_count
 from axil.replay.queries import Queries
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 @dataclass(frozen=True)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.baselines.base import Baseline
 from axil.kernels.cpu import Cpu
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
+from axil.types import Array, Leaves
 from axil.weights.boosting import Operators
 from axil.weights.contract import TreeEngine
 from axil.weights.residuals import FittedValues
-
-Array = NDArray[np.float64]
-Leaves = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.baselines.kernel import LeafKernel
 from axil.baselines.trees import Batch, TreeBaseline
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from axil.baselines.kernel import LeafKernel
 from axil.baselines.trees import Batch, TreeBaseline
 from axil.errors import InputError
 from axil.inputs import as_number
+from axil.types import Array
 from axil.weights.residuals import FittedValues
-
-Array = NDArray[np.float64]
 
 BLOCK_NUMBERS = 1 << 24  # of tables over leaves while the kernel of the training rows is filled
 

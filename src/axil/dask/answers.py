@@ -1,4 +1,4 @@
-"""What partitions answer about a batch of queries, and how the answers of several add up."""
+"""Answers of partitions about a batch of queries, and how those of several add up."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from axil.inputs import group_codes
 from axil.kernels.cpu import Cpu
 from axil.output.tables import Largest
 from axil.structure import Transferable
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 @dataclass(frozen=True)
 class Asked(Transferable):
-    """What n queries ask of every training row; for each entry of the fitted trees an adjoint of the leaf sums."""
+    """Adjoints of n queries, the same for every training row; one of the leaf sums for each entry of the fitted trees."""
 
     phi: list[Array]  #: (L, n)
     constant: list[Array]  #: (n,) what the base adds to the weight of every row of row weight one

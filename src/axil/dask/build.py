@@ -37,11 +37,10 @@ from axil.replay.build import CHECKED_ROWS
 from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
 from axil.replay.recover import Replay, fitted_structure, fitted_values
 from axil.structure import Structure, cell_dtype
+from axil.types import Array
 from axil.weights.boosting import Operators
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace
-
-Array = NDArray[np.float64]
 
 
 class PartitionedRows(TrainingRows):
@@ -215,7 +214,7 @@ def _require_leaf_space(fitted: list[FittedTrees], budget: Budget) -> None:
 
 
 def _without_rows(trees: FittedTrees) -> FittedTrees:
-    """What holds for all partitions alike."""
+    """The part of the trees that holds for all partitions alike."""
     return replace(trees, row_weights=None, held_out=None, sampler=None)
 
 
@@ -234,7 +233,7 @@ def _places(fitted: list[FittedTrees], sizes: list[int]) -> list[Place]:
 
 
 def _replayed(trees: FittedTrees, sums: LeafSums) -> Replay:
-    """What the walk over all rows comes to; its structure has no rows itself."""
+    """The replay over all rows; its structure has no rows itself."""
     nothing = np.empty((len(trees.n_leaves), 0), dtype=cell_dtype(int(trees.n_leaves.max())))
     structure: Structure = fitted_structure(
         _without_rows(trees), nothing, np.ones(1), sums.leaf_weights, None, sums.extent.weight

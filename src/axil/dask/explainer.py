@@ -23,9 +23,8 @@ from axil.output import tables
 from axil.questions.streamed import Stream, Streamed
 from axil.replay.checks import Verification, check_answer
 from axil.replay.queries import Offsets
+from axil.types import Array
 from axil.weights.boosting import Adjoints
-
-Array = NDArray[np.float64]
 
 ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
 STREAM = (
@@ -35,7 +34,7 @@ STREAM = (
 
 
 class Explainer(Streamed):
-    """As `axil.Explainer`, for training rows in the partitions of Dask collections, and with the same numbers.
+    """Explains as `axil.Explainer` does, with the same numbers, for training rows in the partitions of Dask collections.
 
     ``X`` is a Dask DataFrame or Array; ``y``, ``sample_weight``, ``init_score`` and ``bags`` have the same partitions. The
     model is a fitted one of any library that axil reads, also one that Dask trained (DaskLGBMRegressor, DaskXGBRegressor,
@@ -149,7 +148,7 @@ class Explainer(Streamed):
         return whole, names
 
     def __call__(self, X: Any, init_score: Any = None) -> Explanation:
-        """The same as `explain`.
+        """Calls `explain`.
 
         Parameters
         ----------
@@ -247,7 +246,7 @@ class Explainer(Streamed):
     )
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
-        """As `Explanation.top`, for any number of rows of X: every partition sends its k largest weights alone.
+        """The table of `Explanation.top`, for any number of rows of X: every partition sends its k largest weights alone.
 
         Parameters
         ----------
@@ -275,7 +274,7 @@ class Explainer(Streamed):
         return tables.concatenate(parts, "pandas")
 
     def group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
-        """As `Explanation.group`, streamed: how much of each prediction comes from each group of training rows.
+        """The table of `Explanation.group`, streamed: how much of each prediction comes from each group of training rows.
 
         ``labels`` is a Dask Series or Array with the partitions of the training rows.
 
@@ -338,7 +337,7 @@ class Explainer(Streamed):
     def _batches(
         self, X: Any, offsets: Offsets
     ) -> Iterator[tuple[Asked, Array, NDArray[Any], Callable[[Array], Array | None]]]:
-        """What rows of X ask of the training rows, their intercepts (n, K), labels and check; at least one batch."""
+        """Batches of X: their adjoints, intercepts (n, K), labels and check; at least one batch."""
         self.prepare()
         labels = inputs.row_labels(X)
         total = sum(entry.operators.structure.total_leaves for entry in self._held.entries)

@@ -1,4 +1,4 @@
-"""What is done to one partition of the training rows, on the worker that holds it."""
+"""The work on one partition of the training rows, on the worker that holds it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from axil.replay.checks import Extent, Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure
 from axil.replay.walk import walk
 from axil.structure import Structure, Transferable, aligned
+from axil.types import Array
 from axil.weights.answers import READ_ROWS
 from axil.weights.boosting import Operators
 from axil.weights.leaf_space import cooccurrence
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Shared:
-    """What every partition is worked on with."""
+    """The objects that the work on every partition shares."""
 
     adapter: Adapter
     fitted: list[FittedTrees]  #: without what belongs to single rows
@@ -74,7 +73,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Partition(Transferable):
-    """What is kept of n training rows: their leaves, targets and labels.
+    """The kept part of n training rows: their leaves, targets and labels.
 
     ``structures``, one for each entry of the fitted trees, are of these rows alone: so are their leaf weights.
     """
@@ -87,7 +86,7 @@ class Partition(Transferable):
 
 @dataclass(frozen=True)
 class LeafSums:
-    """What the rows add to the leaves of one entry of the fitted trees."""
+    """Sums of the rows over the leaves of one entry of the fitted trees."""
 
     counts: NDArray[np.int64]  #: (L,)
     leaf_weights: Array  #: (L,)
@@ -109,7 +108,7 @@ class LeafSums:
 
 @dataclass(frozen=True)
 class Evidence(Transferable):
-    """What the proof needs and queries do not."""
+    """The numbers that the proof needs and queries do not."""
 
     sums: list[LeafSums]
     scores: list[Array]  #: (n, K) the model's predictions, the library's own for some rows

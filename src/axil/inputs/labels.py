@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
-from axil.inputs.numbers import Array, is_whole, unmasked
+from axil.inputs.numbers import is_whole, unmasked
+from axil.types import Array
 
 
 def as_labels(values: Any, n_rows: int, what: str, rows: str = "training") -> NDArray[Any]:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 MOST_COUNTED = 2**63 - 1
 MOST_THREADS = 2**31 - 1  # a C int, which kernels take

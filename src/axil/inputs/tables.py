@@ -1,4 +1,4 @@
-"""What people hand over - frames, arrays, sparse matrices, labels - checked before any work."""
+"""Tables that people hand over: frames, arrays and sparse matrices, checked before any work."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from axil.errors import InputError, shortened, shown
 from axil.inputs.labels import distinct_labels, one_hot, position_of
 from axil.inputs.numbers import as_numbers, as_table, is_number_dtype, is_sparse, is_whole, unmasked
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 ONE_ROW = "For one row pass X.iloc[[0]], X[[0]] or x.reshape(1, -1)."
 
@@ -39,7 +38,7 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
 
 
 class Columns(Protocol):
-    """What a fitted model says about its columns."""
+    """The columns of a fitted model."""
 
     library: str
     n_features: int

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from axil.machine.memory import Budget
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 OUTPUTS = ("raw", "probability")
 

@@ -18,8 +18,7 @@ from axil.jacobian.stages import check_scores, walk
 from axil.machine.memory import Budget
 from axil.replay.build import round_to, with_rows
 from axil.replay.recover import assign_leaves
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 def read(

@@ -22,15 +22,14 @@ from axil.output import page, tables
 from axil.questions.explain import STREAM
 from axil.questions.streamed import Stream, Streamed
 from axil.supports import supports
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 #: Modules with a ``read`` as `axil.jacobian.base.Reader` has it, tried in order.
 READERS = ("axil.jacobian.boosting", "axil.jacobian.sklearn_smooth", "axil.jacobian.torch")
 
 
 class Report(dict[str, Any]):
-    """What was found while the model was read: errors of the replay, or how far it is from a stationary point."""
+    """Findings of the reading: errors of the replay, or how far the model is from a stationary point."""
 
     def __repr__(self) -> str:
         lines = (
@@ -126,7 +125,7 @@ class JacobianExplainer(Streamed):
         )
 
     def __call__(self, X: Any) -> Explanation:
-        """The same as `explain`.
+        """Calls `explain`.
 
         Parameters
         ----------

@@ -17,8 +17,7 @@ from axil.inputs import Columns
 from axil.jacobian.row_losses import Link, Loss
 from axil.jacobian.solvers import DENSE_PARAMETERS, ConjugateGradients, Dense, Singular, Solver
 from axil.machine.memory import Budget
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 NEAR = 1e-2  # a Newton step that moves no score by more than this, relative to their spread, is an optimum
 FAR = 0.1  # and one that moves some score by more than this is none

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, hstack, issparse
 
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 def with_ones(rows: Any) -> Any:

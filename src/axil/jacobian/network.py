@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 def _slopes(activation: str, values: Array) -> tuple[Array, Array]:

@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 from axil.jacobian.stages import Round, Walked
 from axil.kernels.cpu import Cpu
 from axil.machine.progress import track
-
-Array = NDArray[np.float64]
-Leaves = NDArray[np.integer[Any]]
+from axil.types import Array, Leaves
 
 Numbers = NDArray[np.int64]
 
@@ -153,7 +151,7 @@ class Reverse:
         return np.stack([value[leaf] for value in values if value is not None], axis=1)
 
     def _pull_joint(self, one: Round, slopes: Any) -> None:
-        """The same as `_pull` where H is whole: with u for ``a`` now, v the leaf's values and p the probabilities,
+        """`_pull` where H is whole: with u for ``a`` now, v the leaf's values and p the probabilities,
 
         P_m -= w p_m (q_m - sum_k p_k q_k),   q_k = u_k (1 + v_k - v'p) - v_k u'p.
         """

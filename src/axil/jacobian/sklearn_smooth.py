@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
@@ -23,8 +22,7 @@ from axil.jacobian.implicit import Implicit, Learner, Predictor, Training, check
 from axil.jacobian.linear import Linear, with_ones
 from axil.jacobian.network import Network
 from axil.machine.memory import Budget
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 NEAR_DIRECT = 1e-6  # how far from the optimum a solver without iterations may end, relative to the spread of the scores
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
-Array = NDArray[np.float64]
+from axil.types import Array
+
 Product = Callable[[Array], Array]  # from (P, m) to the Hessian times it
 
 DENSE_PARAMETERS = (

@@ -28,8 +28,8 @@ from axil.machine.progress import track
 from axil.replay.build import CHECKED_ROWS
 from axil.replay.checks import compare
 from axil.replay.recover import recover_rates
+from axil.types import Array
 
-Array = NDArray[np.float64]
 Leaves = NDArray[np.unsignedinteger[Any]]
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.losses import Loss
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 SAME = 1e-14  # of a leaf value: close enough to stop searching
 

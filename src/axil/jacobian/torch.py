@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.sklearn.trees import numbers
@@ -18,8 +17,7 @@ from axil.jacobian import row_losses
 from axil.jacobian.implicit import Implicit, Predictor, Training
 from axil.jacobian.torch_module import TorchModule
 from axil.machine.memory import Budget
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 _KINKED = (
     *("L1Loss", "HingeEmbeddingLoss", "MultiMarginLoss", "MultiLabelMarginLoss", "MarginRankingLoss", "CTCLoss"),

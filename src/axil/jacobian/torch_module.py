@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from axil.types import Array
 
 CHUNK_BYTES = 1 << 27  # of derivatives carried through the module at a time
 

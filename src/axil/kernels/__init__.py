@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.structure import Structure
+from axil.types import Array
 
-Array = NDArray[np.float64]
 Cells = NDArray[np.unsignedinteger[Any]]
 Numbers = NDArray[np.int64]
 

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from axil import _core
-from axil.kernels import Array, Backend, Cells, Costs, Numbers, Rows, Triangle
+from axil.kernels import Backend, Cells, Costs, Numbers, Rows, Triangle
 from axil.machine.memory import free_memory
 from axil.machine.progress import track
 from axil.machine.shared import one_blas_thread
+from axil.types import Array
 
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 COSTS = Costs(sweep=1.0, pair=0.7, read=0.15, solve=0.2, inverse=0.035, product=0.14, visit_seconds=3e-10)  # two cores

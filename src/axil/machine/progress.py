@@ -1,4 +1,4 @@
-"""What long work says: a progress bar, where tqdm is installed and somebody is looking, and a duration in words."""
+"""Reports of long work: a progress bar, where tqdm is installed and somebody is looking, and a duration in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several threads share: values that are made once, and BLAS's own number of threads."""
+"""State that several threads share: values that are made once, and BLAS's own number of threads."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def read(path: Any, budget: Budget) -> tuple[dict[str, Any], list[Structure], ND
 
 
 def damaged(path: Path, error: Exception) -> str:
-    """What to say of a file whose contents do not fit together."""
+    """The error about a file whose contents do not fit together."""
     reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return (
         f"{path} is not a complete axil explainer: it is damaged, cut short or of another kind ({reason}). "

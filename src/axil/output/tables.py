@@ -12,8 +12,7 @@ from scipy.sparse import csr_array
 from axil.inputs import as_choice, as_frame, is_sparse, take_rows
 from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 def as_backend(name: Any) -> str:
@@ -145,7 +144,7 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def bytes_of(lines: int, columns: int) -> int:
-    """What a table takes while it is made, with 8 bytes per line and column."""
+    """Bytes that a table takes while it is made, with 8 per line and column."""
     return int(COPIES * 8 * lines * columns)
 
 

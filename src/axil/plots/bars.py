@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.errors import InputError
 from axil.explanation import Explanation
@@ -13,11 +12,10 @@ from axil.inputs import as_choice, as_count, as_flag, as_frame, as_numbers, as_v
 from axil.output import tables
 from axil.plots import canvas
 from axil.plots.sources import largest, one_prediction, one_query, row_labels, says
+from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
-
-Array = NDArray[np.float64]
 
 
 def weights(

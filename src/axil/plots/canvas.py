@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from axil.errors import InputError
 from axil.plots.sources import Prediction, text
+from axil.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
 
-Array = NDArray[np.float64]
 
 POSITIVE, NEGATIVE = "#1b5e9b", "#e8805c"  # apart for every eye, and dark and light without colour
 NEUTRAL, DARK = "#cfcfcf", "#333333"

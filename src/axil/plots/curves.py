@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.errors import InputError
 from axil.explanation import ROUNDING, Explanation
@@ -14,11 +13,11 @@ from axil.inputs import as_flag, as_frame, as_numbers, as_vector
 from axil.output import tables
 from axil.plots import canvas
 from axil.plots.sources import one_query, one_row, says, whole_prediction
+from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
-Array = NDArray[np.float64]
 
 MARKED = (0.5, 0.8, 0.95)  # the shares that `Explanation.concentration` counts rows for
 

@@ -14,11 +14,11 @@ from axil.inputs import as_count, as_flag, as_frame, as_numbers
 from axil.output import tables
 from axil.plots import canvas
 from axil.plots.sources import output_position, row_labels, says
+from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
-Array = NDArray[np.float64]
 
 SATURATED = 99.0  # percentile of |weight| at the ends of the colours, as in the paper
 

@@ -16,7 +16,6 @@ from axil.plots.sources import one_prediction, whole_prediction
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
-Array = NDArray[np.float64]
 
 MOST_GROUPS = 12  # of text side by side on one axis
 

@@ -14,8 +14,8 @@ from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_flag, as_frame, as_labels, as_numbers, as_vector, is_whole, position_of
 from axil.output import tables
+from axil.types import Array
 
-Array = NDArray[np.float64]
 Columns = dict[str, NDArray[Any]]
 
 EXPECTED = "an axil.Explanation, a frame that axil made or an array"

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.inputs import as_count, as_frame, as_number
 from axil.plots import canvas
 from axil.plots.sources import Prediction, largest, one_prediction, one_row, row_labels
+from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

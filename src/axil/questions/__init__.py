@@ -1,1 +1,1 @@
-"""What can be asked of a proven model."""
+"""Questions to a proven model."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.explanation import Explanation
@@ -16,9 +15,8 @@ from axil.output import tables
 from axil.output.page import Context
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
+from axil.types import Array
 from axil.weights.answers import Answer
-
-Array = NDArray[np.float64]
 
 STREAM = "Use explainer.top(X) for the largest weights or explainer.iter(X) for batches, or raise memory_limit."
 

@@ -13,14 +13,12 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.errors import ApproximationWarning, CostWarning, InputError, shown
 from axil.inputs import as_sizes
 from axil.machine.progress import in_time
 from axil.replay.proven import ProvenModel
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 PROBES = 32  # random vectors
 TOGETHER = 8  # of them in one pass

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.errors import InputError, shown
@@ -19,8 +18,7 @@ from axil.questions.explain import explanations
 from axil.questions.streamed import measured
 from axil.questions.targets import blame, changed_rows, corrections, reach, what_if
 from axil.replay.proven import ProvenModel
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 class Questions:

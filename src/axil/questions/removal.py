@@ -12,11 +12,11 @@ from scipy.sparse import csr_array
 from axil.output import tables
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
+from axil.types import Array
 from axil.weights.answers import Effects
 from axil.weights.contract import Engine
 from axil.weights.removal import BLOCK_ENTRIES
 
-Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Ask = Callable[[Engine, Any, Array], Sequence[Effects]]
 
@@ -115,7 +115,7 @@ class SignedSet:
 
 
 def remove_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: tuple[Rows, Array]) -> tuple[Rows, Array]:
-    """As many rows as ``first`` has, in its direction: each of largest effect once those before are gone; exact effects.
+    """A set of rows as large as ``first``, in its direction: each of largest effect once those before are gone; exact effects.
 
     After each removal the fit to output k of the targets is computed again, structure held fixed: some four passes over trees.
     """

@@ -17,8 +17,7 @@ from axil.explanation import Explanation, page_options
 from axil.machine.memory import Budget
 from axil.output import page, tables
 from axil.questions import write as writing
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +69,7 @@ class Streamed(ABC):
         """The rows of X, checked, with their weights to come."""
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
-        """As `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
+        """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
         ----------
@@ -93,7 +92,7 @@ class Streamed(ABC):
         )
 
     def effective_size(self, X: Any, init_score: Any = None) -> Array:
-        """As `Explanation.effective_size`, for any number of rows of X: never holds an (n, n_train) array.
+        """`Explanation.effective_size` for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
         ----------
@@ -106,7 +105,7 @@ class Streamed(ABC):
         return self._measured(X, init_score, lambda one: one.effective_size)
 
     def negative_share(self, X: Any, init_score: Any = None) -> Array:
-        """As `Explanation.negative_share`, for any number of rows of X: never holds an (n, n_train) array.
+        """`Explanation.negative_share` for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
         ----------
@@ -123,7 +122,7 @@ class Streamed(ABC):
         return found[0] if len(found) == 1 else found
 
     def group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
-        """As `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array.
+        """The table of `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
         ----------
@@ -140,7 +139,7 @@ class Streamed(ABC):
         return stream.table(len(groups), 4, lambda one: one.group_columns(codes, groups))
 
     def concentration(self, X: Any, shares: Sequence[float] = (0.5, 0.8, 0.95), init_score: Any = None) -> Any:
-        """As `Explanation.concentration`, for any number of rows of X: never holds an (n, n_train) array.
+        """The table of `Explanation.concentration`, for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
         ----------
@@ -232,7 +231,7 @@ class Streamed(ABC):
         sigma: Any = None,
         init_score: Any = None,
     ) -> str | None:
-        """As `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
+        """The page of `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
         ----------

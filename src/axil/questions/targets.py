@@ -17,8 +17,7 @@ from axil.questions.explain import explanations
 from axil.questions.noise import leverages
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 COLUMNS = 32  # training rows whose weights are computed together
 COPIES = 4  # of their columns while the fit is replayed

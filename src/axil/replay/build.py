@@ -33,11 +33,10 @@ from axil.replay.proven import ProvenModel
 from axil.replay.recover import assign_leaves, replay
 from axil.replay.walk import ELSEWHERE
 from axil.structure import Structure
+from axil.types import Array
 from axil.weights.boosting import Operators
 from axil.weights.contract import Engine, ForestEngine, SmootherEngine, TreeEngine
 from axil.weights.forest import Forest, is_forest
-
-Array = NDArray[np.float64]
 
 SINGLE = 1e-6  # relative: single precision, in which some libraries keep targets
 # How many times further than on one set of rows a solver may be off on another, or with another seed (measured: up to 8).
@@ -153,7 +152,7 @@ def checked_rows(n_rows: int) -> NDArray[np.intp]:
 
 
 def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) -> tuple[Verification, Array]:
-    """What a file states of the proof, once it follows from the arrays beside it, and the predictions (n_train, K) they make.
+    """Confirms what a file states of the proof from the arrays beside it, and gives the predictions (n_train, K) they make.
 
     Answers are compared with the model within bounds that grow with ``scale`` and ``rounding``, so neither is taken from the
     file on trust, and the tolerance is the model's own. Predictions are without offsets. Raises ValueError or TypeError.

@@ -1,4 +1,4 @@
-"""What a replay of a fit is compared in with the fitted model: counts, weights, base and values of leaves, predictions."""
+"""Comparisons between a replayed fit and the fitted model: counts, weights, base and values of leaves, predictions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.markup import table
 from axil.replay.recover import Replay
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 WEIGHT_SLACK = (
     1e-7  # of a leaf's sum of weights, in some libraries in single precision, relative to the sum over all rows
@@ -27,7 +26,7 @@ ROUNDING = 1e-12  # of sums in float64 over any order of the rows, relative to t
 
 @dataclass(frozen=True)
 class Verification:
-    """What the replay of the fit found. Errors are relative to the largest |prediction|."""
+    """Findings of the replay of the fit. Errors are relative to the largest |prediction|."""
 
     n_rows: int
     n_trees: int
@@ -65,7 +64,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class Extent:
-    """What the proof needs to know of the training rows besides their leaves; parts of a data set combine to the whole."""
+    """Totals of the training rows that the proof needs besides their leaves; parts of a data set combine to the whole."""
 
     n_rows: int
     weight: float
@@ -76,7 +75,7 @@ class Extent:
 
     @classmethod
     def of(cls, targets: Array, weights: Array | None, offsets: Array | None, score: Array) -> Extent:
-        """Of rows with targets (N, K), row weights (N,), offsets (N, K) and predictions (N, K)."""
+        """The extent of rows with targets (N, K), row weights (N,), offsets (N, K) and predictions (N, K)."""
         w = np.ones(len(targets)) if weights is None else weights
         largest = (0.0 if part is None else float(np.abs(part).max(initial=0.0)) for part in (targets, offsets, score))
         return cls(len(targets), float(w.sum()), w @ targets, *largest)
@@ -93,11 +92,11 @@ class Extent:
 
     @property
     def scale(self) -> float:
-        """What errors are relative to."""
+        """The number that errors are relative to."""
         return self.largest_score or 1.0
 
     def rounding(self, model: Model) -> float:
-        """What rounding targets and offsets may add to an error of a prediction."""
+        """The error of a prediction that rounded targets and offsets may cause."""
         return MEAN_SLACK * float(np.finfo(model.precision).eps) * max(self.largest_target, self.largest_offset)
 
 
@@ -123,7 +122,7 @@ def check_leaves(adapter: Adapter, trees: FittedTrees, walked: Replay, extent: E
 def verified(
     adapter: Adapter, trees: FittedTrees, walked: Replay, extent: Extent, leaf_error: float, miss: Miss
 ) -> Verification:
-    """What the proof found, once the predictions agree as well."""
+    """Findings of the proof, once the predictions agree as well."""
     scale = extent.scale
     rounding = extent.rounding(adapter)
     check_predictions(adapter, miss, adapter.tolerance * scale + rounding)

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Model
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.inputs import as_frame, is_sparse, take_rows
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 ASKED = 1000  # rows whose prediction is compared with the targets
 TRANSFORMS: dict[str, Callable[[Array], Array]] = {

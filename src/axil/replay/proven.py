@@ -17,10 +17,9 @@ from axil.machine.progress import track
 from axil.machine.shared import Kept
 from axil.replay.checks import Verification, check_answer
 from axil.replay.queries import Offsets, Queries
+from axil.types import Array
 from axil.weights.answers import Answer
 from axil.weights.contract import Engine
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,11 +78,11 @@ class ProvenModel:
         return self.kept.get("targets", lambda: [np.ascontiguousarray(self.targets[:, own]) for own in self.served()])
 
     def prepared(self) -> ProvenModel:
-        """The same model with all done ahead that makes queries cheaper."""
+        """This model, with all done ahead that makes queries cheaper."""
         return replace(self, engines=[engine.prepared() for engine in self.engines])
 
     def prepared_for(self, n_queries: int, taken: int = 0) -> ProvenModel:
-        """The same with what pays for so many queries done ahead, whatever was asked before, where so many bytes are taken."""
+        """This model, with what pays for so many queries done ahead, whatever was asked before, where so many bytes are taken."""
         available = self.budget.available - taken
         return replace(self, engines=[engine.prepared_for(n_queries, available) for engine in self.engines])
 

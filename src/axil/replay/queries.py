@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.contract import Model, OffsetModel
 from axil.machine.shared import Kept
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 @dataclass(frozen=True)
 class Offsets:
-    """What users add to the predictions of n rows, or, where the library means it so, put in the place of the base."""
+    """Numbers that users add to the predictions of n rows, or, where the library means it so, put in the place of the base."""
 
     values: Array  #: (n, K)
     replace_base: bool = False
@@ -78,5 +77,5 @@ class Queries:
         return replace(self, rows=rows, offsets=self.offsets[part], labels=self.labels[part], kept=kept)
 
     def without_offsets(self) -> Queries:
-        """The same rows beside the model's own base."""
+        """These rows beside the model's own base."""
         return replace(self, offsets=Offsets(np.zeros_like(self.offsets.values)), kept=Kept())

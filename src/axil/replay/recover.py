@@ -19,8 +19,8 @@ from axil.machine.memory import Budget
 from axil.machine.progress import track
 from axil.replay.walk import ELSEWHERE, walk
 from axil.structure import Regularisation, Structure, cell_dtype
+from axil.types import Array
 
-Array = NDArray[np.float64]
 Leaves = NDArray[np.unsignedinteger[Any]]
 
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
@@ -29,7 +29,7 @@ NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a mean t
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of the walk over all rows."""
+    """The result of the walk over all rows."""
 
     structure: Structure
     counts: NDArray[np.int64]  #: (L,) rows that each leaf was fitted on
@@ -68,7 +68,7 @@ def replay(
 
 
 def regularisation_of(trees: FittedTrees) -> Regularisation:
-    """What a leaf's residual sum is multiplied by to give its value, as a function of its weight; see `FittedTrees`."""
+    """The factor from a leaf's residual sum to its value, as a function of its weight; see `FittedTrees`."""
     l2 = np.asarray(trees.l2, dtype=np.float64)
     return Regularisation(l2, np.broadcast_to(np.asarray(trees.steps, dtype=np.float64), l2.shape), trees.l2_by_weight)
 

@@ -14,8 +14,8 @@ from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget
 from axil.machine.progress import track
 from axil.structure import cell_dtype
+from axil.types import Array
 
-Array = NDArray[np.float64]
 Leaves = NDArray[np.unsignedinteger[Any]]
 
 ELSEWHERE = "Raise memory_limit, or keep them on disk with scratch=directory."
@@ -25,7 +25,7 @@ FEW_DRAWS = 8  # up to here it is quicker to look for each
 
 @dataclass(frozen=True)
 class Walked:
-    """What the rows add to their leaves on a walk; rows are independent, so parts of a data set add up to the whole."""
+    """Sums that rows add to their leaves on a walk; rows are independent, so parts of a data set add up to the whole."""
 
     cells: Leaves  #: (T, N), see `Structure`
     draws: Array  #: (D,)

@@ -1,4 +1,4 @@
-"""What an engine answers about a batch of queries: weights or effects, dense, sparse or still to be read out of leaf space."""
+"""Answers of an engine about a batch of queries: weights or effects, dense, sparse or still to be read out of leaf space."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.machine.shared import one_blas_thread
+from axil.types import Array
 from axil.weights.boosting import Adjoints, Operators
-
-Array = NDArray[np.float64]
 
 READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
 

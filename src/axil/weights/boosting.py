@@ -25,18 +25,15 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.kernels import Array, Backend, Numbers, Rows
+from axil.kernels import Backend, Numbers, Rows
 from axil.machine.progress import track
 from axil.machine.shared import Kept, one_blas_thread
 from axil.structure import Structure
+from axil.types import Array, Leaves
 from axil.weights.leaf_space import INVERTED, LeafSpace, asked, cooccurrence
-
-Leaves = NDArray[np.integer[Any]]
 
 # Trees share a pass: counting their co-occurrence once costs less than the passes it avoids, two of them or one of a few columns.
 SHARED_TREES = 4

@@ -16,6 +16,7 @@ from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
 from axil.machine.shared import one_blas_thread
 from axil.structure import Structure
+from axil.types import Array, Leaves
 from axil.weights import leverage as hat
 from axil.weights import removal
 from axil.weights.answers import Answer, DenseAnswer, Effects, ReadOutAnswer, SparseAnswer
@@ -23,9 +24,6 @@ from axil.weights.boosting import Operators
 from axil.weights.forest import Forest
 from axil.weights.leaf_space import LeafSpace
 from axil.weights.residuals import FittedValues
-
-Array = NDArray[np.float64]
-Leaves = NDArray[np.integer[Any]]
 
 FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 PRODUCT_SECONDS = 1e-10  # per multiplication
@@ -40,7 +38,7 @@ class Engine(Protocol):
 
     @property
     def structure(self) -> Structure:
-        """What the weights are computed from."""
+        """The structure that the weights are computed from."""
 
     def ask(self, queries: Any, base: float = 1.0) -> Answer:
         """The weights of queries given by their coordinates: leaves in all the model's trees, (n, T), or features.
@@ -79,10 +77,10 @@ class Engine(Protocol):
         """How long `leverage` takes on two cores, roughly; inf where it is refused."""
 
     def squares_seconds(self, available: int) -> float:
-        """The same of `squares`."""
+        """Seconds that `squares` takes, likewise."""
 
     def forward_seconds(self, columns: int) -> float:
-        """The same of `forward` for so many vectors."""
+        """Seconds that `forward` takes for so many vectors."""
 
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """For each column of the targets (N, K) the effects of deleting training rows; see `removal`."""
@@ -100,7 +98,7 @@ class Engine(Protocol):
         """Bytes that `prepared` takes."""
 
     def prepared(self) -> Engine:
-        """The same engine, with what makes queries cheaper done ahead; this one stays as it is."""
+        """An engine with what makes queries cheaper done ahead; this one stays as it is."""
 
     def prepared_for(self, n_queries: int, available: int) -> Engine:
         """`prepared`, if that pays for this many queries and fits into these bytes, whatever was asked before; else this one."""

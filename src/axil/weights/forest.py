@@ -7,16 +7,12 @@ weights of a query are the entries of the T leaves it meets, added up: their cos
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.structure import Structure
-
-Array = NDArray[np.float64]
-Leaves = NDArray[np.integer[Any]]
+from axil.types import Array, Leaves
 
 
 def is_forest(structure: Structure) -> bool:

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.kernels import Array, Backend, Rows
+from axil.kernels import Backend, Rows
 from axil.machine.shared import one_blas_thread
 from axil.structure import Structure
+from axil.types import Array
 
 INVERTED = 8192  # leaves up to which the inverse is made: 512 MiB and some seconds, which a few hundred queries repay
 LOOKED_UP = 2048  # queries whose adjoints are looked up at a time

@@ -18,11 +18,12 @@ from itertools import pairwise
 import numpy as np
 
 from axil.errors import InputError
-from axil.kernels import Array, Rows
+from axil.kernels import Rows
 from axil.machine.memory import in_words
 from axil.machine.progress import track
 from axil.machine.shared import one_blas_thread
 from axil.structure import Structure
+from axil.types import Array
 from axil.weights.boosting import Operators
 from axil.weights.leaf_space import LeafSpace
 

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.errors import InputError, UnsupportedQuestionError
-from axil.kernels import Array, Backend
+from axil.kernels import Backend
 from axil.structure import Regularisation, Structure
+from axil.types import Array
 from axil.weights.boosting import Adjoints, Operators
 from axil.weights.leaf_space import asked
 from axil.weights.residuals import FittedValues
@@ -38,7 +39,7 @@ BLOCK_ENTRIES = 1 << 20  # residuals held at a time, over all trees
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fit to the targets of one output leads to, as far as removal needs it."""
+    """The numbers of a fit to the targets of one output that removal needs."""
 
     operators: Operators
     fitted: FittedValues

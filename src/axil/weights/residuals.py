@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.structure import Structure
+from axil.types import Array, Leaves
 from axil.weights.boosting import Operators, groups_of
-
-Array = NDArray[np.float64]
-Leaves = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class FittedValues:
         return made
 
     def steps(self, rows: slice) -> Iterator[Step]:
-        """What tree after tree, t = 0..T-1, saw of a block of training rows and did with it."""
+        """The steps of the trees t = 0..T-1 on a block of training rows: what each saw and did."""
         s = self.structure
         cells = s.cells[:, rows]
         n_leaves = s.n_leaves[:, None].astype(cells.dtype)

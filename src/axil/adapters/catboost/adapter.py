@@ -17,8 +17,7 @@ from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fi
 from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.refusals import not_fitted, refuse
 from axil.errors import InputError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 def read(model: Any) -> CatBoostAdapter | None:

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 class Table:

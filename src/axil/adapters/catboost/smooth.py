@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.catboost.adapter import CatBoostAdapter
 from axil.adapters.catboost.refusals import REFUSALS, Reading
@@ -19,8 +18,7 @@ from axil.adapters.losses import Logistic, Loss, Softmax, Squared, poisson, twee
 from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals
 from axil.adapters.smooth import SmoothTrees
 from axil.errors import InputError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 # By loss_function: its settings, and whether leaf values are gradient steps.
 _LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {

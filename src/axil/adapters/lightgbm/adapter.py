@@ -19,8 +19,7 @@ from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Kind, Nodes, Routes, make_routes
 from axil.errors import InputError, UnsupportedModelError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 def read(model: Any) -> LightGBMAdapter | None:

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from axil.types import Array
+
 Words = NDArray[np.uint32]
 
 BLOCK = 1024  # rows to a generator (bagging_rand_block_, include/LightGBM/sample_strategy.h)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.lightgbm.bagging import BLOCK, FACTORS, LOW, TERMS
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 @dataclass(frozen=True)

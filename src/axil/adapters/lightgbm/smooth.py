@@ -19,8 +19,7 @@ from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisso
 from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals
 from axil.adapters.smooth import SmoothTrees, label_factors, weighed_classes
 from axil.errors import InputError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 _LOSSES: dict[str, Callable[[SmoothLightGBM], Loss]] = {
     "regression": lambda model: Squared(),

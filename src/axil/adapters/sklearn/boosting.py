@@ -19,7 +19,6 @@ from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES
 from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, as_it_is, no_offsets, numbers
 from axil.errors import InputError
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
 
 

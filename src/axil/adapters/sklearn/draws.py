@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from axil.types import Array
+
 Indices = NDArray[np.integer[Any]]
 
 _LARGEST = (

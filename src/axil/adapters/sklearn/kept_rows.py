@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.errors import ExactnessError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 SAME = 1e-6  # of a column's range: a transformer may compute the rows it is fitted on otherwise than later ones
 ROUNDING = 1e3  # roundings of the largest value, which a transformer may mix into any column

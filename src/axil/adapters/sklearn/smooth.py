@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
@@ -21,8 +20,7 @@ from axil.adapters.sklearn.draws import StageSampler, training_rows
 from axil.adapters.sklearn.refusals import DRAWS, MONOTONIC, unknown_init, unknown_split
 from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, no_offsets
 from axil.adapters.smooth import SmoothTrees, weighed_classes
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 _LOSSES: dict[str, Loss] = {"squared_error": Squared(), "log_loss": Logistic(), "poisson": poisson(), "gamma": gamma()}
 _SEED = "Fit again with an integer random_state."

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, csr_matrix, issparse
 
 from axil.adapters.contract import FittedSmoother, SmootherModel
@@ -19,8 +18,7 @@ from axil.adapters.sklearn.solutions import kernel_ridge, least_squares, neighbo
 from axil.adapters.sklearn.solvers import SOLVERS, Unsolved, condition_number, fitted_sparse, run_again
 from axil.adapters.sklearn.trees import SklearnAdapter, numbers
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 class SmootherAdapter(SklearnAdapter, SmootherModel):

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 from scipy.sparse import csr_array
 
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 def least_squares(X: Array, weights: Array | None, l2: float, intercept: bool) -> Array:

@@ -20,8 +20,8 @@ from axil.adapters.sklearn.draws import BootstrapSampler
 from axil.adapters.sklearn.refusals import STEPS, TREES
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.inputs.owned import owned
+from axil.types import Array
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.integer[Any]]
 
 

@@ -20,8 +20,7 @@ from axil.adapters.xgboost.plan import drop_factors, plan_of
 from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
 from axil.adapters.xgboost.refusals import REFUSALS, Reading, causes, pruned
 from axil.errors import InputError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 Reader = TypeVar("Reader")
 

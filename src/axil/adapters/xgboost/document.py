@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 # What decides leaf membership, besides the leaf values.
 _STRUCTURE = ("left_children", "right_children", "split_indices", "split_conditions", "default_left", "split_type")

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from axil.types import Array
+
 Singles = NDArray[np.float32]
 Bag = NDArray[np.bool_]
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.xgboost.document import Model, Settings
 from axil.adapters.xgboost.draws import Dart, Plan, iterations
 from axil.errors import UnsupportedModelError
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 def plan_of(model: Model, said: Settings, n_rows: int) -> Plan:

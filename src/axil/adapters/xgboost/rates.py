@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.xgboost.document import Tree
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 ROUNDING = 2.0**-24  # of float32, relative
 LEAF_ROUNDING = 2 * ROUNDING

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
@@ -23,8 +22,7 @@ from axil.adapters.xgboost.matrix import as_matrix
 from axil.adapters.xgboost.plan import plan_of
 from axil.adapters.xgboost.rates import confirmed
 from axil.adapters.xgboost.refusals import REFUSALS, SQUARED_ERROR
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 _CLASSES = "multi:softprob", "multi:softmax"
 _LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {

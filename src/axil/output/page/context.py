@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.inputs import column_names, take_rows
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 
 @dataclass(frozen=True, eq=False)

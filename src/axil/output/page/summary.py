@@ -13,8 +13,7 @@ from axil.inputs import chosen_columns
 from axil.output.page.context import Context
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
 from axil.output.tables import Largest, feature_columns
-
-Array = NDArray[np.float64]
+from axil.types import Array
 
 SHARES = (0.5, 0.8, 0.95)  # of sum |weight|: how many rows account for them
 MOST_COLUMNS = 100  # features shown unless they are chosen by name
