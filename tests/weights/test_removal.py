@@ -16,9 +16,9 @@ import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
 from axil.weights.boosting import Operators
-from axil.weights.contract import ForestEngine, TreeEngine
-from axil.weights.forest import Forest, is_forest
+from axil.weights.forest import Forest, ForestEngine, is_forest
 from axil.weights.removal import without
+from axil.weights.trees import TreeEngine
 
 CLOSE = {"rtol": 0, "atol": 1e-10}  # effects of order one, by float64 sums over a few hundred rows
 MORE = {

@@ -12,7 +12,7 @@ from axil.explainer import Explainer
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
-from axil.weights.contract import SmootherEngine
+from axil.weights.smoother import SmootherEngine
 
 FEWER = "Score fewer rows of X at a time, or raise memory_limit."
 

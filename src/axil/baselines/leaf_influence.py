@@ -11,8 +11,8 @@ from axil.baselines.effects import add_effects
 from axil.baselines.trees import Batch, TreeBaseline
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array
-from axil.weights.contract import TreeEngine
 from axil.weights.residuals import Step
+from axil.weights.trees import TreeEngine
 
 
 @dataclass(frozen=True)

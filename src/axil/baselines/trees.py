@@ -13,8 +13,8 @@ from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array, Leaves
 from axil.weights.boosting import Operators
-from axil.weights.contract import TreeEngine
 from axil.weights.residuals import FittedValues
+from axil.weights.trees import TreeEngine
 
 
 @dataclass(frozen=True)

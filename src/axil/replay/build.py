@@ -35,8 +35,10 @@ from axil.replay.walk import ELSEWHERE
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.boosting import Operators
-from axil.weights.contract import Engine, ForestEngine, SmootherEngine, TreeEngine
-from axil.weights.forest import Forest, is_forest
+from axil.weights.contract import Engine
+from axil.weights.forest import Forest, ForestEngine, is_forest
+from axil.weights.smoother import SmootherEngine
+from axil.weights.trees import TreeEngine
 
 SINGLE = 1e-6  # relative: single precision, in which some libraries keep targets
 # How many times further than on one set of rows a solver may be off on another, or with another seed (measured: up to 8).

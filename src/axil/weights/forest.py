@@ -6,13 +6,22 @@ weights of a query are the entries of the T leaves it meets, added up: their cos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil.kernels.cpu import Cpu
 from axil.structure import Structure
 from axil.types import Array, Leaves
+from axil.weights import removal
+from axil.weights.answers import Answer, Effects, SparseAnswer
+from axil.weights.contract import Engine, own_leaves
+
+FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
 
 def is_forest(structure: Structure) -> bool:
@@ -95,3 +104,91 @@ class Forest:
         columns = (queries.astype(np.int64) + self.structure.starts[:-1]).ravel()
         ends = np.arange(0, n * n_trees + 1, n_trees)
         return csr_array((np.ones(n * n_trees), columns, ends), shape=(n, self.structure.total_leaves))
+
+
+@dataclass(frozen=True)
+class ForestEngine:
+    """Forests: an inverted index."""
+
+    forest: Forest
+    is_sparse: bool = True
+
+    @property
+    def structure(self) -> Structure:
+        return self.forest.structure
+
+    def ask(self, queries: Leaves, base: float = 1.0) -> Answer:
+        return self._answer(self.forest.weights(own_leaves(self.structure, queries)), base)
+
+    def ask_training_rows(self) -> Answer:
+        return self._answer(self.forest.weights(self.structure.leaves().T))
+
+    def _answer(self, weights: csr_array, base: float = 1.0) -> Answer:
+        return SparseAnswer(weights, np.tile(base * self._constant, (weights.shape[0], 1)))
+
+    def fitted(self, targets: Array) -> Array:
+        return self.forest.forward(targets) + self._constant
+
+    def predicted(self, queries: Leaves, targets: Array) -> Array:
+        return self.apply(queries, targets) + self._constant
+
+    @property
+    def _constant(self) -> Array:
+        s = self.structure
+        return np.asarray(s.beta[-1] * (np.zeros(1) if s.base is None else s.base))
+
+    def forward(self, v: Array) -> Array:
+        return self.forest.forward(v)
+
+    def backward(self, u: Array) -> Array:
+        return self.forest.backward(u)
+
+    def apply(self, queries: Leaves, v: Array, base: float = 1.0) -> Array:
+        return self.forest.apply(own_leaves(self.structure, queries), v)
+
+    def combine(self, queries: Leaves, u: Array, base: float = 1.0) -> Array:
+        return self.forest.combine(own_leaves(self.structure, queries), u)
+
+    def leverage(self, available: int) -> Array:
+        return self.forest.leverage()
+
+    def squares(self, available: int) -> float:
+        return self.forest.squares()
+
+    def leverage_seconds(self, available: int) -> float:
+        return self.forward_seconds(1)
+
+    def squares_seconds(self, available: int) -> float:
+        return FOREST_SECONDS * self.structure.n_rows * self.structure.n_trees**2
+
+    def forward_seconds(self, columns: int) -> float:
+        return FOREST_SECONDS * columns * self.structure.n_rows * self.structure.n_trees
+
+    def removal(self, queries: Leaves, targets: Array) -> Sequence[Effects]:
+        own, level = own_leaves(self.structure, queries), removal.levels(self.structure)[0]
+        none = np.zeros((len(own), 1))
+        return [SparseAnswer(self.forest.removal(own, column, level), none) for column in targets.T]
+
+    def steps(self, queries: Leaves, targets: Array) -> Sequence[Effects]:
+        """No tree sees another: the residuals are the targets, and the steps weights times targets."""
+        weights, none = self.forest.weights(own_leaves(self.structure, queries)), np.zeros((len(queries), 1))
+        return [SparseAnswer(csr_array(weights.multiply(column)), none) for column in targets.T]
+
+    def without(self, rows: NDArray[np.intp]) -> Engine:
+        return ForestEngine(Forest(removal.without(self.structure, rows, Cpu(1)).structure))
+
+    def streamed_bytes(self) -> int:
+        return (
+            24
+            * self.structure.n_trees
+            * -(-self.structure.n_rows * self.structure.n_trees // self.structure.total_leaves)
+        )
+
+    def preparation(self) -> int:
+        return 0
+
+    def prepared(self) -> ForestEngine:
+        return self  # the index is there
+
+    def prepared_for(self, n_queries: int, available: int) -> ForestEngine:
+        return self
