@@ -68,7 +68,8 @@ class Questions:
         m largest first-order effects add up to more; rows that have none are left out. ``greedy``: after each row the fit
         without it is computed again, structure held fixed, so that the next is the best one then and effects are exact; some
         three passes over the trees for each row of the set and query. ``by="steps"``: by what the rows put into the steps of the
-        trees instead (`steps`; the column is step), which predicts better what a refit without them does; see docs/paper.md.
+        trees instead (`steps`; the column is step), which predicts better what a refit without them does
+        (docs/paper/faithfulness.md).
         Streamed: never holds an (n, n_train) array.
 
         Parameters
