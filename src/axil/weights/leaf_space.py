@@ -26,6 +26,7 @@ from axil.types import Array
 
 INVERTED = 8192  # leaves up to which the inverse is made: 512 MiB and some seconds, which a few hundred queries repay
 LOOKED_UP = 2048  # queries whose adjoints are looked up at a time
+FEW_RATES = 8  # trees with a rate of their own that are corrected for; more of them, and the table is scaled as a whole
 ABREAST = 8  # trees whose adjoints are looked up together
 
 
@@ -115,10 +116,11 @@ class LeafSpace:
         return phi
 
     def _look_up(self, queries: NDArray[np.integer[Any]]) -> Array:
-        s, table, rate = self.structure, self._table, self.structure.final[0]
+        s, table, rate = self.structure, self._table, float(self.structure.final[-1])
         assert table is not None
-        if (s.final != rate).any():
-            table, rate = table * np.repeat(s.final, s.n_leaves)[:, None], 1.0
+        others = np.flatnonzero(s.final != rate)  # often one: a first tree whose rate was recovered
+        if len(others) > FEW_RATES:
+            table, rate, others = table * np.repeat(s.final, s.n_leaves)[:, None], 1.0, others[:0]
         phi, none = np.empty((s.total_leaves, len(queries))), np.zeros(s.total_leaves)
         for first in range(0, len(queries), LOOKED_UP):
             leaves = np.ascontiguousarray(queries[first : first + LOOKED_UP].T, dtype=np.uint32)
@@ -127,7 +129,11 @@ class LeafSpace:
                 own = slice(s.starts[t], s.starts[min(t + ABREAST, s.n_trees)])
                 later, starts = table[own.start :, own], s.starts[t:] - own.start
                 self.backend.rows(leaves[t:], starts).read_out(later, none[own], None, 0, found[:, own])
-            np.multiply(found.T, rate, out=phi[:, first : first + LOOKED_UP])
+            part = phi[:, first : first + LOOKED_UP]
+            np.multiply(found.T, rate, out=part)
+            for other in others:
+                met, end = s.starts[other] + leaves[other], s.starts[other + 1]
+                part[:end] += (s.final[other] - rate) * table[met, :end].T
         return phi
 
 
