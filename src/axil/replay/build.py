@@ -92,7 +92,7 @@ def _build_smoother(
     model: SmootherModel, X: Any, targets: Array, weights: Array | None, check: bool
 ) -> tuple[list[Engine], Verification | None]:
     """Solve for the smoother again, without the targets, and compare what it makes of them with the predictions."""
-    if check and hasattr(model, "check_kept"):  # an adapter of the user's own may have none
+    if check:
         model.check_kept(X, targets, weights)
     engine = SmootherEngine(model.smoother(X, weights), targets.shape[1])
     if not check:
