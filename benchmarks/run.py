@@ -16,7 +16,7 @@ from common import RESULTS, fit, forget_peak, friedman, numpy_baseline, resident
 
 import axil
 from axil.kernels.cpu import Cpu
-from axil.weights.boosting import Operators
+from axil.weights.boosting import BoostedTrees
 
 TREES, LEAVES, FULL = 100, 31, 10_000
 WANTED = {
@@ -50,8 +50,8 @@ def measure(n, threads):
     few, many = friedman(10, seed=1)[0], friedman(100, seed=2)[0]
     queries, more = (model.predict(rows, pred_leaf=True) for rows in (few, many))
     explainer = axil.Explainer(model, X, y, n_threads=threads)
-    operators = explainer.proven.engines[0].operators
-    structure, adapter = operators.structure, explainer.proven.adapter
+    trees = explainer.proven.engines[0]
+    structure, adapter = trees.structure, explainer.proven.adapter
 
     own = np.empty_like(structure.cells)
     pred_leaf = seconds(lambda: model.predict(X, pred_leaf=True), 2)
@@ -62,17 +62,17 @@ def measure(n, threads):
     baseline = seconds(lambda: numpy_baseline(leaves, queries, LEAVES), 3)
     expected = numpy_baseline(leaves, queries, LEAVES)
     yield line(n, "NumPy 10", baseline, None)
-    fresh = Operators(structure, Cpu(threads))
+    fresh = BoostedTrees(structure, Cpu(threads))
     apart = f"{np.abs(fresh.weights(queries)[0] - expected).max():.0e}"
-    taken = seconds(lambda: Operators(structure, Cpu(threads)).weights(queries))  # nothing kept
+    taken = seconds(lambda: BoostedTrees(structure, Cpu(threads)).weights(queries))  # nothing kept
     yield line(n, "sweep 10", taken, baseline, difference=apart)
 
     start = time.perf_counter()
-    operators = operators.prepared()
+    trees = trees.prepared()
     yield line(n, "prepare", time.perf_counter() - start, None)
-    apart = f"{np.abs(operators.weights(queries)[0] - expected).max():.0e}"
-    yield line(n, "prepared 10", seconds(lambda: operators.weights(queries), 9), baseline, difference=apart)
-    yield line(n, "prepared 100", seconds(lambda: operators.weights(more)), 10 * baseline)
+    apart = f"{np.abs(trees.weights(queries)[0] - expected).max():.0e}"
+    yield line(n, "prepared 10", seconds(lambda: trees.weights(queries), 9), baseline, difference=apart)
+    yield line(n, "prepared 100", seconds(lambda: trees.weights(more)), 10 * baseline)
     yield line(n, "top 10 of 100", seconds(lambda: explainer.top(many, 10)), 10 * baseline)
     whole = seconds(lambda: axil.Explainer(model, X, y, n_threads=threads)(few), 3)
     yield line(n, "model to 10", whole, pred_leaf + baseline)

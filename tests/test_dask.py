@@ -396,12 +396,12 @@ def test_a_worker_that_dies_is_made_up_for(client, model, whole, monkeypatch):
 
     killed = []
 
-    def prepare(*arguments, original=module.prepare):
+    def prepared(*arguments, original=module.prepared):
         kill_a_worker(client)
         killed.append(True)
-        original(*arguments)
+        return original(*arguments)
 
-    monkeypatch.setattr(module, "prepare", prepare)
+    monkeypatch.setattr(module, "prepared", prepared)
     persisted = [client.persist(partitioned(values)) for values in (X, Y)]
     explainer = axil.dask.Explainer(model, *persisted, client=client)
     assert killed

@@ -284,7 +284,7 @@ class Explainer(Questions, Streamed):
         """K (n_train, n_train), or (K, n_train, n_train): row i has the weights of the prediction of training row i."""
         proven, n = self.proven, len(self.proven.targets)
         proven.require(n, STREAM)
-        weights = [engine.ask_training_rows().dense() for engine in proven.prepared_for(n).engines]
+        weights = [engine.ask(None).dense() for engine in proven.prepared_for(n).engines]
         return weights[0] if len(weights) == 1 else np.stack(weights)
 
     @property
@@ -296,10 +296,10 @@ class Explainer(Questions, Streamed):
         n, engine = len(self.targets), engines[0]
         return LinearOperator(
             (n, n),
-            matvec=lambda v: engine.forward(np.reshape(v, (n, 1)).astype(float))[:, 0],
-            rmatvec=lambda u: engine.backward(np.reshape(u, (n, 1)).astype(float))[:, 0],
-            matmat=lambda v: engine.forward(v.astype(float)),
-            rmatmat=lambda u: engine.backward(u.astype(float)),
+            matvec=lambda v: engine.apply(None, np.reshape(v, (n, 1)).astype(float))[:, 0],
+            rmatvec=lambda u: engine.combine(None, np.reshape(u, (n, 1)).astype(float))[:, 0],
+            matmat=lambda v: engine.apply(None, v.astype(float)),
+            rmatmat=lambda u: engine.combine(None, u.astype(float)),
             dtype=np.float64,
         )
 
@@ -309,7 +309,7 @@ class Explainer(Questions, Streamed):
         Weights may then differ from those before in their last bits; see docs/scaling.md.
         """
         proven = self.proven
-        needed = sum(engine.preparation() for engine in proven.engines)
+        needed = sum(engine.memory.preparation for engine in proven.engines)
         proven.budget.require(needed, "Leaf space", "Explanations work without it, by sweeps over the trees.")
         self._proven = proven.prepared()
         return self

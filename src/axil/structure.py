@@ -192,6 +192,16 @@ class Structure(Transferable):
         return float(self.n_rows if self.row_weights is None else self.row_weights.sum())
 
     @property
+    def mean_weight(self) -> float:
+        """The weight that the base, where it is the mean, gives a target of row weight one."""
+        return 1.0 / self.total_weight if self.base is None else 0.0
+
+    @property
+    def base_share(self) -> Array:
+        """(L,): how often the base is in the sum of each leaf, which is then subtracted from it: leaf weight * beta."""
+        return self.leaf_weights * np.repeat(self.beta[:-1], self.n_leaves)
+
+    @property
     def beta(self) -> Array:
         """(T + 1,): how much of the base each tree's residuals, and in the end the predictions, have in them."""
         return np.ones(self.n_trees + 1) if self.coefficients is None else self.coefficients.beta

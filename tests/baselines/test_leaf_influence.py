@@ -56,5 +56,5 @@ def test_scores_are_derivatives_of_the_loss_by_row_weights(library, name):
 def test_leaf_space_and_sweeps_agree(monkeypatch):
     a = asked("lightgbm", "bagging scored")
     swept = a.scores(LeafInfluence(a.explainer))
-    monkeypatch.setattr("axil.weights.boosting.Operators.prepare_pays", lambda self, n: True)
+    monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: True)
     np.testing.assert_allclose(a.scores(LeafInfluence(a.explainer)), swept, rtol=0, atol=1e-12 * np.abs(swept).max())

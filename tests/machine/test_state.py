@@ -21,7 +21,7 @@ from axil.kernels import cpu
 from axil.kernels.cpu import Cpu
 from axil.machine.shared import Kept, one_blas_thread
 from axil.questions import noise
-from axil.weights.boosting import Operators
+from axil.weights.boosting import BoostedTrees
 
 MODELS = [
     ("lightgbm", "regressor"),
@@ -36,6 +36,7 @@ MODELS = [
 STATE = (
     "leaf_space.py",
     "boosting.py",
+    "passes.py",
     "leverage.py",
     "cpu.py",
     "shared.py",
@@ -99,7 +100,7 @@ ACTIONS = {
 @pytest.fixture
 def blocks(monkeypatch):
     monkeypatch.setattr(cpu, "BLOCK", 16)
-    monkeypatch.setattr(Operators, "prepare_pays", lambda self, n: n > 20)
+    monkeypatch.setattr(BoostedTrees, "prepare_pays", lambda self, n: n > 20)
 
 
 def after(action, explainer, X, error, k):
@@ -144,7 +145,7 @@ def test_an_exception_at_any_line_breaks_nothing(action, error, blocks):
         if not after(action, explainer, X, error, k):
             break
         stopped += 1
-        right = prepared if explainer.proven.engines[0].operators.leaf_space is not None else expected
+        right = prepared if explainer.proven.engines[0].leaf_space is not None else expected
         for found, wanted in zip(answers(explainer, X), right):
             np.testing.assert_array_equal(found, wanted, err_msg=f"line {k}")
         k += 2 if k < 60 else 1 + k // 12
@@ -191,10 +192,10 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
 
     before, stopped = signal.signal(signal.SIGALRM, interrupt), 0
     whole._proven, delay = replace(whole.proven, kept=Kept()), 0.002
-    base = whole.proven.engines[0].operators.structure
+    base = whole.proven.engines[0].structure
     try:
         for _ in range(8):
-            whole._proven = replace(whole.proven, engines=[type(whole.proven.engines[0])(Operators(base, Cpu(1)))])
+            whole._proven = replace(whole.proven, engines=[BoostedTrees(base, Cpu(1))])
             try:
                 signal.setitimer(signal.ITIMER_REAL, delay)
                 whole.leverage()
@@ -214,7 +215,7 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
 def test_eight_threads_get_the_answers_of_one(library, name, monkeypatch):
     """To the last bit, whoever comes first to what is kept."""
     monkeypatch.setattr(cpu, "BLOCK", 64)
-    monkeypatch.setattr(Operators, "prepare_pays", lambda self, n: n > 20)
+    monkeypatch.setattr(BoostedTrees, "prepare_pays", lambda self, n: n > 20)
     explainer, case = fresh(library, name)
     asked = questions(case)
     expected = {name: ask(copy.deepcopy(explainer)) for name, ask in asked.items()}
@@ -233,7 +234,7 @@ def test_eight_threads_get_the_answers_of_one(library, name, monkeypatch):
 
 @pytest.mark.parametrize(("library", "model"), MODELS)
 def test_what_was_asked_before_changes_no_bit(library, model, monkeypatch):
-    monkeypatch.setattr(Operators, "prepare_pays", lambda self, n: n > 20)
+    monkeypatch.setattr(BoostedTrees, "prepare_pays", lambda self, n: n > 20)
     explainer, case = fresh(library, model)
     asked = questions(case)
     first = {name: ask(explainer) for name, ask in asked.items()}
@@ -251,7 +252,7 @@ def test_copies_have_what_is_kept_and_locks_of_their_own(dumped, blocks):
     assert other.proven.kept._values.keys() == explainer.proven.kept._values.keys()
     for found, wanted in zip(answers(other, X), expected):
         np.testing.assert_array_equal(found, wanted)
-    assert other.prepare().proven.engines[0].operators.leaf_space is not None
+    assert other.prepare().proven.engines[0].leaf_space is not None
 
 
 def test_a_value_is_made_by_one_thread_and_never_seen_half():

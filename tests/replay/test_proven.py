@@ -78,8 +78,8 @@ def test_it_does_not_change():
     with pytest.raises(AttributeError):
         explainer.proven = before
     explainer.prepare()
-    assert before.engines[0].operators.leaf_space is None
-    assert explainer.proven.engines[0].operators.leaf_space is not None
+    assert before.engines[0].leaf_space is None
+    assert explainer.proven.engines[0].leaf_space is not None
     assert explainer.proven.kept is before.kept
 
 

@@ -9,9 +9,8 @@ from reference import axil_backward, axil_forward, axil_oos, dense_weights, rand
 from axil.kernels import cpu
 from axil.kernels.cpu import Cpu
 from axil.structure import Structure
-from axil.weights import boosting as operators_module
-from axil.weights import leaf_space
-from axil.weights.boosting import Operators
+from axil.weights import boosting, leaf_space, passes
+from axil.weights.boosting import BoostedTrees
 
 # Sums of a few hundred products of order one in float64, in another order than the reference's.
 CLOSE = {"rtol": 0, "atol": 1e-12}
@@ -31,18 +30,18 @@ def random_queries(structure, n, seed=0):
 
 @pytest.fixture(params=["one tree a pass", "shared passes", "leaf space by solves", "leaf space by look-ups"])
 def make(request, monkeypatch):
-    """Operators that use one engine, whatever the size of the problem."""
+    """Trees that are asked in one way, whatever the size of the problem."""
     if request.param == "one tree a pass":
-        monkeypatch.setattr(operators_module, "SHARED_TREES", 1)
-        monkeypatch.setattr(operators_module, "SWEPT", 2)
+        monkeypatch.setattr(passes, "SHARED_TREES", 1)
+        monkeypatch.setattr(boosting, "SWEPT", 2)
     if request.param.startswith("leaf space"):
         monkeypatch.setattr(cpu, "BLOCK", 7)
     if request.param.endswith("solves"):
         monkeypatch.setattr(leaf_space, "INVERTED", 0)
 
     def make(structure, n_threads=2):
-        operators = Operators(structure, Cpu(n_threads))
-        return operators.prepared() if request.param.startswith("leaf space") else operators
+        trees = BoostedTrees(structure, Cpu(n_threads))
+        return trees.prepared() if request.param.startswith("leaf space") else trees
 
     return make
 
@@ -51,26 +50,26 @@ def test_worked_example_of_the_paper(make):
     structure = plain([[0, 0, 1, 1], [0, 1, 0, 1]])
     y = np.array([1.0, 2, 3, 4])
     K = np.array([[2, 1, 1, 0], [1, 2, 0, 1], [1, 0, 2, 1], [0, 1, 1, 2]]) / 4
-    operators = make(structure)
-    np.testing.assert_allclose(operators.weights(structure.leaves().T)[0], K, **CLOSE)
-    np.testing.assert_allclose(operators.forward(np.eye(4)), K, **CLOSE)
-    np.testing.assert_allclose(operators.backward(np.eye(4)), K.T, **CLOSE)
-    np.testing.assert_allclose(operators.forward(y[:, None])[:, 0], [7 / 4, 9 / 4, 11 / 4, 13 / 4], **CLOSE)
+    trees = make(structure)
+    np.testing.assert_allclose(trees.weights(structure.leaves().T)[0], K, **CLOSE)
+    np.testing.assert_allclose(trees.apply(None, np.eye(4)), K, **CLOSE)
+    np.testing.assert_allclose(trees.combine(None, np.eye(4)), K.T, **CLOSE)
+    np.testing.assert_allclose(trees.apply(None, y[:, None])[:, 0], [7 / 4, 9 / 4, 11 / 4, 13 / 4], **CLOSE)
 
 
 def test_equal_to_the_papers_algorithms(make):
     rng = np.random.default_rng(0)
     leaves = np.stack([np.unique(rng.integers(0, m, 200), return_inverse=True)[1] for m in rng.integers(2, 40, 12)])
     structure, rate = plain(leaves, 0.3), 0.3
-    operators = make(structure)
+    trees = make(structure)
     v = rng.normal(size=(200, 3))
     queries = random_queries(structure, 9)
     expected = np.stack([axil_forward(column, leaves, rate) for column in v.T], axis=1)
-    np.testing.assert_allclose(operators.forward(v), expected, **CLOSE)
+    np.testing.assert_allclose(trees.apply(None, v), expected, **CLOSE)
     expected = np.stack([axil_backward(column, leaves, rate) for column in v.T], axis=1)
-    np.testing.assert_allclose(operators.backward(v), expected, **CLOSE)
+    np.testing.assert_allclose(trees.combine(None, v), expected, **CLOSE)
     expected = np.stack([axil_oos(query, leaves, rate) for query in queries])
-    np.testing.assert_allclose(operators.weights(queries)[0], expected, **CLOSE)
+    np.testing.assert_allclose(trees.weights(queries)[0], expected, **CLOSE)
 
 
 SHAPES = {
@@ -101,20 +100,41 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_equal_to_the_dense_recursion(make, shape):
     structure = random_structure(3, **SHAPES[shape])
-    operators = make(structure)
+    trees = make(structure)
     queries = random_queries(structure, 11)
     weights, left = dense_weights(structure, queries)
-    found, adjoints = operators.weights(queries)
+    found, adjoints = trees.weights(queries)
     np.testing.assert_allclose(found, weights, **CLOSE)
     np.testing.assert_allclose(adjoints.beta, left, **CLOSE)
     K, _ = dense_weights(structure, structure.leaves().T)
     eye = np.eye(structure.n_rows)
-    np.testing.assert_allclose(operators.forward(eye), K, **CLOSE)
-    np.testing.assert_allclose(operators.backward(eye), K.T, **CLOSE)
+    np.testing.assert_allclose(trees.apply(None, eye), K, **CLOSE)
+    np.testing.assert_allclose(trees.combine(None, eye), K.T, **CLOSE)
     offsets = np.zeros((structure.n_rows, 1)) if structure.offsets is None else structure.offsets
     without_base = weights - (0 if structure.base is not None else np.outer(left, base_share(structure)))
     expected = (0.0 if structure.base is None else structure.base) * left[:, None] - without_base @ offsets
-    np.testing.assert_allclose(operators.intercepts(adjoints), expected, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(trees.intercepts(adjoints), expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("base", [1.0, 0.0])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_queries_stand_for_the_training_rows(make, shape, base):
+    """By the fast ways as by the leaves of the training rows given for queries; offsets of the fit are left out of those."""
+    structure = random_structure(3, **SHAPES[shape])
+    trees, leaves = make(structure), structure.leaves().T
+    rng = np.random.default_rng(4)
+    v, n_outputs = rng.normal(size=(structure.n_rows, 2)), 1 if structure.base is not None else 2
+    for found, expected in [
+        (trees.ask(None, base).dense(), trees.ask(leaves, base).dense()),
+        (trees.ask(None, base).intercepts, trees.ask(leaves, base).intercepts),
+        (trees.apply(None, v, base), trees.apply(leaves, v, base)),
+        (trees.combine(None, v, base), trees.combine(leaves, v, base)),
+        (
+            trees.predicted(None, v[:, :n_outputs]) - (0.0 if structure.offsets is None else structure.offsets),
+            trees.predicted(leaves, v[:, :n_outputs]),
+        ),
+    ]:
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11)
 
 
 def base_share(structure):
@@ -125,10 +145,10 @@ def base_share(structure):
 def test_forward_from_given_bases():
     """With a constant base the whole prediction is K v + beta * base, also where the base is dropped on the way."""
     structure = random_structure(5, base=3.0, coefficients="drops", weighted=True)
-    operators = Operators(structure, Cpu(1))
+    trees = BoostedTrees(structure, Cpu(1))
     v = np.random.default_rng(1).normal(size=(structure.n_rows, 1))
     K, left = dense_weights(structure, structure.leaves().T)
-    np.testing.assert_allclose(operators.forward(v, np.array([3.0])), K @ v + 3.0 * left[:, None], **CLOSE)
+    np.testing.assert_allclose(trees.predicted(None, v), K @ v + 3.0 * left[:, None], **CLOSE)
 
 
 @given(
@@ -152,23 +172,23 @@ def test_every_engine_gives_the_dense_weights(shared, **shape):
     # weights may grow where mixing is random: compare relative to the largest
     close = {"rtol": 0, "atol": 1e-12 * max(1.0, np.abs(expected).max())}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operators_module, "SHARED_TREES", 4 if shared else 1)
-        operators = Operators(structure, Cpu(2))
-    np.testing.assert_allclose(operators.weights(queries)[0], expected, **close)
-    np.testing.assert_allclose(operators.prepared().weights(queries)[0], expected, **close)
+        patch.setattr(passes, "SHARED_TREES", 4 if shared else 1)
+        trees = BoostedTrees(structure, Cpu(2))
+    np.testing.assert_allclose(trees.weights(queries)[0], expected, **close)
+    np.testing.assert_allclose(trees.prepared().weights(queries)[0], expected, **close)
 
 
 @pytest.mark.parametrize("draws", [(1.0,), (1.0, 0.0), (0.0, 1.0, 2.5)])
 @pytest.mark.parametrize("coefficients", [None, "drops", "shrinkage", "forest"])
 def test_transpose_dot_test(make, draws, coefficients):
-    """<u, K v> = <K'u, v>, also where sampling makes the leaf operators asymmetric."""
+    """<u, K v> = <K'u, v>, also where sampling makes leaf averages asymmetric."""
     structure = random_structure(
         8, n_rows=300, n_trees=20, weighted=True, l2=2.0, draws=draws, coefficients=coefficients
     )
-    operators = make(structure)
+    trees = make(structure)
     rng = np.random.default_rng(2)
     u, v = rng.normal(size=(2, 300, 1))
-    left, right = u[:, 0] @ operators.forward(v)[:, 0], operators.backward(u)[:, 0] @ v[:, 0]
+    left, right = u[:, 0] @ trees.apply(None, v)[:, 0], trees.combine(None, u)[:, 0] @ v[:, 0]
     assert left == pytest.approx(right, rel=1e-11)
 
 
@@ -194,8 +214,8 @@ def test_results_do_not_depend_on_the_thread_count(make):
     v = np.random.default_rng(3).normal(size=(50_000, 3))
     results = []
     for n_threads in (1, 2, 5):
-        operators = make(structure, n_threads)
-        results.append((operators.weights(queries)[0], operators.forward(v), operators.backward(v)))
+        trees = make(structure, n_threads)
+        results.append((trees.weights(queries)[0], trees.apply(None, v), trees.combine(None, v)))
     for other in results[1:]:
         for a, b in zip(results[0], other):
             np.testing.assert_array_equal(a, b)
@@ -209,29 +229,29 @@ def test_no_queries(make):
 
 
 def test_leaf_space_is_for_many_queries_on_many_rows():
-    few = Operators(random_structure(0, n_rows=100_000, n_trees=50), Cpu(1))
+    few = BoostedTrees(random_structure(0, n_rows=100_000, n_trees=50), Cpu(1))
     assert not few.prepare_pays(2)
     assert few.prepare_pays(1000)
-    wide = Operators(random_structure(0, n_rows=50, n_trees=50, most_leaves=40), Cpu(1))
+    wide = BoostedTrees(random_structure(0, n_rows=50, n_trees=50, most_leaves=40), Cpu(1))
     assert not wide.prepare_pays(1000)
 
 
 def test_shared_passes_cover_every_tree_once():
     structure = random_structure(2, n_rows=300, n_trees=40, most_leaves=150)
-    groups = operators_module.shared_groups(structure)
+    groups = passes.shared_groups(structure)
     assert [t for group in groups for t in group.trees] == list(range(40))
-    assert 1 < max(len(group.trees) for group in groups) <= operators_module.SHARED_TREES
-    most = operators_module.SHARED_LEAVES
+    assert 1 < max(len(group.trees) for group in groups) <= passes.SHARED_TREES
+    most = passes.SHARED_LEAVES
     assert all(structure.n_leaves[group.trees].sum() <= most for group in groups if len(group.trees) > 1)
 
 
 def test_the_last_fit_is_kept_and_no_other():
     structure = random_structure(3, n_rows=50, n_trees=6)
-    operators, targets = Operators(structure, Cpu(1)), np.random.default_rng(0).normal(size=(50, 2))
-    base, values = operators.fit(targets)
-    np.testing.assert_array_equal(values, operators.leaf_values(targets, base))
-    assert operators.fit(targets.copy())[1] is values
+    trees, targets = BoostedTrees(structure, Cpu(1)), np.random.default_rng(0).normal(size=(50, 2))
+    values = trees.fit(targets).values
+    np.testing.assert_array_equal(values, BoostedTrees(structure, Cpu(1)).fit(targets).values)
+    assert trees.fit(targets.copy()).values is values
     targets[7] += 1.0  # the very array that was given before
-    changed = operators.fit(targets)
-    np.testing.assert_array_equal(changed[1], operators.leaf_values(targets, changed[0]))
-    assert not np.array_equal(changed[1], values)
+    changed = trees.fit(targets).values
+    np.testing.assert_array_equal(changed, BoostedTrees(structure, Cpu(1)).fit(targets).values)
+    assert not np.array_equal(changed, values)

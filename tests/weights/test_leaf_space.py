@@ -8,8 +8,9 @@ from test_boosting import SHAPES
 from axil.kernels import cpu
 from axil.kernels.cpu import Cpu
 from axil.weights import leaf_space
-from axil.weights.boosting import Operators
+from axil.weights.boosting import BoostedTrees
 from axil.weights.leaf_space import LeafSpace, cooccurrence
+from axil.weights.passes import Passes, leaf_sums
 
 # Sums of a few hundred products of order one in float64, in another order than the reference's.
 CLOSE = {"rtol": 0, "atol": 1e-11}
@@ -21,15 +22,15 @@ def test_leaf_values_from_sums_lead_to_the_predictions_of_a_replay(shape, invert
     monkeypatch.setattr(leaf_space, "INVERTED", inverted)
     monkeypatch.setattr(cpu, "BLOCK", 7)
     s = random_structure(3, **SHAPES[shape])
-    operators = Operators(s, Cpu(1)).prepared()
+    trees = BoostedTrees(s, Cpu(1)).prepared()
     y = np.random.default_rng(1).normal(size=(s.n_rows, 2))
     started = y if s.offsets is None else y - s.offsets
-    base = operators.mean(y) if s.base is None else np.repeat(s.base, 2)
-    values = operators.leaf_space.leaf_values(operators.leaf_sums(started), base)
-    np.testing.assert_allclose(values, operators.leaf_values(started, base), **CLOSE)
+    base = trees.mean(y) if s.base is None else np.repeat(s.base, 2)
+    values = trees.leaf_space.leaf_values(leaf_sums(s, trees.rows, started), base)
+    np.testing.assert_allclose(values, Passes(s, trees.rows).forward(started, base)[1], **CLOSE)
     made = np.empty((s.n_rows, 2))
     stepped = np.repeat(s.final, s.n_leaves)[:, None] * values
-    operators.rows.read_out(s.by_cells(stepped, drawn=False), s.beta[-1] * base, None, 0, made)
+    trees.rows.read_out(s.by_cells(stepped, drawn=False), s.beta[-1] * base, None, 0, made)
     for column, targets in zip(made.T, y.T):
         np.testing.assert_allclose(column, replay(s, targets, s.leaves().T), **CLOSE)
 

@@ -10,7 +10,7 @@ import axil
 from axil import InputError
 from axil.kernels.cpu import Cpu
 from axil.weights import leverage as hat
-from axil.weights.boosting import Operators
+from axil.weights.boosting import BoostedTrees
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 PLENTY = 1 << 30
@@ -21,30 +21,34 @@ PLENTY = 1 << 30
 def test_both_ways_equal_the_dense_recursion(shape, ready, monkeypatch):
     structure = random_structure(3, **SHAPES[shape])
     K, _ = dense_weights(structure, structure.leaves().T)
-    operators = Operators(structure, Cpu(2)).prepared() if ready else Operators(structure, Cpu(2))
+    trees = BoostedTrees(structure, Cpu(2)).prepared() if ready else BoostedTrees(structure, Cpu(2))
     monkeypatch.setattr(hat, "FACTOR_ROWS", 13)
     monkeypatch.setattr(hat, "BLOCK", 11)
-    np.testing.assert_allclose(hat.leverage_in_leaf_space(operators), np.diag(K), **CLOSE)
-    np.testing.assert_allclose(hat.squares_in_leaf_space(operators), np.square(K).sum(), **CLOSE)
+    monkeypatch.setattr(hat.Work, "leaf_space_pays", lambda *_: True)
+    np.testing.assert_allclose(trees.leverage(PLENTY), np.diag(K), **CLOSE)
+    np.testing.assert_allclose(trees.squares(PLENTY), np.square(K).sum(), **CLOSE)
     monkeypatch.setattr(hat, "BATCH_ENTRIES", 7 * structure.n_rows)
-    monkeypatch.setattr(hat, "_leaf_space_pays", lambda *_: False)
-    np.testing.assert_allclose(hat.leverage(operators, PLENTY), np.diag(K), **CLOSE)
-    np.testing.assert_allclose(hat.squares(operators, PLENTY), np.square(K).sum(), **CLOSE)
+    monkeypatch.setattr(hat.Work, "leaf_space_pays", lambda *_: False)
+    np.testing.assert_allclose(trees.leverage(PLENTY), np.diag(K), **CLOSE)
+    np.testing.assert_allclose(trees.squares(PLENTY), np.square(K).sum(), **CLOSE)
 
 
 def test_the_cheaper_way_that_fits_is_gone():
+    def pays(structure, available):
+        return hat.Work.of(structure, Cpu(1).costs, ready=False, matrices=4).leaf_space_pays(available)
+
     small, deep = random_structure(0, n_rows=9, most_leaves=60), random_structure(0, n_rows=4000, n_trees=4)
-    assert not hat._leaf_space_pays(Operators(small, Cpu(1)), PLENTY, 4)
-    assert hat._leaf_space_pays(Operators(deep, Cpu(1)), PLENTY, 4)
-    assert not hat._leaf_space_pays(Operators(deep, Cpu(1)), 1000, 4)  # it does not fit
+    assert not pays(small, PLENTY)
+    assert pays(deep, PLENTY)
+    assert not pays(deep, 1000)  # it does not fit
 
 
 def test_more_work_than_anyone_waits_for_is_refused_with_its_cost(monkeypatch):
     monkeypatch.setattr(hat, "MOST_WORK", 1e3)
-    operators = Operators(random_structure(0, n_rows=400), Cpu(1))
+    trees = BoostedTrees(random_structure(0, n_rows=400), Cpu(1))
     with pytest.raises(InputError, match=r"in leaf space.*visits of rows.*memory_limit"):
-        hat.leverage(operators, 1000)
-    assert len(hat.leverage(operators, PLENTY)) == 400
+        trees.leverage(1000)
+    assert len(trees.leverage(PLENTY)) == 400
 
 
 @pytest.mark.parametrize(("library", "name"), GRID[::11])
@@ -63,7 +67,5 @@ def test_results_do_not_depend_on_the_thread_count():
     case = case_of("lightgbm", "regressor")
     one, three = (axil.Explainer(case.model, case.X, case.y, n_threads=n).prepare() for n in (1, 3))
     for engine, other in zip(one.proven.engines, three.proven.engines):
-        np.testing.assert_array_equal(
-            hat.leverage_in_leaf_space(engine.operators), hat.leverage_in_leaf_space(other.operators)
-        )
-        assert hat.squares_in_leaf_space(engine.operators) == hat.squares_in_leaf_space(other.operators)
+        for own in (hat.leverage_in_leaf_space, hat.squares_in_leaf_space):
+            np.testing.assert_array_equal(own(engine.leaf_space, engine.rows), own(other.leaf_space, other.rows))

@@ -15,10 +15,9 @@ from test_contract import case_of, explainer_of, offsets_of
 import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
-from axil.weights.boosting import Operators
-from axil.weights.forest import Forest, ForestEngine, is_forest
+from axil.weights.boosting import BoostedTrees
+from axil.weights.forest import Forest, is_forest
 from axil.weights.removal import without
-from axil.weights.trees import TreeEngine
 
 CLOSE = {"rtol": 0, "atol": 1e-10}  # effects of order one, by float64 sums over a few hundred rows
 MORE = {
@@ -32,8 +31,8 @@ SHAPES = {name: shape for name, shape in (SHAPES | MORE).items() if not shape.ge
 
 def engine_of(structure, prepared):
     if is_forest(structure):
-        return ForestEngine(Forest(structure))
-    engine = TreeEngine(Operators(structure, Cpu(2)))
+        return Forest(structure)
+    engine = BoostedTrees(structure, Cpu(2))
     return engine.prepared() if prepared else engine
 
 
@@ -59,9 +58,9 @@ def test_fits_without_rows(shape):
     w = np.ones(structure.n_rows) if structure.row_weights is None else structure.row_weights.copy()
     w[rows] = 0.0
     expected = reweighted_replay(structure, y, w, queries).real
-    operators = without(structure, rows, Cpu(2))
-    weights, adjoints = operators.weights(queries)
-    np.testing.assert_allclose(weights @ y + operators.intercepts(adjoints)[:, 0], expected, **CLOSE)
+    trees = BoostedTrees(without(structure, rows, Cpu(2)), Cpu(2))
+    weights, adjoints = trees.weights(queries)
+    np.testing.assert_allclose(weights @ y + trees.intercepts(adjoints)[:, 0], expected, **CLOSE)
     assert not weights[:, rows].any()
 
 

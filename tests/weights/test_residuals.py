@@ -5,8 +5,7 @@ import pytest
 from reference import random_structure, replay
 
 from axil.kernels.cpu import Cpu
-from axil.weights.boosting import Operators
-from axil.weights.residuals import FittedValues
+from axil.weights.boosting import BoostedTrees
 
 SETTINGS = {
     "plain": {},
@@ -27,7 +26,7 @@ def test_residuals_are_targets_less_the_prediction_so_far(setting, seed):
     """The prediction before tree t is that of the structure's table cut after row t."""
     s = random_structure(seed, **SETTINGS[setting])
     y = np.random.default_rng(seed).normal(size=(s.n_rows, 2 if s.offsets is None and s.base is None else 1))
-    fit = FittedValues.of(Operators(s, Cpu(1)), y)
+    fit = BoostedTrees(s, Cpu(1)).fit(y)
     leaves = s.leaves()
     offsets = 0.0 if s.offsets is None else s.offsets
     omega = np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1) if s.coefficients is None else s.coefficients.omega
@@ -49,7 +48,7 @@ def test_pulls_of_a_leaf_balance_its_l2(setting):
     """Weighted pulls of a leaf sum to l2 times its value: that is what its value solves."""
     s = random_structure(5, **SETTINGS[setting])
     y = np.random.default_rng(5).normal(size=(s.n_rows, 1))
-    fit = FittedValues.of(Operators(s, Cpu(1)), y)
+    fit = BoostedTrees(s, Cpu(1)).fit(y)
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
     sums = np.zeros(s.total_leaves)
     for rows in (slice(0, 17), slice(17, s.n_rows)):

@@ -12,7 +12,7 @@ from axil.explainer import Explainer
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
-from axil.weights.smoother import SmootherEngine
+from axil.weights.smoother import Smoother
 
 FEWER = "Score fewer rows of X at a time, or raise memory_limit."
 
@@ -30,7 +30,7 @@ class Baseline(ABC):
         if not isinstance(given, Explainer):
             kind = type(given).__name__
             raise InputError(f"{self.name} takes an axil.Explainer, not a {kind}: make one of the model first.")
-        if isinstance(given.proven.engines[0], SmootherEngine):
+        if isinstance(given.proven.engines[0], Smoother):
             raise UnsupportedQuestionError(
                 self.name,
                 "it is a baseline for ensembles of trees, and this model is a linear smoother",

@@ -11,8 +11,8 @@ from axil.baselines.effects import add_effects
 from axil.baselines.trees import Batch, TreeBaseline
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array
+from axil.weights.boosting import BoostedTrees
 from axil.weights.residuals import Step
-from axil.weights.trees import TreeEngine
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ class LeafInfluence(TreeBaseline):
         assert errors is not None
         for trees, engine in zip(self.trees, self.proven.prepared_for(queries.n_asked).engines):
             leaves = trees.leaves(queries.coordinates).T
-            operators = engine.operators if isinstance(engine, TreeEngine) else trees.operators
-            adjoints = operators.weights(leaves)[1] if operators.leaf_space is None else operators.adjoints(leaves)
+            adjoints = (engine if isinstance(engine, BoostedTrees) else trees.boosted).adjoints(leaves)
             for k, error in enumerate(errors[:, trees.outputs].T):
                 add_effects(trees, adjoints.phi * error, partial(Step.pull, output=k), out)
 

@@ -12,16 +12,15 @@ from axil.kernels.cpu import Cpu
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array, Leaves
-from axil.weights.boosting import Operators
+from axil.weights.boosting import BoostedTrees
 from axil.weights.residuals import FittedValues
-from axil.weights.trees import TreeEngine
 
 
 @dataclass(frozen=True)
 class Trees:
     """The trees of some outputs and their fit."""
 
-    operators: Operators
+    boosted: BoostedTrees  #: a forest's trees as well
     fit: FittedValues
     outputs: slice  #: which of all outputs
 
@@ -95,6 +94,6 @@ def trees_of(proven: ProvenModel) -> list[Trees]:
     found = []
     backend = Cpu(proven.n_threads)
     for engine, outputs in zip(proven.engines, proven.served()):
-        own = engine.operators if isinstance(engine, TreeEngine) else Operators(engine.structure, backend)
-        found.append(Trees(own, FittedValues.of(own, proven.targets[:, outputs]), outputs))
+        own = engine if isinstance(engine, BoostedTrees) else BoostedTrees(engine.structure, backend)
+        found.append(Trees(own, own.fit(proven.targets[:, outputs]), outputs))
     return found

@@ -38,7 +38,7 @@ from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, ve
 from axil.replay.recover import Replay, fitted_structure, fitted_values
 from axil.structure import Structure, cell_dtype
 from axil.types import Array
-from axil.weights.boosting import Operators
+from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace
 
@@ -94,7 +94,7 @@ class Collections:
 class Entry:
     """One entry of the fitted trees, as far as it is independent of the number of rows."""
 
-    operators: Operators  #: on a structure without rows; leaf space comes with `prepare`
+    trees: BoostedTrees  #: on a structure without rows; leaf space comes with `prepared`
     target_sums: Array  #: (L, K) of weight * draw * target
     moment: Array  #: (K,) of weight * target
 
@@ -141,28 +141,27 @@ def build(
     for e, (trees, sums) in enumerate(zip(fitted, every)):
         replayed = _replayed(trees, sums)
         leaf_error = check_leaves(adapter, _without_rows(trees), replayed, sums.extent) if check else 0.0
-        operators = Operators(replayed.structure, Cpu(n_threads), sums.offsets)
+        boosted = BoostedTrees(replayed.structure, Cpu(n_threads), sums.offsets)
         target_sums = sums.started if sums.offsets is None else sums.started + sums.offsets
-        entries.append(Entry(operators, target_sums, sums.extent.sums))
         if check:
-            prepare(cluster, partitions, operators, e, n_threads)
-            miss = _furthest(cluster, partitions, evidence, operators, e, sums, n_threads)
+            boosted = prepared(cluster, partitions, boosted, e, n_threads)
+            miss = _furthest(cluster, partitions, evidence, boosted, e, sums, n_threads)
             found.append(verified(adapter, trees, replayed, sums.extent, leaf_error, miss))
+        entries.append(Entry(boosted, target_sums, sums.extent.sums))
     kinds = cluster.collect([task(label_dtype, part) for part in partitions])
     label_kind = next(kind for kind, size in zip(kinds, sizes) if size)
     return Held(partitions, sizes, label_kind, entries), worst(found) if check else None
 
 
-def prepare(cluster: Cluster, partitions: list[Any], operators: Operators, entry: int, n_threads: int) -> None:
-    """Build leaf space: O(T^2 N) on the workers, 8 L^2 bytes from each of them and here."""
-    if operators.leaf_space is not None:
-        return
-    if is_forest(operators.structure):
-        operators.leaf_space = LeafSpace(operators.structure, None, operators.backend)
-        return
+def prepared(cluster: Cluster, partitions: list[Any], trees: BoostedTrees, entry: int, n_threads: int) -> BoostedTrees:
+    """The trees in leaf space: O(T^2 N) on the workers, 8 L^2 bytes from each of them and here."""
+    if trees.leaf_space is not None:
+        return trees
+    if is_forest(trees.structure):
+        return trees.in_leaf_space(LeafSpace(trees.structure, None, trees.backend))
     counted = cluster.total([task(together, part, entry, n_threads) for part in partitions])
     counted = np.require(counted, requirements=["C", "W", "A"])
-    operators.leaf_space = LeafSpace.of(operators.structure, counted, operators.backend)
+    return trees.in_leaf_space(LeafSpace.of(trees.structure, counted, trees.backend))
 
 
 def _readable(model: Model, recorded: bool) -> Adapter:
@@ -247,16 +246,16 @@ def _furthest(
     cluster: Cluster,
     partitions: list[Any],
     evidence: list[Any],
-    operators: Operators,
+    trees: BoostedTrees,
     entry: int,
     sums: LeafSums,
     n_threads: int,
 ) -> Miss:
     """Where the linear map, run over the targets in leaf space, is furthest from the model's predictions of its rows."""
-    s, extent = operators.structure, sums.extent
+    s, extent = trees.structure, sums.extent
     base = extent.sums / extent.weight if s.base is None else s.base
-    assert operators.leaf_space is not None
-    values = np.repeat(s.final, s.n_leaves)[:, None] * operators.leaf_space.leaf_values(sums.started, base)
+    assert trees.leaf_space is not None
+    values = np.repeat(s.final, s.n_leaves)[:, None] * trees.leaf_space.leaf_values(sums.started, base)
     made = literal((values, s.beta[-1] * base))
     tasks = [task(furthest_row, *pair, entry, made, n_threads) for pair in zip(partitions, evidence)]
     found: list[Miss] = [miss for miss in cluster.collect(tasks) if miss is not None]

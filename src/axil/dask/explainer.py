@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from axil import adapters, inputs
 from axil.dask.answers import Asked, Best, Grouped, best, grouped, read
-from axil.dask.build import Collections, Held, build, prepare
+from axil.dask.build import Collections, Held, build, prepared
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
 from axil.dask.partitions import row_labels, row_targets
 from axil.errors import InputError, UnsupportedQuestionError
@@ -24,7 +25,7 @@ from axil.questions.streamed import Stream, Streamed
 from axil.replay.checks import Verification, check_answer
 from axil.replay.queries import Offsets
 from axil.types import Array
-from axil.weights.boosting import Adjoints
+from axil.weights.contract import own_leaves
 
 ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
 STREAM = (
@@ -302,8 +303,11 @@ class Explainer(Streamed):
 
     def prepare(self) -> Explainer:
         """Build leaf space now, in one pass over the rows; with ``verify=True`` the proof has built it already."""
-        for e, entry in enumerate(self._held.entries):
-            prepare(self._cluster, self._held.partitions, entry.operators, e, self._n_threads)
+        held, entries = self._held, []
+        for e, entry in enumerate(held.entries):
+            trees = prepared(self._cluster, held.partitions, entry.trees, e, self._n_threads)
+            entries.append(replace(entry, trees=trees))
+        self._held = replace(held, entries=entries)
         return self
 
     def matrix(self) -> NoReturn:
@@ -340,7 +344,7 @@ class Explainer(Streamed):
         """Batches of X: their adjoints, intercepts (n, K), labels and check; at least one batch."""
         self.prepare()
         labels = inputs.row_labels(X)
-        total = sum(entry.operators.structure.total_leaves for entry in self._held.entries)
+        total = sum(entry.trees.structure.total_leaves for entry in self._held.entries)
         size = max(1, ASKED_BYTES // (8 * total))
         for start in range(0, max(X.shape[0], 1), size):
             part = slice(start, start + size)
@@ -348,11 +352,11 @@ class Explainer(Streamed):
             leaves = self._adapter.coordinates(batch, self._n_threads)
             phi, constant, intercepts = [], [], []
             for entry in self._held.entries:
-                operators, columns = entry.operators, entry.operators.structure.columns
-                adjoints: Adjoints = operators.adjoints(leaves if columns is None else leaves[:, columns], offsets.base)
+                trees = entry.trees
+                adjoints = trees.adjoints(own_leaves(trees.structure, leaves), offsets.base)
                 phi.append(adjoints.phi)
-                constant.append(operators.base_weight(adjoints))
-                intercepts.append(operators.intercepts(adjoints))
+                constant.append(trees.base_weight(adjoints))
+                intercepts.append(trees.intercepts(adjoints))
             parts = np.concatenate(intercepts, axis=1)
             check = partial(self._check, batch, own, labels[part])
             yield Asked(phi, constant, self._n_threads), parts + own.values, labels[part], check

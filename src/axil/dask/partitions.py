@@ -22,9 +22,9 @@ from axil.replay.recover import assign_leaves, fitted_structure
 from axil.replay.walk import walk
 from axil.structure import Structure, Transferable, aligned
 from axil.types import Array
-from axil.weights.answers import READ_ROWS
-from axil.weights.boosting import Operators
+from axil.weights.boosting import READ_ROWS
 from axil.weights.leaf_space import cooccurrence
+from axil.weights.passes import leaf_sums
 
 
 @dataclass(frozen=True)
@@ -169,15 +169,15 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
         )
         walked = walk(adapter, trees, own, targets, offsets, shared.n_threads, budget)
         structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, None)
-        operators = Operators(structure, Cpu(shared.n_threads))
+        rows = Cpu(shared.n_threads).rows_of(structure)
         structures.append(structure)
         sums.append(
             LeafSums(
                 walked.counts,
                 walked.leaf_weights,
                 walked.sums,
-                operators.leaf_sums(targets if offsets is None else targets - offsets),
-                None if offsets is None else operators.leaf_sums(offsets),
+                leaf_sums(structure, rows, targets if offsets is None else targets - offsets),
+                None if offsets is None else leaf_sums(structure, rows, offsets),
                 Extent.of(targets, trees.row_weights, offsets, walked.score),
             )
         )

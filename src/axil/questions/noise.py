@@ -41,7 +41,7 @@ def leverages(proven: ProvenModel) -> Array:
 
 def _leverages(proven: ProvenModel) -> Array:
     available = proven.budget.available
-    announce("leverages", proven, sum(engine.leverage_seconds(available) for engine in proven.engines))
+    announce("leverages", proven, sum(engine.costs(available).leverage for engine in proven.engines))
     found = np.stack([engine.leverage(available) for engine in proven.engines], axis=1)
     found.setflags(write=False)
     return found
@@ -88,7 +88,8 @@ def for_page(proven: ProvenModel) -> tuple[Array | None, str | None]:
         needed = exact_seconds(proven)
         if needed <= PATIENCE:
             return exact(proven), None
-        estimating = sum(engine.forward_seconds(PROBES) for engine in proven.engines)
+        available = proven.budget.available
+        estimating = PROBES * sum(engine.costs(available).column for engine in proven.engines)
         if estimating > PATIENCE:
             return None, (
                 f"sigma would take {in_time(estimating)} to estimate and {in_time(needed)} exactly, so it was left out: pass "
@@ -103,7 +104,8 @@ def for_page(proven: ProvenModel) -> tuple[Array | None, str | None]:
 def exact_seconds(proven: ProvenModel) -> float:
     """How long `exact` takes, roughly, where it is not known yet; inf where it is refused."""
     available = proven.budget.available
-    return sum(engine.leverage_seconds(available) + engine.squares_seconds(available) for engine in proven.engines)
+    found = [engine.costs(available) for engine in proven.engines]
+    return sum(costs.leverage + costs.squares for costs in found)
 
 
 def exact(proven: ProvenModel) -> Array:
@@ -114,7 +116,7 @@ def exact(proven: ProvenModel) -> Array:
 
 def _exact(proven: ProvenModel) -> Array:
     own, available = leverages(proven).sum(axis=0), proven.budget.available
-    announce("squared weights", proven, sum(engine.squares_seconds(available) for engine in proven.engines))
+    announce("squared weights", proven, sum(engine.costs(available).squares for engine in proven.engines))
     squares = [engine.squares(available) for engine in proven.engines]
     freedom = len(proven.targets) - 2 * own + np.array(squares)
     _require_freedom(proven, freedom)
@@ -149,7 +151,7 @@ def _probe(proven: ProvenModel) -> tuple[Estimate, Estimate]:
     found: list[Array] = []
     for _ in range(0, PROBES, TOGETHER):
         z = np.where(stream.random((n, TOGETHER)) < 0.5, -1.0, 1.0)
-        made = [engine.forward(z) for engine in proven.engines]
+        made = [engine.apply(None, z) for engine in proven.engines]
         found.append(np.array([[(z * own).sum(axis=0), np.square(z - own).sum(axis=0)] for own in made]))
     values = np.concatenate(found, axis=2)  # (engines, 2, probes)
     mean, error = values.mean(axis=2), values.std(axis=2, ddof=1) / np.sqrt(PROBES)

@@ -34,11 +34,10 @@ from axil.replay.recover import assign_leaves, replay
 from axil.replay.walk import ELSEWHERE
 from axil.structure import Structure
 from axil.types import Array
-from axil.weights.boosting import Operators
+from axil.weights.boosting import BoostedTrees
 from axil.weights.contract import Engine
-from axil.weights.forest import Forest, ForestEngine, is_forest
-from axil.weights.smoother import SmootherEngine
-from axil.weights.trees import TreeEngine
+from axil.weights.forest import Forest, is_forest
+from axil.weights.smoother import Smoother
 
 SINGLE = 1e-6  # relative: single precision, in which some libraries keep targets
 # How many times further than on one set of rows a solver may be off on another, or with another seed (measured: up to 8).
@@ -94,10 +93,10 @@ def _build_smoother(
     """Solve for the smoother again, without the targets, and compare what it makes of them with the predictions."""
     if check:
         model.check_kept(X, targets, weights)
-    engine = SmootherEngine(model.smoother(X, weights), targets.shape[1])
+    engine = Smoother(model.smoother(X, weights), targets.shape[1])
     if not check:
         return [engine], None
-    found = engine.fitted(targets)
+    found = engine.predicted(None, targets)
     scale = float(np.abs(found).max()) or 1.0
     asked = checked_rows(len(targets))
     miss = furthest(found, with_predictions(model, X, asked, None, found, slice(None)))
@@ -142,7 +141,7 @@ def _build_trees(
             leaf_error = check_leaves(adapter, trees, walked, extent)
             asked = checked_rows(len(targets))
             score = with_predictions(adapter, X, asked, own_offsets, walked.score, output)
-            miss = furthest(engine.fitted(targets[:, output]), score)
+            miss = furthest(engine.predicted(None, targets[:, output]), score)
             found.append(verified(adapter, trees, walked, extent, leaf_error, miss))
         engines.append(engine)
     return engines, worst(found) if check else None
@@ -165,7 +164,7 @@ def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) ->
     for engine, output in zip(engines, outputs):
         s = engine.structure
         with np.errstate(all="ignore"):  # what is not finite is refused below
-            score = engine.fitted(targets[:, output])
+            score = engine.predicted(None, targets[:, output])
         extents.append(Extent.of(targets[:, output], s.row_weights, s.offsets, score))
         predictions[:, output] = score if s.offsets is None else score - s.offsets
     scale, rounding = max(extent.scale for extent in extents), max(extent.rounding(model) for extent in extents)
@@ -199,10 +198,8 @@ def with_rows(trees: FittedTrees, weights: Array | None, bags: Array | None) -> 
 
 
 def tree_engine(structure: Structure, n_threads: int) -> Engine:
-    """The engine for a structure: an inverted index for forests, operators for all others."""
-    if is_forest(structure):
-        return ForestEngine(Forest(structure))
-    return TreeEngine(Operators(structure, Cpu(n_threads)))
+    """The engine for a structure: an inverted index for forests, sweeps and leaf space for all others."""
+    return Forest(structure) if is_forest(structure) else BoostedTrees(structure, Cpu(n_threads))
 
 
 def round_to(precision: type[np.floating[Any]], values: Array) -> Array:

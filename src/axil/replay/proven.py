@@ -84,7 +84,7 @@ class ProvenModel:
     def prepared_for(self, n_queries: int, taken: int = 0) -> ProvenModel:
         """This model, with what pays for so many queries done ahead, whatever was asked before, where so many bytes are taken."""
         available = self.budget.available - taken
-        return replace(self, engines=[engine.prepared_for(n_queries, available) for engine in self.engines])
+        return replace(self, engines=[engine.prepared(n_queries, available) for engine in self.engines])
 
     # -- queries --------------------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class ProvenModel:
 
     def fitted(self) -> Array:
         """(N, K): the training rows' own predictions, with the offsets of the fit, as the weights make them."""
-        made = self.across(self.targets, lambda engine, own: engine.fitted(own))
+        made = self.across(self.targets, lambda engine, own: engine.predicted(None, own))
         if not getattr(self.adapter, "offset_replaces_base", False):
             return made
         s = self.engines[0].structure  # a base that is estimated stays: it is in the weights, and so in leverages too
@@ -149,8 +149,8 @@ class ProvenModel:
 
     def streamed_bytes(self) -> int:
         """Bytes that one query takes while its answers are handed on block by block."""
-        return sum(engine.streamed_bytes() for engine in self.engines)
+        return sum(engine.memory.per_query for engine in self.engines)
 
     def dense_bytes(self) -> int:
         """Bytes that the explanation of one query takes while it is made."""
-        return sum(max(8 * len(self.targets), engine.streamed_bytes()) for engine in self.engines)
+        return sum(max(8 * len(self.targets), engine.memory.per_query) for engine in self.engines)

@@ -1,4 +1,4 @@
-"""Answers of an engine about a batch of queries: weights or effects, dense, sparse or still to be read out of leaf space."""
+"""Answers of an engine about a batch of queries: weights or effects, dense, sparse or still to be read out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from scipy.sparse import csr_array
 
 from axil.machine.shared import one_blas_thread
 from axil.types import Array
-from axil.weights.boosting import Adjoints, Operators
-
-READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
 
 
 class Collector(Protocol):
@@ -82,36 +79,6 @@ class DenseAnswer:
     @one_blas_thread()
     def product(self, targets: Array) -> Array:
         return self.weights @ targets
-
-
-@dataclass(frozen=True)
-class ReadOutAnswer:
-    """Weights to be read out of leaf space."""
-
-    operators: Operators
-    adjoints: Adjoints
-    intercepts: Array
-
-    def dense(self) -> Array:
-        out = np.empty((self.operators.structure.n_rows, len(self.adjoints.beta)))
-        self.operators.read_out(self.adjoints, 0, out)
-        return out.T
-
-    def blocks(self) -> Iterator[tuple[int, Array]]:
-        for first in range(0, self.operators.structure.n_rows, READ_ROWS):
-            rows = min(READ_ROWS, self.operators.structure.n_rows - first)
-            out = np.empty((rows, len(self.adjoints.beta)))
-            self.operators.read_out(self.adjoints, first, out)
-            yield first, out
-
-    def sparse(self) -> csr_array | None:
-        return None
-
-    def hand_to(self, collector: Collector) -> None:
-        collector.merge(*self.operators.largest(self.adjoints, collector.scale, collector.k))
-
-    def product(self, targets: Array) -> Array:
-        return self.operators.product(self.adjoints, targets)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The weight matrix K of an ensemble as an operator: K v, K'u and single rows of K.
+"""Boosted trees: their weight matrix K as K v, K'u and single rows of K, matrix-free.
 
 With w the row weights, W their sum, A_t the leaf membership of tree t, B_t its draws, P_t the map from its leaf sums to its
 leaf values and eta_t its rate, boosting is
@@ -7,7 +7,8 @@ leaf values and eta_t its rate, boosting is
     t = 1..T:  v_t = P_t A_t' (w B_t r),   r = r - eta_t A_t v_t
     F(x) = base + offset(x) + sum_t eta_t v_t[leaf_t(x)]
 
-`forward` runs this with any vector in place of y. The transpose runs the trees backwards; for the prediction at x
+`BoostedTrees.fit` runs this, an affine map of y; `apply` runs it with any vector in place of y and without constants: the linear
+map alone. The transpose runs the trees backwards; for the prediction at x
 
     p = 0;   t = T..1:  phi_t = P_t' (eta_t e[leaf_t(x)] - eta_t A_t' p),   p_j = p_j + w_j B_tj phi_t[leaf_t(j)]
     beta = 1 - sum_j p_j
@@ -15,60 +16,42 @@ leaf values and eta_t its rate, boosting is
     base constant:   weights k_j = p_j,                  intercept = beta base - p'offsets
 
 phi are the adjoints of the leaf sums, beta is that of the base. `Coefficients` generalise eta: after some trees the residuals
-change by several trees' values at once (DART), or not at all (forests, parallel trees). Trees fitted between two changes of the
-residuals form a group and share a pass over the rows. In plain boosting a group may hold several trees too: each tree's sums are
-then corrected for the group's other trees through their co-occurrence.
+change by several trees' values at once (DART), or not at all (forests, parallel trees). `passes` runs over the rows either way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from axil.kernels import Backend, Numbers, Rows
-from axil.machine.progress import track
 from axil.machine.shared import Kept, one_blas_thread
 from axil.structure import Structure
 from axil.types import Array, Leaves
-from axil.weights.leaf_space import INVERTED, LeafSpace, asked, cooccurrence
+from axil.weights import leverage as hat
+from axil.weights import removal
+from axil.weights.answers import Answer, Collector, DenseAnswer, Effects
+from axil.weights.contract import Memory, Seconds, own_leaves
+from axil.weights.leaf_space import INVERTED, LeafSpace, asked
+from axil.weights.passes import Adjoints, Passes, leaf_sums
+from axil.weights.residuals import FittedValues
 
-# Trees share a pass: counting their co-occurrence once costs less than the passes it avoids, two of them or one of a few columns.
-SHARED_TREES = 4
 SWEPT = 128  # queries that share a sweep
-SHARED_LEAVES = 200
-SHARED_CELLS = 2048  # their co-occurrence is counted by cells: 32 MiB
+READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
 
 
-@dataclass(frozen=True)
-class Group:
-    """Consecutive trees that share a pass, and what is subtracted from the residuals after them: (tree, coefficient)."""
-
-    first: int
-    last: int
-    changes: list[tuple[int, float]]
-    in_turn: bool = False  #: whether the trees were nevertheless fitted one after the other
-
-    @property
-    def trees(self) -> range:
-        return range(self.first, self.last + 1)
-
-
-@dataclass(frozen=True)
-class Adjoints:
-    """The adjoints of S predictions: their derivatives by the leaf sums and by the base."""
-
-    phi: Array  #: (L, S)
-    beta: Array  #: (S,)
-
-
-class Operators:
-    """K and its transpose for one structure, matrix-free: by sweeps, or in leaf space (`prepared`).
+class BoostedTrees:
+    """K and its transpose for one structure, by sweeps over the rows, or in leaf space where that pays (`prepared`).
 
     A kept value is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
     """
+
+    is_sparse = False
 
     def __init__(self, structure: Structure, backend: Backend, offset_sums: Array | None = None):
         """Keeps the rows on the back end; ``offset_sums`` (L, K): the leaf sums of the offsets, where rows are elsewhere."""
@@ -76,96 +59,120 @@ class Operators:
         self.backend = backend
         self.rows: Rows = backend.rows_of(s)
         self.leaf_space: LeafSpace | None = None  # None: by sweeps
-        self._groups = shared_groups(s) if s.coefficients is None else groups_of(s)
+        self._passes = Passes(s, self.rows)
         self._target_sums: tuple[Array, Array] | None = None
-        self._kept_fit: tuple[Array, Array, Array] | None = None  # targets, base and leaf values
-        self._kept = Kept()  # leaf space, and by the first tree of a group the co-occurrence within it
-        self._offset_sums = offset_sums if s.offsets is None else self.leaf_sums(s.offsets)
-        self.base_share = s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves)  # of each leaf sum's adjoint
+        self._kept_fit: FittedValues | None = None
+        self._kept = Kept()  # these trees in leaf space
+        self._offset_sums = offset_sums if s.offsets is None else leaf_sums(s, self.rows, s.offsets)
 
-    def leaf_sums(self, v: Array) -> Array:
-        """(L, S): ``sums[l] = sum over rows j in leaf l of w_j draw_j v_j`` for all leaves of all trees, from v (N, S)."""
-        s, cells = self.structure, self.rows.leaf_sums(v, self.rows.weights)
-        return np.concatenate([s.to_leaves(self._cells_of(cells, t), drawn=True) for t in range(s.n_trees)])
+    # -- the contract ---------------------------------------------------------------------------------------------------
 
-    def forward(self, v: Array, base: Array | None = None) -> Array:
-        """K v for (N, S) vectors, in O(T N S); with ``base`` (S,) the fit starts from these numbers instead.
-
-        Without it this is the linear map alone: a constant base and offsets do not enter.
-        """
-        residual, _ = self._fit(v, base)
-        return np.asarray(v - residual)
-
-    def leaf_values(self, v: Array, base: Array | None = None) -> Array:
-        """(L, S): the leaf values before the rate, v_t above, that `forward` computes on its way."""
-        return self._fit(v, base)[1]
-
-    def fit(self, targets: Array) -> tuple[Array, Array]:
-        """(K,) and (L, K): base and leaf values of the fit to these targets (N, K) less the offsets; the last fit is kept."""
-        kept = self._kept_fit
-        if kept is None or not np.array_equal(kept[0], targets):
-            s = self.structure
-            base = self.mean(targets) if s.base is None else s.base
-            started = targets if s.offsets is None else targets - s.offsets
-            self._kept_fit = kept = targets.copy(), base, self.leaf_values(started, base)
-        return kept[1:]
-
-    @one_blas_thread()
-    def combine(self, queries: Leaves, u: Array, base: float = 1.0) -> Array:
-        """(N, S): sums of the weights of n predictions times (n, S) factors, in one sweep or one read-out; see `weights`."""
-        s, out = self.structure, np.zeros((self.structure.n_rows, u.shape[1]))
-        alpha = np.zeros((s.total_leaves, u.shape[1]))
-        for t, coefficient in enumerate(s.final):
-            np.add.at(alpha, s.starts[t] + queries[:, t].astype(np.intp), coefficient * u)
+    def ask(self, queries: Leaves | None, base: float = 1.0) -> Answer:
+        leaves = own_leaves(self.structure, queries)
         if self.leaf_space is None:
-            self._sweep(out, alpha, base * u.sum(axis=0))
-            return out
-        phi = self.leaf_space.adjoints_of(alpha)
-        self.read_out(Adjoints(phi, base * s.beta[-1] * u.sum(axis=0) - self.base_share @ phi), 0, out)
-        return out
+            weights, adjoints = self.weights(leaves, base)
+            return DenseAnswer(weights, self.intercepts(adjoints))
+        adjoints = self.adjoints(leaves, base)
+        return ReadOutAnswer(self, adjoints, self.intercepts(adjoints))
+
+    def apply(self, queries: Leaves | None, v: Array, base: float = 1.0) -> Array:
+        """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
+        start = self.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
+        residual, values = self._passes.forward(v, start)
+        if queries is None and base == 1.0:
+            return np.asarray(v - residual)
+        fit = FittedValues(self.structure, v, base * start, values)
+        return fit.predictions(own_leaves(self.structure, queries).T)
+
+    def combine(self, queries: Leaves | None, u: Array, base: float = 1.0) -> Array:
+        """In one sweep or one read-out: O(T (N + n) S)."""
+        if queries is None and base == 1.0:
+            return self._combine_own(u)
+        return self._combine(own_leaves(self.structure, queries), u, base)
+
+    def predicted(self, queries: Leaves | None, targets: Array) -> Array:
+        """The fit itself: the affine map, replayed once in O(T (N + n) K)."""
+        if queries is not None:
+            return self.fit(targets).predictions(own_leaves(self.structure, queries).T)
+        offsets, (started, residual, _) = self.structure.offsets, self._replay(targets)
+        made = np.asarray(started - residual)
+        return made if offsets is None else made + offsets
+
+    def leverage(self, available: int) -> Array:
+        """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
+        if self._work(1).leaf_space_pays(available):
+            return hat.leverage_in_leaf_space(self._space(), self.rows)
+        return hat.leverage_by_rows(self._own_weights(available))
+
+    def squares(self, available: int) -> float:
+        """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
+        if self._work(hat.MATRICES).leaf_space_pays(available):
+            return hat.squares_in_leaf_space(self._space(), self.rows)
+        return hat.squares_by_rows(self._own_weights(available))
+
+    def costs(self, available: int) -> Seconds:
+        each = self.backend.costs
+        return Seconds(
+            leverage=self._work(1).seconds(available),
+            squares=self._work(hat.MATRICES).seconds(available),
+            column=each.visit_seconds * each.sweep * self.structure.n_rows * self.structure.n_trees,
+        )
+
+    def removal(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
+        fits = removal.fits(self.rows, self.fit(targets))
+        adjoints = self.adjoints(own_leaves(self.structure, queries))
+        return [removal.ReadOutEffects(fit, adjoints) for fit in fits]
+
+    def steps(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
+        return removal.steps(self.rows, self.fit(targets), own_leaves(self.structure, queries))
+
+    def without(self, rows: NDArray[np.intp]) -> BoostedTrees:
+        return BoostedTrees(removal.without(self.structure, rows, self.backend), self.backend)
+
+    @property
+    def memory(self) -> Memory:
+        s, cells = self.structure, int(self.structure.cell_starts[-1])
+        numbers = s.n_rows + 2 * s.total_leaves + 2 * cells if self.leaf_space is None else 3 * cells
+        return Memory(8 * numbers, LeafSpace.size(s))
+
+    def prepared(self, n_queries: int | None = None, available: int | None = None) -> BoostedTrees:
+        """These trees in leaf space, which is built once, in O(T^2 N)."""
+        if self.leaf_space is not None or (available is not None and 2 * LeafSpace.size(self.structure) > available):
+            return self
+        if n_queries is not None and not self.prepare_pays(n_queries):
+            return self
+        return self._kept.get("prepared", self._prepare)
+
+    # -- the fit --------------------------------------------------------------------------------------------------------
+
+    def fit(self, targets: Array) -> FittedValues:
+        """Base and leaf values of the fit to these targets (N, K) less the offsets, in O(T N K); the last fit is kept."""
+        kept = self._kept_fit
+        if kept is None or not np.array_equal(kept.targets, targets):
+            values = self._replay(targets)[2]
+            self._kept_fit = kept = FittedValues(self.structure, targets.copy(), self._base(targets), values)
+        return kept
+
+    def _replay(self, targets: Array) -> tuple[Array, Array, Array]:
+        """Runs the fit, constants included: targets less offsets, last residuals, (N, K) both, and leaf values, (L, K)."""
+        offsets = self.structure.offsets
+        started = targets if offsets is None else targets - offsets
+        return started, *self._passes.forward(started, self._base(targets))
+
+    def _base(self, targets: Array) -> Array:
+        """(K,): the numbers that the fit to these targets starts from."""
+        return self.mean(targets) if self.structure.base is None else self.structure.base
 
     @one_blas_thread()
-    def _fit(self, v: Array, base: Array | None) -> tuple[Array, Array]:
-        """Runs boosting on v (N, S): its last residuals, (N, S), and its leaf values, (L, S)."""
+    def mean(self, v: Array) -> Array:
+        """(S,): the weighted means of (N, S) vectors, where the base is estimated."""
         s = self.structure
-        if base is None:
-            base = self.mean(v) if s.base is None else np.zeros(v.shape[1])
-        residual = np.array(v - s.beta[0] * base, order="C")
-        values = np.zeros((s.total_leaves, v.shape[1]))
-        table = np.zeros((s.cell_starts[-1], v.shape[1]))
-        sums = np.empty_like(table)
-        done: list[int] = []
-        for group in track(self._groups, "forward"):
-            self._pass(residual, done, table, None, list(group.trees), sums, s.row_weights)
-            for t in group.trees:
-                own = s.to_leaves(self._cells_of(sums, t), drawn=True)
-                if group.in_turn and t > group.first:
-                    before, here, _ = self._within(group, t)
-                    earlier = slice(s.starts[group.first], s.starts[t])
-                    taken = np.repeat(s.rates[group.first : t], s.n_leaves[group.first : t])[:, None] * values[earlier]
-                    own = own - self._table(group)[before, here].T @ taken
-                values[s.starts[t] : s.starts[t + 1]] = s.leaf_values(t, own)
-            for t, coefficient in group.changes:
-                of_leaves = -coefficient * values[s.starts[t] : s.starts[t + 1]]
-                self._cells_of(table, t)[...] = s.to_cells(of_leaves, drawn=False)
-            done = [t for t, _ in group.changes]
-            if s.beta[group.last + 1] != s.beta[group.last]:
-                residual -= (s.beta[group.last + 1] - s.beta[group.last]) * base
-        self._pass(residual, done, table, None, [], sums, None)
-        return residual, values
+        return np.asarray(v.mean(axis=0) if s.row_weights is None else s.row_weights @ v / s.total_weight)
 
-    def backward(self, u: Array) -> Array:
-        """K'u for (N, S) vectors, in O(T N S)."""
-        p = np.array(-u, order="C")
-        self._sweep(p, np.zeros((self.structure.total_leaves, u.shape[1])), u.sum(axis=0))
-        p += u
-        return p
+    # -- rows of K ------------------------------------------------------------------------------------------------------
 
     def weights(self, queries: Leaves, base: float = 1.0) -> tuple[Array, Adjoints]:
-        """(n, N) weights of the predictions in these leaves, (n, T), and their adjoints. Cost O(T N) per query.
-
-        ``base``: how often the base counts in a prediction; 0 where an offset of the query replaces it.
-        """
+        """(n, N) weights of the predictions in these trees' leaves, (n, T), and their adjoints. Cost O(T N) per query."""
         if self.leaf_space is None:
             return self._swept(queries, base)
         out = np.empty((self.structure.n_rows, len(queries)))
@@ -178,7 +185,7 @@ class Operators:
         s, n = self.structure, len(queries)
         if n <= SWEPT:
             state = np.zeros((s.n_rows, n))
-            return state.T, self._sweep(state, asked(s, queries), np.full(n, base))
+            return state.T, self._passes.backward(state, asked(s, queries), np.full(n, base))
         out, phi, beta = np.empty((n, s.n_rows)), np.empty((s.total_leaves, n)), np.empty(n)
         for first in range(0, n, SWEPT):
             part = slice(first, first + SWEPT)
@@ -188,10 +195,11 @@ class Operators:
 
     @one_blas_thread()
     def adjoints(self, queries: Leaves, base: float = 1.0) -> Adjoints:
-        """The adjoints of these predictions from leaf space alone, without a pass over the rows; see `LeafSpace.adjoints`."""
-        assert self.leaf_space is not None
+        """The adjoints of predictions in these trees' leaves, (n, T); from leaf space alone, where there is one."""
+        if self.leaf_space is None:
+            return self._swept(queries, base)[1]
         phi = self.leaf_space.adjoints(queries)
-        return Adjoints(phi, base * self.structure.beta[-1] - self.base_share @ phi)
+        return Adjoints(phi, base * self.structure.beta[-1] - self.structure.base_share @ phi)
 
     def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
         """Fills ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) per row and query."""
@@ -210,13 +218,13 @@ class Operators:
         """(S, K): weights times targets (N, K) from the targets' leaf sums, which are kept: no pass over the rows."""
         kept = self._target_sums
         if kept is None or kept[0] is not targets:
-            self._target_sums = kept = targets, self.leaf_sums(targets)
+            self._target_sums = kept = targets, leaf_sums(self.structure, self.rows, targets)
         made = adjoints.phi.T @ kept[1]
         return made if self.structure.base is not None else made + np.outer(adjoints.beta, self.mean(targets))
 
     def base_weight(self, adjoints: Adjoints) -> Array:
         """(S,): the base's addition to the weight of every training row of row weight one."""
-        return adjoints.beta * self.mean_weight
+        return adjoints.beta * self.structure.mean_weight
 
     def _read(self, adjoints: Adjoints) -> tuple[Array, Array]:
         """Table by cells and constant of the weights ``w_j (constant + sum_t draw_tj phi_t[leaf_t(j)])``."""
@@ -230,19 +238,47 @@ class Operators:
         constant = np.zeros((len(adjoints.beta), n_outputs)) if base is None else np.outer(adjoints.beta, base)
         return constant if self._offset_sums is None else constant - adjoints.phi.T @ self._offset_sums
 
-    def prepared(self) -> Operators:
-        """These operators in leaf space, which is built once, in O(T^2 N)."""
-        return self if self.leaf_space is not None else self._kept.get("prepared", self._prepare)
+    @one_blas_thread()
+    def _combine(self, queries: Leaves, u: Array, base: float) -> Array:
+        """(N, S): sums of the weights of predictions in these trees' leaves, (n, T), times (n, S) factors."""
+        s, out = self.structure, np.zeros((self.structure.n_rows, u.shape[1]))
+        alpha = np.zeros((s.total_leaves, u.shape[1]))
+        for t, coefficient in enumerate(s.final):
+            np.add.at(alpha, s.starts[t] + queries[:, t].astype(np.intp), coefficient * u)
+        if self.leaf_space is None:
+            self._passes.backward(out, alpha, base * u.sum(axis=0))
+            return out
+        phi = self.leaf_space.adjoints_of(alpha)
+        self.read_out(Adjoints(phi, base * s.beta[-1] * u.sum(axis=0) - s.base_share @ phi), 0, out)
+        return out
 
-    def _prepare(self) -> Operators:
+    def _combine_own(self, u: Array) -> Array:
+        """(N, S): K'u without the training rows' leaves: the residuals' adjoints start from -u."""
+        p = np.array(-u, order="C")
+        self._passes.backward(p, np.zeros((self.structure.total_leaves, u.shape[1])), u.sum(axis=0))
+        p += u
+        return p
+
+    # -- leaf space -----------------------------------------------------------------------------------------------------
+
+    def in_leaf_space(self, space: LeafSpace) -> BoostedTrees:
+        """These trees with a leaf space that was built for them."""
         made = copy(self)
-        made.leaf_space = LeafSpace.build(self.structure, self.backend, self.rows)
+        made.leaf_space = space
         return made
+
+    def _prepare(self) -> BoostedTrees:
+        return self.in_leaf_space(LeafSpace.build(self.structure, self.backend, self.rows))
+
+    def _space(self) -> LeafSpace:
+        space = self.prepared().leaf_space
+        assert space is not None
+        return space
 
     def prepare_pays(self, n_queries: int) -> bool:
         """Whether building leaf space and asking it takes less time than sweeping for this many queries."""
         s, costs = self.structure, self.backend.costs
-        visits = s.n_trees + sum(len(group.changes) for group in self._groups)
+        visits = s.n_trees + sum(len(group.changes) for group in self._passes.groups)
         sweep = costs.sweep * n_queries * s.n_rows * visits / 2
         build = costs.pair * s.n_rows * s.n_trees * (s.n_trees - 1) / 2
         if s.total_leaves <= INVERTED:
@@ -251,95 +287,38 @@ class Operators:
             ask = costs.solve * n_queries * s.total_leaves**2
         return build + ask + costs.read * n_queries * s.n_trees * s.n_rows < sweep
 
-    @property
-    def mean_weight(self) -> float:
-        """The weight that the base, where it is the mean, gives a target of row weight one."""
-        return 1.0 / self.structure.total_weight if self.structure.base is None else 0.0
+    def _work(self, matrices: int) -> hat.Work:
+        return hat.Work.of(self.structure, self.backend.costs, self.leaf_space is not None, matrices)
 
-    @one_blas_thread()
-    def mean(self, v: Array) -> Array:
-        """(S,): the weighted means of (N, S) vectors, where the base is estimated."""
-        s = self.structure
-        return np.asarray(v.mean(axis=0) if s.row_weights is None else s.row_weights @ v / s.total_weight)
-
-    @one_blas_thread()
-    def _sweep(self, p: Array, alpha: Array, beta: Array) -> Adjoints:
-        """Runs the trees backwards from the state p (N, S), which ends as the weights; alpha is overwritten."""
-        s = self.structure
-        phi = np.zeros_like(alpha)
-        table = np.zeros((s.cell_starts[-1], p.shape[1]))
-        sums = np.empty_like(table)
-        done: list[int] = []
-        for group in track(self._groups[::-1], "weights"):
-            self._pass(p, done, table, s.row_weights, [t for t, _ in group.changes], sums, None)
-            for t, coefficient in group.changes:
-                gathered = s.to_leaves(self._cells_of(sums, t), drawn=False)
-                alpha[s.starts[t] : s.starts[t + 1]] -= coefficient * gathered
-            for t in reversed(group.trees):
-                own = slice(s.starts[t], s.starts[t + 1])
-                if group.in_turn and t < group.last:
-                    _, here, after = self._within(group, t)
-                    later = phi[s.starts[t + 1] : s.starts[group.last + 1]]
-                    alpha[own] -= s.rates[t] * (self._table(group)[here, after] @ later)
-                phi[own] = s.leaf_values_transpose(t, alpha[own])
-                self._cells_of(table, t)[...] = s.to_cells(phi[own], drawn=True)
-            done = list(group.trees)
-        beta = s.beta[-1] * beta - self.base_share @ phi
-        self._cells_of(table, done[0])[...] += beta * self.mean_weight  # the base rides on the first tree's pass
-        self._pass(p, done, table, s.row_weights, [], sums, None)
-        return Adjoints(phi, beta)
-
-    def _cells_of(self, table: Array, t: int) -> Array:
-        starts = self.structure.cell_starts
-        return table[starts[t] : starts[t + 1]]
-
-    def _pass(
-        self,
-        state: Array,
-        apply: list[int],
-        table: Array,
-        apply_weights: Array | None,
-        gather: list[int],
-        sums: Array,
-        gather_weights: Array | None,
-    ) -> None:
-        """One pass over the rows; all tables are by cells."""
-        trees, wanted = np.array(apply, dtype=np.int64), np.array(gather, dtype=np.int64)
-        self.rows.sweep(state, trees, table, apply_weights, wanted, sums, gather_weights)
-
-    def _within(self, group: Group, t: int) -> tuple[slice, slice, slice]:
-        """The places of the leaves of the group's trees before t, of t and after t in the group's own table."""
-        first, start, end, last = self.structure.starts[[group.first, t, t + 1, group.last + 1]]
-        return slice(0, start - first), slice(start - first, end - first), slice(end - first, last - first)
-
-    def _table(self, group: Group) -> Array:
-        first, last = group.first, group.last + 1
-        return self._kept.get(first, lambda: cooccurrence(self.structure, self.rows, first, last))
+    def _own_weights(self, available: int) -> Iterator[tuple[int, Array]]:
+        return hat.batches(self.structure, lambda leaves: self.weights(leaves)[0], available)
 
 
-def groups_of(structure: Structure) -> list[Group]:
-    """The trees between two changes of the residuals; in plain boosting every tree by itself."""
-    if structure.coefficients is None:
-        return [Group(t, t, [(t, float(rate))]) for t, rate in enumerate(structure.rates)]
-    omega, beta = structure.coefficients.omega, structure.coefficients.beta
-    groups, first = [], 0
-    for t in range(structure.n_trees):
-        step = omega[t + 1] - omega[t]
-        changed = np.flatnonzero(step)
-        if len(changed) or beta[t + 1] != beta[t] or t == structure.n_trees - 1:
-            groups.append(Group(first, t, [(int(s), float(step[s])) for s in changed]))
-            first = t + 1
-    return groups
+@dataclass(frozen=True)
+class ReadOutAnswer:
+    """Weights to be read out of leaf space."""
 
+    trees: BoostedTrees
+    adjoints: Adjoints
+    intercepts: Array
 
-def shared_groups(structure: Structure) -> list[Group]:
-    """Plain boosting in groups of at most `SHARED_TREES` trees and `SHARED_LEAVES` leaves."""
-    bounds = [0]
-    for t in range(1, structure.n_trees):
-        leaves = structure.starts[t + 1] - structure.starts[bounds[-1]]
-        many = leaves > SHARED_LEAVES or len(structure.draws) * leaves > SHARED_CELLS
-        if t - bounds[-1] == SHARED_TREES or many:
-            bounds.append(t)
-    bounds.append(structure.n_trees)
-    spans = [range(a, b) for a, b in pairwise(bounds)]
-    return [Group(s[0], s[-1], [(t, float(structure.rates[t])) for t in s], in_turn=True) for s in spans]
+    def dense(self) -> Array:
+        out = np.empty((self.trees.structure.n_rows, len(self.adjoints.beta)))
+        self.trees.read_out(self.adjoints, 0, out)
+        return out.T
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        for first in range(0, self.trees.structure.n_rows, READ_ROWS):
+            rows = min(READ_ROWS, self.trees.structure.n_rows - first)
+            out = np.empty((rows, len(self.adjoints.beta)))
+            self.trees.read_out(self.adjoints, first, out)
+            yield first, out
+
+    def sparse(self) -> csr_array | None:
+        return None
+
+    def hand_to(self, collector: Collector) -> None:
+        collector.merge(*self.trees.largest(self.adjoints, collector.scale, collector.k))
+
+    def product(self, targets: Array) -> Array:
+        return self.trees.product(self.adjoints, targets)

@@ -1,8 +1,14 @@
-"""The contract of engines: K of a fitted model, however it is computed. No answer changes an engine."""
+"""The contract of engines: K of a fitted model, however it is computed. No answer changes an engine.
+
+Queries are given by their coordinates: leaves in all the model's trees, (n, T), or features; None: the training rows themselves.
+k_j(x) is the weight of training row j in the prediction of query x, and ``K[i, j] = k_j(x_i)`` for the training rows x_i.
+``base``, where it is asked for, is how often the base counts in a prediction: 0 where an offset of the query stands in for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +18,23 @@ from axil.errors import ExactnessError
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Answer, Effects
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """The time that work on all training rows takes on two cores, roughly; inf where it is refused."""
+
+    leverage: float
+    squares: float
+    column: float  #: of K v, for each of its vectors
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that an engine takes."""
+
+    per_query: int  #: while a query's answer is handed on block by block
+    preparation: int  #: of `Engine.prepared`
 
 
 class Engine(Protocol):
@@ -26,71 +49,57 @@ class Engine(Protocol):
         """The structure that the weights are computed from."""
 
     def ask(self, queries: Any, base: float = 1.0) -> Answer:
-        """The weights of queries given by their coordinates: leaves in all the model's trees, (n, T), or features.
-
-        ``base``: how often the base counts in a prediction; 0 where an offset of the query stands in for it.
-        """
-
-    def ask_training_rows(self) -> Answer:
-        """The weights of the training rows' own predictions."""
-
-    def fitted(self, targets: Array) -> Array:
-        """(N, K): the training rows' predictions, as the map from targets (N, K), with its constants, makes them."""
-
-    def forward(self, v: Array) -> Array:
-        """K v for (N, S) vectors."""
-
-    def backward(self, u: Array) -> Array:
-        """K'u for (N, S) vectors."""
+        """The weights of the queries, ``k_j(x)``, and the part of their predictions that no target makes."""
 
     def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
-        """(n, S): the weights of the queries times (N, S) vectors."""
-
-    def predicted(self, queries: Any, targets: Array) -> Array:
-        """(n, K): the predictions of the queries, as the map from targets (N, K), with its constants, makes them."""
+        """(n, S): ``sum_j k_j(x) v_j`` for (N, S) vectors, the linear map alone; of the training rows K v."""
 
     def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
-        """(N, S): the transpose of `apply`, for (n, S) vectors."""
+        """(N, S): ``sum_x k_j(x) u_x`` for (n, S) vectors, the transpose of `apply`; of the training rows K'u."""
+
+    def predicted(self, queries: Any, targets: Array) -> Array:
+        """(n, K): ``F(x) = intercept(x) + sum_j k_j(x) y_j`` with y the targets (N, K): the map with its constants.
+
+        Offsets of queries are left out; predictions of the training rows have the offsets of the fit.
+        """
 
     def leverage(self, available: int) -> Array:
-        """(N,): the weight of each training row in its own prediction, with so many bytes to work in."""
+        """(N,): ``K[j, j]``, the weight of each training row in its own prediction, with so many bytes to work in."""
 
     def squares(self, available: int) -> float:
-        """The sum of the squared weights of all training rows' predictions."""
+        """``sum_ij K[i, j]^2``, likewise."""
 
-    def leverage_seconds(self, available: int) -> float:
-        """How long `leverage` takes on two cores, roughly; inf where it is refused."""
-
-    def squares_seconds(self, available: int) -> float:
-        """Seconds that `squares` takes, likewise."""
-
-    def forward_seconds(self, columns: int) -> float:
-        """Seconds that `forward` takes for so many vectors."""
+    def costs(self, available: int) -> Seconds:
+        """The time of `leverage` and `squares` with so many bytes to work in, and of `apply` for the training rows."""
 
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        """For each column of the targets (N, K) the effects of deleting training rows; see `removal`."""
+        """For each column of the targets (N, K) the effects ``-w_j dF(x) / dw_j`` of deleting training rows; see `removal`."""
 
     def steps(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        """For each column of the targets (N, K) what training rows put into the trees' steps; see `removal.steps`."""
+        """For each column of the targets (N, K) what training rows put into the trees' steps; see `removal.steps`.
+
+        ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``.
+        """
 
     def without(self, rows: NDArray[np.intp]) -> Engine:
-        """The engine of a fit in which these rows have no weight; refused where that is not known."""
+        """The engine of a fit with ``w_j = 0`` for these rows j; refused where that is not known."""
 
-    def streamed_bytes(self) -> int:
-        """Bytes that one query takes while its answer is handed on block by block."""
+    @property
+    def memory(self) -> Memory:
+        """Bytes that queries and `prepared` take."""
 
-    def preparation(self) -> int:
-        """Bytes that `prepared` takes."""
+    def prepared(self, n_queries: int | None = None, available: int | None = None) -> Engine:
+        """An engine with what makes queries cheaper done ahead; this one stays as it is.
 
-    def prepared(self) -> Engine:
-        """An engine with what makes queries cheaper done ahead; this one stays as it is."""
-
-    def prepared_for(self, n_queries: int, available: int) -> Engine:
-        """`prepared`, if that pays for this many queries and fits into these bytes, whatever was asked before; else this one."""
+        Given numbers, only if that pays for this many queries and fits into these bytes, whatever was asked before; else it is
+        this one.
+        """
 
 
-def own_leaves(structure: Structure, queries: Leaves) -> Leaves:
+def own_leaves(structure: Structure, queries: Leaves | None) -> Leaves:
     """The leaves, (n, T), of an engine's own trees among those of all the model's; the kernels trust them to be there."""
+    if queries is None:
+        return structure.leaves().T
     known = structure.n_trees if structure.columns is None else int(structure.columns.max()) + 1
     changed = "The model may have changed since the explainer was made: make a new one."
     if queries.shape[1] < known or (structure.columns is None and queries.shape[1] > known):

@@ -88,7 +88,7 @@ class LeafSpace:
         that each tree sees: the targets less what the trees before it predict. Cost L^2 multiplications per column.
         """
         s = self.structure
-        sums = sums - np.outer(s.leaf_weights * np.repeat(s.beta[:-1], s.n_leaves), base)
+        sums = sums - np.outer(s.base_share, base)
         if self._table is not None:
             return np.asarray(self._table @ sums)
         if self._triangle is not None:

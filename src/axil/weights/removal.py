@@ -1,7 +1,7 @@
 """Removal: what predictions would change by if training rows were deleted, to first order, with the structure held fixed.
 
 The derivative of a prediction with respect to the sample weight w_j of row j uses the adjoints phi of the leaf sums and beta of
-the base (see `operators`). With r_tj the residual that tree t sees, b_tj how often it drew the row, v_t its leaf values and
+the base (see `boosting`). With r_tj the residual that tree t sees, b_tj how often it drew the row, v_t its leaf values and
 P_t's diagonal, the scale of a leaf, a function of its weight:
 
     I_j = sum_t b_tj phi_t[l] (r_tj - level_t[l]) + beta (y_j - base) / W + phi' drift,     l = leaf_t(j)
@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.errors import InputError, UnsupportedQuestionError
-from axil.kernels import Backend
+from axil.kernels import Backend, Rows
 from axil.structure import Regularisation, Structure
 from axil.types import Array
-from axil.weights.boosting import Adjoints, Operators
 from axil.weights.leaf_space import asked
+from axil.weights.passes import Adjoints, leaf_sums
 from axil.weights.residuals import FittedValues
 
 BLOCK_ENTRIES = 1 << 20  # residuals held at a time, over all trees
@@ -41,7 +41,7 @@ BLOCK_ENTRIES = 1 << 20  # residuals held at a time, over all trees
 class Fit:
     """The numbers of a fit to the targets of one output that removal needs."""
 
-    operators: Operators
+    training: Rows
     fitted: FittedValues
     output: int
     level: Array  #: (L,)
@@ -49,7 +49,7 @@ class Fit:
 
     def factors(self, rows: slice) -> Array:
         """(T, rows): b_tj (r_tj - level_t[l])."""
-        s, k = self.operators.structure, self.output
+        s, k = self.fitted.structure, self.output
         out = np.empty((s.n_trees, rows.stop - rows.start))
         if s.coefficients is not None:  # residuals are not simply what the trees before leave over
             for step in self.fitted.steps(rows):
@@ -59,20 +59,19 @@ class Fit:
         steps, levels = np.ascontiguousarray(s.by_cells(tables, drawn=False).T)
         draws = s.by_cells(np.ones((s.total_leaves, 1)), drawn=True)[:, 0]
         start = self.fitted.started(rows)[:, k] - self.fitted.base[k]
-        self.operators.rows.residual_factors(steps, levels, draws, start, rows.start, out)
+        self.training.residual_factors(steps, levels, draws, start, rows.start, out)
         return out
 
     def from_base(self, rows: slice) -> Array:
         """(rows,): ``(y_j - base) / W``, or 0 where the base is a constant."""
         above = self.fitted.targets[rows, self.output] - self.fitted.base[self.output]
-        return np.asarray(self.operators.mean_weight * above)
+        return np.asarray(self.fitted.structure.mean_weight * above)
 
 
-def fits(operators: Operators, targets: Array) -> list[Fit]:
-    """One for each column of the targets (N, K), in O(T N K)."""
-    level, drift = levels(operators.structure)
-    fitted = FittedValues.of(operators, targets)
-    return [Fit(operators, fitted, k, level * values, drift * values) for k, values in enumerate(fitted.values.T)]
+def fits(training: Rows, fitted: FittedValues) -> list[Fit]:
+    """One for each of the K outputs of a fit to the targets of these rows."""
+    level, drift = levels(fitted.structure)
+    return [Fit(training, fitted, k, level * values, drift * values) for k, values in enumerate(fitted.values.T)]
 
 
 def known_regularisation(s: Structure) -> Regularisation:
@@ -113,13 +112,13 @@ class ReadOutEffects:
     sign: float = -1.0
 
     def dense(self) -> Array:
-        out = np.empty((self.fit.operators.structure.n_rows, len(self.adjoints.beta)))
+        out = np.empty((self.fit.fitted.structure.n_rows, len(self.adjoints.beta)))
         for first, block in self.blocks():
             out[first : first + len(block)] = block
         return out.T
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
-        s, n = self.fit.operators.structure, len(self.adjoints.beta)
+        s, n = self.fit.fitted.structure, len(self.adjoints.beta)
         constant = self.fit.drift @ self.adjoints.phi
         table = s.by_cells(self.adjoints.phi, drawn=False)  # draws are in the factors already
         step = max(64, min(BLOCK_ENTRIES // s.n_trees, BLOCK_ENTRIES // max(n, 1)))
@@ -127,7 +126,7 @@ class ReadOutEffects:
             rows = slice(first, min(first + step, s.n_rows))
             out = np.empty((rows.stop - first, n))
             factors = self.fit.factors(rows)
-            self.fit.operators.rows.scaled_read_out(table, factors, first, out)
+            self.fit.training.scaled_read_out(table, factors, first, out)
             out += constant
             out += np.outer(self.fit.from_base(rows), self.adjoints.beta)
             out *= self.sign if s.row_weights is None else self.sign * s.row_weights[rows, None]
@@ -137,24 +136,23 @@ class ReadOutEffects:
         return None
 
 
-def steps(operators: Operators, targets: Array, queries: NDArray[np.integer[Any]]) -> list[ReadOutEffects]:
-    """For each column of the targets (N, K) what each row puts into the steps of the trees at queries in these leaves, (n, T).
+def steps(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any]]) -> list[ReadOutEffects]:
+    """For each of the K outputs of a fit what each row puts into the steps of the trees at queries in these leaves, (n, T).
 
         s_j = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2),       sum_j s_j = F(x) - base
 
     as a leaf's value is the sum over its rows of ``w_j b_tj r_tj / (W + l2)``. Residuals are taken as they are: what other rows
-    had a part in them is not followed, as the weights do. O(T N K) and O(T N) a query.
+    had a part in them is not followed, as the weights do. O(T N) a query.
     """
-    s, table = operators.structure, asked(operators.structure, queries)
+    s, table = fitted.structure, asked(fitted.structure, queries)
     for t, (a, b) in enumerate(pairwise(s.starts)):
         table[a:b] = s.leaf_values_transpose(t, table[a:b])
-    fitted, none = FittedValues.of(operators, targets), np.zeros(s.total_leaves)
-    adjoints = Adjoints(table, np.zeros(len(queries)))
-    return [ReadOutEffects(Fit(operators, fitted, k, none, none), adjoints, 1.0) for k in range(targets.shape[1])]
+    none, adjoints = np.zeros(s.total_leaves), Adjoints(table, np.zeros(len(queries)))
+    return [ReadOutEffects(Fit(training, fitted, k, none, none), adjoints, 1.0) for k in range(fitted.values.shape[1])]
 
 
-def without(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Operators:
-    """The operators of a fit in which these rows have no weight and all else is held fixed. Cost O(T N)."""
+def without(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Structure:
+    """The structure of a fit in which these rows have no weight and all else is held fixed. Cost O(T N)."""
     s = structure
     regularisation = known_regularisation(s)
     weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
@@ -162,9 +160,7 @@ def without(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> O
     if not weights.any():
         raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
     regularisation = regularisation.scaled(float(weights.sum()) / s.total_weight)
-    leaf_weights = Operators(replace(s, row_weights=weights), backend).leaf_sums(np.ones((s.n_rows, 1)))[:, 0]
+    weighted = replace(s, row_weights=weights)
+    leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
     scale = regularisation.scale(leaf_weights)
-    changed = replace(
-        s, row_weights=weights, leaf_weights=leaf_weights, leaf_scale=scale, regularisation=regularisation
-    )
-    return Operators(changed, backend)
+    return replace(weighted, leaf_weights=leaf_weights, leaf_scale=scale, regularisation=regularisation)

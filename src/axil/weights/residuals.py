@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from axil.structure import Structure
 from axil.types import Array, Leaves
-from axil.weights.boosting import Operators, groups_of
+from axil.weights.passes import groups_of
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,6 @@ class FittedValues:
     targets: Array  #: (N, K)
     base: Array  #: (K,)
     values: Array  #: (L, K) leaf values before any rate
-
-    @classmethod
-    def of(cls, operators: Operators, targets: Array) -> FittedValues:
-        """Replay the fit to these targets, (N, K), in O(T N K); once only for the same targets."""
-        return cls(operators.structure, targets, *operators.fit(targets))
 
     def started(self, rows: slice = slice(None)) -> Array:
         """(rows, K): the training rows' targets less their offsets."""

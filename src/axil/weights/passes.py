@@ -1,0 +1,180 @@
+"""Passes over the training rows that run boosting forwards, as it was fitted, and backwards, as its transpose; see `boosting`.
+
+Trees fitted between two changes of the residuals form a group and share a pass. In plain boosting a group may hold several trees
+too: each tree's sums are then corrected for the group's other trees through their co-occurrence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from axil.kernels import Rows
+from axil.machine.progress import track
+from axil.machine.shared import Kept, one_blas_thread
+from axil.structure import Structure
+from axil.types import Array
+from axil.weights.leaf_space import cooccurrence
+
+# Trees share a pass: counting their co-occurrence once costs less than the passes it avoids, two of them or one of a few columns.
+SHARED_TREES = 4
+SHARED_LEAVES = 200
+SHARED_CELLS = 2048  # their co-occurrence is counted by cells: 32 MiB
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive trees that share a pass, and what is subtracted from the residuals after them: (tree, coefficient)."""
+
+    first: int
+    last: int
+    changes: list[tuple[int, float]]
+    in_turn: bool = False  #: whether the trees were nevertheless fitted one after the other
+
+    @property
+    def trees(self) -> range:
+        return range(self.first, self.last + 1)
+
+
+@dataclass(frozen=True)
+class Adjoints:
+    """The adjoints of S predictions: their derivatives by the leaf sums and by the base."""
+
+    phi: Array  #: (L, S)
+    beta: Array  #: (S,)
+
+
+class Passes:
+    """Boosting over the training rows of one structure. What it keeps is published whole: any number of threads may run it."""
+
+    def __init__(self, structure: Structure, rows: Rows):
+        self.structure = structure
+        self.rows = rows
+        self.groups = shared_groups(structure) if structure.coefficients is None else groups_of(structure)
+        self._kept = Kept()  # by the first tree of a group the co-occurrence within it
+
+    @one_blas_thread()
+    def forward(self, v: Array, base: Array) -> tuple[Array, Array]:
+        """Runs boosting on v (N, S) from base (S,): its last residuals, (N, S), and its leaf values, (L, S). Cost O(T N S).
+
+        r = v - beta[0] base;   t = 1..T:  v_t = P_t A_t' (w B_t r),   r = r - eta_t A_t v_t
+        """
+        s = self.structure
+        residual = np.array(v - s.beta[0] * base, order="C")
+        values = np.zeros((s.total_leaves, v.shape[1]))
+        table = np.zeros((s.cell_starts[-1], v.shape[1]))
+        sums = np.empty_like(table)
+        done: list[int] = []
+        for group in track(self.groups, "forward"):
+            self._pass(residual, done, table, None, list(group.trees), sums, s.row_weights)
+            for t in group.trees:
+                own = s.to_leaves(self._cells_of(sums, t), drawn=True)
+                if group.in_turn and t > group.first:
+                    before, here, _ = self._within(group, t)
+                    earlier = slice(s.starts[group.first], s.starts[t])
+                    taken = np.repeat(s.rates[group.first : t], s.n_leaves[group.first : t])[:, None] * values[earlier]
+                    own = own - self._table(group)[before, here].T @ taken
+                values[s.starts[t] : s.starts[t + 1]] = s.leaf_values(t, own)
+            for t, coefficient in group.changes:
+                of_leaves = -coefficient * values[s.starts[t] : s.starts[t + 1]]
+                self._cells_of(table, t)[...] = s.to_cells(of_leaves, drawn=False)
+            done = [t for t, _ in group.changes]
+            if s.beta[group.last + 1] != s.beta[group.last]:
+                residual -= (s.beta[group.last + 1] - s.beta[group.last]) * base
+        self._pass(residual, done, table, None, [], sums, None)
+        return residual, values
+
+    @one_blas_thread()
+    def backward(self, p: Array, alpha: Array, beta: Array) -> Adjoints:
+        """Runs the trees backwards from the state p (N, S), which ends as the weights; alpha is overwritten. Cost O(T N S).
+
+            t = T..1:  phi_t = P_t' (alpha_t - eta_t A_t' p),   p_j = p_j + w_j B_tj phi_t[leaf_t(j)]
+
+        with alpha (L, S) the adjoints of the leaf values and beta (S,) how often the base counts.
+        """
+        s = self.structure
+        phi = np.zeros_like(alpha)
+        table = np.zeros((s.cell_starts[-1], p.shape[1]))
+        sums = np.empty_like(table)
+        done: list[int] = []
+        for group in track(self.groups[::-1], "weights"):
+            self._pass(p, done, table, s.row_weights, [t for t, _ in group.changes], sums, None)
+            for t, coefficient in group.changes:
+                gathered = s.to_leaves(self._cells_of(sums, t), drawn=False)
+                alpha[s.starts[t] : s.starts[t + 1]] -= coefficient * gathered
+            for t in reversed(group.trees):
+                own = slice(s.starts[t], s.starts[t + 1])
+                if group.in_turn and t < group.last:
+                    _, here, after = self._within(group, t)
+                    later = phi[s.starts[t + 1] : s.starts[group.last + 1]]
+                    alpha[own] -= s.rates[t] * (self._table(group)[here, after] @ later)
+                phi[own] = s.leaf_values_transpose(t, alpha[own])
+                self._cells_of(table, t)[...] = s.to_cells(phi[own], drawn=True)
+            done = list(group.trees)
+        beta = s.beta[-1] * beta - s.base_share @ phi
+        self._cells_of(table, done[0])[...] += beta * s.mean_weight  # the base rides on the first tree's pass
+        self._pass(p, done, table, s.row_weights, [], sums, None)
+        return Adjoints(phi, beta)
+
+    def _cells_of(self, table: Array, t: int) -> Array:
+        starts = self.structure.cell_starts
+        return table[starts[t] : starts[t + 1]]
+
+    def _pass(
+        self,
+        state: Array,
+        apply: list[int],
+        table: Array,
+        apply_weights: Array | None,
+        gather: list[int],
+        sums: Array,
+        gather_weights: Array | None,
+    ) -> None:
+        """One pass over the rows; all tables are by cells."""
+        trees, wanted = np.array(apply, dtype=np.int64), np.array(gather, dtype=np.int64)
+        self.rows.sweep(state, trees, table, apply_weights, wanted, sums, gather_weights)
+
+    def _within(self, group: Group, t: int) -> tuple[slice, slice, slice]:
+        """The places of the leaves of the group's trees before t, of t and after t in the group's own table."""
+        first, start, end, last = self.structure.starts[[group.first, t, t + 1, group.last + 1]]
+        return slice(0, start - first), slice(start - first, end - first), slice(end - first, last - first)
+
+    def _table(self, group: Group) -> Array:
+        first, last = group.first, group.last + 1
+        return self._kept.get(first, lambda: cooccurrence(self.structure, self.rows, first, last))
+
+
+def leaf_sums(structure: Structure, rows: Rows, v: Array) -> Array:
+    """(L, S): ``sums[l] = sum over rows j in leaf l of w_j draw_j v_j`` for all leaves of all trees, from v (N, S)."""
+    cells = rows.leaf_sums(v, rows.weights)
+    return np.concatenate([structure.to_leaves(cells[a:b], drawn=True) for a, b in pairwise(structure.cell_starts)])
+
+
+def groups_of(structure: Structure) -> list[Group]:
+    """The trees between two changes of the residuals; in plain boosting every tree by itself."""
+    if structure.coefficients is None:
+        return [Group(t, t, [(t, float(rate))]) for t, rate in enumerate(structure.rates)]
+    omega, beta = structure.coefficients.omega, structure.coefficients.beta
+    groups, first = [], 0
+    for t in range(structure.n_trees):
+        step = omega[t + 1] - omega[t]
+        changed = np.flatnonzero(step)
+        if len(changed) or beta[t + 1] != beta[t] or t == structure.n_trees - 1:
+            groups.append(Group(first, t, [(int(s), float(step[s])) for s in changed]))
+            first = t + 1
+    return groups
+
+
+def shared_groups(structure: Structure) -> list[Group]:
+    """Plain boosting in groups of at most `SHARED_TREES` trees and `SHARED_LEAVES` leaves."""
+    bounds = [0]
+    for t in range(1, structure.n_trees):
+        leaves = structure.starts[t + 1] - structure.starts[bounds[-1]]
+        many = leaves > SHARED_LEAVES or len(structure.draws) * leaves > SHARED_CELLS
+        if t - bounds[-1] == SHARED_TREES or many:
+            bounds.append(t)
+    bounds.append(structure.n_trees)
+    spans = [range(a, b) for a, b in pairwise(bounds)]
+    return [Group(s[0], s[-1], [(t, float(structure.rates[t])) for t in s], in_turn=True) for s in spans]
