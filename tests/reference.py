@@ -1,6 +1,7 @@
 """The oracle: the paper's algorithms line by line, and the same for weighted, regularised and mixed leaves, in dense NumPy."""
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from axil.structure import Coefficients, Regularisation, Structure, cell_dtype
 
@@ -69,7 +70,8 @@ def dense_weights(structure, queries):
             left = left + omega[t, s] * of_base[s][leaves[s]]
         A = np.eye(structure.n_leaves[t])[leaves[t]]
         own = slice(structure.starts[t], structure.starts[t + 1])
-        P = np.diag(structure.leaf_scale[own]) if structure.mixing is None else structure.mixing[t]
+        mixing = None if structure.mixing is None else structure.mixing[t]
+        P = np.diag(structure.leaf_scale[own]) if mixing is None else mixing.toarray()
         to_values = P @ (A * (w * draw[t])[:, None]).T
         of_targets.append(to_values @ seen)
         of_base.append(-(to_values @ left))
@@ -116,7 +118,8 @@ def replay(s, y, queries, brought=None, output=0):
     for t in range(s.n_trees):
         fitted = predicted(t, rows) + (0.0 if s.offsets is None else s.offsets[:, output])
         added = w * draw[t] * (y - fitted)
-        values.append(s.leaf_values(t, np.bincount(rows[t], added, s.n_leaves[t])[:, None])[:, 0])
+        shift = 0.0 if s.shift is None else s.shift[s.starts[t] : s.starts[t + 1]]
+        values.append(s.leaf_values(t, np.bincount(rows[t], added, s.n_leaves[t])[:, None])[:, 0] + shift)
         if brought is not None:
             brought.append(added)
     return predicted(s.n_trees, queries.T)
@@ -146,6 +149,11 @@ def reweighted_replay(s, y, w, queries):
             np.add.at(sums, rows[t], w * draw[t] * (residuals - value[rows[t]]))
             counts = (denominator != 0) & ~np.isinf(l2[own]) & (step < s.regularisation.steps[own])
             value[counts] += sums[counts] / denominator[counts]
+        if s.shift is not None:
+            scale, shift = s.leaf_scale[own], s.shift[own]
+            moved = np.divide(shift, scale, out=np.zeros_like(shift), where=scale > 0)  # of the sum
+            inverse = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator != 0)
+            value = np.where(scale > 0, value + moved * inverse, shift)
         values.append(value)
     return predicted(s.n_trees, queries.T)
 
@@ -158,6 +166,37 @@ def removal_effects(s, y, queries, rows):
         moved[j] += 1e-20j
         found.append(-w[j] * reweighted_replay(s, y, moved, queries).imag / 1e-20)
     return np.stack(found, axis=1)
+
+
+def bent_values(l2, l1, max_step, nodes, t, sums, leaf_weights):
+    """Leaf values of tree t from the sums and weights of all L leaves, node after node from its root; and those of its splits."""
+    found = {}
+
+    def below(node):
+        return [nodes.leaf[node]] if nodes.leaf[node] >= 0 else [i for c in nodes.children[node] for i in below(c)]
+
+    def own(node, parent):
+        S, W = sums[below(node)].sum(), leaf_weights[below(node)].sum()
+        value = np.sign(S) * max(abs(S) - l1, 0.0) / (W + nodes.l2[node])
+        value = min(max(value, -max_step), max_step)
+        share = 1.0 if nodes.own is None or parent is None else nodes.own[node]
+        return value if parent is None else share * value + (1 - share) * found[parent]
+
+    def visit(node, low, high):
+        if nodes.leaf[node] >= 0:
+            return
+        left, right = nodes.children[node]
+        for child in (left, right):
+            found[child] = min(max(own(child, node), low), high)
+        sign, middle = (0 if nodes.signs is None else nodes.signs[node]), (found[left] + found[right]) / 2
+        visit(left, middle if sign < 0 else low, middle if sign > 0 else high)
+        visit(right, middle if sign > 0 else low, middle if sign < 0 else high)
+
+    root = nodes.starts[t]
+    found[root] = own(root, None)
+    visit(root, -np.inf, np.inf)
+    leaves = {nodes.leaf[node]: value for node, value in found.items() if nodes.leaf[node] >= 0}
+    return np.array([leaves[leaf] for leaf in sorted(leaves)]), {n: v for n, v in found.items() if nodes.leaf[n] < 0}
 
 
 def random_coefficients(rng, kind, n_trees, rates):
@@ -192,6 +231,7 @@ def random_structure(
     coefficients=None,
     steps=1,
     by_weight=False,
+    shifted=False,
 ):
     """A structure no library fitted: ragged leaf counts, leaves of one row, leaves without rows, empty bags."""
     rng = np.random.default_rng(seed)
@@ -205,19 +245,25 @@ def random_structure(
     regularisation = Regularisation(np.full_like(leaf_weights, l2), np.full_like(leaf_weights, steps), by_weight)
     mixing = None
     if mixed:
-        mixing = tuple(np.diag(1.0 / (total + 1.0)) + rng.normal(0, 0.02, (n, n)) for total, n in zip(totals, n_leaves))
+        each = [np.diag(1.0 / (total + 1.0)) + rng.normal(0, 0.02, (n, n)) for total, n in zip(totals, n_leaves)]
+        mixing = tuple(None if t == 1 else csr_array(matrix) for t, matrix in enumerate(each))  # one tree does without
     rates = rng.uniform(0.05, 1.0, n_trees)
+    scale, shift = regularisation.scale(leaf_weights), None
+    if shifted:  # some sums moved, as l1 does, and some leaves at a constant
+        fixed, moved = rng.random(len(scale)) < 0.2, rng.normal(size=len(scale))
+        scale, shift = np.where(fixed, 0.0, scale), np.where(fixed, 0.3 * moved, moved * scale)
     return Structure(
         cells=(level * n_leaves[:, None] + leaves).astype(cell_dtype(most_leaves * len(draws))),
         n_leaves=n_leaves,
         leaf_weights=leaf_weights,
-        leaf_scale=regularisation.scale(leaf_weights),
+        leaf_scale=scale,
         regularisation=regularisation,
         rates=rates,
         base=None if base is None else np.array([base]),
         row_weights=weights,
         offsets=rng.normal(size=(n_rows, 1)) if offsets else None,
         mixing=mixing,
+        shift=shift,
         draws=np.asarray(draws),
         coefficients=None if coefficients is None else random_coefficients(rng, coefficients, n_trees, rates),
     )

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from common import Data
 from numpy.typing import NDArray
+from reference import bent_values
 from scipy import sparse
 
 from axil.adapters.contract import Adapter, Coefficients, FittedTrees, TrainingRows
@@ -151,6 +152,7 @@ L2_NAMES = (
     "root_mean_squared_error",
     "rmse",
 )
+MONOTONE = [1, 1, -1, 1, 0, 0, 0, -1]  # with and against what the targets do
 BAG: dict[str, Any] = {"bagging_fraction": 0.6, "bagging_freq": 1}
 GOSS: dict[str, Any] = {"data_sample_strategy": "goss", "learning_rate": 0.3, "n_trees": 20}
 DART: dict[str, Any] = {"boosting": "dart", "drop_rate": 0.4, "skip_drop": 0.2, "n_trees": 30}
@@ -220,6 +222,34 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "path_smooth=50 lambda_l2=1": lambda: booster(path_smooth=50.0, lambda_l2=1.0, boost_from_average=False),
     "path_smooth=5 categorical": lambda: booster(**CAT, path_smooth=5.0, num_leaves=15),
     "extra_trees": lambda: booster(extra_trees=True),
+    "lambda_l1=2": lambda: booster(lambda_l1=2.0),
+    "lambda_l1=2 lambda_l2=1 weighted scored": lambda: booster(
+        lambda_l1=2.0, lambda_l2=1.0, weighted=True, scored=True
+    ),
+    "lambda_l1=1/3 loaded": lambda: loaded(booster(lambda_l1=1 / 3)),
+    "lambda_l1 bagging": lambda: booster(lambda_l1=1.0, weighted=True, **BAG),
+    "lambda_l1 goss": lambda: booster(lambda_l1=1.0, **GOSS),
+    "lambda_l1 dart": lambda: booster(lambda_l1=1.0, **DART),
+    "lambda_l1 rf": lambda: booster(boosting="rf", lambda_l1=1.0, **BAG),
+    "lambda_l1 categorical": lambda: booster(**CAT, lambda_l1=1.0),
+    "lambda_l1 path_smooth=3": lambda: booster(lambda_l1=1.0, path_smooth=3.0),
+    "lambda_l1 quantized renewed": lambda: booster(lambda_l1=1.0, use_quantized_grad=True, quant_train_renew_leaf=True),
+    "lambda_l1=200": lambda: booster(lambda_l1=200.0),
+    "max_delta_step=0.2": lambda: booster(max_delta_step=0.2, boost_from_average=False),
+    "max_delta_step=1/3 loaded weighted": lambda: loaded(booster(max_delta_step=1 / 3, weighted=True)),
+    "max_delta_step=0.2 lambda_l1=1 path_smooth=2 bagging": lambda: booster(
+        max_delta_step=0.2, lambda_l1=1.0, path_smooth=2.0, **BAG
+    ),
+    "monotone": lambda: booster(monotone_constraints=MONOTONE),
+    "monotone weighted lambda_l2=2": lambda: booster(monotone_constraints=MONOTONE, weighted=True, lambda_l2=2.0),
+    "monotone loaded": lambda: loaded(booster(monotone_constraints=MONOTONE)),
+    "monotone bagging": lambda: booster(monotone_constraints=MONOTONE, **BAG),
+    "monotone dart": lambda: booster(monotone_constraints=MONOTONE, **DART),
+    "monotone rf": lambda: booster(boosting="rf", monotone_constraints=MONOTONE, **BAG),
+    "monotone lambda_l1 max_delta_step path_smooth": lambda: booster(
+        monotone_constraints=MONOTONE, lambda_l1=1.0, max_delta_step=0.5, path_smooth=2.0
+    ),
+    "monotone monotone_penalty": lambda: booster(monotone_constraints=MONOTONE, monotone_penalty=1.5),
     "feature_fraction": lambda: booster(feature_fraction=0.5, feature_fraction_bynode=0.5),
     "max_bin=7": lambda: booster(max_bin=7),
     "max_depth=3": lambda: booster(max_depth=3),
@@ -341,7 +371,11 @@ def replay(case: Case, trees: FittedTrees, leaves: NDArray[Any]) -> tuple[Array,
         counts.append(np.bincount(leaf, drawn > 0, n))
         weights.append(np.bincount(leaf, single(w * drawn), n))
         sums = np.bincount(leaf, single(single(w * single(residuals)) * drawn), n)
-        u = sums / (weights[-1] + trees.l2[own]) if trees.mixing is None else trees.mixing[t] @ sums
+        u = sums / (weights[-1] + trees.l2[own])
+        if trees.nodes is not None:
+            padded = np.zeros((2, len(trees.l2)))
+            padded[:, own] = sums, weights[-1]
+            u = bent_values(trees.l2, trees.l1, trees.max_step, trees.nodes, t, *padded)[0]
         final = trees.values[own, 0]
         if np.isnan(table.omega[T, t]):
             table.omega[t + 1 :, t] = final @ u / (u @ u)

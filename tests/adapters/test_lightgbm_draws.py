@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from axil.adapters import read
 from axil.adapters.lightgbm.bagging import Bagging, Evidence, Goss, Replay, goss, histories, streams
 from axil.adapters.lightgbm.dart import Dart
+from axil.structure import Regularisation
 
 Array = NDArray[np.float64]
 
@@ -220,8 +221,12 @@ def test_rows_in_another_order_show(how: dict[str, Any]) -> None:
     assert (counts != trees.counts).any()
 
 
+def plain_rule(n_leaves: int) -> Regularisation:
+    return Regularisation(np.zeros(n_leaves), np.ones(n_leaves))
+
+
 def test_histories_without_bags_put_failures_last() -> None:
-    evidence = Evidence(np.array([0, 2, 4]), np.zeros(4, dtype=np.int64), np.zeros(4), np.zeros(4), None, None)
+    evidence = Evidence(np.array([0, 2, 4]), np.zeros(4, dtype=np.int64), np.zeros(4), plain_rule(4), None)
     found = list(histories(None, np.zeros((3, 2), dtype=np.int64), evidence, 1))
     assert found == [[True, True, False], [True, False, True]]
 
@@ -237,7 +242,7 @@ def test_a_million_rows_and_a_hundred_trees() -> None:
         counts.append(np.bincount(leaf[bag], minlength=n_leaves))
     total = n_leaves * n_trees
     starts = np.arange(0, total + 1, n_leaves)
-    evidence = Evidence(starts, np.concatenate(counts), np.zeros(total), np.zeros(total), None, None)
+    evidence = Evidence(starts, np.concatenate(counts), np.zeros(total), plain_rule(total), None)
     sampler, residuals = Replay("bagging", [start], evidence, 100), np.zeros((n_rows, 1))
     begin = time.perf_counter()
     for tree, leaf in enumerate(leaves):

@@ -50,10 +50,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     },
     "custom": ({"objective": custom}, "objective", "custom", "(ii)"),
     "reg_sqrt": ({"reg_sqrt": True}, "reg_sqrt", "True", "(i)"),
-    "lambda_l1": ({"lambda_l1": 0.5}, "lambda_l1", "0.5", "(ii)"),
-    "max_delta_step": ({"max_delta_step": 1000.0}, "max_delta_step", "1000", "(ii)"),
     "linear_tree": ({"linear_tree": True}, "linear_tree", "True", None),
-    "monotone": ({"monotone_constraints": [0] * 7 + [1]}, "monotone_constraints", "0,0,0,0,0,0,0,1", "(ii)"),
+    **{
+        f"monotone {method}": (
+            {"monotone_constraints": [1] * 8, "monotone_constraints_method": method},
+            "monotone_constraints_method",
+            method,
+            None,
+        )
+        for method in ("intermediate", "advanced")
+    },
+    "monotone quantized": (
+        {"monotone_constraints": [1] * 8, "use_quantized_grad": True, "quant_train_renew_leaf": True},
+        "monotone_constraints",
+        "with use_quantized_grad",
+        None,
+    ),
     "quantized": ({"use_quantized_grad": True}, "use_quantized_grad", "True", "(ii)"),
     "rf goss": ({"boosting": "rf", "data_sample_strategy": "goss"}, "boosting", "rf with GOSS", None),
     "goss path_smooth": ({"boosting": "goss", "path_smooth": 2.0}, "path_smooth", "2 with GOSS", None),

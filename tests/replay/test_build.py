@@ -144,8 +144,8 @@ def test_verification_can_be_left_out(model):
 
 
 def test_refusals_stand_without_verification():
-    model = lgb.train({**PARAMS, "lambda_l1": 1.0}, lgb.Dataset(X, Y), 5)
-    with pytest.raises(axil.UnsupportedModelError, match="lambda_l1"):
+    model = lgb.train({**PARAMS, "reg_sqrt": True}, lgb.Dataset(X, Y), 5)
+    with pytest.raises(axil.UnsupportedModelError, match="reg_sqrt"):
         axil.Explainer(model, X, Y, verify=False)
 
 

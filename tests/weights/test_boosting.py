@@ -1,16 +1,19 @@
 """Forward, backward and read-out against the paper's algorithms and against dense recursion."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import axil_backward, axil_forward, axil_oos, dense_weights, random_structure
+from reference import axil_backward, axil_forward, axil_oos, dense_weights, random_structure, replay
 
 from axil.kernels import cpu
 from axil.kernels.cpu import Cpu
 from axil.structure import Structure
 from axil.weights import boosting, leaf_space, passes
 from axil.weights.boosting import BoostedTrees
+from axil.weights.passes import leaf_sums
 
 # Sums of a few hundred products of order one in float64, in another order than the reference's.
 CLOSE = {"rtol": 0, "atol": 1e-12}
@@ -80,6 +83,8 @@ SHAPES = {
     "offsets": {"base": 0.0, "offsets": True},
     "mean and offsets": {"offsets": True, "weighted": True},
     "mixed leaves": {"mixed": True, "weighted": True},
+    "shifted": {"shifted": True, "weighted": True, "draws": (1.0, 0.0)},
+    "shifted mixed drops": {"shifted": True, "mixed": True, "coefficients": "drops", "base": 1.0, "offsets": True},
     "one row": {"n_rows": 1},
     "one tree": {"n_trees": 1},
     "single leaves": {"most_leaves": 1},
@@ -113,7 +118,9 @@ def test_equal_to_the_dense_recursion(make, shape):
     offsets = np.zeros((structure.n_rows, 1)) if structure.offsets is None else structure.offsets
     without_base = weights - (0 if structure.base is not None else np.outer(left, base_share(structure)))
     expected = (0.0 if structure.base is None else structure.base) * left[:, None] - without_base @ offsets
-    np.testing.assert_allclose(trees.intercepts(adjoints), expected, rtol=0, atol=1e-11)
+    nothing = replace(structure, base=np.zeros(1), offsets=None)
+    expected = expected + replay(nothing, np.zeros(structure.n_rows), queries)[:, None]  # what shifts alone predict
+    np.testing.assert_allclose(trees.intercepts(adjoints, queries), expected, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("base", [1.0, 0.0])
@@ -135,6 +142,31 @@ def test_no_queries_stand_for_the_training_rows(make, shape, base):
         ),
     ]:
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_weights_times_targets_and_intercepts_are_the_fit(make, shape):
+    structure = random_structure(5, **SHAPES[shape])
+    y, queries = np.random.default_rng(1).normal(size=structure.n_rows), random_queries(structure, 7)
+    trees = make(structure)
+    answer, expected = trees.ask(queries), replay(structure, y, queries)
+    found = answer.dense() @ y + answer.intercepts[:, 0]
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    np.testing.assert_allclose(trees.predicted(queries, y[:, None])[:, 0], expected, **CLOSE)
+    if trees.leaf_space is not None:
+        started = (y if structure.offsets is None else y - structure.offsets[:, 0])[:, None]
+        sums, base = leaf_sums(structure, trees.rows, started), trees.fit(y[:, None]).base
+        values = trees.leaf_space.leaf_values(sums, base)
+        np.testing.assert_allclose(values, trees.fit(y[:, None]).values, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", ["weighted", "shifted", "bags weighted l2", "drops", "mixed leaves"])
+def test_weights_of_leaf_sums(shape):
+    structure = random_structure(6, **SHAPES[shape])
+    trees, rng = BoostedTrees(structure, Cpu(1)), np.random.default_rng(2)
+    y, seeds = rng.normal(size=(2, structure.n_rows, 1)), rng.normal(size=(structure.total_leaves, 3))
+    difference = trees.fit(y[0]).sums - trees.fit(y[1]).sums  # an affine map: its differences are linear
+    np.testing.assert_allclose(seeds.T @ difference, trees.sum_weights(seeds).T @ (y[0] - y[1]), rtol=0, atol=1e-10)
 
 
 def base_share(structure):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from axil.adapters.boundary import ReadsRows
 from axil.adapters.routes import Routes
 from axil.errors import UnsupportedModelError
-from axil.structure import Coefficients
+from axil.structure import Coefficients, Nodes
 from axil.types import Array
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "FittedTrees",
     "LeafTotals",
     "Model",
+    "Nodes",
     "OffsetModel",
     "Sampler",
     "SmootherModel",
@@ -136,8 +137,8 @@ class FittedTrees:
     """Statements of a fitted model about T trees that serve K outputs; leaves are stacked, tree after tree, L in all.
 
     With S the sum over a leaf's rows of weight * draw * residual and W that of weight * draw, the leaf's value before the
-    rate is ``S / (W + l2)``; after ``steps`` Newton steps ``(1 - (l2 / (W + l2)) ** steps) * S / W``; and where ``mixing[t]``
-    is given, ``mixing[t] @ (the tree's S)``. A leaf that the library sets to zero has l2 = inf.
+    rate is ``S / (W + l2)``; after ``steps`` Newton steps ``(1 - (l2 / (W + l2)) ** steps) * S / W``. A leaf that the library
+    sets to zero has l2 = inf. ``l1``, ``max_step`` and ``nodes`` bend values further: see `Regularisation`; they take K = 1.
     """
 
     n_leaves: NDArray[np.int64]  #: (T,)
@@ -148,7 +149,9 @@ class FittedTrees:
     rates: Array  #: (T,) learning rates as far as the model states them; nan: it does not
     base: Array | None  #: (K,) the constants predictions start from; None: the weighted means of the targets
     base_value: Array  #: (K,) that start as numbers
-    mixing: tuple[Array, ...] | None = None  #: per tree (L_t, L_t), from leaf sums to leaf values; unused for one leaf
+    l1: float = 0.0  #: by how much a sum is moved towards zero
+    max_step: float = np.inf  #: the largest value of a leaf before the rate, either way
+    nodes: Nodes | None = None  #: where leaf values depend on more than their own rows, or inner nodes are evidence
     steps: int | Array = 1  #: Newton steps, of all leaves or (L,) of each
     l2_by_weight: bool = False  #: whether l2 is in proportion to the sum of all row weights
     row_weights: Array | None = None  #: (N,) weights that the fit used in place of the sample weights

@@ -31,7 +31,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Nodes:
+class Splits:
     """The M nodes of T trees, tree after tree, parents before children."""
 
     starts: NDArray[np.int64]  #: (T + 1,) where each tree's nodes begin
@@ -67,7 +67,7 @@ class Routes:
         return self.infinite or not odd
 
 
-def make_routes(nodes: Nodes, *, single: bool, strict: bool, zero: float, infinite: bool) -> Routes | None:
+def make_routes(nodes: Splits, *, single: bool, strict: bool, zero: float, infinite: bool) -> Routes | None:
     """Routes through these trees; None where a column has too many thresholds or a tree too many leaves."""
     if -nodes.children.min(initial=0) > MOST_LEAVES:
         return None

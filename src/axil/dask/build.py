@@ -35,8 +35,10 @@ from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget
 from axil.replay.build import CHECKED_ROWS
 from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
-from axil.replay.recover import Replay, fitted_structure, fitted_values
-from axil.structure import Structure, cell_dtype
+from axil.replay.held import Held as HeldPattern
+from axil.replay.recover import Replay, replayed
+from axil.replay.walk import Walked
+from axil.structure import cell_dtype
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import is_forest
@@ -131,22 +133,23 @@ def build(
     shared = cluster.share(Shared(adapter, [_without_rows(t) for t in fitted], _n_checked(sizes), n_threads))
     places = _places(fitted, sizes)
     walked = [task(replay_partition, *parts, shared) for parts in zip(data.X, observed, data.bags, places)]
-    held = cluster.hold([pair[i] for i in (0, 1) for pair in walked])
-    partitions, evidence = held[: len(sizes)], held[len(sizes) :]
+    on_workers = cluster.hold([pair[i] for i in (0, 1) for pair in walked])
+    partitions, evidence = on_workers[: len(sizes)], on_workers[len(sizes) :]
     every: list[LeafSums] = [
         cluster.total([task(entry_sums, part, e) for part in evidence]) for e in range(len(fitted))
     ]
     fitted = adapter.trees(PartitionedRows(whole, [LeafTotals(sums.leaf_weights, sums.residuals) for sums in every]))
     entries, found = [], []
     for e, (trees, sums) in enumerate(zip(fitted, every)):
-        replayed = _replayed(trees, sums)
-        leaf_error = check_leaves(adapter, _without_rows(trees), replayed, sums.extent) if check else 0.0
-        boosted = BoostedTrees(replayed.structure, Cpu(n_threads), sums.offsets)
+        walked_all = _walked(trees, sums)
+        leaf_error = check_leaves(adapter, _without_rows(trees), walked_all, sums.extent) if check else 0.0
+        boosted = BoostedTrees(walked_all.structure, Cpu(n_threads), sums.offsets)
         target_sums = sums.started if sums.offsets is None else sums.started + sums.offsets
         if check:
             boosted = prepared(cluster, partitions, boosted, e, n_threads)
             miss = _furthest(cluster, partitions, evidence, boosted, e, sums, n_threads)
-            found.append(verified(adapter, trees, replayed, sums.extent, leaf_error, miss))
+            held = HeldPattern.of(walked_all, None)
+            found.append(verified(adapter, trees, walked_all, sums.extent, leaf_error, miss, held))
         entries.append(Entry(boosted, target_sums, sums.extent.sums))
     kinds = cluster.collect([task(label_dtype, part) for part in partitions])
     label_kind = next(kind for kind, size in zip(kinds, sizes) if size)
@@ -231,15 +234,12 @@ def _places(fitted: list[FittedTrees], sizes: list[int]) -> list[Place]:
     return places
 
 
-def _replayed(trees: FittedTrees, sums: LeafSums) -> Replay:
+def _walked(trees: FittedTrees, sums: LeafSums) -> Replay:
     """The replay over all rows; its structure has no rows itself."""
     nothing = np.empty((len(trees.n_leaves), 0), dtype=cell_dtype(int(trees.n_leaves.max())))
-    structure: Structure = fitted_structure(
-        _without_rows(trees), nothing, np.ones(1), sums.leaf_weights, None, sums.extent.weight
-    )
-    values, rates, recovered = fitted_values(trees, structure, sums.residuals)
-    score = np.empty((0, values.shape[1]))
-    return Replay(replace(structure, rates=rates), sums.counts, values, score, recovered)
+    score = np.empty((0, sums.residuals.shape[1]))
+    walked = Walked(nothing, np.ones(1), sums.counts, sums.leaf_weights, sums.residuals, score)
+    return replayed(_without_rows(trees), walked, None, sums.extent.weight)
 
 
 def _furthest(

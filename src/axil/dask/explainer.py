@@ -353,10 +353,11 @@ class Explainer(Streamed):
             phi, constant, intercepts = [], [], []
             for entry in self._held.entries:
                 trees = entry.trees
-                adjoints = trees.adjoints(own_leaves(trees.structure, leaves), offsets.base)
+                met = own_leaves(trees.structure, leaves)
+                adjoints = trees.adjoints(met, offsets.base)
                 phi.append(adjoints.phi)
                 constant.append(trees.base_weight(adjoints))
-                intercepts.append(trees.intercepts(adjoints))
+                intercepts.append(trees.intercepts(adjoints, met))
             parts = np.concatenate(intercepts, axis=1)
             check = partial(self._check, batch, own, labels[part])
             yield Asked(phi, constant, self._n_threads), parts + own.values, labels[part], check

@@ -18,9 +18,9 @@ from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget
 from axil.replay.build import all_n_leaves, own_leaves_of, round_to, with_rows
 from axil.replay.checks import Extent, Miss, furthest, with_predictions
-from axil.replay.recover import assign_leaves, fitted_structure
+from axil.replay.recover import assign_leaves, fitted_structure, regularisation_of
 from axil.replay.walk import walk
-from axil.structure import Structure, Transferable, aligned
+from axil.structure import Pattern, Structure, Transferable, aligned
 from axil.types import Array
 from axil.weights.boosting import READ_ROWS
 from axil.weights.leaf_space import cooccurrence
@@ -168,7 +168,10 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
             None if observed.offsets is None else observed.offsets[:, output],
         )
         walked = walk(adapter, trees, own, targets, offsets, shared.n_threads, budget)
-        structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, None)
+        alone = Pattern(
+            regularisation_of(trees).scale(walked.leaf_weights), None, None, {}
+        )  # that of all rows is not known
+        structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, alone, None)
         rows = Cpu(shared.n_threads).rows_of(structure)
         structures.append(structure)
         sums.append(

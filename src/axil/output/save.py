@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from axil.adapters.contract import Model
 from axil.errors import InputError
@@ -25,12 +26,17 @@ from axil.machine.memory import Budget
 from axil.output.tables import as_backend
 from axil.replay.build import checked_rows, confirm, tree_engine
 from axil.replay.proven import ProvenModel
-from axil.structure import Coefficients, Regularisation, Structure
+from axil.structure import Coefficients, Nodes, Regularisation, Structure
 
 FORMAT = "axil-explainer"
-VERSION = 3
-_PARTS = "cells n_leaves leaf_weights leaf_scale rates base row_weights offsets draws columns omega beta l2 steps l2_by_weight"
-_MEMBER = re.compile(rf"(header|targets|index|index\.ends|\d+\.(?:{_PARTS.replace(' ', '|')}|mixing\.\d+))\.npy")
+VERSION = 4
+_PARTS = (
+    "cells n_leaves leaf_weights leaf_scale shift rates base row_weights offsets draws columns omega beta "
+    "l2 steps l2_by_weight l1 max_step mixed mixing.data mixing.columns mixing.ends"
+)
+_NODES = [part.name for part in fields(Nodes)]
+_NAMES = "|".join(map(re.escape, [*_PARTS.split(), *(f"nodes.{name}" for name in _NODES)]))
+_MEMBER = re.compile(rf"(header|targets|index|index\.ends|\d+\.(?:{_NAMES}))\.npy")
 _CHUNK = 1 << 20  # bytes read at a time
 
 
@@ -51,7 +57,7 @@ def save(path: Any, proven: ProvenModel) -> None:
         "structures": len(structures),
         "fingerprint": proven.adapter.fingerprint,
         "backend": proven.backend,
-        "verification": vars(proven.verification),
+        "verification": asdict(proven.verification),
     }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     with atomic(target) as part, part.open("wb") as file:
@@ -202,25 +208,85 @@ def _check_fit(structures: list[Structure], targets: NDArray[Any], index: NDArra
 def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
     """The structure's arrays by name, its parts flattened."""
     arrays = {f.name: getattr(structure, f.name) for f in fields(Structure) if f.init}
-    for t, matrix in enumerate(arrays.pop("mixing") or ()):
-        arrays[f"mixing.{t}"] = matrix
+    arrays |= _packed(arrays.pop("mixing"), structure.n_leaves)
     coefficients = arrays.pop("coefficients")
     if coefficients is not None:
         arrays |= {"omega": coefficients.omega, "beta": coefficients.beta}
     regularisation = arrays.pop("regularisation")
     if regularisation is not None:
         arrays |= {"l2": regularisation.l2, "steps": regularisation.steps, "l2_by_weight": regularisation.by_weight}
+        arrays |= {"l1": regularisation.l1, "max_step": regularisation.max_step}
+        if regularisation.nodes is not None:
+            arrays |= {f"nodes.{name}": getattr(regularisation.nodes, name) for name in _NODES}
     return {name: np.asarray(array) for name, array in arrays.items() if array is not None}
 
 
 def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
     """The inverse of `_arrays`; takes its arrays out of all."""
     own = {name[len(prefix) :]: arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
-    mixing = tuple(own.pop(f"mixing.{t}") for t in range(sum(name.startswith("mixing.") for name in own)))
     coefficients = Coefficients(own.pop("omega"), own.pop("beta")) if {"omega", "beta"} & own.keys() else None
-    regularisation = Regularisation(own.pop("l2"), own.pop("steps"), own.pop("l2_by_weight").item() is True)
+    nodes = {name: own.pop(f"nodes.{name}") for name in _NODES if f"nodes.{name}" in own}
+    if "slack" in nodes and nodes["slack"].ndim == 0:
+        nodes["slack"] = nodes["slack"].item()
+    regularisation = Regularisation(
+        own.pop("l2"),
+        own.pop("steps"),
+        own.pop("l2_by_weight").item() is True,
+        _number(own.pop("l1")),
+        _number(own.pop("max_step")),
+        Nodes(**nodes) if nodes else None,
+    )
+    mixing = _unpacked(own)
     parts: dict[str, Any] = {"base": None, **own}
-    return Structure(**parts, mixing=mixing or None, coefficients=coefficients, regularisation=regularisation)
+    return Structure(**parts, mixing=mixing, coefficients=coefficients, regularisation=regularisation)
+
+
+def _number(array: NDArray[Any]) -> float:
+    """A number from 0 up, or infinity."""
+    value = array.item()
+    if not isinstance(value, float) or not value >= 0:
+        raise ValueError(f"{value!r} where a number from 0 up belongs")
+    return value
+
+
+def _packed(mixing: tuple[csr_array | None, ...] | None, n_leaves: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """The matrices of all trees as one list of rows, and which trees have one."""
+    if mixing is None:
+        return {}
+    found = [matrix for matrix in mixing if matrix is not None]
+    lengths = np.concatenate([np.diff(matrix.indptr) for matrix in found]).astype(np.int64)
+    return {
+        "mixed": np.array([matrix is not None for matrix in mixing]),
+        "mixing.data": np.concatenate([matrix.data for matrix in found]),
+        "mixing.columns": np.concatenate([matrix.indices for matrix in found]).astype(np.int64),
+        "mixing.ends": np.cumsum(lengths),
+    }
+
+
+def _unpacked(own: dict[str, NDArray[Any]]) -> tuple[csr_array | None, ...] | None:
+    """The inverse of `_packed`; takes its arrays out of all."""
+    if "mixed" not in own:
+        return None
+    mixed, data, columns, ends = (own.pop(name) for name in ("mixed", "mixing.data", "mixing.columns", "mixing.ends"))
+    sizes = own["n_leaves"]
+    if mixed.dtype != np.bool_ or mixed.shape != sizes.shape or data.shape != columns.shape or data.dtype != np.float64:
+        raise ValueError("matrices of trees that do not fit")
+    starts = np.concatenate([[0], ends])
+    if sizes[mixed].sum() != len(ends) or (np.diff(starts) < 0).any() or starts[-1] != len(data):
+        raise ValueError("rows of matrices that do not follow one another")
+    matrices: list[csr_array | None] = []
+    row = 0
+    for size, own_matrix in zip(sizes.tolist(), mixed.tolist()):
+        if not own_matrix:
+            matrices.append(None)
+            continue
+        part = starts[row : row + size + 1]
+        inside = slice(int(part[0]), int(part[-1]))
+        matrix = csr_array((data[inside], columns[inside], part - part[0]), shape=(size, size))
+        matrix.check_format(full_check=True)
+        matrices.append(matrix)
+        row += size
+    return tuple(matrices)
 
 
 def _label_arrays(index: NDArray[Any]) -> dict[str, NDArray[Any]]:

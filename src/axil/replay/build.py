@@ -29,6 +29,7 @@ from axil.replay.checks import (
     with_predictions,
     worst,
 )
+from axil.replay.held import Held
 from axil.replay.proven import ProvenModel
 from axil.replay.recover import assign_leaves, replay
 from axil.replay.walk import ELSEWHERE
@@ -142,7 +143,7 @@ def _build_trees(
             asked = checked_rows(len(targets))
             score = with_predictions(adapter, X, asked, own_offsets, walked.score, output)
             miss = furthest(engine.predicted(None, targets[:, output]), score)
-            found.append(verified(adapter, trees, walked, extent, leaf_error, miss))
+            found.append(verified(adapter, trees, walked, extent, leaf_error, miss, Held.of(walked, engine)))
         engines.append(engine)
     return engines, worst(found) if check else None
 
@@ -159,6 +160,8 @@ def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) ->
     file on trust, and the tolerance is the model's own. Predictions are without offsets. Raises ValueError or TypeError.
     """
     found = Verification(**stated)
+    if found.held is not None:
+        found = replace(found, held=Held.stated(stated["held"]))
     outputs = [slice(None)] if len(engines) == 1 else [slice(k, k + 1) for k in range(len(engines))]
     predictions, extents = np.empty_like(targets), []
     for engine, output in zip(engines, outputs):

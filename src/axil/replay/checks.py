@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,6 +15,7 @@ from axil.adapters.recorded import RecordedBags
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.markup import table
+from axil.replay.held import Held
 from axil.replay.recover import Replay
 from axil.types import Array
 
@@ -40,6 +42,7 @@ class Verification:
         default_factory=dict
     )  #: what the model does not state, e.g. {"rates": [[tree, rate]]}
     replayed: str = ""  #: what drew the rows of each tree, where they were drawn again, e.g. "LightGBM bagging"
+    held: Held | None = None  #: the pattern that is held fixed besides the splits; None where there is none
 
     def _told(self) -> tuple[str, list[tuple[str, str]]]:
         """A title and lines of a name and what was found."""
@@ -51,6 +54,7 @@ class Verification:
             ("leaf values", f"within {self.leaf_error:.1e} of the largest prediction"),
             predictions,
             *([("draws", f"{self.replayed} replayed")] if self.replayed else []),
+            *([("held", str(self.held))] if self.held is not None else []),
             *(("recovered", f"{name} ({len(found)})") for name, found in self.recovered.items()),
         ]
 
@@ -116,11 +120,19 @@ def check_leaves(adapter: Adapter, trees: FittedTrees, walked: Replay, extent: E
     if trees.doubt is not None:  # before the base, as it may know why that is another
         check_values(adapter, trees, walked, extent.scale)
     check_base(adapter, trees, extent)
-    return check_values(adapter, trees, walked, extent.scale)
+    leaf_error = check_values(adapter, trees, walked, extent.scale)
+    check_nodes(adapter, trees, walked, extent.scale)
+    return leaf_error
 
 
 def verified(
-    adapter: Adapter, trees: FittedTrees, walked: Replay, extent: Extent, leaf_error: float, miss: Miss
+    adapter: Adapter,
+    trees: FittedTrees,
+    walked: Replay,
+    extent: Extent,
+    leaf_error: float,
+    miss: Miss,
+    held: Held | None = None,
 ) -> Verification:
     """Findings of the proof, once the predictions agree as well."""
     scale = extent.scale
@@ -131,7 +143,7 @@ def verified(
     found = extent.n_rows, len(trees.n_leaves), miss.error / scale, leaf_error, adapter.tolerance, scale, rounding
     drawn = [] if trees.sampler is None or isinstance(trees.sampler, RecordedBags) else [trees.sampler.name]
     drawn += [] if trees.held_out is None else ["the rows held out for early stopping"]
-    return Verification(*found, compared, walked.recovered, " and ".join(drawn))
+    return Verification(*found, compared, walked.recovered, " and ".join(drawn), held)
 
 
 def worst(found: list[Verification]) -> Verification:
@@ -150,6 +162,7 @@ def worst(found: list[Verification]) -> Verification:
         first.compared,
         {name: [v.recovered.get(name, []) for v in found] for v in found for name in v.recovered},
         first.replayed,
+        reduce(Held.__add__, patterns) if (patterns := [v.held for v in found if v.held is not None]) else None,
     )
 
 
@@ -228,6 +241,24 @@ def check_values(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: fl
         reasons = cause + adapter.causes("values")
         compare("value", values[:, k], trees.values[:, k], slack, trees, reasons, trees.hidden)
     return float(np.abs(values - trees.values).max(initial=0.0)) / scale
+
+
+def check_nodes(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: float) -> None:
+    """Compare the values of inner nodes where leaves are bent: a leaf at zero or at a bound says little of its own sum."""
+    s = walked.structure
+    rule = s.regularisation
+    if rule is None or rule.nodes is None or not rule.bends:
+        return
+    nodes, sizes = rule.nodes, np.diff(rule.nodes.starts)
+    tree = np.repeat(np.arange(s.n_trees), sizes)
+    found = s.final[tree] * rule.node_values(walked.sums[:, 0], s.leaf_weights).bounded
+    slack = adapter.leaf_tolerance * float(np.abs(trees.values).max(initial=0.0)) + ROUNDING * scale
+    apart = np.abs(found - nodes.values) > slack + nodes.slack
+    for node in np.flatnonzero(apart & (nodes.leaf < 0)):
+        cause = "Its leaves agree, but the values that the model keeps of its splits come from other sums.\n"
+        t = int(tree[node])
+        what = f"value of split {node - nodes.starts[t]}"
+        raise ExactnessError(what, float(found[node]), float(nodes.values[node]), cause + adapter.causes("values"), t)
 
 
 def with_predictions(

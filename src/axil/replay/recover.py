@@ -17,8 +17,9 @@ from axil.errors import UnsupportedModelError
 from axil.inputs import take_rows
 from axil.machine.memory import Budget
 from axil.machine.progress import track
-from axil.replay.walk import ELSEWHERE, walk
-from axil.structure import Regularisation, Structure, cell_dtype
+from axil.replay.walk import ELSEWHERE, Walked, walk
+from axil.structure import Pattern, Regularisation, Structure, cell_dtype
+from axil.structure.pattern import hold
 from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
@@ -33,9 +34,11 @@ class Replay:
 
     structure: Structure
     counts: NDArray[np.int64]  #: (L,) rows that each leaf was fitted on
+    sums: Array  #: (L, K) of weight * draw * residual, as the library rounds them
     values: Array  #: (L, K) leaf values before any rate
     score: Array  #: (N, K) the model's predictions of the training rows
     recovered: dict[str, Any]  #: what the model does not state and the walk supplied
+    held: dict[str, int]  #: how many leaves have something held besides their rows; see `Pattern`
 
 
 def assign_leaves(
@@ -62,15 +65,27 @@ def replay(
 ) -> Replay:
     """Walk through the fit of these trees, whose leaves (T, N) the training rows fall into; they become the cells."""
     walked = walk(adapter, trees, leaves, targets, offsets, n_threads, budget)
-    structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, offsets)
-    values, rates, recovered = fitted_values(trees, structure, walked.sums)
-    return Replay(replace(structure, rates=rates), walked.counts, values, walked.score, recovered)
+    return replayed(trees, walked, offsets)
+
+
+def replayed(trees: FittedTrees, walked: Walked, offsets: Array | None, total: float | None = None) -> Replay:
+    """The replay from sums over all rows; see `Structure.total`."""
+    rule = regularisation_of(trees)
+    alike = rule.l1 == 0 and rule.max_step == np.inf  # bounds alone: classes of a tree are all at theirs together
+    assert walked.sums.shape[1] == 1 or alike, "outputs that share trees have patterns of their own"
+    pattern = hold(rule, walked.sums[:, 0], walked.leaf_weights)
+    structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, pattern, offsets, total)
+    values = fitted_values(structure, walked.sums)
+    rates, recovered = recover_rates(trees, values)
+    structure = replace(structure, rates=rates)
+    return Replay(structure, walked.counts, walked.sums, values, walked.score, recovered, pattern.counts)
 
 
 def regularisation_of(trees: FittedTrees) -> Regularisation:
-    """The factor from a leaf's residual sum to its value, as a function of its weight; see `FittedTrees`."""
+    """How leaf values follow from their sums and weights; see `FittedTrees`."""
     l2 = np.asarray(trees.l2, dtype=np.float64)
-    return Regularisation(l2, np.broadcast_to(np.asarray(trees.steps, dtype=np.float64), l2.shape), trees.l2_by_weight)
+    steps = np.broadcast_to(np.asarray(trees.steps, dtype=np.float64), l2.shape)
+    return Regularisation(l2, steps, trees.l2_by_weight, trees.l1, trees.max_step, trees.nodes)
 
 
 def fitted_structure(
@@ -78,39 +93,35 @@ def fitted_structure(
     cells: Leaves,
     draws: Array,
     leaf_weights: Array,
+    pattern: Pattern,
     offsets: Array | None,
     total: float | None = None,
 ) -> Structure:
-    """The structure of the trees once the weights of their leaves are known; see `Structure.total`."""
-    regularisation = regularisation_of(trees)
-    scale = regularisation.scale(leaf_weights)
-    mixing = trees.mixing
-    if mixing is not None:  # a tree of one leaf has nothing to mix
-        first = np.cumsum(trees.n_leaves) - trees.n_leaves
-        mixing = tuple(own if len(own) > 1 else scale[i : i + 1, None].copy() for i, own in zip(first, mixing))
+    """The structure of the trees once the weights of their leaves and their pattern are known; see `Structure.total`."""
     return Structure(
         cells=cells,
         n_leaves=trees.n_leaves,
         leaf_weights=leaf_weights,
-        leaf_scale=scale,
+        leaf_scale=pattern.scale,
         rates=trees.rates.copy(),
         base=None if trees.base is None else np.asarray(trees.base, dtype=np.float64),
         row_weights=trees.row_weights,
         offsets=offsets,
-        mixing=mixing,
+        mixing=pattern.mixing,
+        shift=pattern.shift,
         draws=draws,
         coefficients=trees.coefficients,
         columns=trees.columns,
-        regularisation=regularisation,
+        regularisation=regularisation_of(trees),
         total=total,
     )
 
 
-def fitted_values(trees: FittedTrees, structure: Structure, sums: Array) -> tuple[Array, Array, dict[str, Any]]:
-    """From the sums over all rows to leaf values (L, K) before the rate and rates (T,); and what was recovered."""
+def fitted_values(structure: Structure, sums: Array) -> Array:
+    """(L, K): the leaf values before the rate of leaves with these sums, (L, K)."""
     s = structure
     values = np.concatenate([s.leaf_values(t, sums[s.starts[t] : s.starts[t + 1]]) for t in range(s.n_trees)])
-    return values, *recover_rates(trees, values)
+    return values if s.shift is None else values + s.shift[:, None]
 
 
 def recover_rates(trees: FittedTrees, values: Array) -> tuple[Array, dict[str, Any]]:

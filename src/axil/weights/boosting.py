@@ -4,7 +4,7 @@ With w the row weights, W their sum, A_t the leaf membership of tree t, B_t its 
 leaf values and eta_t its rate, boosting is
 
     base = sum_j w_j y_j / W  (or a constant),   r = y - base - offsets
-    t = 1..T:  v_t = P_t A_t' (w B_t r),   r = r - eta_t A_t v_t
+    t = 1..T:  v_t = P_t A_t' (w B_t r) + shift_t,   r = r - eta_t A_t v_t
     F(x) = base + offset(x) + sum_t eta_t v_t[leaf_t(x)]
 
 `BoostedTrees.fit` runs this, an affine map of y; `apply` runs it with any vector in place of y and without constants: the linear
@@ -14,6 +14,8 @@ map alone. The transpose runs the trees backwards; for the prediction at x
     beta = 1 - sum_j p_j
     base estimated:  weights k_j = p_j + beta w_j / W,   intercept = -p'offsets
     base constant:   weights k_j = p_j,                  intercept = beta base - p'offsets
+
+plus `constants`, where there are shifts.
 
 phi are the adjoints of the leaf sums, beta is that of the base. `Coefficients` generalise eta: after some trees the residuals
 change by several trees' values at once (DART), or not at all (forests, parallel trees). `passes` runs over the rows either way.
@@ -39,7 +41,7 @@ from axil.weights.answers import Answer, Collector, DenseAnswer, Effects
 from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.leaf_space import INVERTED, LeafSpace, asked
 from axil.weights.passes import Adjoints, Passes, leaf_sums
-from axil.weights.residuals import FittedValues
+from axil.weights.residuals import FittedValues, predictions
 
 SWEPT = 128  # queries that share a sweep
 READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
@@ -71,18 +73,17 @@ class BoostedTrees:
         leaves = own_leaves(self.structure, queries)
         if self.leaf_space is None:
             weights, adjoints = self.weights(leaves, base)
-            return DenseAnswer(weights, self.intercepts(adjoints))
+            return DenseAnswer(weights, self.intercepts(adjoints, leaves))
         adjoints = self.adjoints(leaves, base)
-        return ReadOutAnswer(self, adjoints, self.intercepts(adjoints))
+        return ReadOutAnswer(self, adjoints, self.intercepts(adjoints, leaves))
 
     def apply(self, queries: Leaves | None, v: Array, base: float = 1.0) -> Array:
         """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
         start = self.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
-        residual, values = self._passes.forward(v, start)
+        residual, values, _ = self._passes.forward(v, start, None)
         if queries is None and base == 1.0:
             return np.asarray(v - residual)
-        fit = FittedValues(self.structure, v, base * start, values)
-        return fit.predictions(own_leaves(self.structure, queries).T)
+        return predictions(self.structure, base * start, values, own_leaves(self.structure, queries).T)
 
     def combine(self, queries: Leaves | None, u: Array, base: float = 1.0) -> Array:
         """In one sweep or one read-out: O(T (N + n) S)."""
@@ -94,7 +95,7 @@ class BoostedTrees:
         """The fit itself: the affine map, replayed once in O(T (N + n) K)."""
         if queries is not None:
             return self.fit(targets).predictions(own_leaves(self.structure, queries).T)
-        offsets, (started, residual, _) = self.structure.offsets, self._replay(targets)
+        offsets, (started, residual, *_) = self.structure.offsets, self._replay(targets)
         made = np.asarray(started - residual)
         return made if offsets is None else made + offsets
 
@@ -149,15 +150,39 @@ class BoostedTrees:
         """Base and leaf values of the fit to these targets (N, K) less the offsets, in O(T N K); the last fit is kept."""
         kept = self._kept_fit
         if kept is None or not np.array_equal(kept.targets, targets):
-            values = self._replay(targets)[2]
-            self._kept_fit = kept = FittedValues(self.structure, targets.copy(), self._base(targets), values)
+            _, _, values, sums = self._replay(targets)
+            self._kept_fit = kept = FittedValues(self.structure, targets.copy(), self._base(targets), values, sums)
         return kept
 
-    def _replay(self, targets: Array) -> tuple[Array, Array, Array]:
-        """Runs the fit, constants included: targets less offsets, last residuals, (N, K) both, and leaf values, (L, K)."""
+    def _replay(self, targets: Array) -> tuple[Array, Array, Array, Array]:
+        """Runs the fit, constants included: targets less offsets and last residuals, (N, K), leaf values and sums, (L, K)."""
         offsets = self.structure.offsets
         started = targets if offsets is None else targets - offsets
-        return started, *self._passes.forward(started, self._base(targets))
+        return started, *self._passes.forward(started, self._base(targets), self.structure.shift)
+
+    def constants(self, queries: Leaves | None) -> Array:
+        """(n,): the part of predictions in these trees' leaves, (n, T), that comes from shifts of leaf values.
+
+        It is what a fit to targets of zero predicts that starts from zero.
+        """
+        s = self.structure
+        leaves = s.leaves() if queries is None else queries.T
+        if s.shift is None:
+            return np.zeros(leaves.shape[1])
+        values = self._kept.get(("constants", self.leaf_space is None), self._constant_values)
+        return predictions(s, np.zeros(1), values, leaves)[:, 0]
+
+    def _constant_values(self) -> Array:
+        s, none = self.structure, np.zeros(1)
+        if self.leaf_space is not None:
+            return self.leaf_space.leaf_values(np.zeros((s.total_leaves, 1)), none)
+        return self._passes.forward(np.zeros((s.n_rows, 1)), none, s.shift)[1]
+
+    def sum_weights(self, seeds: Array) -> Array:
+        """(N, S): the derivatives by the targets of ``seeds' (leaf sums)``, for seeds (L, S), in one sweep."""
+        p = np.zeros((self.structure.n_rows, seeds.shape[1]))
+        self._passes.backward(p, np.zeros_like(seeds), np.zeros(seeds.shape[1]), seeds)
+        return p
 
     def _base(self, targets: Array) -> Array:
         """(K,): the numbers that the fit to these targets starts from."""
@@ -231,11 +256,12 @@ class BoostedTrees:
         return self.structure.by_cells(adjoints.phi, drawn=True), self.base_weight(adjoints)
 
     @one_blas_thread()
-    def intercepts(self, adjoints: Adjoints) -> Array:
-        """(S, K): the part of each prediction that comes from no target, without the query's own offset."""
+    def intercepts(self, adjoints: Adjoints, queries: Leaves) -> Array:
+        """(S, K): the part of predictions in these trees' leaves, (S, T), that no target makes, without the queries' offsets."""
         base = self.structure.base
         n_outputs = 1 if base is None else len(base)
         constant = np.zeros((len(adjoints.beta), n_outputs)) if base is None else np.outer(adjoints.beta, base)
+        constant += self.constants(queries)[:, None]
         return constant if self._offset_sums is None else constant - adjoints.phi.T @ self._offset_sums
 
     @one_blas_thread()

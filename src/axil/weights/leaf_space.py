@@ -33,9 +33,13 @@ ABREAST = 8  # trees whose adjoints are looked up together
 class LeafSpace:
     """The factor M of one structure; or, where the leaves are few, its inverse."""
 
-    def __init__(self, structure: Structure, factor: Array | None, backend: Backend):
-        """Takes over ``factor`` (L, L), unit upper triangular; None: the identity, as for trees that do not see each other."""
+    def __init__(self, structure: Structure, factor: Array | None, backend: Backend, pulled: Array | None = None):
+        """Takes over ``factor`` (L, L), unit upper triangular; None: the identity, as for trees that do not see each other.
+
+        ``pulled`` (L, 1): what the shifts of all earlier trees take from each leaf's sum, where there are shifts.
+        """
         self.structure = structure
+        self._pulled = pulled
         self.backend = backend
         triangle = None if factor is None else backend.triangle(factor)
         inverts = triangle is not None and structure.total_leaves <= INVERTED
@@ -51,15 +55,19 @@ class LeafSpace:
     def of(cls, structure: Structure, together: Array, backend: Backend) -> LeafSpace:
         """Starts from co-occurrences over all rows, (L, L), which are overwritten; the rows themselves are not needed."""
         s, factor = structure, together
+        pulled = None if s.shift is None else np.zeros((s.total_leaves, 1))
         for t in range(s.n_trees):
             own, later = slice(s.starts[t], s.starts[t + 1]), slice(s.starts[t + 1], None)
             if s.coefficients is None:
                 coefficient: float | Array = s.rates[t]
             else:
                 coefficient = np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :])
-            factor[own, later] = s.leaf_values_transpose(t, factor[own, later] * coefficient)
+            scaled = factor[own, later] * coefficient
+            if pulled is not None and s.shift is not None:
+                pulled[later, 0] += scaled.T @ s.shift[own]
+            factor[own, later] = s.leaf_values_transpose(t, scaled)
         np.fill_diagonal(factor, 1.0)
-        return cls(s, factor, backend)
+        return cls(s, factor, backend, pulled)
 
     @staticmethod
     def size(structure: Structure) -> int:
@@ -89,12 +97,16 @@ class LeafSpace:
         """
         s = self.structure
         sums = sums - np.outer(s.base_share, base)
+        if self._pulled is not None:
+            sums -= self._pulled
         if self._table is not None:
-            return np.asarray(self._table @ sums)
-        if self._triangle is not None:
-            self._triangle.solve(sums, transposed=True)
-        trees = [s.leaf_values(t, sums[first:last]) for t, (first, last) in enumerate(pairwise(s.starts))]
-        return np.ascontiguousarray(np.concatenate(trees))
+            values = np.asarray(self._table @ sums)
+        else:
+            if self._triangle is not None:
+                self._triangle.solve(sums, transposed=True)
+            trees = [s.leaf_values(t, sums[first:last]) for t, (first, last) in enumerate(pairwise(s.starts))]
+            values = np.ascontiguousarray(np.concatenate(trees))
+        return values if s.shift is None else values + s.shift[:, None]
 
     @property
     def responses(self) -> Array:

@@ -56,14 +56,16 @@ class Passes:
         self._kept = Kept()  # by the first tree of a group the co-occurrence within it
 
     @one_blas_thread()
-    def forward(self, v: Array, base: Array) -> tuple[Array, Array]:
-        """Runs boosting on v (N, S) from base (S,): its last residuals, (N, S), and its leaf values, (L, S). Cost O(T N S).
+    def forward(self, v: Array, base: Array, shift: Array | None) -> tuple[Array, Array, Array]:
+        """Runs boosting on v (N, S) from base (S,) with shifts (L,) of leaf values. Cost O(T N S).
 
-        r = v - beta[0] base;   t = 1..T:  v_t = P_t A_t' (w B_t r),   r = r - eta_t A_t v_t
+            r = v - beta[0] base;   t = 1..T:  S_t = A_t' (w B_t r),   v_t = P_t S_t + shift_t,   r = r - eta_t A_t v_t
+
+        Returns the last residuals, (N, S), the leaf values and the leaf sums, (L, S).
         """
         s = self.structure
         residual = np.array(v - s.beta[0] * base, order="C")
-        values = np.zeros((s.total_leaves, v.shape[1]))
+        values, of_leaves = np.zeros((2, s.total_leaves, v.shape[1]))
         table = np.zeros((s.cell_starts[-1], v.shape[1]))
         sums = np.empty_like(table)
         done: list[int] = []
@@ -76,23 +78,27 @@ class Passes:
                     earlier = slice(s.starts[group.first], s.starts[t])
                     taken = np.repeat(s.rates[group.first : t], s.n_leaves[group.first : t])[:, None] * values[earlier]
                     own = own - self._table(group)[before, here].T @ taken
-                values[s.starts[t] : s.starts[t + 1]] = s.leaf_values(t, own)
+                leaves = slice(s.starts[t], s.starts[t + 1])
+                of_leaves[leaves], values[leaves] = own, s.leaf_values(t, own)
+                if shift is not None:
+                    values[leaves] += shift[leaves, None]
             for t, coefficient in group.changes:
-                of_leaves = -coefficient * values[s.starts[t] : s.starts[t + 1]]
-                self._cells_of(table, t)[...] = s.to_cells(of_leaves, drawn=False)
+                taken = -coefficient * values[s.starts[t] : s.starts[t + 1]]
+                self._cells_of(table, t)[...] = s.to_cells(taken, drawn=False)
             done = [t for t, _ in group.changes]
             if s.beta[group.last + 1] != s.beta[group.last]:
                 residual -= (s.beta[group.last + 1] - s.beta[group.last]) * base
         self._pass(residual, done, table, None, [], sums, None)
-        return residual, values
+        return residual, values, of_leaves
 
     @one_blas_thread()
-    def backward(self, p: Array, alpha: Array, beta: Array) -> Adjoints:
+    def backward(self, p: Array, alpha: Array, beta: Array, seeds: Array | None = None) -> Adjoints:
         """Runs the trees backwards from the state p (N, S), which ends as the weights; alpha is overwritten. Cost O(T N S).
 
-            t = T..1:  phi_t = P_t' (alpha_t - eta_t A_t' p),   p_j = p_j + w_j B_tj phi_t[leaf_t(j)]
+            t = T..1:  phi_t = P_t' (alpha_t - eta_t A_t' p) + seeds_t,   p_j = p_j + w_j B_tj phi_t[leaf_t(j)]
 
-        with alpha (L, S) the adjoints of the leaf values and beta (S,) how often the base counts.
+        with alpha (L, S) the adjoints of the leaf values, beta (S,) how often the base counts, and seeds (L, S) adjoints of the
+        leaf sums besides those that the values give them.
         """
         s = self.structure
         phi = np.zeros_like(alpha)
@@ -111,6 +117,8 @@ class Passes:
                     later = phi[s.starts[t + 1] : s.starts[group.last + 1]]
                     alpha[own] -= s.rates[t] * (self._table(group)[here, after] @ later)
                 phi[own] = s.leaf_values_transpose(t, alpha[own])
+                if seeds is not None:
+                    phi[own] += seeds[own]
                 self._cells_of(table, t)[...] = s.to_cells(phi[own], drawn=True)
             done = list(group.trees)
         beta = s.beta[-1] * beta - s.base_share @ phi

@@ -79,9 +79,9 @@ def known_regularisation(s: Structure) -> Regularisation:
     if s.mixing is not None:
         raise UnsupportedQuestionError(
             "removal",
-            "with path_smooth leaves are drawn towards their parents by row counts, and how that follows the weight of a row "
-            "is not read",
-            "Weights, what_if and blame work for it; for removal fit with path_smooth=0.",
+            "with path_smooth or monotone constraints the value of a leaf depends on the values above it, and how these follow "
+            "the weight of a row is not computed",
+            "Weights, what_if and blame work for it; for removal fit without these settings.",
         )
     if s.regularisation is None:
         raise UnsupportedQuestionError(
@@ -142,11 +142,15 @@ def steps(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any]
         s_j = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2),       sum_j s_j = F(x) - base
 
     as a leaf's value is the sum over its rows of ``w_j b_tj r_tj / (W + l2)``. Residuals are taken as they are: what other rows
-    had a part in them is not followed, as the weights do. O(T N) a query.
+    had a part in them is not followed, as the weights do. Where L1 moved a sum or a step was clipped, every row of the leaf
+    has its share of what is left: ``value / sum`` in place of ``1 / (W + l2)``. O(T N) per query.
     """
     s, table = fitted.structure, asked(fitted.structure, queries)
-    for t, (a, b) in enumerate(pairwise(s.starts)):
-        table[a:b] = s.leaf_values_transpose(t, table[a:b])
+    if s.shift is not None and s.mixing is None:
+        table *= np.divide(fitted.values, fitted.sums, out=np.zeros_like(fitted.sums), where=fitted.sums != 0)
+    else:
+        for t, (a, b) in enumerate(pairwise(s.starts)):
+            table[a:b] = s.leaf_values_transpose(t, table[a:b])
     none, adjoints = np.zeros(s.total_leaves), Adjoints(table, np.zeros(len(queries)))
     return [ReadOutEffects(Fit(training, fitted, k, none, none), adjoints, 1.0) for k in range(fitted.values.shape[1])]
 
@@ -162,5 +166,9 @@ def without(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> S
     regularisation = regularisation.scaled(float(weights.sum()) / s.total_weight)
     weighted = replace(s, row_weights=weights)
     leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
-    scale = regularisation.scale(leaf_weights)
-    return replace(weighted, leaf_weights=leaf_weights, leaf_scale=scale, regularisation=regularisation)
+    scale, shift = regularisation.scale(leaf_weights), s.shift
+    if shift is not None:  # with the pattern held: a leaf at zero or at the largest step stays there
+        moving = s.leaf_scale > 0
+        scale = np.where(moving, scale, 0.0)
+        shift = np.where(moving, shift * np.divide(scale, s.leaf_scale, out=np.zeros_like(scale), where=moving), shift)
+    return replace(weighted, leaf_weights=leaf_weights, leaf_scale=scale, shift=shift, regularisation=regularisation)

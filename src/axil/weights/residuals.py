@@ -29,6 +29,7 @@ class FittedValues:
     targets: Array  #: (N, K)
     base: Array  #: (K,)
     values: Array  #: (L, K) leaf values before any rate
+    sums: Array  #: (L, K) of weight * draw * residual, which they are made of
 
     def started(self, rows: slice = slice(None)) -> Array:
         """(rows, K): the training rows' targets less their offsets."""
@@ -54,11 +55,7 @@ class FittedValues:
 
     def predictions(self, leaves: Leaves) -> Array:
         """(n, K): what the fit predicts in these leaves, (T, n), offsets apart."""
-        s = self.structure
-        made = np.tile(s.beta[-1] * self.base, (leaves.shape[1], 1))
-        for t, coefficient in enumerate(s.final):
-            made += coefficient * self.values[s.starts[t] + leaves[t]]
-        return made
+        return predictions(self.structure, self.base, self.values, leaves)
 
     def steps(self, rows: slice) -> Iterator[Step]:
         """The steps of the trees t = 0..T-1 on a block of training rows: what each saw and did."""
@@ -71,6 +68,14 @@ class FittedValues:
             leaf = s.starts[t] + leaves[t]
             drawn = s.draws[0] if len(s.draws) == 1 else s.draws[cells[t] // n_leaves[t]]
             yield Step(t, leaf, drawn, residual, self.values[leaf])
+
+
+def predictions(structure: Structure, base: Array, values: Array, leaves: Leaves) -> Array:
+    """(n, K): predictions in these leaves, (T, n), from a base (K,) and leaf values (L, K) before any rate."""
+    made = np.tile(structure.beta[-1] * base, (leaves.shape[1], 1))
+    for t, coefficient in enumerate(structure.final):
+        made += coefficient * values[structure.starts[t] + leaves[t]]
+    return made
 
 
 @dataclass(frozen=True)

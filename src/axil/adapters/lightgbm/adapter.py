@@ -12,14 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.contract import Coefficients, FittedTrees, Totals, TrainingRows, TreeModel
+from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.lightgbm.bagging import Evidence, Replay, histories
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading, cause
 from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, Settings, TreeText, parse
 from axil.adapters.refusals import not_fitted, refuse
-from axil.adapters.routes import Kind, Nodes, Routes, make_routes
+from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.errors import InputError, UnsupportedModelError
+from axil.structure import Regularisation
 from axil.types import Array
+
+PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
 
 
 def read(model: Any) -> LightGBMAdapter | None:
@@ -82,10 +85,11 @@ class LightGBMAdapter(TreeModel):
 
         A leaf of weight W is off by up to lost / (W + lambda_l2) of the largest leaf value, twice that for path_smooth.
         """
-        names = ("lambda_l2", "cat_l2", "path_smooth")
-        (self._lambda, lost), (self._cat_l2, cat_lost), (self._smooth, smooth_lost) = map(
-            self._settings.precisely, names
-        )
+        names = ("lambda_l2", "cat_l2", "path_smooth", "lambda_l1", "max_delta_step")
+        found = dict(zip(names, map(self._settings.precisely, names)))
+        (self._lambda, lost), (self._cat_l2, cat_lost), (self._smooth, smooth_lost) = (found[n] for n in names[:3])
+        (self._l1, l1_lost), (step, step_lost) = (found[n] for n in names[3:])
+        self._max_step = step if step > 0 else np.inf
         # Renewed leaves have exact sums and lambda_l2 alone (src/treelearner/gradient_discretizer.cpp).
         self._renewed = self._settings.flag("use_quantized_grad")
         if self._renewed:
@@ -96,6 +100,11 @@ class LightGBMAdapter(TreeModel):
         self._on_gpu = self._settings.text("device_type") in ("gpu", "cuda")
         smallest = min(float(tree.floats("leaf_weight").min(initial=np.inf)) for tree in self._trees)
         self.leaf_tolerance = 1e-6 if self._on_gpu else 1e-10 + (self._lost and self._lost / (smallest + self._lambda))
+        if l1_lost or step_lost:  # absolute, so relative to half of what the leaves of a tree are apart at least
+            largest = max(float(np.ptp(tree.floats("leaf_value"))) for tree in self._trees) / 2
+            off = self._settings.number("learning_rate") * (l1_lost / (smallest + self._lambda) + step_lost)
+            self.leaf_tolerance += off / largest if largest > 0 else 0.0
+            self._lost += l1_lost + step_lost
         if self._reading.dart:
             rate, rate_lost = self._settings.precisely("learning_rate")
             self._lost += rate_lost
@@ -122,10 +131,16 @@ class LightGBMAdapter(TreeModel):
         coefficients = self._coefficients(rows)
         base, base_value, hidden = self._base(totals, coefficients)
         values = [tree.floats("leaf_value") for tree in self._trees]
+        nodes = self._nodes
         if self._reading.forest:
             values = [(v - hidden * (len(v) > 1)) / len(values) for v in values]
+            if nodes is not None:
+                nodes = replace(nodes, values=(nodes.values - hidden) / len(values), slack=nodes.slack / len(values))
         else:
             values[0] = _without(values[0], hidden)
+            if nodes is not None:
+                first = np.arange(len(nodes.values)) < nodes.starts[1]
+                nodes = replace(nodes, values=np.where(first, nodes.values - hidden, nodes.values))
         printed = np.zeros(int(self._n_leaves.sum()))
         printed[: self._n_leaves[0]] = 0.0 if self._reading.forest else hidden
         rates = self._rates() if coefficients is None else coefficients.omega[-1].copy()
@@ -143,11 +158,13 @@ class LightGBMAdapter(TreeModel):
             values=evidence.values[:, None],
             counts=None if self._reading.machines > 1 and not totals.even else evidence.counts,
             weights=leaf_weights,
-            l2=evidence.l2,
+            l2=evidence.rule.l2,
             rates=rates,
             base=None if base is None else np.array([base]),
             base_value=np.array([base_value]),
-            mixing=evidence.mixing,
+            l1=self._l1,
+            max_step=self._max_step,
+            nodes=nodes,
             sampler=self._sampler(evidence, totals.n_rows),
             coefficients=coefficients,
             hidden=printed,
@@ -216,13 +233,13 @@ class LightGBMAdapter(TreeModel):
                 yield [outcomes]
 
     def _evidence(self, n_rows: int, weights: Array | None) -> Evidence:
+        l2 = np.concatenate([self._l2(tree)[tree.n_leaves - 1 :] for tree in self._trees])
         return Evidence(
             np.concatenate([[0], np.cumsum(self._n_leaves)]),
             np.concatenate([_counts(tree, n_rows) for tree in self._trees]),
             np.zeros(0),
-            np.concatenate([self._l2(tree)[tree.n_leaves - 1 :] for tree in self._trees]),
+            Regularisation(l2, np.ones_like(l2), False, self._l1, self._max_step, self._nodes),
             weights,
-            tuple(self._mixing(tree) for tree in self._trees) if self._smooth > 0 else None,
         )
 
     def _sampler(self, evidence: Evidence, n_rows: int) -> Replay | None:
@@ -245,8 +262,6 @@ class LightGBMAdapter(TreeModel):
             state = state.grown()
             if t in lone:
                 evidence.counts[evidence.starts[t]] = bag.sum()
-                if evidence.mixing is not None:
-                    evidence.mixing[t][:] = 1.0 / (bag.sum() + evidence.l2[evidence.starts[t]])
                 if leaf_weights is not None:
                     total = bag.sum() if evidence.weights is None else evidence.weights[bag].sum()
                     leaf_weights[evidence.starts[t]] = total
@@ -283,25 +298,35 @@ class LightGBMAdapter(TreeModel):
         l2[tree.children[tree.splits_on(self._reading.subset_features)]] += self._cat_l2
         return l2
 
-    def _mixing(self, tree: TreeText) -> Array:
-        """(L, L): leaf values from leaf sums with path_smooth, each node drawn towards its parent.
-
-        With n rows and q = n / path_smooth: value = (sum / (n + l2)) * q / (q + 1) + parent's value / (q + 1); the root
-        is not smoothed (CalculateSplittedLeafOutput, src/treelearner/feature_histogram.hpp).
-        """
-        if tree.n_leaves == 1:
-            return np.zeros((1, 1))
-        n_splits, children = tree.n_leaves - 1, tree.children
-        inside = np.vstack([np.zeros((n_splits, tree.n_leaves)), np.eye(tree.n_leaves)])  # which leaves each node holds
-        for split in reversed(range(n_splits)):
-            inside[split] = inside[children[split]].sum(axis=0)
-        counts = inside @ tree.integers("leaf_count")
-        values = inside / (counts + self._l2(tree))[:, None]
-        q = (counts / self._smooth)[:, None]
-        for split in range(n_splits):
-            own = children[split]
-            values[own] = (values[own] * q[own] + values[split]) / (q[own] + 1)
-        return values[n_splits:]
+    @cached_property
+    def _nodes(self) -> Nodes | None:
+        """The trees' nodes, where leaf values depend on them or need them for evidence."""
+        signs = self._reading.monotone_signs
+        if not (self._smooth > 0 or self._l1 > 0 or self._max_step < np.inf or signs.any()):
+            return None
+        sizes = 2 * self._n_leaves - 1
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        children, leaf, own = np.full((starts[-1], 2), -1), np.full(starts[-1], -1), np.ones(starts[-1])
+        values, ways = np.full(starts[-1], np.nan), np.zeros(starts[-1], dtype=np.int8)
+        ends = np.cumsum(self._n_leaves)
+        for tree, start, end in zip(self._trees, starts, ends):
+            n, splits = tree.n_leaves, slice(start, start + tree.n_leaves - 1)
+            leaf[splits.stop : splits.stop + n] = np.arange(end - n, end)
+            if n == 1:
+                continue
+            children[splits] = start + tree.children
+            if not self._renewed:
+                values[splits] = tree.floats("internal_value")
+            number = (tree.integers("decision_type") & CATEGORICAL) == 0
+            ways[splits] = np.where(number, signs[tree.integers("split_feature")], 0)
+        l2 = np.concatenate([self._l2(tree) for tree in self._trees])
+        slack = PRINTED_SLACK * np.abs(values)
+        nodes = Nodes(starts, children, leaf, l2, values, slack, ways if signs.any() else None)
+        if not self._smooth:
+            return nodes
+        counts = nodes.totals(np.concatenate([_counts(tree, 1) for tree in self._trees]).astype(np.float64))
+        own = (counts / self._smooth) / (counts / self._smooth + 1.0)
+        return replace(nodes, own=own)
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""
@@ -326,7 +351,7 @@ class LightGBMAdapter(TreeModel):
             if tree.n_leaves > 1
             for split, table in tree.outcomes().items()
         }
-        nodes = Nodes(
+        nodes = Splits(
             starts=starts,
             features=stacked["split_feature"],
             thresholds=thresholds,

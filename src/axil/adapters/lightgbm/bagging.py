@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.structure import Regularisation
 from axil.types import Array
 
 Words = NDArray[np.uint32]
@@ -168,9 +169,8 @@ class Evidence:
     starts: NDArray[np.int64]  #: (T + 1,)
     counts: NDArray[np.int64]  #: (L,)
     values: Array  #: (L,) up to a factor for each tree
-    l2: Array  #: (L,)
+    rule: Regularisation
     weights: Array | None  #: (N,)
-    mixing: tuple[Array, ...] | None
 
     def agreement(self, tree: int, leaf: NDArray[Any], drawn: NDArray[Any], residuals: Array | None) -> int:
         """0: the leaves have other counts, 1: the same counts but other values, 2: both are the same."""
@@ -182,8 +182,10 @@ class Evidence:
         if residuals is None or len(drawn) >= MANY_ROWS:
             return 2
         c = drawn[rows] * (1.0 if self.weights is None else self.weights[rows])
-        sums, total = np.bincount(leaf[rows], c * residuals[rows, 0], n), np.bincount(leaf[rows], c, n)
-        u, v = sums / (total + self.l2[own]) if self.mixing is None else self.mixing[tree] @ sums, self.values[own]
+        sums, total = (
+            np.bincount(leaf[rows], of_rows, n).astype(np.float64) for of_rows in (c * residuals[rows, 0], c)
+        )
+        u, v = self.rule.tree(tree, own).leaf_values(sums, total), self.values[own]
         rate = (u @ v) / ((u @ u) or 1.0)
         return 2 if np.abs(v - rate * u).max() <= 1e-5 * np.abs(v).max() else 1
 

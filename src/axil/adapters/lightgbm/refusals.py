@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from axil.adapters.lightgbm.text import ModelText, Settings
 from axil.adapters.refusals import Refusal
 
@@ -51,6 +54,15 @@ class Reading:
     def machines(self) -> int:
         """On how many machines it was trained; on several, leaves count rows by their weights, not one by one."""
         return int(self.settings.number("num_machines") or 1)
+
+    @property
+    def monotone_signs(self) -> NDArray[np.int64]:
+        """(features,): 1 where predictions must rise with a feature, -1 where they must fall, else 0."""
+        written = self.text.header.get("monotone_constraints") or self.settings.text("monotone_constraints")
+        signs = np.zeros(self.text.n_features, dtype=np.int64)
+        given = [int(sign) for sign in written.replace(",", " ").split()]
+        signs[: len(given)] = given
+        return signs
 
     @property
     def dart(self) -> bool:
@@ -109,9 +121,18 @@ def _positive(name: str) -> Callable[[Reading], str]:
     return lambda model: model.settings.text(name) if model.settings.number(name) > 0 else ""
 
 
-def _monotone(model: Reading) -> str:
-    signs = model.settings.text("monotone_constraints") or model.text.header.get("monotone_constraints", "")
-    return signs if signs.replace("0", "").replace(",", "").strip() else ""
+def _other_bounds(model: Reading) -> str:
+    method = model.settings.text("monotone_constraints_method") or "basic"
+    return method if model.monotone_signs.any() and method != "basic" else ""
+
+
+def _bounds_elsewhere(model: Reading) -> str:
+    # Forced splits and renewed leaves are not clipped (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp;
+    # RenewIntGradTreeOutput, src/treelearner/gradient_discretizer.cpp).
+    if not model.monotone_signs.any():
+        return ""
+    quantized, forced = model.settings.flag("use_quantized_grad"), model.settings.text("forcedsplits_filename")
+    return "with use_quantized_grad" if quantized else "with forcedsplits_filename" if forced else ""
 
 
 def _linear_tree(model: Reading) -> str:
@@ -143,6 +164,7 @@ EXACT = (
     "objective: regression under all its names (l2, mse, rmse, ...)",
     "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued training (init_model)",
     "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth (without sample weights), use_quantized_grad with renewed leaves",
+    "lambda_l1, max_delta_step, monotone_constraints (basic): with the pattern held",
     "sample_weight, init_score",
     "missing values: use_missing, zero_as_missing; categorical features",
     "bagging_fraction, bagging_freq, bagging_seed: the rows are drawn again",
@@ -180,22 +202,6 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         linear_only=True,
     ),
     Refusal(
-        "lambda_l1",
-        _positive("lambda_l1"),
-        "sums of residuals are shrunk towards zero by a threshold",
-        "(ii)",
-        "Fit with lambda_l1=0 (reg_alpha=0) and regularise with lambda_l2.",
-        derivative=True,
-    ),
-    Refusal(
-        "max_delta_step",
-        _positive("max_delta_step"),
-        "leaf values are clipped",
-        "(ii)",
-        "Fit with max_delta_step=0 and a smaller learning_rate.",
-        derivative=True,
-    ),
-    Refusal(
         "linear_tree",
         _linear_tree,
         "linear in the targets, but leaves hold linear models of the features, which axil does not replay yet",
@@ -203,11 +209,18 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "Fit with linear_tree=False.",
     ),
     Refusal(
+        "monotone_constraints_method",
+        _other_bounds,
+        "a leaf's bounds are then the values of other leaves, which change while the tree grows and are not recorded",
+        None,
+        'Fit with monotone_constraints_method="basic", the default.',
+    ),
+    Refusal(
         "monotone_constraints",
-        _monotone,
-        "leaf values are clipped to keep predictions monotone",
-        "(ii)",
-        "Fit without monotone_constraints.",
+        _bounds_elsewhere,
+        "values that are not grown split by split are not bounded, and which they are is not recorded",
+        None,
+        "Fit without monotone_constraints, or without this setting.",
     ),
     Refusal(
         "use_quantized_grad",

@@ -64,6 +64,13 @@ _PLAIN = "axil differentiates plain boosting only"
 SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
+        "monotone_constraints",
+        lambda model: " ".join(map(str, model.monotone_signs)) if model.monotone_signs.any() else "",
+        "leaf values are clipped to keep predictions monotone",
+        "(ii)",
+        "Fit without monotone_constraints.",
+    ),
+    Refusal(
         "objective",
         lambda model: "" if _name(model) in _LOSSES else model.text.objective or "custom",
         "axil does not know a smooth loss of this name",
@@ -150,7 +157,7 @@ class SmoothLightGBM(LightGBMAdapter):
             values=evidence.values[:, None],
             counts=np.concatenate([_counts(tree, len(targets)) for tree in self._trees]),
             weights=None,
-            l2=evidence.l2,
+            l2=evidence.rule.l2,
             rates=self._smooth_rates(),
             base=None if started else base,
             base_value=base,

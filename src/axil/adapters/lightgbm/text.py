@@ -35,6 +35,8 @@ _OF_SPLITS = (*_STRUCTURE[1:], "split_gain", "internal_value", "internal_weight"
 _ALIASES = {
     "boosting": ("boosting_type", "boost"),
     "learning_rate": ("shrinkage_rate", "eta"),
+    "lambda_l1": ("reg_alpha", "l1_regularization"),
+    "max_delta_step": ("max_tree_output", "max_leaf_output"),
     "lambda_l2": ("reg_lambda", "lambda", "l2_regularization"),
     "bagging_fraction": ("sub_row", "subsample", "bagging"),
     "drop_rate": ("rate_drop",),
@@ -125,6 +127,10 @@ class ModelText:
     parameters: dict[str, str] | None
 
     @property
+    def n_features(self) -> int:
+        return int(self.header.get("max_feature_idx", "-1")) + 1
+
+    @property
     def objective(self) -> str:
         """Canonical name and modifiers, as in "regression sqrt"; empty for a custom objective."""
         return self.header.get("objective", "")
@@ -157,10 +163,13 @@ def parse(text: str) -> ModelText:
 def check(text: str) -> None:
     """Refuse a damaged model text, before the library reads it: on such a text LightGBM may loop or end the process."""
     model = parse(text)
-    n_features = int(model.header.get("max_feature_idx", "-1")) + 1
+    n_features = model.n_features
     listed = [len(model.header.get(key, "").split(" ")) for key in ("feature_names", "feature_infos")]
     if "\0" in text or listed != [n_features] * 2:
         raise InputError(_damaged(f"its header does not list {n_features} features"))
+    signs = model.header.get("monotone_constraints", "0").split()
+    if len(signs) > max(n_features, 1) or not set(signs) <= {"-1", "0", "1"}:
+        raise InputError(_damaged(f"its header has monotone_constraints of {len(signs)} features"))
     for tree in model.trees:
         tree.check(n_features)
     starts = [found.start() + 1 for found in re.finditer(r"\nTree=", text)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, TrainingRows, TreeModel
 from axil.adapters.refusals import not_fitted, refuse
-from axil.adapters.routes import Kind, Nodes, Routes, make_routes
+from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.adapters.xgboost.document import Model, Tree, parse, settings
 from axil.adapters.xgboost.draws import Plan, Subsample
 from axil.adapters.xgboost.matrix import as_matrix, as_table
@@ -130,7 +130,7 @@ class XGBoostAdapter(TreeModel):
             return None
         nodes = [tree.nodes() for tree in self._trees]
         features, thresholds, left, children = (np.concatenate(parts) for parts in zip(*nodes))
-        stacked = Nodes(
+        stacked = Splits(
             starts=np.concatenate([[0], np.cumsum([len(tree.splits) for tree in self._trees])]),
             features=features,
             thresholds=thresholds,

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from reference import random_structure
+from scipy.sparse import csr_array
 
 from axil.structure import Coefficients, Regularisation, cell_dtype
 
@@ -16,7 +17,8 @@ def test_leaf_numbers_take_the_smallest_type(leaves, dtype):
 
 def test_a_structure_is_frozen():
     structure = random_structure(0, weighted=True, mixed=True)
-    for array in (structure.cells, structure.rates, structure.row_weights, structure.starts, structure.mixing[0]):
+    arrays = [structure.cells, structure.rates, structure.row_weights, structure.starts, structure.mixing[0].data]
+    for array in arrays:
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
     with pytest.raises(AttributeError):
@@ -55,7 +57,9 @@ def wrong_parts():
     yield {"base": np.zeros((1, 1))}
     yield {"leaf_scale": np.ones(total, np.float32)}
     yield {"row_weights": np.ones(39)}
-    yield {"mixing": (np.eye(3),)}
+    yield {"mixing": (csr_array(np.eye(3)),)}
+    yield {"mixing": (csr_array(np.eye(8)),) * 6}
+    yield {"shift": np.ones(total - 1)}
     yield {"regularisation": Regularisation(np.ones(total), np.ones(total - 1))}
     yield {"coefficients": Coefficients(np.zeros((7, 6)), np.ones(6))}
 

@@ -1,4 +1,4 @@
-"""The frozen structure of a fitted ensemble: all that decides the weights."""
+"""Structure: leaf membership, contributions, rates and base of a fitted ensemble."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
+from axil.structure.regularisation import Regularisation
+from axil.structure.transfer import Transferable
 from axil.types import Array
 
 
@@ -40,63 +43,14 @@ class Coefficients:
 
 
 @dataclass(frozen=True)
-class Regularisation:
-    """How the scales of L leaves follow from their weights W, for the day when row weights change.
-
-    ``scale = 1 / (W + l2)``, after ``steps`` Newton steps ``(1 - q ** steps) / W`` with ``q = l2 / (W + l2)``.
-    """
-
-    l2: Array  #: (L,); inf: the leaf is left at zero
-    steps: Array  #: (L,)
-    by_weight: bool = False  #: whether l2 is in proportion to the sum of all row weights
-
-    def scale(self, leaf_weights: Array) -> Array:
-        """(L,): what each leaf's sum is multiplied by."""
-        denominator = leaf_weights + self.l2
-        scale = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator > 0)
-        more = (leaf_weights > 0) & np.isfinite(self.l2) & (self.steps > 1)
-        left = (self.l2[more] * scale[more]) ** self.steps[more]
-        scale[more] = (1.0 - left) / leaf_weights[more]
-        return scale
-
-    def slopes(self, leaf_weights: Array) -> tuple[Array, Array]:
-        """(L,) twice: the derivatives of the scale with respect to the leaf's weight and to l2."""
-        single = Regularisation(self.l2, np.ones_like(self.steps)).scale(leaf_weights)
-        by_weight, by_l2 = -(single**2), -(single**2)
-        more = (leaf_weights > 0) & np.isfinite(self.l2) & (self.steps > 1)
-        W, steps, inverse = leaf_weights[more], self.steps[more], single[more]
-        q = self.l2[more] * inverse
-        by_weight[more] = (steps * q**steps * W * inverse - (1.0 - q**steps)) / W**2
-        by_l2[more] = -steps * q ** (steps - 1) * inverse**2
-        return by_weight, by_l2
-
-    def scaled(self, factor: float) -> Regularisation:
-        """The scale where the sum of all row weights is this many times as large."""
-        return Regularisation(self.l2 * factor, self.steps, True) if self.by_weight else self
-
-
-def aligned(values: Any) -> Any:
-    """The arrays as the kernels take them: bytes that come from another process may begin at odd addresses."""
-    if isinstance(values, (list, tuple)):
-        return type(values)(map(aligned, values))
-    return np.require(values, requirements="A") if isinstance(values, np.ndarray) else values
-
-
-class Transferable:
-    """The base of frozen classes whose arrays travel between processes."""
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update({name: aligned(value) for name, value in state.items()})
-
-
-@dataclass(frozen=True)
 class Structure(Transferable):
     """Leaf membership, contributions, rates and base of T trees over N training rows.
 
     Row j counts ``row_weights[j] * draw * leaf_scale[l]`` in the value of its leaf l of tree t, draw being how often it was
     drawn for the tree. Rows are kept by cells: cell ``d * n_leaves[t] + l`` holds the rows of leaf l that were drawn
     ``draws[d]`` times, so a sampled model takes no more memory than any other, N * T cell numbers. With ``mixing`` a
-    leaf's value is a combination of the sums of all leaves of its tree (``mixing[t] @ sums``).
+    leaf's value is a combination of the sums of all leaves of its tree (``mixing[t] @ sums``); with ``shift`` it has a
+    constant besides, which no target makes.
     """
 
     cells: NDArray[np.unsignedinteger[Any]]  #: (T, N) cell of each training row, packed
@@ -107,7 +61,8 @@ class Structure(Transferable):
     base: Array | None  #: (K,) the constants predictions start from; None: the weighted means of the targets
     row_weights: Array | None = None  #: (N,); None: all one
     offsets: Array | None = None  #: (N, K) what each training row's prediction starts from besides
-    mixing: tuple[Array, ...] | None = None
+    mixing: tuple[csr_array | None, ...] | None = None  #: (L_t, L_t) of each tree; None: by leaf_scale alone
+    shift: Array | None = None  #: (L,) what leaf values have besides, before the rate; None: nothing
     draws: Array = field(default_factory=lambda: np.ones(1))  #: (D,)
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     columns: NDArray[np.int64] | None = None  #: (T,) which of all the model's trees these are; None: all, in order
@@ -123,9 +78,10 @@ class Structure(Transferable):
         object.__setattr__(self, "starts", starts)
         self._check()
         for value in vars(self).values():
-            for array in value if isinstance(value, tuple) else (value,):
-                if isinstance(array, np.ndarray):
-                    array.setflags(write=False)
+            for part in value if isinstance(value, tuple) else (value,):
+                for array in (part.data, part.indices, part.indptr) if isinstance(part, csr_array) else (part,):
+                    if isinstance(array, np.ndarray):
+                        array.setflags(write=False)
 
     def _check_cells(self) -> None:
         """Refuse cells that do not fit the leaves: the kernels index one with the other unchecked. No sum can overflow then."""
@@ -145,7 +101,8 @@ class Structure(Transferable):
     def _check(self) -> None:
         """Refuse all other arrays that do not fit."""
         trees, leaves, rows = (self.n_trees,), (self.total_leaves,), (self.n_rows,)
-        shapes = {"leaf_weights": leaves, "leaf_scale": leaves, "rates": trees, "row_weights": rows}
+        shapes = {"leaf_weights": leaves, "leaf_scale": leaves, "shift": leaves}
+        shapes |= {"rates": trees, "row_weights": rows}
         expected: list[tuple[str, Any, tuple[int, ...]]] = [(n, getattr(self, n), shape) for n, shape in shapes.items()]
         if self.offsets is not None:
             expected.append(("offsets", self.offsets, (*rows, self.offsets.shape[-1])))
@@ -157,6 +114,8 @@ class Structure(Transferable):
             expected += [("mixing", matrix, (int(n), int(n))) for matrix, n in zip(self.mixing, self.n_leaves)]
         if self.regularisation is not None:
             expected += [("l2", self.regularisation.l2, leaves), ("steps", self.regularisation.steps, leaves)]
+            if self.regularisation.nodes is not None:
+                self.regularisation.nodes.check(self.n_leaves)
         if self.coefficients is not None:
             expected.append(("omega", self.coefficients.omega, (self.n_trees + 1, self.n_trees)))
             expected.append(("beta", self.coefficients.beta, (self.n_trees + 1,)))
@@ -236,13 +195,15 @@ class Structure(Transferable):
         return np.asarray(np.tensordot(self.draws, by_draw, 1) if drawn else by_draw.sum(axis=0))
 
     def leaf_values(self, t: int, sums: Array) -> Array:
-        """From the weighted residual sums of tree t's leaves, (L_t, S), to its leaf values before the rate."""
-        if self.mixing is not None:
-            return self.mixing[t] @ sums
+        """From the weighted residual sums of tree t's leaves, (L_t, S), to its leaf values before the rate, shifts apart."""
+        mixing = None if self.mixing is None else self.mixing[t]
+        if mixing is not None:
+            return np.asarray(mixing @ sums)
         return self.leaf_scale[self.starts[t] : self.starts[t + 1], None] * sums
 
     def leaf_values_transpose(self, t: int, adjoints: Array) -> Array:
         """The transpose of `leaf_values`: from adjoints of tree t's leaf values to adjoints of its sums."""
-        if self.mixing is not None:
-            return self.mixing[t].T @ adjoints
+        mixing = None if self.mixing is None else self.mixing[t]
+        if mixing is not None:
+            return np.asarray(mixing.T @ adjoints)
         return self.leaf_scale[self.starts[t] : self.starts[t + 1], None] * adjoints

@@ -1,0 +1,112 @@
+"""Nodes: the trees from their roots down, where leaf values depend on more than the sums of their own rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure.transfer import Transferable
+from axil.types import Array
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Nodes(Transferable):
+    """All nodes of T trees, M in all, numbered tree after tree, a parent before its children.
+
+    A library gives every node a value when it splits the node's parent. Some settings make the value of a leaf depend on the
+    values above it: smoothing draws it towards its parent's, and a monotone split keeps all below it on one side of the middle
+    of its two children's values. The values that a model keeps of its inner nodes are further evidence of its targets.
+    """
+
+    starts: Ids  #: (T + 1,) where each tree's nodes begin
+    children: Ids  #: (M, 2) left and right child of a split; -1, -1 for a leaf
+    leaf: Ids  #: (M,) the number of a leaf among all L; -1 for a split
+    l2: Array  #: (M,) what regularisation adds to the node's weight
+    values: Array  #: (M,) what the model says each node would add to a prediction; nan: it does not say
+    slack: Array | float = 0.0  #: (M,) how far these values may be off for the digits they are kept in
+    signs: NDArray[np.int8] | None = None  #: (M,) whether predictions must rise (1) or fall (-1) from left to right
+    own: Array | None = None  #: (M,) the share of a node's own value where the rest is its parent's; None: all
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+
+    def check(self, n_leaves: NDArray[np.int64]) -> None:
+        """Refuse nodes that do not form trees of these numbers of leaves, (T,): readers follow children unchecked."""
+        sizes, m, n_trees = 2 * n_leaves - 1, len(self.leaf), len(n_leaves)
+        shapes = {"starts": (n_trees + 1,), "children": (m, 2), "leaf": (m,), "l2": (m,), "values": (m,)}
+        if self.signs is not None:
+            shapes["signs"] = (m,)
+        if self.own is not None:
+            shapes["own"] = (m,)
+        kinds = {"l2": "f", "values": "f", "own": "f"}
+        for name, shape in shapes.items():
+            array = getattr(self, name)
+            if array.shape != shape or array.dtype.kind != kinds.get(name, "i"):
+                raise ValueError(f"{name} of the nodes is {array.dtype} {array.shape}, expected {shape}")
+        if not np.array_equal(np.diff(self.starts), sizes) or self.starts[0] != 0 or self.starts[-1] != m:
+            raise ValueError(f"expected 2 L - 1 nodes for each tree of L leaves, {sizes.sum()} in all; {m} are there")
+        splits, tree = np.flatnonzero(self.leaf < 0), np.repeat(np.arange(n_trees), sizes)
+        children, below = self.children[splits], np.setdiff1d(np.arange(m), self.starts[:-1])
+        if not (children > splits[:, None]).all() or not np.array_equal(np.sort(children.ravel()), below):
+            raise ValueError("nodes that are their own ancestors, have two parents or are not there")
+        first, leaves = np.cumsum(n_leaves) - n_leaves, self.leaf[self.leaf >= 0]
+        of_leaves = np.flatnonzero(self.leaf >= 0)
+        if not (tree[children] == tree[splits][:, None]).all() or len(np.unique(leaves)) != n_leaves.sum():
+            raise ValueError("nodes below a tree they do not belong to, or a leaf that is there twice")
+        if not ((leaves >= first[tree[of_leaves]]) & (leaves < (first + n_leaves)[tree[of_leaves]])).all():
+            raise ValueError("a leaf number of another tree")
+
+    @cached_property
+    def levels(self) -> list[Ids]:
+        """The splits of all trees by their depth, the roots first."""
+        found, level = [], self.starts[:-1]
+        while len(level := level[self.leaf[level] < 0]):
+            found.append(level)
+            level = self.children[level].ravel()
+        return found
+
+    @cached_property
+    def parents(self) -> Ids:
+        """(M,): the parent of each node; a root is its own."""
+        found = np.arange(len(self.leaf))
+        splits = np.flatnonzero(self.leaf < 0)
+        found[self.children[splits]] = splits[:, None]
+        return found
+
+    @cached_property
+    def ends(self) -> tuple[Ids, Ids]:
+        """Which nodes are leaves, and the numbers of these leaves."""
+        at = np.flatnonzero(self.leaf >= 0)
+        return at, self.leaf[at]
+
+    def totals(self, of_leaves: Array) -> Array:
+        """(M,): the sums, over the leaves below each node, of what is given of the leaves, (L,)."""
+        at, leaves = self.ends
+        found = np.zeros(len(self.leaf))
+        found[at] = of_leaves[leaves]
+        for splits in reversed(self.levels):
+            left, right = self.children[splits].T
+            found[splits] = found[left] + found[right]
+        return found
+
+    def tree(self, t: int) -> Nodes:
+        """The nodes of one tree, its leaves numbered from 0."""
+        first, last = self.starts[t : t + 2]
+        children, leaf = self.children[first:last], self.leaf[first:last]
+        return Nodes(
+            starts=np.array([0, last - first]),
+            children=np.where(children < 0, -1, children - first),
+            leaf=np.where(leaf < 0, -1, leaf - leaf[leaf >= 0].min()),
+            l2=self.l2[first:last],
+            values=self.values[first:last],
+            slack=self.slack if isinstance(self.slack, float) else self.slack[first:last],
+            signs=None if self.signs is None else self.signs[first:last],
+            own=None if self.own is None else self.own[first:last],
+        )

@@ -1,0 +1,128 @@
+"""Regularisation: how the sums and weights of leaves become leaf values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure.nodes import Ids, Nodes
+from axil.structure.transfer import Transferable
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values of nodes and how they came about."""
+
+    raw: Array  #: (M,) before bounds
+    bounded: Array  #: (M,) the values themselves
+    bounds: Array  #: (2, M) lower and upper
+    makers: Ids  #: (2, M) the splits that made them, -1 where there is none
+
+
+@dataclass(frozen=True)
+class Regularisation(Transferable):
+    """How the values of L leaves follow from their sums S and weights W.
+
+    A leaf's value is ``scale * S`` with ``scale = 1 / (W + l2)``, after ``steps`` Newton steps ``(1 - q ** steps) / W`` with
+    ``q = l2 / (W + l2)``. With l1 the sum is first moved towards zero by l1, up to zero; a value beyond ``max_step`` is put
+    back to it; and then come the smoothing and the bounds of `Nodes`.
+    """
+
+    l2: Array  #: (L,); inf: the leaf is left at zero
+    steps: Array  #: (L,)
+    by_weight: bool = False  #: whether l2 is in proportion to the sum of all row weights
+    l1: float = 0.0
+    max_step: float = np.inf
+    nodes: Nodes | None = None  #: None: a leaf's value depends on nothing but its own rows
+
+    @property
+    def bends(self) -> bool:
+        """Whether leaf values are linear in the sums with a pattern held fixed only."""
+        return self.l1 > 0 or self.max_step < np.inf or self.bounds
+
+    @property
+    def bounds(self) -> bool:
+        """Whether splits must be monotone."""
+        return self.nodes is not None and self.nodes.signs is not None and bool(self.nodes.signs.any())
+
+    @property
+    def mixes(self) -> bool:
+        """Whether leaf values may depend on the sums of other leaves."""
+        return self.bounds or (self.nodes is not None and self.nodes.own is not None)
+
+    def scale(self, leaf_weights: Array) -> Array:
+        """(L,): what each leaf's sum is multiplied by."""
+        denominator = leaf_weights + self.l2
+        scale = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator > 0)
+        more = (leaf_weights > 0) & np.isfinite(self.l2) & (self.steps > 1)
+        left = (self.l2[more] * scale[more]) ** self.steps[more]
+        scale[more] = (1.0 - left) / leaf_weights[more]
+        return scale
+
+    def slopes(self, leaf_weights: Array) -> tuple[Array, Array]:
+        """(L,) twice: the derivatives of the scale with respect to the leaf's weight and to l2."""
+        single = Regularisation(self.l2, np.ones_like(self.steps)).scale(leaf_weights)
+        by_weight, by_l2 = -(single**2), -(single**2)
+        more = (leaf_weights > 0) & np.isfinite(self.l2) & (self.steps > 1)
+        W, steps, inverse = leaf_weights[more], self.steps[more], single[more]
+        q = self.l2[more] * inverse
+        by_weight[more] = (steps * q**steps * W * inverse - (1.0 - q**steps)) / W**2
+        by_l2[more] = -steps * q ** (steps - 1) * inverse**2
+        return by_weight, by_l2
+
+    def scaled(self, factor: float) -> Regularisation:
+        """The rule where the sum of all row weights is this many times as large."""
+        return replace(self, l2=self.l2 * factor) if self.by_weight else self
+
+    def step(self, sums: Array, denominators: Array) -> Array:
+        """Values from sums and ``W + l2``: moved by l1, divided, and not beyond max_step."""
+        moved = np.sign(sums) * np.maximum(np.abs(sums) - self.l1, 0.0)
+        values = np.divide(moved, denominators, out=np.zeros_like(moved), where=denominators > 0)
+        return np.asarray(np.clip(values, -self.max_step, self.max_step))
+
+    def leaf_values(self, sums: Array, leaf_weights: Array) -> Array:
+        """(L,): the values of leaves with these sums (L,) and weights (L,), before the rate."""
+        if self.nodes is None:
+            scale = self.scale(leaf_weights)
+            return self.step(sums, np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0))
+        at, leaves = self.nodes.ends
+        found = np.empty_like(sums)
+        found[leaves] = self.node_values(sums, leaf_weights).bounded[at]
+        return found
+
+    def node_values(self, sums: Array, leaf_weights: Array) -> Values:
+        """The values of all nodes, from the roots down."""
+        assert self.nodes is not None
+        nodes, n = self.nodes, len(self.nodes.leaf)
+        raw = self.step(nodes.totals(sums), nodes.totals(leaf_weights) + nodes.l2)
+        bounded = raw.copy()
+        bounds, makers = np.stack([np.full(n, -np.inf), np.full(n, np.inf)]), np.full((2, n), -1, dtype=np.int64)
+        for splits in nodes.levels if self.mixes else ():
+            children = nodes.children[splits]
+            if nodes.own is not None:
+                own = nodes.own[children]
+                raw[children] = own * raw[children] + (1.0 - own) * bounded[splits, None]
+            bounded[children] = np.clip(raw[children], *bounds[:, splits, None])
+            if nodes.signs is None:
+                continue
+            bounds[:, children], makers[:, children] = bounds[:, splits, None], makers[:, splits, None]
+            middles = bounded[children].mean(axis=1)
+            for sign, first, second in ((1, 1, 0), (-1, 0, 1)):  # rising: left gets an upper bound, right a lower one
+                at = np.flatnonzero(nodes.signs[splits] == sign)
+                for side, child in ((first, 0), (second, 1)):
+                    bounds[side, children[at, child]] = middles[at]
+                    makers[side, children[at, child]] = splits[at]
+        return Values(raw, bounded, bounds, makers)
+
+    def tree(self, t: int, leaves: slice) -> Regularisation:
+        """The rule for one tree, whose leaves these are."""
+        nodes = None if self.nodes is None else self.nodes.tree(t)
+        return replace(self, l2=self.l2[leaves], steps=self.steps[leaves], nodes=nodes)
+
+
+def flat(steps: int | Array, l2: Array) -> NDArray[np.float64]:
+    """(L,): the Newton steps of each leaf."""
+    return np.broadcast_to(np.asarray(steps, dtype=np.float64), l2.shape)
