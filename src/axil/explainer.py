@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from axil import adapters, inputs
+from axil.adapters.contract import TrainingRows
 from axil.errors import ExactnessError, InputError
 from axil.explanation import Explanation
 from axil.inputs.owned import owned, owned_rows
+from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.output import save as storage
 from axil.output import tables
@@ -90,7 +92,7 @@ class Explainer(Questions, Streamed):
         scratch: Any = None,
         verify: bool = True,
     ):
-        threads, budget = threads_of(n_threads), budget_of(memory_limit, scratch)
+        limits = limits_of(n_threads, memory_limit, scratch)
         verify = inputs.as_flag(verify, "verify")
         adapter = adapters.read(model)
         given = X_train, y_train
@@ -107,18 +109,18 @@ class Explainer(Questions, Streamed):
         bags = inputs.as_bags(bags, n_train)
         if not verify:
             mistakes.refuse_other_order(*given)
-        rest = offsets, bags, threads, budget
+        rows = TrainingRows(X_train, targets, weights, offsets, bags)
         try:
-            self._proven = build(adapter, X_train, targets, weights, *rest, verify)
+            proven = build(adapter, rows, limits, verify)
         except ExactnessError as error:
-            data = mistakes.Given(X_train, targets, weights, given)
-            raise mistakes.told(error, adapter, data, lambda X, y, w: build(adapter, X, y, w, *rest)) from None
+            raise mistakes.told(error, adapter, rows, given, lambda changed: build(adapter, changed, limits)) from None
+        super().__init__(proven)
 
     @classmethod
     def _of(cls, proven: ProvenModel) -> Explainer:
         """An explainer of a model that is proven already, such as `axil.load` reads from a file."""
-        explainer = cls.__new__(cls)
-        explainer._proven = proven
+        explainer = cls.__new__(cls)  # past the reading and the proof, which are done
+        Questions.__init__(explainer, proven)
         return explainer
 
     def __repr__(self) -> str:
@@ -349,18 +351,14 @@ def load(
     X_train : table, optional
         The training rows, for `Explainer.similar`.
     """
-    threads, budget = threads_of(n_threads), budget_of(memory_limit, None)
-    return Explainer._of(storage.load(path, adapters.read(model), threads, budget, X_train))
+    return Explainer._of(storage.load(path, adapters.read(model), limits_of(n_threads, memory_limit), X_train))
 
 
-def threads_of(n_threads: int | None) -> int:
-    """How many threads to use: as the user says, or one for each processor that this process may use."""
+def limits_of(n_threads: int | None, memory_limit: int | str | None, scratch: Any = None) -> Limits:
+    """The limits that the user sets, or else the machine: a thread for each processor that this process may use, free memory."""
     if n_threads is not None:
-        return inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def budget_of(memory_limit: int | str | None, scratch: Any = None) -> Budget:
-    """The budget that the user sets, or that the machine does."""
+        threads = inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS)
+    else:
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limit = None if memory_limit is None else inputs.as_bytes(memory_limit)
-    return Budget(limit, None if scratch is None else inputs.as_directory(scratch))
+    return Limits(threads, Budget(limit, None if scratch is None else inputs.as_directory(scratch)))

@@ -92,7 +92,7 @@ class LeafTotals:
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The training rows, targets, weights and offsets rounded as the library does.
+    """The training rows, checked; as an adapter reads them, targets, weights and offsets are rounded as its library does.
 
     Most models are read with the totals alone. Rows that lie on several machines have nothing else at first: their model is
     read, walked through on the machines, and read again with what its leaves were made of. What needs the rows themselves is
@@ -103,6 +103,7 @@ class TrainingRows:
     targets: Array  #: (N, K)
     weights: Array | None = None  #: (N,)
     offsets: Array | None = None  #: (N, K)
+    bags: Array | None = None  #: (N, T) how often each row was drawn for each tree, where that was recorded
 
     @property
     def at_hand(self) -> bool:

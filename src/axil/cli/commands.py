@@ -12,7 +12,7 @@ from axil import adapters
 from axil.adapters import files
 from axil.cli import answers, data, screen
 from axil.errors import InputError, UnsupportedModelError
-from axil.explainer import Explainer, budget_of, threads_of
+from axil.explainer import Explainer, limits_of
 from axil.inputs import as_count, as_file
 from axil.machine.atomic import atomic
 from axil.output.tables import NOTE
@@ -126,8 +126,8 @@ def _model(arguments: argparse.Namespace) -> tuple[Any, adapters.Model | None]:
 
 
 def _question(arguments: argparse.Namespace) -> Question:
-    threads_of(arguments.threads)  # what is wrong with these two is said before files are read
-    budget_of(arguments.memory_limit, arguments.scratch)
+    # What is wrong with these is said before files are read.
+    limits_of(arguments.threads, arguments.memory_limit, arguments.scratch)
     model, adapter = _model(arguments)
     adapter = adapters.read(model) if adapter is None else adapter
     named = arguments.index, arguments.weights, arguments.features, arguments.categorical

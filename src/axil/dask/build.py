@@ -32,6 +32,7 @@ from axil.dask.partitions import (
 )
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.cpu import Cpu
+from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.replay.build import CHECKED_ROWS
 from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
@@ -73,7 +74,7 @@ class PartitionedRows(TrainingRows):
             "Use axil.Explainer with all rows in memory, or fit the model in one go.",
         )
 
-    X = targets = weights = offsets = property(_elsewhere)
+    X = targets = weights = offsets = bags = property(_elsewhere)
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,10 @@ class Held:
 
 
 def build(
-    model: Model, data: Collections, cluster: Cluster, n_threads: int, budget: Budget, check: bool
+    model: Model, data: Collections, cluster: Cluster, limits: Limits, check: bool
 ) -> tuple[Held, Verification | None]:
     """Replay the fit on the workers; raise where model and data disagree, as `axil.replay.build.build` does."""
-    adapter = _readable(model, data.recorded)
+    adapter, n_threads = _readable(model, data.recorded), limits.n_threads
     precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
     arguments = zip(range(len(data.y)), data.y, data.weights, data.offsets)
     observed = cluster.hold([task(observe, *parts, precision) for parts in arguments])
@@ -128,7 +129,7 @@ def build(
     _check_totals(adapter, whole)
     fitted = adapter.trees(PartitionedRows(whole))
     _refuse_sampled(fitted, data.recorded)
-    _require_leaf_space(fitted, budget)
+    _require_leaf_space(fitted, limits.budget)
     sizes = [part.n_rows for part in each]
     shared = cluster.share(Shared(adapter, [_without_rows(t) for t in fitted], _n_checked(sizes), n_threads))
     places = _places(fitted, sizes)

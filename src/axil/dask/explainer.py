@@ -18,8 +18,8 @@ from axil.dask.build import Collections, Held, build, prepared
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
 from axil.dask.partitions import row_labels, row_targets
 from axil.errors import InputError, UnsupportedQuestionError
+from axil.explainer import limits_of
 from axil.explanation import Explanation
-from axil.machine.memory import Budget
 from axil.output import tables
 from axil.questions.streamed import Stream, Streamed
 from axil.replay.checks import Verification, check_answer
@@ -94,8 +94,7 @@ class Explainer(Streamed):
         verify: bool = True,
     ):
         self._cluster = Cluster(client)
-        self._n_threads = inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS)
-        self._budget = Budget(None if memory_limit is None else inputs.as_bytes(memory_limit))
+        self._limits = limits_of(inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS), memory_limit)
         verify = inputs.as_flag(verify, "verify")
         self._adapter = adapters.read(model["booster"] if isinstance(model, dict) and "booster" in model else model)
         parts = partitions(X, "X")
@@ -107,7 +106,7 @@ class Explainer(Streamed):
         data = Collections(parts, *aligned)
         self._layout = layout(X)  # for labels that come later
         self._held: Held
-        self._held, self.verification = build(self._adapter, data, self._cluster, self._n_threads, self._budget, verify)
+        self._held, self.verification = build(self._adapter, data, self._cluster, self._limits, verify)
 
     def __repr__(self) -> str:
         proof = "not verified" if self.verification is None else f"verified to {self.verification.max_error:.1e}"
@@ -213,7 +212,7 @@ class Explainer(Streamed):
         """
         X, offsets = self._queries(X, init_score)
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
-        size = given or self._budget.batch_size(self._bytes_per_query)
+        size = given or self._limits.budget.batch_size(self._bytes_per_query)
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
         return self._explanations(X, offsets, size)
 
@@ -236,7 +235,7 @@ class Explainer(Streamed):
             index=lambda: self._gathered[1],
             outputs=self.outputs,
             backend="pandas",
-            budget=self._budget,
+            budget=self._limits.budget,
             bytes_per_query=self._bytes_per_query,
             feature_names=self._adapter.feature_names,
         )
@@ -305,7 +304,7 @@ class Explainer(Streamed):
         """Build leaf space now, in one pass over the rows; with ``verify=True`` the proof has built it already."""
         held, entries = self._held, []
         for e, entry in enumerate(held.entries):
-            trees = prepared(self._cluster, held.partitions, entry.trees, e, self._n_threads)
+            trees = prepared(self._cluster, held.partitions, entry.trees, e, self._limits.n_threads)
             entries.append(replace(entry, trees=trees))
         self._held = replace(held, entries=entries)
         return self
@@ -349,7 +348,7 @@ class Explainer(Streamed):
         for start in range(0, max(X.shape[0], 1), size):
             part = slice(start, start + size)
             batch, own = inputs.take_rows(X, part), offsets[part]
-            leaves = self._adapter.coordinates(batch, self._n_threads)
+            leaves = self._adapter.coordinates(batch, self._limits.n_threads)
             phi, constant, intercepts = [], [], []
             for entry in self._held.entries:
                 trees = entry.trees
@@ -360,7 +359,7 @@ class Explainer(Streamed):
                 intercepts.append(trees.intercepts(adjoints, met))
             parts = np.concatenate(intercepts, axis=1)
             check = partial(self._check, batch, own, labels[part])
-            yield Asked(phi, constant, self._n_threads), parts + own.values, labels[part], check
+            yield Asked(phi, constant, self._limits.n_threads), parts + own.values, labels[part], check
 
     def _check(self, X: Any, offsets: Offsets, labels: NDArray[Any], predictions: Array) -> Array | None:
         """Compare with what the model predicts, with offsets, on every use."""
@@ -395,7 +394,7 @@ class Explainer(Streamed):
             index=index,
             query_index=labels,
             outputs=self.outputs,
-            n_threads=self._n_threads,
+            n_threads=self._limits.n_threads,
         )
         self._check(X, offsets, labels, explanation.predictions.reshape(intercepts.shape))
         return explanation
@@ -409,4 +408,4 @@ class Explainer(Streamed):
         return columns | {name: np.tile(of_each, len(labels) * n_outputs)}
 
     def _require(self, n: int, instead: str) -> None:
-        self._budget.require(n * self._bytes_per_query, f"The weights of {n} x {self._n_rows} rows", instead)
+        self._limits.budget.require(n * self._bytes_per_query, f"The weights of {n} x {self._n_rows} rows", instead)

@@ -15,6 +15,7 @@ from axil.adapters.contract import Adapter, FittedTrees, Totals
 from axil.errors import InputError
 from axil.inputs.owned import frozen, owned
 from axil.kernels.cpu import Cpu
+from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.replay.build import all_n_leaves, own_leaves_of, round_to, with_rows
 from axil.replay.checks import Extent, Miss, furthest, with_predictions
@@ -154,23 +155,22 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
     adapter, labels = shared.adapter, inputs.row_labels(X)
     if not hasattr(X, "index"):
         labels = labels + place.start
-    budget = Budget(None)  # of this worker
-    leaves = assign_leaves(adapter, X, n, all_n_leaves(shared.fitted), shared.n_threads, budget)
+    limits = Limits(shared.n_threads, Budget(None))  # of this worker
+    leaves = assign_leaves(adapter, X, n, all_n_leaves(shared.fitted), limits)
     asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
     structures, sums, scores = [], [], []
     for e, trees in enumerate(shared.fitted):
         output = slice(None) if len(shared.fitted) == 1 else slice(e, e + 1)
         trees = replace(trees, row_weights=place.row_weights[e], held_out=place.held_out[e])
         trees = with_rows(trees, observed.weights, bags)
-        own = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, budget)
+        own = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, limits.budget)
         targets, offsets = (
             observed.targets[:, output],
             None if observed.offsets is None else observed.offsets[:, output],
         )
-        walked = walk(adapter, trees, own, targets, offsets, shared.n_threads, budget)
-        alone = Pattern(
-            regularisation_of(trees).scale(walked.leaf_weights), None, None, {}
-        )  # that of all rows is not known
+        walked = walk(adapter, trees, own, targets, offsets, limits)
+        scale = regularisation_of(trees).scale(walked.leaf_weights)
+        alone = Pattern(scale, None, None, {})  # that of all rows is not known here
         structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, alone, None)
         rows = Cpu(shared.n_threads).rows_of(structure)
         structures.append(structure)

@@ -15,6 +15,7 @@ from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, shown
 from axil.jacobian.reverse import Reverse
 from axil.jacobian.stages import check_scores, walk
+from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.replay.build import round_to, with_rows
 from axil.replay.recover import assign_leaves
@@ -81,7 +82,7 @@ class Boosting:
         n_leaves = fitted.trees.n_leaves
         if fitted.trees.sampler is not None:
             budget.require(len(targets) * len(n_leaves), "The draws of all trees", "Raise memory_limit.")
-        leaves = assign_leaves(adapter, X, len(targets), n_leaves, n_threads, budget)  # type: ignore[arg-type]
+        leaves = assign_leaves(adapter, X, len(targets), n_leaves, Limits(n_threads, budget))  # type: ignore[arg-type]
         self._walked = walk(adapter, fitted, leaves, targets, offsets, verify)
         self._adapter, self._n_threads, self._raw = adapter, n_threads, output == "raw"
         self.targets = targets

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.errors import InputError
-from axil.explainer import budget_of, threads_of
+from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.inputs.owned import frozen, owned, owned_rows
 from axil.jacobian.base import OUTPUTS, Differentiated
@@ -102,7 +102,8 @@ class JacobianExplainer(Streamed):
         memory_limit: int | str | None = None,
         verify: bool = True,
     ):
-        threads, budget = threads_of(n_threads), budget_of(memory_limit)
+        limits = limits_of(n_threads, memory_limit)
+        threads, budget = limits.n_threads, limits.budget
         output, verify = inputs.as_choice(output, OUTPUTS, "output"), inputs.as_flag(verify, "verify")
         X_train = owned_rows(_as_rows(X_train))
         y_train, sample_weight, init_score = map(_copied, (y_train, sample_weight, init_score))

@@ -22,6 +22,7 @@ from axil.errors import InputError
 from axil.inputs import as_features, as_file, as_path, take_rows
 from axil.inputs.owned import owned_rows
 from axil.machine.atomic import atomic
+from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.output.tables import as_backend
 from axil.replay.build import checked_rows, confirm, tree_engine
@@ -64,8 +65,9 @@ def save(path: Any, proven: ProvenModel) -> None:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def load(path: Any, adapter: Model, n_threads: int, budget: Budget, X_train: Any = None) -> ProvenModel:
+def load(path: Any, adapter: Model, limits: Limits, X_train: Any = None) -> ProvenModel:
     """The proven model of a file, for the same fitted model, once all that the file states of its proof follows from it."""
+    budget = limits.budget
     header, structures, targets, index = read(path, budget)
     if header.get("fingerprint") != adapter.fingerprint:
         raise InputError(f"{path} was saved for another model than the {adapter.library} model given. Pass that model.")
@@ -73,13 +75,13 @@ def load(path: Any, adapter: Model, n_threads: int, budget: Budget, X_train: Any
         raise InputError(f"{path} has {targets.shape[1]} outputs; the {adapter.library} model has {adapter.n_outputs}.")
     cells = sum(int(structure.cell_starts[-1]) for structure in structures)
     budget.require(24 * cells * targets.shape[1], f"The sums over the leaves of {path}", "Raise memory_limit.")
-    engines = [tree_engine(structure, n_threads) for structure in structures]
+    engines = [tree_engine(structure, limits.n_threads) for structure in structures]
     try:
         verification, fitted = confirm(adapter, engines, targets, header.get("verification"))
         backend = as_backend(header.get("backend"))
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(damaged(path, error)) from error
-    proven = ProvenModel(adapter, engines, targets, index, None, backend, n_threads, budget, verification)
+    proven = ProvenModel(adapter, engines, targets, index, None, backend, limits, verification)
     return proven if X_train is None else _with_features(proven, X_train, fitted)
 
 

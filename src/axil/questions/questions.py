@@ -24,7 +24,8 @@ from axil.types import Array
 class Questions:
     """The questions, as methods of `Explainer`."""
 
-    _proven: ProvenModel
+    def __init__(self, proven: ProvenModel):
+        self._proven = proven
 
     @property
     def proven(self) -> ProvenModel:

@@ -17,6 +17,7 @@ from axil.adapters.contract import Adapter, FittedTrees, Model, SmootherModel, T
 from axil.adapters.recorded import RecordedBags
 from axil.errors import InputError
 from axil.kernels.cpu import Cpu
+from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.replay.checks import (
     Extent,
@@ -46,52 +47,32 @@ SPREAD = 10
 CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
 
 
-def build(
-    model: Model,
-    X: Any,
-    targets: Array,
-    weights: Array | None,
-    offsets: Array | None,
-    bags: Array | None,
-    n_threads: int,
-    budget: Budget,
-    check: bool = True,
-) -> ProvenModel:
-    """Read the model, replay its fit on the rows of X and return both, proven; raise where they disagree."""
-    engines, verification = _build(model, X, targets, weights, offsets, bags, n_threads, budget, check)
-    labels, backend = inputs.row_labels(X), inputs.backend_of(X)
-    return ProvenModel(model, engines, targets, labels, X, backend, n_threads, budget, verification)
+def build(model: Model, rows: TrainingRows, limits: Limits, check: bool = True) -> ProvenModel:
+    """Read the model, replay its fit on the rows, as they were given, and return both, proven; raise where they disagree."""
+    engines, verification = _prove(model, rows, limits, check)
+    labels, backend = inputs.row_labels(rows.X), inputs.backend_of(rows.X)
+    return ProvenModel(model, engines, rows.targets, labels, rows.X, backend, limits, verification)
 
 
-def _build(
-    model: Model,
-    X: Any,
-    targets: Array,
-    weights: Array | None,
-    offsets: Array | None,
-    bags: Array | None,
-    n_threads: int,
-    budget: Budget,
-    check: bool,
-) -> tuple[list[Engine], Verification | None]:
+def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tuple[list[Engine], Verification | None]:
     """The engines for the outputs, and the proof."""
-    if bags is None and model.refused_draws is not None:
+    n_rows = len(rows.targets)
+    if rows.bags is None and model.refused_draws is not None:
         raise model.refused_draws
-    if model.fitted_rows is not None and model.fitted_rows != len(targets):
-        refuse_rows(model, len(targets), model.fitted_rows)
-    targets = round_to(model.precision, targets)
-    weights = None if weights is None else round_to(model.precision, weights)
+    if model.fitted_rows is not None and model.fitted_rows != n_rows:
+        refuse_rows(model, n_rows, model.fitted_rows)
+    weights = None if rows.weights is None else round_to(model.precision, rows.weights)
+    rows = replace(rows, targets=round_to(model.precision, rows.targets), weights=weights)
     if hasattr(model, "smoother"):
-        if offsets is not None or bags is not None:
+        if rows.offsets is not None or rows.bags is not None:
             raise InputError(f"This {model.library} model has no trees: it takes neither init_score nor bags.")
-        return _build_smoother(cast(SmootherModel, model), X, targets, weights, check)
-    return _build_trees(cast(Adapter, model), X, targets, weights, offsets, bags, n_threads, budget, check)
+        return _prove_smoother(cast(SmootherModel, model), rows, check)
+    return _prove_trees(cast(Adapter, model), rows, limits, check)
 
 
-def _build_smoother(
-    model: SmootherModel, X: Any, targets: Array, weights: Array | None, check: bool
-) -> tuple[list[Engine], Verification | None]:
+def _prove_smoother(model: SmootherModel, rows: TrainingRows, check: bool) -> tuple[list[Engine], Verification | None]:
     """Solve for the smoother again, without the targets, and compare what it makes of them with the predictions."""
+    X, targets, weights = rows.X, rows.targets, rows.weights
     if check:
         model.check_kept(X, targets, weights)
     engine = Smoother(model.smoother(X, weights), targets.shape[1])
@@ -113,30 +94,24 @@ def _build_smoother(
     return [engine], Verification(len(targets), 0, miss.error / scale, 0.0, tolerance, scale)
 
 
-def _build_trees(
-    adapter: Adapter,
-    X: Any,
-    targets: Array,
-    weights: Array | None,
-    offsets: Array | None,
-    bags: Array | None,
-    n_threads: int,
-    budget: Budget,
-    check: bool,
+def _prove_trees(
+    adapter: Adapter, rows: TrainingRows, limits: Limits, check: bool
 ) -> tuple[list[Engine], Verification | None]:
     """One engine for all outputs where they share trees, else one for each output."""
-    offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
-    fitted = adapter.trees(TrainingRows(X, targets, weights, offsets))
-    leaves = _all_leaves(adapter, X, len(targets), fitted, budget, n_threads)
+    offsets = None if rows.offsets is None else round_to(adapter.offset_precision, rows.offsets)
+    rows = replace(rows, offsets=offsets)
+    X, targets, budget = rows.X, rows.targets, limits.budget
+    fitted = adapter.trees(rows)
+    leaves = assign_leaves(adapter, X, len(targets), all_n_leaves(fitted), limits)
     outputs = [slice(None)] if len(fitted) == 1 else [slice(k, k + 1) for k in range(len(fitted))]
     engines: list[Engine] = []
     found: list[Verification] = []
     for trees, output in zip(fitted, outputs):
-        trees = with_rows(trees, weights, bags)
+        trees = with_rows(trees, rows.weights, rows.bags)
         own_leaves = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, budget)
         own_offsets = None if offsets is None else offsets[:, output]
-        walked = replay(adapter, trees, own_leaves, targets[:, output], own_offsets, n_threads, budget)
-        engine = tree_engine(walked.structure, n_threads)
+        walked = replay(adapter, trees, own_leaves, targets[:, output], own_offsets, limits)
+        engine = tree_engine(walked.structure, limits.n_threads)
         if check:
             extent = Extent.of(targets[:, output], trees.row_weights, own_offsets, walked.score)
             leaf_error = check_leaves(adapter, trees, walked, extent)
@@ -214,13 +189,6 @@ def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
             f"Targets or weights up to {np.abs(values).max():.3g} overflow the library's {precision.__name__}."
         )
     return rounded
-
-
-def _all_leaves(
-    adapter: Adapter, X: Any, n_rows: int, fitted: list[FittedTrees], budget: Budget, n_threads: int
-) -> NDArray[np.unsignedinteger[Any]]:
-    """(T, N): the leaves of all trees, of whatever output."""
-    return assign_leaves(adapter, X, n_rows, all_n_leaves(fitted), n_threads, budget)
 
 
 def own_leaves_of(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import Model
+from axil.adapters.contract import Model, TrainingRows
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.inputs import as_frame, is_sparse, take_rows
 from axil.types import Array
@@ -31,62 +31,56 @@ TRIED_TRANSFORMS = 2  # those whose mean is nearest to the predictions'
 OTHER_ORDER = "X_train and y_train have the same row labels in another order, and rows are matched by position"
 
 
-@dataclass(frozen=True)
-class Given:
-    """Training data as the proof took them."""
-
-    X: Any
-    targets: Array  #: (N, K)
-    weights: Array | None  #: (N,)
-    labels: tuple[Any, Any]  #: X_train and y_train as the user gave them, for their labels
+Prove = Callable[[TrainingRows], Any]
 
 
-Data = tuple[Any, Array, Array | None]  # X, targets and weights
-Prove = Callable[[Any, Array, Array | None], Any]
-
-
-def told(error: ExactnessError, model: Model, given: Given, prove: Prove) -> ExactnessError:
+def told(
+    error: ExactnessError, model: Model, rows: TrainingRows, given: tuple[Any, Any], prove: Prove
+) -> ExactnessError:
     """The error with the one change to the data that makes the proof pass, if one of the common ones does; else itself.
 
-    ``prove(X, targets, weights)`` raises where they do not agree with the model. Each try costs a replay of the fit.
+    ``prove(rows)`` raises where they do not agree with the model. Each try costs a replay of the fit. ``given`` are X_train and
+    y_train as the user passed them, for their labels.
     """
-    for sentence, data in _changes(error, model, given):
+    for sentence, changed in _changes(error, model, rows, given):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                prove(*data)
+                prove(changed)
         except (AxilError, ArithmeticError, np.linalg.LinAlgError):
             continue
         return ExactnessError(error.what, error.found, error.expected, sentence, error.tree, error.leaf)
     return error
 
 
-def _changes(error: ExactnessError, model: Model, given: Given) -> Iterator[tuple[str, Data]]:
-    """Messages and the data to try with each, the most likely first."""
-    order = other_order(*given.labels)
+def _changes(
+    error: ExactnessError, model: Model, rows: TrainingRows, given: tuple[Any, Any]
+) -> Iterator[tuple[str, TrainingRows]]:
+    """Messages and the rows to try with each, the most likely first."""
+    order = other_order(*given)
     if order is not None:
         yield (
             f"{OTHER_ORDER}: in the order of the labels they agree. Pass y_train.loc[X_train.index].",
-            (given.X, given.targets[order], given.weights),
+            replace(rows, targets=rows.targets[order]),
         )
-    if given.weights is not None:
+    if rows.weights is not None:
         yield (
             "Without sample_weight the data agree: the model was fitted without weights. Leave sample_weight out.",
-            (given.X, given.targets, None),
+            replace(rows, weights=None),
         )
     if model.classes is None:
-        for name, targets in _transformed(model, given):
+        for name, targets in _transformed(model, rows):
             yield (
                 f"With {name} for targets the data agree: the model was fitted on transformed targets. Pass {name} as y_train; "
                 "predictions and contributions are then on that scale.",
-                (given.X, targets, given.weights),
+                replace(rows, targets=targets),
             )
-    scaled = _standardised(given.X)
+    scaled = _standardised(rows.X)
     if scaled is not None and error.what not in ("value", "mean of the targets"):
         yield (
             "With every column scaled to mean 0 and standard deviation 1 the data agree: the model was fitted on scaled columns. "
             "Pass X_train as it was scaled for the fit, or explain a pipeline of scaler and model.",
-            (scaled, given.targets, given.weights),
+            replace(rows, X=scaled),
         )
 
 
@@ -110,17 +104,17 @@ def refuse_other_order(X: Any, y: Any) -> None:
         )
 
 
-def _transformed(model: Model, given: Given) -> list[tuple[str, Array]]:
+def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, Array]]:
     """The transforms of the targets that come nearest to the model's predictions, none if the targets themselves do."""
-    asked = np.arange(0, len(given.targets), -(-len(given.targets) // ASKED))
-    predicted = model.predictions(take_rows(given.X, asked))
+    asked = np.arange(0, len(rows.targets), -(-len(rows.targets) // ASKED))
+    predicted = model.predictions(take_rows(rows.X, asked))
     tried = []
     with np.errstate(all="ignore"):
         for name, transform in TRANSFORMS.items():
-            targets = transform(given.targets)
+            targets = transform(rows.targets)
             if np.isfinite(targets).all():
                 tried.append((_distance(targets[asked], predicted), name, targets))
-        own = _distance(given.targets[asked], predicted)
+        own = _distance(rows.targets[asked], predicted)
     nearest = sorted((one for one in tried if one[0] < own), key=lambda one: one[0])
     return [(name, targets) for _, name, targets in nearest[:TRIED_TRANSFORMS]]
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.contract import Model
 from axil.inputs.owned import frozen
+from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.machine.progress import track
 from axil.machine.shared import Kept
@@ -35,8 +36,7 @@ class ProvenModel:
     index: NDArray[Any]  #: (N,) the user's labels of the training rows
     features: Any  #: (N, features) the training rows; None where they are not at hand
     backend: str  #: the name of the frame library that tables are made with
-    n_threads: int
-    budget: Budget
+    limits: Limits
     verification: Verification | None  #: what the replay found; None where it was not asked for
     kept: Kept = field(default_factory=Kept)  #: leverages and noise, once they are known
 
@@ -44,6 +44,16 @@ class ProvenModel:
         """Targets and labels are shared with every explanation, so they are read-only."""
         object.__setattr__(self, "targets", frozen(self.targets))
         object.__setattr__(self, "index", frozen(self.index))
+
+    @property
+    def n_threads(self) -> int:
+        """The threads that its work may take."""
+        return self.limits.n_threads
+
+    @property
+    def budget(self) -> Budget:
+        """The bytes that one request may take."""
+        return self.limits.budget
 
     @property
     def outputs(self) -> NDArray[Any] | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Adapter, FittedTrees
 from axil.errors import UnsupportedModelError
 from axil.inputs import take_rows
-from axil.machine.memory import Budget
+from axil.machine.limits import Limits
 from axil.machine.progress import track
 from axil.replay.walk import ELSEWHERE, Walked, walk
 from axil.structure import Pattern, Regularisation, Structure, cell_dtype
@@ -41,16 +41,14 @@ class Replay:
     held: dict[str, int]  #: how many leaves have something held besides their rows; see `Pattern`
 
 
-def assign_leaves(
-    adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.int64], n_threads: int, budget: Budget
-) -> Leaves:
+def assign_leaves(adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.int64], limits: Limits) -> Leaves:
     """(T, N) packed leaf numbers, block by block so that a library's own wide matrix never exists whole."""
     shape, dtype = (len(n_leaves), n_rows), cell_dtype(int(n_leaves.max()))
-    leaves = budget.empty(shape, dtype, "The leaf numbers of all training rows", ELSEWHERE)
+    leaves = limits.budget.empty(shape, dtype, "The leaf numbers of all training rows", ELSEWHERE)
     step = max(1, BLOCK_ENTRIES // len(n_leaves))
     for start in track(range(0, n_rows, step), "leaves"):
         part = slice(start, start + step)
-        adapter.assign(take_rows(X, part), leaves[:, part], n_threads)
+        adapter.assign(take_rows(X, part), leaves[:, part], limits.n_threads)
     return leaves
 
 
@@ -60,11 +58,10 @@ def replay(
     leaves: Leaves,
     targets: Array,
     offsets: Array | None,
-    n_threads: int,
-    budget: Budget,
+    limits: Limits,
 ) -> Replay:
     """Walk through the fit of these trees, whose leaves (T, N) the training rows fall into; they become the cells."""
-    walked = walk(adapter, trees, leaves, targets, offsets, n_threads, budget)
+    walked = walk(adapter, trees, leaves, targets, offsets, limits)
     return replayed(trees, walked, offsets)
 
 

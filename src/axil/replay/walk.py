@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Adapter, FittedTrees
 from axil.errors import InputError
 from axil.kernels.cpu import Cpu
+from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.machine.progress import track
 from axil.structure import cell_dtype
@@ -41,14 +42,13 @@ def walk(
     leaves: Leaves,
     targets: Array,
     offsets: Array | None,
-    n_threads: int,
-    budget: Budget,
+    limits: Limits,
 ) -> Walked:
     """Walk through the fit with some or all of its rows."""
     plain = trees.sampler is None and trees.coefficients is None
     if plain:
-        return _walk_fast(adapter, trees, leaves, targets, offsets, n_threads)
-    return _Walk(adapter, trees, leaves, targets, offsets, budget).run()
+        return _walk_fast(adapter, trees, leaves, targets, offsets, limits.n_threads)
+    return _Walk(adapter, trees, leaves, targets, offsets, limits.budget).run()
 
 
 def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | None, n_threads: int) -> Array:
