@@ -9,10 +9,10 @@ from typing import Any
 
 from axil.errors import AxilError, InputError, shown
 
-# Methods whose first argument is rows of the user's. ``_through`` is that of pipelines, for all of these.
+# Methods whose first argument is rows of the user's. ``through`` is that of pipelines, for all of these.
 READ_ROWS = (
     "_leaves",
-    "_through",
+    "through",
     "again",
     "assign",
     "check_kept",

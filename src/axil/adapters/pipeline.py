@@ -68,16 +68,16 @@ class PipelineAdapter(ReadsRows):
         def transformed(rows: TrainingRows) -> list[FittedTrees]:
             if not rows.at_hand or self._steps is None:
                 return read(rows)
-            found: list[FittedTrees] = self._through(lambda X: read(replace(rows, X=X)), rows.X)
+            found: list[FittedTrees] = self.through(lambda X: read(replace(rows, X=X)), rows.X)
             return found
 
         return transformed
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._last, name)
-        return partial(self._through, found) if name in TAKES_ROWS else found
+        return partial(self.through, found) if name in TAKES_ROWS else found
 
-    def _through(self, method: Callable[..., Any], X: Any, *arguments: Any) -> Any:
+    def through(self, method: Callable[..., Any], X: Any, *arguments: Any) -> Any:
         """Call a method of the last step's adapter with transformed rows."""
         if X.shape[0] == 0:  # transformers want at least one row
             return method(np.zeros((0, self._last.n_features)), *arguments)

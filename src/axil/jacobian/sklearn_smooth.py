@@ -63,13 +63,14 @@ def read(
     if loss is not None:
         raise InputError(f"loss is {shown(loss)}; a {kind} says itself what it was fitted to: leave it out.")
     refuse_learners(model)
-    columns = SklearnAdapter(last)
-    plain = columns._model  # rows reach it as arrays, without names
+    own = SklearnAdapter(last)
+    columns: SklearnAdapter | PipelineAdapter = own
+    plain = own.model
     prepare = partial(_prepare, not kind.startswith(("MLP", "KernelRidge")))
     if last is not model:
-        columns.fingerprint = ""  # of what is saved, and derivatives are not
-        columns = PipelineAdapter(model, columns)  # type: ignore[assignment]
-        prepare = partial(columns._through, prepare)  # type: ignore[attr-defined]
+        own.fingerprint = ""  # of what is saved, and derivatives are not
+        columns = pipeline = PipelineAdapter(model, own)
+        prepare = partial(pipeline.through, prepare)
     X = inputs.as_features(X, columns, "X_train")
     n_rows = X.shape[0]
     if n_rows == 0:

@@ -137,7 +137,7 @@ class LightGBMAdapter(TreeModel):
             if nodes is not None:
                 nodes = replace(nodes, values=(nodes.values - hidden) / len(values), slack=nodes.slack / len(values))
         else:
-            values[0] = _without(values[0], hidden)
+            values[0] = without_base(values[0], hidden)
             if nodes is not None:
                 first = np.arange(len(nodes.values)) < nodes.starts[1]
                 nodes = replace(nodes, values=np.where(first, nodes.values - hidden, nodes.values))
@@ -236,7 +236,7 @@ class LightGBMAdapter(TreeModel):
         l2 = np.concatenate([self._l2(tree)[tree.n_leaves - 1 :] for tree in self._trees])
         return Evidence(
             np.concatenate([[0], np.cumsum(self._n_leaves)]),
-            np.concatenate([_counts(tree, n_rows) for tree in self._trees]),
+            np.concatenate([leaf_counts(tree, n_rows) for tree in self._trees]),
             np.zeros(0),
             Regularisation(l2, np.ones_like(l2), False, self._l1, self._max_step, self._nodes),
             weights,
@@ -324,7 +324,7 @@ class LightGBMAdapter(TreeModel):
         nodes = Nodes(starts, children, leaf, l2, values, slack, ways if signs.any() else None)
         if not self._smooth:
             return nodes
-        counts = nodes.totals(np.concatenate([_counts(tree, 1) for tree in self._trees]).astype(np.float64))
+        counts = nodes.totals(np.concatenate([leaf_counts(tree, 1) for tree in self._trees]).astype(np.float64))
         own = (counts / self._smooth) / (counts / self._smooth + 1.0)
         return replace(nodes, own=own)
 
@@ -459,13 +459,13 @@ def _refit_decay_rate(booster: Any) -> str:
     return "" if loaded or "refit_decay_rate" not in remembered else str(remembered["refit_decay_rate"])
 
 
-def _without(values: Array, hidden: float) -> Array:
+def without_base(values: Array, hidden: float) -> Array:
     """Leaf values less the base; a single leaf that holds nothing else is 0, not a rounding error."""
     rest = values - hidden
     return np.zeros(1) if len(rest) == 1 and abs(rest[0]) <= 1e-12 * abs(hidden) else rest
 
 
-def _counts(tree: TreeText, n_rows: int) -> NDArray[np.int64]:
+def leaf_counts(tree: TreeText, n_rows: int) -> NDArray[np.int64]:
     """(L,): rows in each leaf; before 4.6 a tree of one leaf did not record them."""
     counts = tree.integers("leaf_count")
     return np.array([n_rows]) if tree.n_leaves == 1 and not counts.any() else counts

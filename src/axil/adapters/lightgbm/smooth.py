@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import FittedTrees, TrainingRows
-from axil.adapters.lightgbm.adapter import LightGBMAdapter, _counts, _without
+from axil.adapters.lightgbm.adapter import LightGBMAdapter, leaf_counts, without_base
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals
@@ -150,12 +150,12 @@ class SmoothLightGBM(LightGBMAdapter):
         values = [tree.floats("leaf_value") for tree in self._trees]
         for k in range(min(n_outputs, n_trees)):
             if abs(base[k]) > 1e-15:
-                values[k] = _without(values[k], base[k])
+                values[k] = without_base(values[k], base[k])
         evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values))
         trees = FittedTrees(
             n_leaves=self._n_leaves,
             values=evidence.values[:, None],
-            counts=np.concatenate([_counts(tree, len(targets)) for tree in self._trees]),
+            counts=np.concatenate([leaf_counts(tree, len(targets)) for tree in self._trees]),
             weights=None,
             l2=evidence.rule.l2,
             rates=self._smooth_rates(),

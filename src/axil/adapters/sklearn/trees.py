@@ -122,6 +122,11 @@ class SklearnAdapter(ReadsRows):
         self._model = as_it_is(model)
         vars(self._model).pop("feature_names_in_", None)
 
+    @property
+    def model(self) -> Any:
+        """The adapter's own copy of the model, which takes rows as arrays, without names."""
+        return self._model
+
     def spelling(self, name: str) -> str:
         """scikit-learn keeps names as they are."""
         return name
