@@ -60,6 +60,23 @@ def test_one_module_imports_the_compiled_core():
     assert found == {"kernels/cpu.py"}
 
 
+def test_no_module_takes_private_names_of_another():
+    """Adapters aside, which read what libraries keep to themselves; names beginning with two underscores are Python's own."""
+    package = Path(axil.__file__).parent
+    found = []
+    for path in package.rglob("*.py"):
+        tree, name = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(package).as_posix()
+        own = {"self", "cls", *(node.name for node in tree.body if isinstance(node, ast.ClassDef))}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("axil."):
+                found += [f"{name}: {node.module}.{one.name}" for one in node.names if one.name.startswith("_")]
+            elif isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+                ours = isinstance(node.value, ast.Name) and node.value.id in own
+                if not ours and not ast.unparse(node.value).startswith("super()") and not name.startswith("adapters/"):
+                    found.append(f"{name}: {ast.unparse(node)}")
+    assert found == []
+
+
 def test_submodules_come_with_the_package():
     """In an interpreter of its own: here other tests have imported them."""
     code = "import axil; print(axil.dask.Explainer.__name__, axil.baselines.TREX.__name__, axil.plots.__name__)"
