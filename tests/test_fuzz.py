@@ -2,8 +2,13 @@
 
 import collections
 
+import numpy as np
 import pytest
-from fuzz import trials
+from fuzz import mutations, trials
+from fuzz.data import Draw, Trial
+from lightgbm import LGBMRegressor
+
+import axil
 
 SEEDS = trials.seeds(100, 0)
 CHUNKS = [SEEDS[i : i + 20] for i in range(0, 100, 20)]
@@ -47,3 +52,21 @@ def test_a_trial_can_be_replayed():
 def test_seed_numbers_tell_the_library():
     assert {trials.library_of(seed) for seed in trials.seeds(50, 3, "xgboost")} == {"xgboost"}
     assert {trials.library_of(seed) for seed in SEEDS} == set(trials.LIBRARIES)
+
+
+@pytest.mark.parametrize("mistake", mutations.MUTATIONS)
+def test_a_mistake_that_passes_is_reported(mistake, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y, w = rng.normal(size=(60, 2)), rng.normal(size=60), rng.gamma(2.0, size=60)
+    model = LGBMRegressor(n_estimators=5, min_child_samples=5, reg_lambda=1.0, verbose=-1).fit(X, y, sample_weight=w)
+    trial, explainer = Trial(model, X, y, w, None, X, model.predict), axil.Explainer(model, X, y, w)
+    proven = mutations.Proven(explainer, X, None, explainer(X).weights)
+    assert mutations.passed(mistake, trial, proven, Draw(0)) == ""  # noticed
+    other = LGBMRegressor(n_estimators=5, min_child_samples=9, reg_lambda=1.0, verbose=-1)
+
+    def believed(model, X, y, sample_weight, offsets):  # makes the mistake right
+        return axil_explainer(other.fit(X, y, sample_weight=sample_weight), X, y, sample_weight)
+
+    axil_explainer = axil.Explainer
+    monkeypatch.setattr(axil, "Explainer", believed)
+    assert mutations.passed(mistake, trial, proven, Draw(0)).startswith(mistake)
