@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test test-slow test-oldest test-torch test-browser test-plain sanitize fuzz lint format bench bench-growth docs wheel-check clean
+.PHONY: help demo test test-slow test-oldest test-torch test-browser test-plain sanitize fuzz tuned lint format bench bench-growth docs wheel-check clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -63,6 +63,10 @@ sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedB
 
 fuzz: .venv/test ## 2,000 random models of every library: exact or refused
 	PYTHONPATH=tests $(BIN)/python -m fuzz --n 2000 --jobs 2
+
+# DATA: a folder with the paper's data sets as CSV files; without it scikit-learn's own are taken.
+tuned: .venv/test ## 200 models as tuners set them: how many are exact, and what refuses the others
+	$(BIN)/python experiments/tuned.py --jobs 2 $(if $(DATA),--data $(DATA))
 
 lint: .venv/lint ## Style, types and layers: ruff, mypy, import-linter
 	$(BIN)/ruff check .

@@ -19,9 +19,16 @@ N_CATEGORIES = 6
 class Draw:
     """Random choices that are remembered, so that a trial can say what it was."""
 
-    def __init__(self, seed: int):
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, *seed: int):
+        self.start = seed
+        self.rng = np.random.default_rng(seed[0] if len(seed) == 1 else seed)
         self.chosen: dict[str, Any] = {}
+
+    def aside(self) -> Draw:
+        """Choices from a stream of their own: those of the main stream stay as they were for the same seed number."""
+        other = Draw(*self.start, 1)
+        other.chosen = self.chosen
+        return other
 
     def pick(self, name: str, *options: Any) -> Any:
         """One of the options; repeat one to make it likelier."""
