@@ -8,6 +8,7 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 
+from fuzz import spaces
 from fuzz.data import Data, Draw, Trial, table
 
 SETTINGS: dict[str, tuple[Any, ...]] = {
@@ -82,6 +83,16 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
         params["monotone_constraints"] = [1] + [0] * (data.X.shape[1] - 1)
     if data.X.shape[1] > 1 and draw.flag("interaction", 0.05):
         params["interaction_constraints"] = [[0], list(range(1, data.X.shape[1]))]
+    return params | held(draw.aside(), data)
+
+
+def held(draw: Draw, data: Data) -> dict[str, Any]:
+    """Penalties, steps and constraints whose pattern is held."""
+    params = spaces.regularised(draw, "lambda_l1")
+    if not data.categories and draw.flag("constrained", 0.12):
+        params["monotone_constraints"] = spaces.signs(draw, data.X, data.y, list(range(data.X.shape[1])))
+        params |= spaces.drawn(draw, spaces.METHODS, 0.8)
+        params |= spaces.drawn(draw, {"monotone_penalty": (0.5, 2.0)}, 0.1)
     return params
 
 

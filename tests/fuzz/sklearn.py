@@ -21,6 +21,7 @@ from sklearn.neighbors import KNeighborsRegressor, RadiusNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, TargetEncoder
 
+from fuzz import spaces
 from fuzz.data import Data, Draw, Trial, table
 
 GROWTH: dict[str, tuple[Any, ...]] = {
@@ -113,6 +114,14 @@ def _bagged(draw: Draw, kind: str) -> dict[str, Any]:
     return {"estimator": draw.pick("estimator", *inner)}
 
 
+def _held(draw: Draw, kind: str, data: Data) -> dict[str, Any]:
+    """Monotone constraints for some models of the kinds that take them."""
+    usable = [i for i in range(data.X.shape[1]) if i not in data.categories]
+    if kind.startswith(("GradientBoosting", "AdaBoost", "Bagging")) or not usable or not draw.flag("constrained", 0.15):
+        return {}
+    return {"monotonic_cst": spaces.signs(draw, data.X, data.y.reshape(len(data.y), -1)[:, 0], usable)}
+
+
 def make(draw: Draw) -> Trial:
     """Trees, forests and boosting."""
     kind = draw.pick("kind", *KINDS)
@@ -120,7 +129,7 @@ def make(draw: Draw) -> Trial:
     forms = ("array", "array", "float32", "fortran", "frame") + (("csr", "csc") if "Hist" not in kind else ())
     data = table(draw, forms=forms, outputs=several)
     model = getattr(ensemble, kind, None) or getattr(tree, kind)
-    model = model(**_settings(draw, kind, data))
+    model = model(**_settings(draw, kind, data) | _held(draw.aside(), kind, data))
     y: Any = data.y
     if kind.endswith("Classifier"):
         edges = np.quantile(y, [0.3, 0.8])

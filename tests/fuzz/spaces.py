@@ -131,6 +131,14 @@ STEP: Space = {"max_delta_step": (0.1, 1.0, 5.0, 10.0)}
 METHODS: Space = {"monotone_constraints_method": ("basic", "basic", "intermediate", "advanced")}
 
 
+L1 = (1e-8, 1e-3, 0.05, 0.5, 5.0)
+
+
+def regularised(draw: Draw, l1: str) -> dict[str, Any]:
+    """An L1 penalty of this name and a largest step, each for some models."""
+    return drawn(draw, {l1: L1}, 0.15) | drawn(draw, {"max_delta_step": (0.01, 0.3, 2.0)}, 0.08)
+
+
 def signs(draw: Draw, X: Array, y: Array, usable: list[int]) -> list[int]:
     """Monotone constraints for up to three columns, mostly in the direction that the data have."""
     found = [0] * X.shape[1]

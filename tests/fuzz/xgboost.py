@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xgboost as xgb
 
+from fuzz import spaces
 from fuzz.data import Data, Draw, Trial, table
 
 SETTINGS: dict[str, tuple[Any, ...]] = {
@@ -68,6 +69,16 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
         params["monotone_constraints"] = "(1" + ",0" * (data.X.shape[1] - 1) + ")"
     if data.X.shape[1] > 1 and draw.flag("interaction", 0.05):
         params["interaction_constraints"] = f"[[0], {list(range(1, data.X.shape[1]))}]"
+    return params | held(draw.aside(), data)
+
+
+def held(draw: Draw, data: Data) -> dict[str, Any]:
+    """Penalties, steps and constraints whose pattern is held."""
+    params = spaces.regularised(draw, "reg_alpha")
+    if draw.flag("constrained", 0.12):
+        usable = [i for i in range(data.X.shape[1]) if i not in data.categories] or [0]
+        given = spaces.signs(draw, data.X, data.y.reshape(len(data.y), -1)[:, 0], usable)
+        params["monotone_constraints"] = "(" + ",".join(map(str, given)) + ")"
     return params
 
 
