@@ -137,9 +137,18 @@ def lossy(draw: Draw, params: dict[str, Any], model: Any) -> bool:
 
 def _predict(model: Any, rows: Any, offsets: Any = None) -> Any:
     if not isinstance(model, xgb.Booster):
+        if model.booster == "dart" and offsets is not None:  # estimators add the margin once per tree
+            rows = xgb.DMatrix(rows, base_margin=offsets, missing=model.missing, enable_categorical=True)
+            return model.get_booster().predict(rows, iteration_range=_best(model))
         return model.predict(rows, base_margin=offsets)
     types = None if isinstance(rows, pd.DataFrame) else model.feature_types
     return model.predict(xgb.DMatrix(rows, base_margin=offsets, feature_types=types, enable_categorical=True))
+
+
+def _best(model: Any) -> tuple[int, int]:
+    """The trees that an estimator predicts with after an early stop; all where there was none."""
+    best = getattr(model, "best_iteration", None) if model.early_stopping_rounds else None
+    return (0, 0) if best is None else (0, best + 1)
 
 
 def _booster(draw: Draw, data: Data, params: dict[str, Any], n_trees: int) -> Any:
