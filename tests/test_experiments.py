@@ -172,3 +172,15 @@ def test_wrong_labels_are_looked_for(monkeypatch, capsys):
     found = {cells[0]: float(cells[head.index("precision, shifted")]) for cells in lines}
     assert len(found) == 10
     assert found["leave-one-out residual"] > 0.4 > 0.2 > found["Random"]
+
+
+@pytest.mark.filterwarnings("ignore:.* has SHA-256")  # scikit-learn's values are newer than the paper's
+def test_linear_leaves_have_weights(tmp_path, monkeypatch):
+    load_diabetes(as_frame=True).frame.to_csv(tmp_path / "diabetes.csv", index=False)
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import linear_leaves
+
+    line = linear_leaves.measure("diabetes", 1.0, tmp_path)
+    assert float(line["features per leaf"]) > 1
+    errors = [float(line[name]) for name in ("training rows off by", "new rows off by")]
+    assert max(errors) < 1e-7  # LightGBM keeps residuals in single precision

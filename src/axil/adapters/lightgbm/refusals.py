@@ -204,7 +204,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     Refusal(
         "linear_tree",
         _linear_tree,
-        "linear in the targets, but leaves hold linear models of the features, which axil does not replay yet",
+        "linear in the targets, but its leaves predict by the features of each row, where axil keeps one value per leaf",
         None,
         "Fit with linear_tree=False.",
     ),
