@@ -40,7 +40,8 @@ class InputError(AxilError, ValueError):
 
 
 class ApproximationWarning(UserWarning):
-    """An answer that is not exact: a derivative of a fit that stopped early, or noise estimated from random vectors."""
+    """An answer that is not exact: a derivative of a fit that stopped early, noise estimated from random vectors, or targets
+    moved beyond the pattern that weights hold fixed."""
 
 
 class CostWarning(UserWarning):

@@ -234,7 +234,7 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "lambda_l1 categorical": lambda: booster(**CAT, lambda_l1=1.0),
     "lambda_l1 path_smooth=3": lambda: booster(lambda_l1=1.0, path_smooth=3.0),
     "lambda_l1 quantized renewed": lambda: booster(lambda_l1=1.0, use_quantized_grad=True, quant_train_renew_leaf=True),
-    "lambda_l1=200": lambda: booster(lambda_l1=200.0),
+    "lambda_l1=40": lambda: booster(lambda_l1=40.0),
     "max_delta_step=0.2": lambda: booster(max_delta_step=0.2, boost_from_average=False),
     "max_delta_step=1/3 loaded weighted": lambda: loaded(booster(max_delta_step=1 / 3, weighted=True)),
     "max_delta_step=0.2 lambda_l1=1 path_smooth=2 bagging": lambda: booster(

@@ -45,7 +45,8 @@ class Question:
             f"{len(self.training.features)} training rows of {self.training.path}",
         )
         error = "" if found is None else f"; replayed predictions agree to {found.max_error:.0e} of the largest"
-        return f"{self.name}: {self.adapter.library}, {rows}{error}"
+        held = "" if found is None or found.held is None else f"\nheld fixed besides the splits: {found.held}"
+        return f"{self.name}: {self.adapter.library}, {rows}{error}{held}"
 
 
 def explain(arguments: argparse.Namespace, out: Any) -> int:

@@ -99,6 +99,9 @@ class Questions:
         Exact with the structure held fixed: ``change = sum_j k_j (new_j - old_j)`` over the rows named. A frame with the columns
         query, before, after, change, and output if there are several. Cost of one replay, O(T N), whatever the number of rows.
 
+        With L1, clipped steps or monotone constraints a pattern is held fixed as well (``verification.held``). Where the new
+        targets would change it, an ApproximationWarning says in how many leaves.
+
         Parameters
         ----------
         targets : mapping of row label to target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
-from axil.errors import InputError, shown
+from axil.errors import ApproximationWarning, InputError, shown
 from axil.machine.progress import track
 from axil.output import tables
 from axil.questions.explain import explanations
 from axil.questions.noise import leverages
+from axil.replay.held import leaves_beyond
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -42,12 +44,29 @@ def what_if(proven: ProvenModel, queries: Queries, moved: Array) -> Any:
     """The table of `Questions.what_if`, for targets moved by (N, K)."""
     proven.predicted(queries)  # which checks them
     change = proven.across(moved, lambda engine, own: engine.apply(queries.coordinates, own, queries.offsets.base))
+    _warn_beyond(proven, proven.targets + moved)
     before = queries.predictions
     columns: dict[str, Any] = {"query": np.repeat(queries.labels, moved.shape[1])}
     if proven.outputs is not None:
         columns["output"] = np.tile(proven.outputs, len(queries))
     columns |= {"before": before.ravel(), "after": (before + change).ravel(), "change": change.ravel()}
     return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+
+
+def _warn_beyond(proven: ProvenModel, targets: Array) -> None:
+    """Warn where a fit to these targets would leave the pattern that weights hold fixed."""
+    held = None if proven.verification is None else proven.verification.held
+    if held is None:
+        return
+    beyond = sum(leaves_beyond(engine, own) for engine, own in proven.by_output(targets))
+    if beyond:
+        warnings.warn(
+            f"These targets would change the pattern of {beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
+            "zero, values at a clip or a bound. The changes shown hold that pattern fixed, as they hold the splits "
+            f"(explainer.verification.held); it holds for sure while targets move by {held.radius:.3g} in all.",
+            ApproximationWarning,
+            stacklevel=4,
+        )
 
 
 def reach(proven: ProvenModel, queries: Queries, rows: NDArray[np.intp]) -> Array:

@@ -12,7 +12,9 @@ from axil.structure import Structure
 from axil.structure.pattern import nearest
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
+from axil.weights.contract import Engine
 
+BEYOND = 1e-7  # of the largest leaf value: a leaf that is off by less is within the rounding of its pattern
 NEAREST = 16  # leaves nearest to a change of their pattern that the radius is computed from
 
 
@@ -68,6 +70,17 @@ class Held:
         return cls(s.total_leaves, **walked.held, shift=_shift(engine), radius=_radius(s, walked.sums[:, 0], engine))
 
 
+def leaves_beyond(engine: Engine, targets: Array) -> int:
+    """How many leaves a fit to these targets (N, K) on the same splits would give another pattern than the one held."""
+    if not isinstance(engine, BoostedTrees):
+        return 0
+    rule, fit = engine.structure.regularisation, engine.fit(targets)
+    if rule is None or not rule.bends:
+        return 0
+    values, held = rule.leaf_values(fit.sums[:, 0], engine.structure.leaf_weights), fit.values[:, 0]
+    return int((np.abs(values - held) > BEYOND * np.abs(held).max(initial=0.0)).sum())
+
+
 def _shift(engine: BoostedTrees) -> float:
     return float(np.abs(engine.constants(None)).max(initial=0.0))
 
@@ -77,5 +90,5 @@ def _radius(s: Structure, sums: Array, engine: BoostedTrees) -> float:
     assert s.regularisation is not None
     seeds, distances = nearest(s.regularisation, sums, s.leaf_weights, NEAREST)
     steepest = np.abs(engine.sum_weights(seeds)).max(axis=0)
-    with np.errstate(divide="ignore"):
-        return float(np.min(distances / steepest, initial=np.inf))
+    radii = np.divide(distances, steepest, out=np.full_like(distances, np.inf), where=steepest > 0)
+    return float(radii.min(initial=np.inf))

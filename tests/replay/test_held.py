@@ -1,0 +1,157 @@
+"""Held: the pattern besides the splits, its radius, and wrong data that it must not let pass."""
+
+import warnings
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+from lightgbm_models import CASES
+from reference import bent_values
+
+import axil
+from axil.errors import ApproximationWarning
+from axil.replay.held import Held
+
+NAMES = [name for name in CASES if name.startswith(("lambda_l1", "max_delta_step", "monotone")) and "=0" not in name]
+
+
+def explained(case, **changed):
+    given = {"sample_weight": case.sample_weight, "init_score": case.init_score, "y": case.y, "X": case.X} | changed
+    X, y = given.pop("X"), given.pop("y")
+    return axil.Explainer(case.model, X, y, **given)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_and_intercept_are_the_prediction(name):
+    case = CASES[name]()
+    explainer = explained(case)
+    held = explainer.verification.held
+    assert isinstance(held, Held)
+    assert 0 < held.share <= 1
+    assert held.radius > 0
+    assert (held.shift == 0) == (held.moved + held.clipped == 0)
+    expected = case.model.predict(case.X_new)
+    for one in (explainer, explainer.prepare()):
+        explanation = one(case.X_new)
+        assert explanation.exact
+        # Targets and residuals are float32 in LightGBM, so predictions differ by that.
+        np.testing.assert_allclose(explanation.weights @ case.y + explanation.intercepts, expected, atol=1e-5)
+    assert str(held) in repr(explainer.verification)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_data_do_not_pass(name):
+    case, rng = CASES[name](), np.random.default_rng(0)
+    spread, leaves = case.y.std(), case.model.predict(case.X, pred_leaf=True)
+    for j in rng.integers(0, len(case.y), 8):
+        y = case.y.copy()
+        y[j] += spread * rng.choice([-1, 1])
+        with pytest.raises(axil.ExactnessError):
+            explained(case, y=y)
+    for i, j in rng.integers(0, len(case.y), (8, 2)):
+        alike = (leaves[i] == leaves[j]).all()  # of two rows that share all leaves no model shows whose target is whose
+        if alike or abs(case.y[i] - case.y[j]) < 0.1 * spread:
+            continue
+        y = case.y.copy()
+        y[[i, j]] = y[[j, i]]
+        with pytest.raises(axil.ExactnessError):
+            explained(case, y=y)
+    rows = np.delete(np.arange(len(case.y)), 7)
+    fewer = {"sample_weight": case.sample_weight, "init_score": case.init_score}
+    fewer = {key: None if value is None else value[rows] for key, value in fewer.items()}
+    with pytest.raises(axil.ExactnessError):
+        explained(case, X=case.X[rows], y=case.y[rows], **fewer)
+    weights = np.ones(len(case.y)) if case.sample_weight is None else case.sample_weight
+    with pytest.raises(axil.AxilError):  # path_smooth with weights is refused
+        explained(case, sample_weight=1.5 * weights)
+
+
+def refit(case, structure, y):
+    """The fit to targets y on the same splits, node after node; its patterns are its own. Leaf values (L,)."""
+    rule, s = structure.regularisation, structure
+    w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
+    residual, values = y - np.average(y, weights=w), np.zeros(s.total_leaves)
+    for t in range(s.n_trees):
+        own = slice(s.starts[t], s.starts[t + 1])
+        sums = np.zeros(s.total_leaves)
+        sums[own] = np.bincount(s.cells[t], w * residual, s.n_leaves[t])
+        values[own] = bent_values(rule.l2, rule.l1, rule.max_step, rule.nodes, t, sums, s.leaf_weights)[0]
+        residual = residual - s.rates[t] * values[own][s.cells[t]]
+    return values
+
+
+@pytest.mark.parametrize(
+    "name", ["lambda_l1=2", "lambda_l1=40", "monotone", "monotone weighted lambda_l2=2", "lambda_l1 path_smooth=3"]
+)
+def test_the_pattern_holds_up_to_the_radius(name):
+    case = CASES[name]()
+    explainer = explained(case)
+    (engine,), radius = explainer.proven.engines, explainer.verification.held.radius
+    rng = np.random.default_rng(1)
+    largest = np.abs(engine.fit(case.y[:, None]).values).max()
+    for j in rng.integers(0, len(case.y), 10):
+        y = case.y.copy()
+        y[j] += 0.99 * radius * rng.choice([-1, 1])
+        found = engine.fit(y[:, None]).values[:, 0]
+        np.testing.assert_allclose(found, refit(case, engine.structure, y), atol=1e-9 * largest)
+    far = case.y + 50 * rng.normal(size=len(case.y))
+    found, expected = engine.fit(far[:, None]).values[:, 0], refit(case, engine.structure, far)
+    assert np.abs(found - expected).max() > 1e-3 * largest
+
+
+def test_what_if_says_where_it_leaves_the_pattern():
+    case = CASES["lambda_l1=2"]()
+    explainer = explained(case)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explainer.what_if({0: case.y[0] + 0.9 * explainer.verification.held.radius}, case.X_new[:3])
+    with pytest.warns(ApproximationWarning, match=r"pattern of \d+ of \d+ leaves.*hold that pattern fixed"):
+        explainer.what_if({0: case.y[0] + 1000.0}, case.X_new[:3])
+
+
+def test_removal_follows_refits_with_other_weights():
+    """With the pattern held, the derivative by a row's weight, against small changes of that weight."""
+    case = CASES["lambda_l1=2"]()
+    explainer = explained(case)
+    (engine,) = explainer.proven.engines
+    effects = explainer.removal(case.X_new[:4])
+    s, rows = engine.structure, np.arange(0, 40)
+    base = explainer(case.X_new[:4]).predictions
+    for j in rows[:5]:
+        (without,) = (engine.without(np.array([j])),)
+        change = without.predicted(explainer.proven.queries(case.X_new[:4]).coordinates, case.y[:, None])[:, 0] - base
+        assert np.abs(change - effects[:, j]).max() < 0.5 * np.abs(effects[:, j]).max() + 1e-4
+    assert s.shift is not None
+
+
+def test_steps_add_up_to_the_prediction():
+    case = CASES["lambda_l1=2"]()
+    explainer = explained(case)
+    steps = explainer.steps(case.X_new)
+    expected = case.model.predict(case.X_new) - case.y.mean()
+    np.testing.assert_allclose(steps.sum(axis=1), expected, atol=1e-5)  # float32 residuals
+
+
+def test_saved_and_loaded(tmp_path):
+    case = CASES["monotone lambda_l1 max_delta_step path_smooth"]()
+    explainer = explained(case)
+    explainer.save(tmp_path / "explainer.npz")
+    again = axil.load(tmp_path / "explainer.npz", case.model)
+    assert again.verification == explainer.verification
+    np.testing.assert_array_equal(again(case.X_new).weights, explainer(case.X_new).weights)
+    np.testing.assert_array_equal(again(case.X_new).intercepts, explainer(case.X_new).intercepts)
+    with pytest.warns(ApproximationWarning):
+        again.what_if({0: 1000.0}, case.X_new)
+
+
+def test_a_county(tmp_path):
+    """As many leaves per tree as those who publish comparables for every home have, and their L1."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 12))
+    y = 300 + 40 * X[:, 0] + 30 * np.abs(X[:, 1]) + 20 * rng.normal(size=3000)
+    params = {"num_leaves": 235, "min_data_in_leaf": 2, "lambda_l1": 0.349, "learning_rate": 0.05, "verbose": -1}
+    model = lgb.train(params, lgb.Dataset(X, y), 40)
+    explainer = axil.Explainer(model, X, y)
+    explanation = explainer(X[:5])
+    np.testing.assert_allclose(explanation.weights @ y + explanation.intercepts, model.predict(X[:5]), rtol=1e-6)
+    assert 0 < explainer.verification.held.shift < 1  # cents of prices in thousands
