@@ -11,6 +11,7 @@ from sklearn import ensemble
 from sklearn.model_selection import train_test_split
 
 from axil.adapters.sklearn.draws import BootstrapSampler, StageSampler, training_rows
+from axil.errors import InputError
 
 NOWHERE = np.zeros(0, dtype=np.int64)
 NOTHING = np.zeros((0, 1))
@@ -85,6 +86,11 @@ def test_training_rows(held_out: float) -> None:
     values = np.random.default_rng(0).normal(size=333)
     rows = training_rows(333, held_out, 5)
     np.testing.assert_array_equal(values[rows], train_test_split(values, test_size=held_out, random_state=5)[0])
+
+
+def test_too_few_rows_to_hold_any_out() -> None:
+    with pytest.raises(InputError, match=r"X has 1 rows, too few to hold out 0\.1.*Pass the rows"):
+        training_rows(1, 0.1, 0)
 
 
 def test_a_million_rows_in_a_moment() -> None:

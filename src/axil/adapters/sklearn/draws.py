@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.errors import InputError
 from axil.types import Array
 
 Indices = NDArray[np.integer[Any]]
@@ -21,7 +22,13 @@ def training_rows(n_rows: int, held_out: float | int, seed: int, classes: Array 
     """The rows that are left to fit on, in the order of the fit, once early stopping has held some out of each class (N,)."""
     from sklearn.model_selection import train_test_split
 
-    rows: Indices = train_test_split(np.arange(n_rows), test_size=held_out, random_state=seed, stratify=classes)[0]
+    try:
+        rows: Indices = train_test_split(np.arange(n_rows), test_size=held_out, random_state=seed, stratify=classes)[0]
+    except ValueError as error:
+        raise InputError(
+            f"X has {n_rows} rows, too few to hold out {held_out} of them as the fit did for early stopping ({error}). "
+            "Pass the rows that the model was fitted on."
+        ) from None
     return rows
 
 
