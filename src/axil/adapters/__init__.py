@@ -42,5 +42,5 @@ def unknown(model: Any) -> str:
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     return (
         f"The model is a {kind}; axil reads {', '.join((*_LIBRARIES.values(), *registered))}. If this object wraps such a model "
-        "(a search, a file), pass the fitted model inside, with the features as they reach it."
+        "(a file, an ensemble of your own), pass the fitted model inside, with the features as they reach it."
     )

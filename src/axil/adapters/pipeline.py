@@ -16,6 +16,7 @@ import numpy as np
 
 from axil.adapters.boundary import ReadsRows
 from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.searches import unwrapped
 from axil.errors import UnsupportedModelError
 
 # Methods of any adapter whose first argument is rows; a test compares this with the contracts.
@@ -97,7 +98,7 @@ def last_step(model: Any) -> Any:
     """The last step of a fitted pipeline, None for any other object."""
     if "sklearn.pipeline" not in sys.modules or not isinstance(model, sys.modules["sklearn.pipeline"].Pipeline):
         return None
-    return model.steps[-1][1]
+    return unwrapped(model.steps[-1][1])
 
 
 Reader = Callable[[Any], Any]  # from a model to its adapter, None for an object that it does not know
@@ -113,7 +114,11 @@ def _read(library: str, module: str, model: Any) -> Any:
 
 
 def search(model: Any, readers: list[Reader]) -> Any:
-    """The adapter that the first reader returns for a model, or for the last step of a pipeline; None: no one knows it."""
+    """The adapter that the first reader returns for a model, or for the last step of a pipeline; None: no one knows it.
+
+    Searches are looked into, wherever they are.
+    """
+    model = unwrapped(model)
     last = last_step(model)
     if last is not None:
         inner = search(last, readers)

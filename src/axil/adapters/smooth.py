@@ -17,6 +17,7 @@ from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Loss
 from axil.adapters.pipeline import last_step, library_readers, search
 from axil.adapters.refusals import refuse
+from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.learners import REFUSALS
 from axil.errors import UnsupportedModelError
 from axil.types import Array
@@ -88,6 +89,7 @@ def weighed_classes(setting: Any) -> str:
 
 def refuse_learners(model: Any) -> None:
     """Raise for a setting with which no derivative of a learner of scikit-learn, or of a pipeline's last step, is computed."""
+    model = unwrapped(model)
     last = last_step(model)
     refuse(REFUSALS, model if last is None else last)
 

@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 
 from axil import inputs
 from axil.adapters.pipeline import PipelineAdapter, last_step
+from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.learners import LBFGS
 from axil.adapters.sklearn.smoothers import KernelRidgeAdapter
@@ -54,6 +55,7 @@ def read(
 
     ``output``: "raw" for scores (log-odds, log-means), "probability" for what they stand for (probabilities, means).
     """
+    model = unwrapped(model)
     last = last_step(model)
     last = model if last is None else last
     kind = _kind(last)

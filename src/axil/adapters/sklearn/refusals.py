@@ -84,6 +84,8 @@ EXACT = (
     "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, KNeighborsRegressor, "
     "RadiusNeighborsRegressor, GaussianProcessRegressor (kernel held fixed)",
     "pipelines that end in a model of any library here, unless a transformer looks at the targets",
+    "searches (GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV and others with best_estimator_), of "
+    "and in pipelines too: the best_estimator_, for which refit must not be False",
 )
 
 _L2 = 'Fit with loss="squared_error" instead.'

@@ -1,0 +1,40 @@
+"""Searches over settings: the model that a search refitted with the best of them is the one that is explained."""
+
+from __future__ import annotations
+
+from inspect import getattr_static
+from typing import Any
+
+from axil.adapters.refusals import not_fitted
+from axil.errors import InputError
+
+__all__ = ["unwrapped"]
+
+_MISSING = object()
+
+
+def unwrapped(model: Any) -> Any:
+    """The model inside a fitted search (GridSearchCV and all that follow its interface); any other object as it is.
+
+    A search predicts with ``best_estimator_`` alone, which was fitted to all rows after the search.
+    """
+    while _is_search(model):
+        found = vars(model).get("best_estimator_", _MISSING)
+        if found is _MISSING:
+            if model.refit is False and {"cv_results_", "best_params_", "study_"} & vars(model).keys():
+                raise InputError(
+                    f"This {type(model).__name__} has refit=False: it keeps no model, only scores. Fit a model with its "
+                    "best_params_ to all rows and pass that, or search with refit=True."
+                )
+            raise not_fitted(model)
+        model = found
+    return model
+
+
+def _is_search(model: Any) -> bool:
+    """Whether an object is a search by its class, or by what its fit has put into it."""
+    own = getattr(model, "__dict__", {})  # looked up statically: a proxy answers to any name
+    names = [kind.__name__ for kind in type(model).__mro__]
+    named = "BaseSearchCV" in names or names[0].endswith("SearchCV")
+    fitted = "best_estimator_" in own and getattr_static(model, "best_params_", _MISSING) is not _MISSING
+    return "refit" in own and (named or fitted)

@@ -1,0 +1,137 @@
+"""Searches over settings: the model inside is explained, wherever the search is."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import loguniform
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV, RandomizedSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, TargetEncoder
+from sklearn_models import table
+
+import axil
+
+DATA = table(120)
+X, Y, X_NEW = DATA.X, DATA.y, DATA.X_new
+GRID = {"alpha": [0.1, 10.0]}
+TREES = lgb.LGBMRegressor(n_estimators=4, n_jobs=1, min_child_samples=5, verbose=-1)
+
+
+class OwnSearch(BaseEstimator):
+    """A search of another library, with the attributes that such have."""
+
+    def __init__(self, estimator, refit=True):
+        self.estimator, self.refit = estimator, refit
+
+    @property
+    def best_params_(self):
+        return {}
+
+    def fit(self, X, y):
+        if self.refit:
+            self.best_estimator_ = self.estimator.fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.best_estimator_.predict(X)
+
+
+class OtherSearchCV(OwnSearch):
+    def fit(self, X, y):
+        self.study_ = None
+        return super().fit(X, y)
+
+
+SEARCHES = {
+    "grid": lambda: GridSearchCV(Ridge(), GRID, cv=3),
+    "random": lambda: RandomizedSearchCV(Ridge(), {"alpha": loguniform(0.1, 10)}, n_iter=2, cv=2, random_state=0),
+    "halving grid": lambda: HalvingGridSearchCV(TREES, {"num_leaves": [4, 8]}, cv=2, random_state=0),
+    "halving random": lambda: HalvingRandomSearchCV(Ridge(), {"alpha": loguniform(0.1, 10)}, cv=2, random_state=0),
+    "of a pipeline": lambda: GridSearchCV(
+        make_pipeline(StandardScaler(), TREES), {"lgbmregressor__num_leaves": [4, 8]}, cv=2
+    ),
+    "in a pipeline": lambda: make_pipeline(StandardScaler(), GridSearchCV(Ridge(), GRID, cv=3)),
+    "in a pipeline in a search": lambda: GridSearchCV(
+        make_pipeline(StandardScaler(), GridSearchCV(Ridge(), GRID, cv=2)),
+        {"standardscaler__with_mean": [True, False]},
+        cv=2,
+    ),
+    "forest": lambda: GridSearchCV(RandomForestRegressor(3, random_state=0), {"max_depth": [2, 4]}, cv=2),
+    "own": lambda: OwnSearch(Ridge()),
+}
+
+
+@cache
+def fitted(name):
+    return SEARCHES[name]().fit(X, Y)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_weights_make_the_predictions_of_the_search(name):
+    model = fitted(name)
+    assert axil.supports(model).exact
+    explanation = axil.Explainer(model, X, Y)(X_NEW)
+    expected = model.predict(X_NEW)
+    # 1e-6: LightGBM keeps targets in float32; all others are closer by far
+    np.testing.assert_allclose(explanation.predictions, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_other_data_than_those_of_the_fit_show(name):
+    model = fitted(name)
+    one, two = Y.copy(), Y.copy()
+    one[3] += 0.5
+    two[[4, 90]] = two[[90, 4]]
+    for rows, targets in ((X, one), (X, two), (X[1:], Y[1:])):
+        with pytest.raises((axil.ExactnessError, axil.InputError)):
+            axil.Explainer(model, rows, targets)
+
+
+def test_names_of_columns_are_those_of_the_fit():
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model = GridSearchCV(Ridge(), GRID, cv=3).fit(frame, Y)
+    with pytest.raises(axil.InputError, match="another order"):
+        axil.Explainer(model, frame[list("bacdef")], Y)
+
+
+@pytest.mark.parametrize("model", [GridSearchCV(Ridge(), GRID, refit=False, cv=3), OtherSearchCV(Ridge(), refit=False)])
+def test_a_search_that_keeps_no_model_is_refused(model):
+    model.fit(X, Y)
+    for ask in (axil.supports, lambda found: axil.Explainer(found, X, Y)):
+        with pytest.raises(axil.InputError, match=r"refit=False: it keeps no model.*best_params_"):
+            ask(model)
+
+
+def test_a_search_that_was_not_fitted():
+    with pytest.raises(axil.InputError, match="GridSearchCV has not been fitted"):
+        axil.supports(GridSearchCV(Ridge(), GRID))
+
+
+def test_what_is_refused_alone_is_refused_inside():
+    model = GridSearchCV(make_pipeline(TargetEncoder(), Ridge()), {"ridge__alpha": [1.0]}, cv=2).fit(X.round(), Y)
+    assert axil.supports(model).setting == "transformer"
+    model = GridSearchCV(
+        lgb.LGBMRegressor(n_estimators=2, objective="huber", verbose=-1), {"num_leaves": [4]}, cv=2
+    ).fit(X, Y)
+    assert axil.supports(model).setting == "objective"
+
+
+@pytest.mark.parametrize("wrap", [lambda search: search, lambda search: make_pipeline(StandardScaler(), search)])
+def test_derivatives_look_into_searches_too(wrap):
+    model = wrap(GridSearchCV(LogisticRegression(tol=1e-10, max_iter=1000), {"C": [0.1, 1.0]}, cv=3)).fit(X, Y > 5)
+    assert axil.supports(model).kind == "jacobian"
+    found = axil.JacobianExplainer(model, X, Y > 5)(X_NEW).weights
+    search = model if isinstance(model, GridSearchCV) else model[-1]
+    rows = [X, X_NEW] if search is model else [model[:-1].transform(part) for part in (X, X_NEW)]
+    np.testing.assert_array_equal(
+        axil.JacobianExplainer(search.best_estimator_, rows[0], Y > 5)(rows[1]).weights, found
+    )
