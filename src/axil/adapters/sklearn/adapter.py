@@ -8,8 +8,14 @@ from typing import Any
 from axil.adapters.contract import Model
 from axil.adapters.refusals import not_fitted
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
+from axil.adapters.sklearn.neighbours import NeighboursAdapter
 from axil.adapters.sklearn.refusals import refuse_class
-from axil.adapters.sklearn.smoothers import SMOOTHERS
+from axil.adapters.sklearn.smoothers import (
+    GaussianProcessAdapter,
+    KernelRidgeAdapter,
+    LinearRegressionAdapter,
+    RidgeAdapter,
+)
 from axil.adapters.sklearn.trees import ForestAdapter
 
 ADAPTERS: dict[str, Callable[[Any], Model]] = {
@@ -23,7 +29,15 @@ ADAPTERS: dict[str, Callable[[Any], Model]] = {
         ),
         ForestAdapter,
     ),
-    **SMOOTHERS,
+    "LinearRegression": LinearRegressionAdapter,
+    "Ridge": RidgeAdapter,
+    "RidgeCV": RidgeAdapter,
+    "KernelRidge": KernelRidgeAdapter,
+    "GaussianProcessRegressor": GaussianProcessAdapter,
+    **dict.fromkeys(
+        ("KNeighborsRegressor", "KNeighborsClassifier", "RadiusNeighborsRegressor", "RadiusNeighborsClassifier"),
+        NeighboursAdapter,
+    ),
 }
 
 

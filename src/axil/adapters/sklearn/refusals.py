@@ -81,8 +81,10 @@ EXACT = (
     "trees and forests, regressors and classifiers: bootstrap, max_samples, sample_weight, class_weight, several outputs "
     "of regressors",
     "bagging over trees: bootstrap, max_samples, max_features",
-    "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, KNeighborsRegressor, "
-    "RadiusNeighborsRegressor, GaussianProcessRegressor (kernel held fixed)",
+    "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, GaussianProcessRegressor (kernel "
+    "held fixed)",
+    "neighbours, by number or within a radius, regressors and classifiers (probabilities): weights uniform, by distance, by your "
+    "own function; a query without any neighbour is refused, whatever outlier_label says",
     "pipelines that end in a model of any library here, unless a transformer looks at the targets",
     "searches (GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV and others with best_estimator_), of "
     "and in pipelines too: the best_estimator_, for which refit must not be False",

@@ -1,20 +1,19 @@
-"""scikit-learn's linear smoothers: regression, ridge, kernel ridge, neighbours, Gaussian processes."""
+"""scikit-learn's linear smoothers: regression, ridge, kernel ridge, Gaussian processes."""
 
 from __future__ import annotations
 
 import hashlib
 import pickle
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, csr_matrix, issparse
+from scipy.sparse import csr_matrix, issparse
 
 from axil.adapters.contract import FittedSmoother, SmootherModel
 from axil.adapters.refusals import refusal
-from axil.adapters.sklearn.kept_rows import check_rows, check_targets
-from axil.adapters.sklearn.solutions import kernel_ridge, least_squares, neighbour_weights, with_ones
+from axil.adapters.sklearn.kept_rows import check_rows
+from axil.adapters.sklearn.solutions import kernel_ridge, least_squares, with_ones
 from axil.adapters.sklearn.solvers import SOLVERS, Unsolved, condition_number, fitted_sparse, run_again
 from axil.adapters.sklearn.trees import SklearnAdapter, numbers
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
@@ -58,7 +57,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         return any(part.dtype == np.float32 for part in (state if isinstance(state, tuple) else (state,)))
 
     def _rows(self, X: Any) -> Any:
-        return _dense(numbers(X, np.float64))
+        return dense(numbers(X, np.float64))
 
     def _as_given(self, X: Any) -> Any:
         """Rows in the precision that scikit-learn would compute with, sparse if they are."""
@@ -72,7 +71,7 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         """(N, K): what the solver predicts when it is run again on these data; None where it cannot be, or need not."""
         rows = self._as_given(X).astype(np.float32 if self._in_single_precision() else np.float64)
         kept = self._kept_rows()
-        if kept is not None and (kept.shape != rows.shape or np.any(_dense(kept != rows))):
+        if kept is not None and (kept.shape != rows.shape or np.any(dense(kept != rows))):
             return None  # these are not the rows of the fit
         found = run_again(self._model, rows, targets, weights)
         return None if found is None else self._predicted(found, self._as_given(X))
@@ -100,7 +99,8 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
         )
 
 
-def _dense(rows: Any) -> Any:
+def dense(rows: Any) -> Any:
+    """Rows as an array."""
     return rows.toarray() if issparse(rows) else rows
 
 
@@ -298,7 +298,7 @@ class GaussianProcessAdapter(SmootherAdapter):
         return condition_number(self._kernel(X))
 
     def _as_given(self, X: Any) -> Any:
-        return _dense(super()._as_given(X))
+        return dense(super()._as_given(X))
 
     def coordinates(self, X: Any, n_threads: int = 1) -> Array:
         """(n, N): the kernel with the training rows, and one where the targets' mean is added again."""
@@ -306,79 +306,3 @@ class GaussianProcessAdapter(SmootherAdapter):
         fitted = self._model.X_train_
         kernel = np.asarray(self._model.kernel_(rows, fitted)) if len(rows) else np.zeros((0, len(fitted)))
         return np.hstack([kernel, np.ones((len(kernel), 1))]) if self._model.normalize_y else kernel
-
-
-class NeighboursAdapter(SmootherAdapter):
-    """Nearest neighbours: means of their targets, by number or within a radius."""
-
-    def _refuse(self, model: Any) -> None:
-        wanted, fitted = getattr(model, "n_neighbors", None), int(model.n_samples_fit_)
-        if wanted is not None and not hasattr(model, "radius_neighbors") and wanted > fitted:
-            raise InputError(
-                f"This {type(model).__name__} has n_neighbors={wanted} and was fitted on {fitted} rows: its own predict "
-                f"fails. Fit with n_neighbors of at most {fitted}."
-            )
-
-    def _count_rows(self, model: Any) -> int | None:
-        return int(model.n_samples_fit_)
-
-    def _count_outputs(self, model: Any) -> int:
-        return 1 if np.ndim(model._y) == 1 else int(model._y.shape[1])
-
-    def _state(self) -> Any:
-        fitted = self._model._fit_X
-        return np.asarray(_dense(fitted)), np.asarray(self._model._y)
-
-    def _in_single_precision(self) -> bool:
-        return False
-
-    def _rows(self, X: Any) -> Any:
-        """Rows as they are given: distances between sparse rows, or rows in float32, are rounded otherwise."""
-        return self._as_given(X)
-
-    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
-        """Nothing: neighbours are found, not solved for."""
-        return None
-
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
-        """Any rows have neighbours, so that predictions would agree for any X."""
-        check_rows(self._model._fit_X, self._rows(X))
-        check_targets(np.asarray(self._model._y, dtype=np.float64).reshape(targets.shape), targets)
-
-    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
-        """The neighbours of the training rows, themselves among them."""
-        if weights is not None:
-            raise InputError("Neighbours take no sample_weight: leave it out.")
-        return FittedSmoother(self.coordinates(X), None)
-
-    def coordinates(self, X: Any, n_threads: int = 1) -> csr_array:
-        """(n, N): the weights themselves."""
-        n_rows, rows = int(self._model.n_samples_fit_), self._rows(X)
-        if rows.shape[0] == 0:
-            return csr_array((0, n_rows))
-        distances, found = self._neighbours(rows)
-        alone = [i for i, own in enumerate(found) if len(own) == 0]
-        if alone:
-            raise InputError(
-                f"Row {alone[0]} of these ({len(alone)} in all) has no training row within radius={self._model.radius}: "
-                "the model predicts nan for it. Leave such rows out, or fit with a larger radius."
-            )
-        return neighbour_weights(distances, found, self._model.weights, n_rows)
-
-    def _neighbours(self, rows: Array) -> tuple[Any, Any]:
-        find = self._model.radius_neighbors if hasattr(self._model, "radius_neighbors") else self._model.kneighbors
-        try:
-            return find(rows)  # type: ignore[no-any-return]
-        except ValueError as error:  # haversine distances in three dimensions, say
-            raise InputError(f"scikit-learn finds no neighbours of these rows: {error}") from error
-
-
-SMOOTHERS: dict[str, Callable[[Any], SmootherModel]] = {
-    "LinearRegression": LinearRegressionAdapter,
-    "Ridge": RidgeAdapter,
-    "RidgeCV": RidgeAdapter,
-    "KernelRidge": KernelRidgeAdapter,
-    "GaussianProcessRegressor": GaussianProcessAdapter,
-    "KNeighborsRegressor": NeighboursAdapter,
-    "RadiusNeighborsRegressor": NeighboursAdapter,
-}

@@ -1,0 +1,99 @@
+"""scikit-learn's nearest neighbours, regressors and classifiers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from axil.adapters.contract import FittedSmoother
+from axil.adapters.sklearn.kept_rows import check_rows, check_targets
+from axil.adapters.sklearn.smoothers import SmootherAdapter, dense
+from axil.adapters.sklearn.solutions import neighbour_weights
+from axil.errors import InputError, UnsupportedModelError
+from axil.inputs.owned import owned
+from axil.types import Array
+
+
+class NeighboursAdapter(SmootherAdapter):
+    """Nearest neighbours, by number or within a radius: means of their targets, or of their one-hot classes."""
+
+    def __init__(self, model: Any):
+        classes = getattr(model, "classes_", None)
+        if isinstance(classes, list):
+            raise UnsupportedModelError(
+                "outputs_2d_",
+                f"True with {len(classes)} outputs",
+                "axil explains the classes of one output at a time",
+                "Fit one classifier for each output.",
+            )
+        self.classes = None if classes is None else owned(np.asarray(classes))
+        super().__init__(model)
+
+    def _refuse(self, model: Any) -> None:
+        wanted, fitted = getattr(model, "n_neighbors", None), int(model.n_samples_fit_)
+        if wanted is not None and not hasattr(model, "radius_neighbors") and wanted > fitted:
+            raise InputError(
+                f"This {type(model).__name__} has n_neighbors={wanted} and was fitted on {fitted} rows: its own predict "
+                f"fails. Fit with n_neighbors of at most {fitted}."
+            )
+
+    def _count_rows(self, model: Any) -> int | None:
+        return int(model.n_samples_fit_)
+
+    def _count_outputs(self, model: Any) -> int:
+        if self.classes is not None:
+            return len(self.classes)
+        return 1 if np.ndim(model._y) == 1 else int(model._y.shape[1])
+
+    def _state(self) -> Any:
+        fitted = self._model._fit_X
+        return np.asarray(dense(fitted)), np.asarray(self._model._y)
+
+    def _in_single_precision(self) -> bool:
+        return False
+
+    def _rows(self, X: Any) -> Any:
+        """Rows as they are given: distances between sparse rows, or rows in float32, are rounded otherwise."""
+        return self._as_given(X)
+
+    def again(self, X: Any, targets: Array, weights: Array | None) -> Array | None:
+        """Nothing: neighbours are found, not solved for."""
+        return None
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Any rows have neighbours, so that predictions would agree for any X."""
+        check_rows(self._model._fit_X, self._rows(X))
+        kept = np.asarray(self._model._y)
+        if self.classes is not None:  # kept as their numbers
+            kept = kept.reshape(-1, 1) == np.arange(len(self.classes))
+        check_targets(kept.astype(np.float64).reshape(targets.shape), targets)
+
+    def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
+        """The neighbours of the training rows, themselves among them."""
+        if weights is not None:
+            raise InputError("Neighbours take no sample_weight: leave it out.")
+        return FittedSmoother(self.coordinates(X), None)
+
+    def coordinates(self, X: Any, n_threads: int = 1) -> csr_array:
+        """(n, N): the weights themselves."""
+        n_rows, rows = int(self._model.n_samples_fit_), self._rows(X)
+        if rows.shape[0] == 0:
+            return csr_array((0, n_rows))
+        distances, found = self._neighbours(rows)
+        alone = [i for i, own in enumerate(found) if len(own) == 0]
+        if alone:
+            given = "nan" if self.classes is None else "its outlier_label, or nothing,"
+            raise InputError(
+                f"Row {alone[0]} of these ({len(alone)} in all) has no training row within radius={self._model.radius}: "
+                f"the model predicts {given} for it, which no training row makes. Leave such rows out, or fit with a larger radius."
+            )
+        return neighbour_weights(distances, found, self._model.weights, n_rows)
+
+    def _neighbours(self, rows: Array) -> tuple[Any, Any]:
+        find = self._model.radius_neighbors if hasattr(self._model, "radius_neighbors") else self._model.kneighbors
+        try:
+            return find(rows)  # type: ignore[no-any-return]
+        except ValueError as error:  # haversine distances in three dimensions, say
+            raise InputError(f"scikit-learn finds no neighbours of these rows: {error}") from error

@@ -1,0 +1,93 @@
+"""Classifiers by neighbours: probabilities are weighted means of the one-hot classes of the neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.neighbors import KNeighborsClassifier, RadiusNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn_models import Case, labels, table
+
+import axil
+
+DATA = table(150)
+Y = labels(DATA.y)
+
+
+def fit(model, X=DATA.X, y=Y, X_new=DATA.X_new):
+    return Case(model.fit(X, y), X, y, None, X_new)
+
+
+CASES = {
+    "uniform": lambda: fit(KNeighborsClassifier(7)),
+    "uniform brute": lambda: fit(KNeighborsClassifier(7, algorithm="brute")),
+    "by distance": lambda: fit(KNeighborsClassifier(5, weights="distance")),
+    "by a function": lambda: fit(KNeighborsClassifier(5, weights=lambda d: np.exp(-d))),
+    "two classes of numbers": lambda: fit(KNeighborsClassifier(5), y=(DATA.y > 5) + 1),
+    "sparse": lambda: fit(KNeighborsClassifier(5), csr_matrix(DATA.X), X_new=csr_matrix(DATA.X_new)),
+    "radius": lambda: fit(RadiusNeighborsClassifier(30.0)),
+    "radius brute": lambda: fit(RadiusNeighborsClassifier(30.0, algorithm="brute")),
+    "radius by distance": lambda: fit(RadiusNeighborsClassifier(30.0, weights="distance", outlier_label="few")),
+    "pipeline": lambda: fit(make_pipeline(StandardScaler(), KNeighborsClassifier(3, metric="manhattan"))),
+    "ties brute": lambda: fit(KNeighborsClassifier(5, algorithm="brute"), DATA.X.round(), X_new=DATA.X_new.round()),
+    "ties": lambda: fit(KNeighborsClassifier(5), DATA.X.round(), X_new=DATA.X_new.round()),
+}
+CASES = {name: cache(make) for name, make in CASES.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weights_make_the_probabilities(name):
+    case = CASES[name]()
+    assert axil.supports(case.model).exact
+    explainer = axil.Explainer(case.model, case.X, case.y)
+    assert explainer.outputs.tolist() == case.model.classes_.tolist()
+    expected = case.model.predict_proba(case.X_new)
+    for sparse in (False, True):
+        explanation = explainer.explain(case.X_new, sparse=sparse)
+        # sums of a few float64 numbers
+        np.testing.assert_allclose(explanation.weights @ case.targets, expected, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(explanation.weights.sum(axis=1), 1.0, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_other_data_than_those_of_the_fit_show(name):
+    case = CASES[name]()
+    first, other = 3, int(np.flatnonzero(case.y != case.y[3])[0])
+    one, two = case.y.copy(), case.y.copy()
+    one[first] = case.y[other]
+    two[[first, other]] = two[[other, first]]
+    wrong = [replace(case, y=one), replace(case, y=two), replace(case, X=case.X[1:], y=case.y[1:])]
+    for given in wrong:
+        with pytest.raises((axil.ExactnessError, axil.InputError)):
+            axil.Explainer(case.model, given.X, given.y)
+
+
+def test_what_if_classes_were_others_is_a_refit():
+    case = CASES["uniform"]()
+    changed = case.y.copy()
+    changed[:3] = "few"
+    found = axil.Explainer(case.model, case.X, case.y).what_if(dict.fromkeys(range(3), "few"), case.X_new)
+    expected = KNeighborsClassifier(7).fit(case.X, changed).predict_proba(case.X_new)
+    np.testing.assert_allclose(found["after"].to_numpy().reshape(expected.shape), expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("label", [None, "few", "most_frequent"])
+def test_a_row_without_neighbours_is_refused(label):
+    model = RadiusNeighborsClassifier(30.0, outlier_label=label).fit(DATA.X, Y)
+    explainer = axil.Explainer(model, DATA.X, Y)
+    with pytest.raises(
+        axil.InputError, match="no training row within radius=30.0: the model predicts its outlier_label"
+    ):
+        explainer(DATA.X_new + 1e6)
+
+
+def test_classes_of_several_outputs_are_refused():
+    model = KNeighborsClassifier(3).fit(DATA.X, np.stack([Y, Y], axis=1))
+    found = axil.supports(model)
+    assert (found.kind, found.setting) == ("no", "outputs_2d_")
