@@ -23,19 +23,18 @@ from axil.structure import Regularisation
 from axil.types import Array
 
 PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
+_SHOWN = 1e-6  # of the largest leaf value: from here on a rate can be recovered from leaf values
 
 
 def read(model: Any) -> LightGBMAdapter | None:
     """The adapter for a LightGBM model, None for any other object."""
     import lightgbm
 
-    if isinstance(model, lightgbm.Booster):
-        return LightGBMAdapter(model)
-    if not isinstance(model, lightgbm.LGBMModel):
-        return None
-    if not model.__sklearn_is_fitted__():
-        raise not_fitted(model)
-    return LightGBMAdapter(model.booster_)
+    if isinstance(model, lightgbm.LGBMModel):
+        if not model.__sklearn_is_fitted__():
+            raise not_fitted(model)
+        model = model.booster_
+    return LightGBMAdapter(model) if isinstance(model, lightgbm.Booster) else None
 
 
 class LightGBMAdapter(TreeModel):
@@ -113,6 +112,8 @@ class LightGBMAdapter(TreeModel):
         # adds them again, which now and then tips a residual over to the next number of single precision.
         if self._reading.goss or self._reading.dart:
             self.leaf_tolerance = max(self.leaf_tolerance, 2e-7)
+        if self._reading.refitted:
+            self.leaf_tolerance += 2 * self._refit_rates()[1]
 
     def spelling(self, name: str) -> str:
         """LightGBM keeps no spaces in names (set_feature_names, include/LightGBM/dataset.h)."""
@@ -120,6 +121,8 @@ class LightGBMAdapter(TreeModel):
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees, their base taken out of the first one, where LightGBM hides it."""
+        if self._reading.refitted:
+            return [self._refitted_trees()]
         totals = rows.totals
         if self._smooth > 0 and not totals.even:
             raise UnsupportedModelError(
@@ -170,6 +173,29 @@ class LightGBMAdapter(TreeModel):
             hidden=printed,
         )
         return [trees]
+
+    def _refitted_trees(self) -> FittedTrees:
+        """The trees of Booster.refit: all rows, no base, no cat_l2 nor constraints, the counts of the first fit still in the leaves."""
+        values = np.concatenate([tree.floats("leaf_value") for tree in self._trees])
+        l2, none, rates = np.full(len(values), self._lambda), np.zeros(1), self._refit_rates()[0]
+        bends = self._l1, self._max_step
+        return FittedTrees(self._n_leaves, values[:, None], None, None, l2, rates, none, none, *bends)
+
+    def _refit_rates(self) -> tuple[Array, float]:
+        """(T,) rates of a refit, and the error of its leaf values where digits of theirs are lost, relative to the largest.
+
+        They are those in memory: of a first tree that held the base 1 (Tree::AddBias, include/LightGBM/tree.h), others as they
+        were set or, where the booster was loaded meanwhile, as printed. nan: these may differ, and the tree's leaves show it.
+        """
+        values = [np.abs(tree.floats("leaf_value")) for tree in self._trees]
+        largest, rates, error = max(float(own.max()) for own in values) or 1.0, np.ones(len(values)), 0.0
+        for t, (own, tree) in enumerate(zip(values, self._trees)):
+            rates[t], lost = self._settings.precisely("", tree.shrinkage)
+            if lost and np.count_nonzero(own > _SHOWN * largest) > 2:
+                rates[t] = np.nan
+            elif lost:
+                error = max(error, lost / rates[t] * float(own.max()) / largest)
+        return rates, error
 
     def _base(self, totals: Totals, coefficients: Coefficients | None) -> tuple[float | None, float, float]:
         """The base (None: the mean), as a number, and how much of it the leaves of the first tree (all, of a forest) have."""
@@ -453,10 +479,11 @@ def _kinds(decision_types: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _refit_decay_rate(booster: Any) -> str:
-    """The setting that Booster.refit leaves behind; a loaded booster lists it always, with all others."""
+    """The setting that Booster.refit leaves behind; a loaded booster lists it always, with all others: 0.9 if never set."""
     remembered = booster.params or {}
     loaded = "saved_feature_importance_type" in remembered and not hasattr(booster, "train_set")
-    return "" if loaded or "refit_decay_rate" not in remembered else str(remembered["refit_decay_rate"])
+    decay = remembered.get("refit_decay_rate", "")
+    return "" if loaded and decay == 0.9 else str(decay)
 
 
 def without_base(values: Array, hidden: float) -> Array:

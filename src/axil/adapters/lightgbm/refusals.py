@@ -65,6 +65,22 @@ class Reading:
         return signs
 
     @property
+    def refitted(self) -> bool:
+        """Whether Booster.refit with decay_rate=0 has computed all leaf values again."""
+        return self.refit != "" and float(self.refit) == 0.0
+
+    @property
+    def refit_quirk(self) -> str:
+        """The setting, if any, with which a refit is not replayed.
+
+        With path_smooth LightGBM takes the number of a parent for its value (FitByExistingTree,
+        src/treelearner/serial_tree_learner.cpp); a refit knows neither drops nor averages of trees.
+        """
+        if self.settings.number("path_smooth") > 0:
+            return "path_smooth"
+        return "boosting=dart" if self.dart else "boosting=rf" if self.forest else ""
+
+    @property
     def dart(self) -> bool:
         return self.settings.text("boosting") == "dart"
 
@@ -171,6 +187,7 @@ EXACT = (
     "data_sample_strategy=goss (boosting=goss): likewise",
     "boosting=dart, with and without bagging: the dropped trees are drawn again",
     "boosting=rf",
+    "Booster.refit with decay_rate=0, of plain boosting: on the data of the refit, with its weights and init_score",
 )
 
 REFUSALS: tuple[Refusal[Reading], ...] = (
@@ -231,10 +248,17 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     ),
     Refusal(
         "refit_decay_rate",
-        lambda model: model.refit,
+        lambda model: "" if model.refitted else model.refit,
         "Booster.refit mixed its leaf values from those of two fits",
         "(ii)",
-        "Explain the model as it was before refit, or fit a new one on the new data.",
+        "Refit with decay_rate=0, explain the model as it was before refit, or fit a new one on the new data.",
+    ),
+    Refusal(
+        "refit_decay_rate",
+        lambda model: f"{model.refit} with {model.refit_quirk}" if model.refitted and model.refit_quirk else "",
+        "a refit is replayed for plain boosting without path_smooth",
+        None,
+        "Refit a model without that setting, or fit a new one on the new data.",
     ),
     Refusal(
         "boosting",

@@ -78,6 +78,13 @@ SMOOTH = smooth_refusals(
         "Fit with objective binary, cross_entropy, multiclass, poisson, gamma or tweedie.",
     ),
     Refusal(
+        "refit_decay_rate",
+        lambda model: model.refit,
+        _PLAIN,
+        None,
+        "Explain the model as it was before refit, or fit a new one on the new data.",
+    ),
+    Refusal(
         "boosting",
         lambda model: "dart" if model.dart else "rf" if model.forest else "",
         _PLAIN,
