@@ -13,6 +13,7 @@ from axil.adapters.lightgbm import refusals as lightgbm_refusals
 from axil.adapters.sklearn import adapter as sklearn_adapters
 from axil.adapters.sklearn import refusals as sklearn_refusals
 from axil.adapters.sklearn import solvers as sklearn_solvers
+from axil.adapters.statsmodels import refusals as statsmodels_refusals
 from axil.adapters.xgboost import refusals as xgboost_refusals
 
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
@@ -94,6 +95,11 @@ SECTIONS = {
             *sklearn_refusals.STEPS,
             *sklearn_solvers.SOLVERS,
         ),
+    ),
+    "statsmodels": (
+        ("OLS().fit()", "WLS().fit()", "GLS().fit()"),
+        statsmodels_refusals.EXACT,
+        statsmodels_refusals.REFUSALS,
     ),
 }
 

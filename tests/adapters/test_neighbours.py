@@ -82,7 +82,7 @@ def test_a_row_without_neighbours_is_refused(label):
     model = RadiusNeighborsClassifier(30.0, outlier_label=label).fit(DATA.X, Y)
     explainer = axil.Explainer(model, DATA.X, Y)
     with pytest.raises(
-        axil.InputError, match="no training row within radius=30.0: the model predicts its outlier_label"
+        axil.InputError, match=r"no training row within radius=30\.0: the model predicts its outlier_label"
     ):
         explainer(DATA.X_new + 1e6)
 

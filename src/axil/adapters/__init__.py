@@ -17,6 +17,7 @@ _LIBRARIES = {
     "xgboost": "xgboost.XGBRegressor, xgboost.XGBRFRegressor, xgboost.Booster",
     "catboost": "catboost.CatBoostRegressor, catboost.CatBoost",
     "sklearn": "scikit-learn's trees, forests, gradient boosting, linear smoothers and pipelines of these",
+    "statsmodels": "statsmodels' results of OLS, WLS and GLS",
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from axil.adapters.contract import FittedSmoother
-from axil.adapters.sklearn.kept_rows import check_rows, check_targets
+from axil.adapters.kept_rows import check_rows, check_targets
 from axil.adapters.sklearn.smoothers import SmootherAdapter, dense
 from axil.adapters.sklearn.solutions import neighbour_weights
 from axil.errors import InputError, UnsupportedModelError

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from axil.adapters.contract import FittedSmoother, SmootherModel
+from axil.adapters.kept_rows import check_rows
 from axil.adapters.refusals import refusal
-from axil.adapters.sklearn.kept_rows import check_rows
 from axil.adapters.sklearn.solutions import kernel_ridge, least_squares, with_ones
 from axil.adapters.sklearn.solvers import SOLVERS, Unsolved, condition_number, fitted_sparse, run_again
 from axil.adapters.sklearn.trees import SklearnAdapter, numbers

@@ -1,0 +1,1 @@
+"""statsmodels: least squares, ordinary, weighted and generalised."""
