@@ -87,7 +87,7 @@ class NeighboursAdapter(SmootherAdapter):
             given = "nan" if self.classes is None else "its outlier_label, or nothing,"
             raise InputError(
                 f"Row {alone[0]} of these ({len(alone)} in all) has no training row within radius={self._model.radius}: "
-                f"the model predicts {given} for it, which no training row makes. Leave such rows out, or fit with a larger radius."
+                f"the model predicts {given} for it, which no row makes. Leave such rows out, or fit with a larger radius."
             )
         return neighbour_weights(distances, found, self._model.weights, n_rows)
 
