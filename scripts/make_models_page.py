@@ -13,6 +13,7 @@ from axil.adapters.lightgbm import refusals as lightgbm_refusals
 from axil.adapters.sklearn import adapter as sklearn_adapters
 from axil.adapters.sklearn import refusals as sklearn_refusals
 from axil.adapters.sklearn import solvers as sklearn_solvers
+from axil.adapters.sklearn import wrappers as sklearn_wrappers
 from axil.adapters.statsmodels import refusals as statsmodels_refusals
 from axil.adapters.xgboost import refusals as xgboost_refusals
 
@@ -86,7 +87,11 @@ SECTIONS = {
         (*catboost_refusals.REFUSALS, *catboost_refusals.DOUBTS),
     ),
     "scikit-learn": (
-        (*sklearn_adapters.ADAPTERS, "Pipeline"),
+        (
+            *sklearn_adapters.ADAPTERS,
+            *(name for name in sklearn_wrappers.WRAPPERS if "Bagging" not in name),
+            "Pipeline",
+        ),
         sklearn_refusals.EXACT,
         (
             *sklearn_refusals.STAGES,

@@ -70,6 +70,7 @@ class UnsupportedModelError(AxilError):
         self.setting = setting
         self.value = value
         self.reason = reason
+        self.instead = instead
         self.condition = condition
         self.derivative = derivative
         broken = f" It breaks condition {condition} of the linear leaf-update criterion." if condition else ""

@@ -7,12 +7,23 @@ from typing import Any
 import numpy as np
 import pytest
 from common import check_refusal
-from sklearn import compose, ensemble, isotonic, linear_model, neural_network, svm, tree
+from sklearn import (
+    calibration,
+    compose,
+    ensemble,
+    isotonic,
+    linear_model,
+    multioutput,
+    neural_network,
+    svm,
+    tree,
+)
 from sklearn.dummy import DummyRegressor
 from sklearn_models import boosted, fit, forest, hist, labels, lone, table, warmed
 
 from axil.adapters.sklearn.adapter import ADAPTERS, read
 from axil.adapters.sklearn.refusals import CLASSES, LOSSES, STAGES, TREES
+from axil.adapters.sklearn.wrappers import WRAPPERS
 from axil.errors import InputError, UnsupportedModelError
 
 ABOVE = {"change": np.abs}
@@ -65,16 +76,6 @@ REFUSED: dict[str, tuple[Any, str, str, str | None]] = {
         lambda: forest("RandomForestClassifier", fit_with={"change": lambda y: np.stack([y > 5, y > 6], axis=1)}),
         *("n_outputs_", "2", None),
     ),
-    "bagged lines": (
-        lambda: forest("BaggingRegressor", estimator=linear_model.LinearRegression()),
-        *("estimator", "LinearRegression", None),
-    ),
-    "bagged boosting": (
-        lambda: forest(
-            "BaggingRegressor", n_estimators=2, estimator=ensemble.HistGradientBoostingRegressor(max_iter=2)
-        ),
-        *("estimator", "HistGradientBoostingRegressor", None),
-    ),
     "bagging warm unseeded": (
         lambda: warmed(forest("BaggingRegressor", random_state=None), n_estimators=12),
         *("warm_start", "True", None),
@@ -107,8 +108,9 @@ REFUSED_CLASSES: dict[str, tuple[Any, str | None, str]] = {
     "HistGradientBoostingClassifier": (ensemble.HistGradientBoostingClassifier(max_iter=2), "(i)", "odds"),
     "AdaBoostRegressor": (ensemble.AdaBoostRegressor(n_estimators=2), "(ii)", "median"),
     "AdaBoostClassifier": (ensemble.AdaBoostClassifier(n_estimators=2), "(ii)", "vote"),
-    "VotingRegressor": (ensemble.VotingRegressor([("a", tree.DecisionTreeRegressor())]), None, "estimators_"),
-    "StackingRegressor": (ensemble.StackingRegressor([("a", tree.DecisionTreeRegressor())]), "(ii)", "predictions"),
+    "StackingRegressor": (ensemble.StackingRegressor([("a", tree.DecisionTreeRegressor())]), "(ii)", "estimators_"),
+    "StackingClassifier": (ensemble.StackingClassifier([("a", tree.DecisionTreeClassifier())]), "(ii)", "estimators_"),
+    "CalibratedClassifierCV": (calibration.CalibratedClassifierCV(tree.DecisionTreeClassifier()), "(ii)", "inside"),
     "TransformedTargetRegressor": (
         compose.TransformedTargetRegressor(tree.DecisionTreeRegressor(), func=np.log1p, inverse_func=np.expm1),
         "(ii)",
@@ -132,6 +134,17 @@ def test_refused_classes(name: str) -> None:
     check_refusal(model, "class", name, condition)
     with pytest.raises(UnsupportedModelError, match=word):
         read(model)
+
+
+def test_chains_and_classes_of_several_outputs() -> None:
+    data = table(100)
+    two = np.stack([data.y, -data.y], axis=1)
+    chain = multioutput.RegressorChain(linear_model.Ridge()).fit(data.X, two)
+    check_refusal(chain, "class", "RegressorChain", "(ii)")
+    chain = multioutput.ClassifierChain(tree.DecisionTreeClassifier()).fit(data.X, two > 5)
+    check_refusal(chain, "class", "ClassifierChain", "(ii)")
+    several = multioutput.MultiOutputClassifier(tree.DecisionTreeClassifier()).fit(data.X, two > 5)
+    check_refusal(several, "class", "MultiOutputClassifier", None)
 
 
 def test_isotonic_regression() -> None:
@@ -164,4 +177,4 @@ def test_every_refusal_says_what_to_do() -> None:
         assert refusal.reason[-1] != "."
         assert refusal.instead[-1] == "."
         assert refusal.condition in ("(i)", "(ii)", None)
-    assert not set(CLASSES) & set(ADAPTERS)
+    assert not set(CLASSES) & {*ADAPTERS, *WRAPPERS}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from typing import Any, cast
 
 from axil.adapters.contract import Model
-from axil.adapters.pipeline import library_readers, search
+from axil.adapters.pipeline import Reader, library_readers, search
 from axil.adapters.registration import is_adapter, register, registered, require_contract
 from axil.errors import InputError
 
@@ -34,8 +36,15 @@ def find(model: Any) -> Model | None:
     if is_adapter(model):
         require_contract(model)
         return cast(Model, model)
-    found: Model | None = search(model, [*registered.values(), *library_readers(_LIBRARIES, "adapter")])
+    found: Model | None = search(model, [*registered.values(), *library_readers(_LIBRARIES, "adapter")], _together)
     return found
+
+
+def _together(model: Any, inside: Reader) -> Any:
+    """The adapter of a model of several others, None for any other object."""
+    if "sklearn" not in sys.modules:
+        return None
+    return import_module("axil.adapters.sklearn.wrappers").read(model, inside)
 
 
 def unknown(model: Any) -> str:

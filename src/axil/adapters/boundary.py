@@ -20,6 +20,7 @@ READ_ROWS = (
     "leaves",
     "predictions",
     "predictions_from",
+    "rows_of",
     "scores",
     "smoother",
     "table",

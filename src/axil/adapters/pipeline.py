@@ -30,6 +30,7 @@ TAKES_ROWS = {
     "coordinates",
     "predictions",
     "predictions_from",
+    "rows_of",
     "scores",
 }
 
@@ -113,17 +114,20 @@ def _read(library: str, module: str, model: Any) -> Any:
     return import_module(f"axil.adapters.{library}.{module}").read(model)
 
 
-def search(model: Any, readers: list[Reader]) -> Any:
+def search(model: Any, readers: list[Reader], together: Callable[[Any, Reader], Any] | None = None) -> Any:
     """The adapter that the first reader returns for a model, or for the last step of a pipeline; None: no one knows it.
 
-    Searches are looked into, wherever they are.
+    Searches are looked into, wherever they are. ``together`` reads models of several others, which it has read in the same way.
     """
     model = unwrapped(model)
     last = last_step(model)
     if last is not None:
-        inner = search(last, readers)
+        inner = search(last, readers, together)
         return None if inner is None else PipelineAdapter(model, inner)
-    return next((found for read in readers if (found := read(model)) is not None), None)
+    found = next((found for read in readers if (found := read(model)) is not None), None)
+    if found is not None or together is None:
+        return found
+    return together(model, lambda inside: search(inside, readers, together))
 
 
 def fingerprint(last: Any, steps: Any) -> str:

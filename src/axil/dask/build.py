@@ -34,8 +34,7 @@ from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.cpu import Cpu
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
-from axil.replay.build import CHECKED_ROWS
-from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
+from axil.replay.checks import CHECKED_ROWS, Miss, Verification, check_leaves, refuse_rows, verified, worst
 from axil.replay.held import Held as HeldPattern
 from axil.replay.recover import Replay, replayed
 from axil.replay.walk import Walked
@@ -176,6 +175,13 @@ def _readable(model: Model, recorded: bool) -> Adapter:
             f"a linear smoother of {model.library}",
             "its weights are a product of matrices of all training rows, which partitions do not add up to",
             "Use axil.Explainer with all rows in memory.",
+        )
+    if hasattr(model, "members"):
+        raise UnsupportedModelError(
+            "model",
+            "several models in one",
+            "axil.dask replays the trees of one model",
+            "Use axil.Explainer with all rows in memory, or explain the models inside one by one.",
         )
     if model.refused_draws is not None and not recorded:
         raise model.refused_draws

@@ -25,8 +25,7 @@ from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.jacobian.steps import Step, StepSearch, joint_steps, leaf_step
 from axil.machine.progress import track
-from axil.replay.build import CHECKED_ROWS
-from axil.replay.checks import compare
+from axil.replay.checks import CHECKED_ROWS, compare
 from axil.replay.recover import recover_rates
 from axil.types import Array
 

@@ -25,7 +25,8 @@ from axil.machine.atomic import atomic
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.output.tables import as_backend
-from axil.replay.build import checked_rows, confirm, tree_engine
+from axil.replay.build import confirm, tree_engine
+from axil.replay.checks import checked_rows
 from axil.replay.proven import ProvenModel
 from axil.structure import Coefficients, Nodes, Regularisation, Structure
 

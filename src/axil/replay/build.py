@@ -7,6 +7,7 @@ shows where it arises. Then the linear map alone is run over the targets in floa
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.contract import Adapter, FittedTrees, Model, SmootherModel, TrainingRows
 from axil.adapters.recorded import RecordedBags
+from axil.adapters.sums import SumModel
 from axil.errors import InputError
 from axil.kernels.cpu import Cpu
 from axil.machine.limits import Limits
@@ -24,6 +26,7 @@ from axil.replay.checks import (
     Verification,
     check_leaves,
     check_predictions,
+    checked_rows,
     furthest,
     refuse_rows,
     verified,
@@ -33,6 +36,7 @@ from axil.replay.checks import (
 from axil.replay.held import Held
 from axil.replay.proven import ProvenModel
 from axil.replay.recover import assign_leaves, replay
+from axil.replay.sums import prove_sum
 from axil.replay.walk import ELSEWHERE
 from axil.structure import Structure
 from axil.types import Array
@@ -44,7 +48,6 @@ from axil.weights.smoother import Smoother
 SINGLE = 1e-6  # relative: single precision, in which some libraries keep targets
 # How many times further than on one set of rows a solver may be off on another, or with another seed (measured: up to 8).
 SPREAD = 10
-CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
 
 
 def build(model: Model, rows: TrainingRows, limits: Limits, check: bool = True) -> ProvenModel:
@@ -63,6 +66,11 @@ def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tup
         refuse_rows(model, n_rows, model.fitted_rows)
     weights = None if rows.weights is None else round_to(model.precision, rows.weights)
     rows = replace(rows, targets=round_to(model.precision, rows.targets), weights=weights)
+    if hasattr(model, "members"):
+        if rows.offsets is not None or rows.bags is not None:
+            raise InputError("A model of several others takes neither init_score nor bags: leave them out.")
+        inside = partial(_prove, limits=limits, check=check)
+        return prove_sum(cast(SumModel, model), rows, limits.n_threads, check, inside)
     if hasattr(model, "smoother"):
         if rows.offsets is not None or rows.bags is not None:
             raise InputError(f"This {model.library} model has no trees: it takes neither init_score nor bags.")
@@ -121,11 +129,6 @@ def _prove_trees(
             found.append(verified(adapter, trees, walked, extent, leaf_error, miss, Held.of(walked, engine)))
         engines.append(engine)
     return engines, worst(found) if check else None
-
-
-def checked_rows(n_rows: int) -> NDArray[np.intp]:
-    """Training rows, evenly spread, whose prediction is asked of the library."""
-    return np.arange(0, n_rows, -(-n_rows // CHECKED_ROWS))
 
 
 def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) -> tuple[Verification, Array]:

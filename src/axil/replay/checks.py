@@ -19,6 +19,7 @@ from axil.replay.held import Held
 from axil.replay.recover import Replay
 from axil.types import Array
 
+CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
 WEIGHT_SLACK = (
     1e-7  # of a leaf's sum of weights, in some libraries in single precision, relative to the sum over all rows
 )
@@ -259,6 +260,11 @@ def check_nodes(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: flo
         t = int(tree[node])
         what = f"value of split {node - nodes.starts[t]}"
         raise ExactnessError(what, float(found[node]), float(nodes.values[node]), cause + adapter.causes("values"), t)
+
+
+def checked_rows(n_rows: int) -> NDArray[np.intp]:
+    """Training rows, evenly spread, whose prediction is asked of the library."""
+    return np.arange(0, n_rows, -(-n_rows // CHECKED_ROWS))
 
 
 def with_predictions(

@@ -175,7 +175,7 @@ class LightGBMAdapter(TreeModel):
         return [trees]
 
     def _refitted_trees(self) -> FittedTrees:
-        """The trees of Booster.refit: all rows, no base, no cat_l2 nor constraints, the counts of the first fit still in the leaves."""
+        """The trees of Booster.refit: all rows, no base, no cat_l2, no bounds; leaves keep the counts of the first fit."""
         values = np.concatenate([tree.floats("leaf_value") for tree in self._trees])
         l2, none, rates = np.full(len(values), self._lambda), np.zeros(1), self._refit_rates()[0]
         bends = self._l1, self._max_step

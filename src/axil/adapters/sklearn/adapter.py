@@ -16,7 +16,7 @@ from axil.adapters.sklearn.smoothers import (
     LinearRegressionAdapter,
     RidgeAdapter,
 )
-from axil.adapters.sklearn.trees import ForestAdapter
+from axil.adapters.sklearn.trees import ForestAdapter, bags_trees
 
 ADAPTERS: dict[str, Callable[[Any], Model]] = {
     "GradientBoostingRegressor": GradientBoostingAdapter,
@@ -49,6 +49,8 @@ def read(model: Any) -> Model | None:
         refuse_class(kind.__name__)
         if kind.__name__ in ADAPTERS:
             require_fitted(model)
+            if hasattr(model, "estimators_features_") and not bags_trees(model):
+                return None  # a model of several others: see `wrappers`
             return ADAPTERS[kind.__name__](model)
     return None
 

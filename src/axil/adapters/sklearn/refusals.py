@@ -38,17 +38,35 @@ _BENT = "a neural network's predictions respond to its targets along a curve"
 _MARGIN = "it solves a quadratic program in which a row's part ends at a bound"
 _SPARSE = "its coefficients are shrunk to zero by a threshold"
 _LINK = "its coefficients are found by iteration through a non-linear link"
-_EXPLAIN_EACH = "Explain the fitted models inside it one by one (estimators_)."
+_BASE = "Explain a model inside it, which was fitted to all rows (estimators_)."
 
 CLASSES: dict[str, RefusedClass] = {
     "GradientBoostingClassifier": RefusedClass(_LOGIT, "(i)", _FOREST),
     "HistGradientBoostingClassifier": RefusedClass(_LOGIT, "(i)", _FOREST),
     "AdaBoostRegressor": RefusedClass("its prediction is a weighted median of its trees' predictions", "(ii)"),
     "AdaBoostClassifier": RefusedClass("its trees vote with weights that depend on their errors", "(ii)", _FOREST),
-    "VotingRegressor": RefusedClass("axil reads one model at a time", None, _EXPLAIN_EACH),
-    "VotingClassifier": RefusedClass("axil reads one model at a time", None, _EXPLAIN_EACH),
-    "StackingRegressor": RefusedClass("its last model is fitted to predictions that change with the targets", "(ii)"),
-    "StackingClassifier": RefusedClass("its last model is fitted to predictions that change with the targets", "(ii)"),
+    **dict.fromkeys(
+        ("StackingRegressor", "StackingClassifier"),
+        RefusedClass(
+            "its last model is fitted to predictions of the others, which change with the targets", "(ii)", _BASE
+        ),
+    ),
+    "CalibratedClassifierCV": RefusedClass(
+        "its probabilities are a curve of those of another classifier, fitted to the targets once more",
+        "(ii)",
+        "Explain the classifier inside on the rows of its fit (calibrated_classifiers_[0].estimator).",
+    ),
+    **dict.fromkeys(
+        ("RegressorChain", "ClassifierChain"),
+        RefusedClass(
+            "each of its models has the targets, or predictions, of the outputs before among its features",
+            "(ii)",
+            "Fit a MultiOutputRegressor, or explain estimators_[0].",
+        ),
+    ),
+    "MultiOutputClassifier": RefusedClass(
+        "axil explains the classes of one output at a time", None, "Explain its estimators_ one by one."
+    ),
     "IsotonicRegression": RefusedClass("which targets it pools depends on their order", "(ii)"),
     "TransformedTargetRegressor": RefusedClass(
         "its inverse transform is applied after the targets were averaged, which is linear for linear transforms only",
@@ -81,6 +99,8 @@ EXACT = (
     "trees and forests, regressors and classifiers: bootstrap, max_samples, sample_weight, class_weight, several outputs "
     "of regressors",
     "bagging over trees: bootstrap, max_samples, max_features",
+    "VotingRegressor, VotingClassifier with voting=soft, bagging over anything else and MultiOutputRegressor, of models of any "
+    "library here, pipelines and searches: each is proven on its own rows, then the sum",
     "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, GaussianProcessRegressor (kernel "
     "held fixed)",
     "neighbours, by number or within a radius, regressors and classifiers (probabilities): weights uniform, by distance, by your "

@@ -186,8 +186,6 @@ class ForestAdapter(SklearnAdapter, TreeModel):
         single = not hasattr(model, "estimators_")
         self._members: list[Any] = [model] if single else list(model.estimators_)
         self._bagging = hasattr(model, "estimators_features_")
-        if self._bagging:
-            _refuse_bagged(model)
         refuse(TREES, self._members[0])
         super().__init__(model)
         self._sampled = self._bagging or (not single and bool(model.bootstrap))
@@ -199,7 +197,7 @@ class ForestAdapter(SklearnAdapter, TreeModel):
         elif getattr(self._model, "_sample_weight", None) is not None:
             self.fitted_rows = len(self._model._sample_weight)
         if self._sampled:
-            self._bagged = _with_bags(self._model, self._members)
+            self._bagged = with_bags(self._model, self._members)
         classes = getattr(model, "classes_", None)
         self.classes = None if classes is None else owned(np.asarray(classes))
         self.n_outputs = int(self._members[0].n_outputs_) if self.classes is None else len(self.classes)
@@ -278,32 +276,27 @@ class ForestAdapter(SklearnAdapter, TreeModel):
         by_bag = not self._bagging and getattr(self._model, "class_weight", None) == "balanced_subsample"
         name = f"the bags of scikit-learn's {type(self._model).__name__}"
         n_rows = rows.totals.n_rows
-        return BootstrapSampler(name, n_rows, lambda: _bags(self._bagged), balanced if by_bag else None)
+        return BootstrapSampler(name, n_rows, lambda: bags(self._bagged), balanced if by_bag else None)
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""
         return self._stack.leaves(self._rows(X))
 
 
-def _refuse_bagged(model: Any) -> None:
+def bags_trees(model: Any) -> bool:
+    """Whether a fitted model of bagging has trees for members; a subclass of them may fit something else."""
     kinds = {kind.__name__ for kind in type(model.estimators_[0]).__mro__}
-    trees = all(hasattr(member, "tree_") for member in model.estimators_)  # a subclass may fit something else
-    if not (trees and kinds & {"DecisionTreeRegressor", "DecisionTreeClassifier"}):
-        raise UnsupportedModelError(
-            "estimator",
-            type(model.estimators_[0]).__name__,
-            "axil explains bagged trees, not other bagged models",
-            "Fit with DecisionTreeRegressor, or explain the models of estimators_ one by one.",
-        )
+    trees = all(hasattr(member, "tree_") for member in model.estimators_)
+    return trees and bool(kinds & {"DecisionTreeRegressor", "DecisionTreeClassifier"})
 
 
-def _bags(model: Any) -> Iterator[Indices]:
+def bags(model: Any) -> Iterator[Indices]:
     """The rows of each tree in turn, as ``estimators_samples_`` lists them, which would hold all at once."""
     for drawn in model._get_estimators_indices():
         yield drawn[1] if isinstance(drawn, tuple) else drawn
 
 
-def _with_bags(model: Any, members: list[Any]) -> Any:
+def with_bags(model: Any, members: list[Any]) -> Any:
     """The model as its bags can be drawn from it again."""
     if not hasattr(model, "_sample_weight"):  # pickled before the version that keeps it
         model = copy.copy(model)

@@ -1,0 +1,171 @@
+"""scikit-learn's models of several others: voting, bagging and one model for each output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from axil.adapters.contract import Model
+from axil.adapters.sklearn.adapter import require_fitted
+from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, bags, numbers, with_bags
+from axil.adapters.sums import Member, SumModel
+from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from axil.inputs.owned import owned
+from axil.types import Array
+
+SAME = 1e-9  # of a row's chance to be drawn
+Read = Callable[[Any], Model | None]  # from a model inside to its adapter, whatever its library
+
+
+def read(model: Any, inside: Read) -> SumModel | None:
+    """The adapter for such a model, None for any other object; ``inside`` reads the models that it consists of."""
+    for kind in type(model).__mro__:
+        if kind.__module__.startswith("sklearn.") and kind.__name__ in WRAPPERS:
+            require_fitted(model)
+            return WRAPPERS[kind.__name__](model, inside)
+    return None
+
+
+def _voting(model: Any, inside: Read) -> SumModel:
+    """The mean of the members' predictions, or of their probabilities, by the weights."""
+    if getattr(model, "voting", "soft") != "soft":
+        raise UnsupportedModelError(
+            "voting",
+            model.voting,
+            "it predicts the class that most of its members predict, not a mean of their probabilities",
+            'Fit with voting="soft", or explain the members one by one (estimators_).',
+            "(ii)",
+        )
+    used = [(name, weight) for (name, part), weight in zip(model.estimators, _weights(model)) if not _dropped(part)]
+    shares = np.array([weight for _, weight in used]) / sum(weight for _, weight in used)
+    members = [
+        Member(name, _read(inside, estimator, f"estimators_[{name!r}]"), float(share))
+        for (name, _), share, estimator in zip(used, shares, model.estimators_)
+    ]
+    classes = getattr(model, "classes_", None)
+    kept = as_it_is(model)
+    predict = kept.predict if classes is None else kept.predict_proba
+    return SumModel(predict, members, members[0].model, None if classes is None else owned(np.asarray(classes)))
+
+
+def _weights(model: Any) -> list[float]:
+    return [1.0] * len(model.estimators) if model.weights is None else [float(weight) for weight in model.weights]
+
+
+def _dropped(estimator: Any) -> bool:
+    return isinstance(estimator, str) and estimator == "drop"
+
+
+def _each_output(model: Any, inside: Read) -> SumModel:
+    """One model for each output, side by side."""
+    members = [
+        Member(f"output {k}", _read(inside, estimator, f"estimators_[{k}]"), output=k)
+        for k, estimator in enumerate(model.estimators_)
+    ]
+    return SumModel(as_it_is(model).predict, members, members[0].model)
+
+
+class BaggingModel(SumModel):
+    """Bagging hands its members arrays, whatever it gets itself; from scikit-learn 1.8 on it keeps the sample weights."""
+
+    kept_weights: Array | None = None  #: (N,)
+    keeps_weights = False  #: whether rows were drawn in proportion to their weights, which have no other use then
+
+    def rows_of(self, X: Any) -> list[Any]:
+        """Numbers, the columns of each member."""
+        return super().rows_of(numbers(X, np.float64))
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Raise unless the weights are those that the rows were drawn by: nothing else would show it."""
+        kept = self.kept_weights
+        if not self.keeps_weights or (kept is None and (weights is None or np.ptp(weights) == 0)):
+            return
+        if kept is None:
+            raise InputError("This model was fitted without sample_weight: leave it out.")
+        if weights is None:
+            raise InputError("The rows of this model's bags were drawn by sample_weight: pass the same.")
+        found, expected = weights / weights.sum(), kept / kept.sum()
+        for row in np.flatnonzero(~(np.abs(found - expected) <= SAME * expected))[:1]:
+            cause = "sample_weight is not what the fit was given: pass the same weights, in the order of the rows."
+            what = f"chance of training row {row} (from 0) to be drawn"
+            raise ExactnessError(what, float(found[row]), float(expected[row]), cause)
+
+
+def _bagging(model: Any, inside: Read) -> SumModel:
+    """The mean of models fitted to rows and columns that were drawn."""
+    outer = SklearnAdapter(model)
+    by_weight = _takes_weights(model.estimators_[0])
+    classes = getattr(model, "classes_", None)
+    drawn_by_weight = hasattr(model, "_sample_weight")  # from 1.8 on weights decide what is drawn, and nothing else
+    every = np.arange(outer.n_features)
+    members = []
+    for i, (estimator, features, bag) in enumerate(
+        zip(model.estimators_, model.estimators_features_, bags(with_bags(model, model.estimators_)))
+    ):
+        found = _read(inside, estimator, f"estimators_[{i}]")
+        if classes is not None and found.n_outputs != len(classes):
+            raise UnsupportedModelError(
+                "estimator",
+                type(estimator).__name__,
+                "one of its bags lacks some class, and axil reads such bags of trees alone",
+                "Fit with more rows in each bag, or explain the models of estimators_ one by one.",
+            )
+        members.append(
+            Member(
+                f"estimators_[{i}]",
+                found,
+                1 / len(model.estimators_),
+                columns=None if np.array_equal(features, every) else np.asarray(features),
+                rows=None if by_weight else np.asarray(bag),
+                draws=np.bincount(bag, minlength=model._n_samples) if by_weight else None,
+                weighted=not drawn_by_weight,
+            )
+        )
+    kept = as_it_is(model)
+    vars(kept).pop("feature_names_in_", None)  # rows reach it as an array, so it must not look for names
+
+    def predict(X: Any) -> Any:
+        rows = numbers(X, np.float64)
+        return kept.predict(rows) if classes is None else kept.predict_proba(rows)
+
+    found = BaggingModel(predict, members, outer, None if classes is None else owned(np.asarray(classes)))
+    found.fitted_rows = int(model._n_samples)
+    found.keeps_weights = drawn_by_weight
+    weights = getattr(model, "_sample_weight", None)
+    found.kept_weights = None if weights is None else owned(np.asarray(weights, dtype=np.float64))
+    return found
+
+
+def _takes_weights(estimator: Any) -> bool:
+    from sklearn.utils.validation import has_fit_parameter
+
+    return bool(has_fit_parameter(estimator, "sample_weight"))
+
+
+WRAPPERS: dict[str, Callable[[Any, Read], SumModel]] = {
+    "VotingRegressor": _voting,
+    "VotingClassifier": _voting,
+    "MultiOutputRegressor": _each_output,
+    "BaggingRegressor": _bagging,
+    "BaggingClassifier": _bagging,
+}
+
+
+def _read(inside: Read, estimator: Any, name: str) -> Model:
+    """The adapter of a model inside; what is refused says which."""
+    try:
+        found = inside(estimator)
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(
+            f"{name}.{error.setting}", error.value, error.reason, error.instead, error.condition
+        ) from None
+    if found is None:
+        raise UnsupportedModelError(
+            name,
+            type(estimator).__name__,
+            "axil does not read this model, and a sum is exact only where all its members are",
+            "Fit it with models that axil reads, or explain the others one by one (estimators_).",
+        )
+    return found

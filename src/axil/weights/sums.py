@@ -1,0 +1,154 @@
+"""K of a weighted sum of models: every answer is the sum of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil.adapters.sums import Coordinates
+from axil.errors import InputError
+from axil.structure import Structure
+from axil.types import Array
+from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
+from axil.weights.contract import Engine, Memory, Seconds
+
+BATCH_ENTRIES = 1 << 22  # weights of training rows held at a time
+
+
+@dataclass(frozen=True)
+class Term:
+    """One model of the sum. Its rows may be some of all N, or the same one several times."""
+
+    engine: Engine
+    coefficient: float
+    member: int  #: whose coordinates of queries it takes
+    rows: NDArray[np.intp] | None = None  #: which of the N rows its own training rows are; None: they are the same
+    training: Any = None  #: coordinates of all N rows, where its own are others
+
+    def own(self, queries: Coordinates | None) -> Any:
+        """The coordinates of queries for this model; None: its training rows, if they are all."""
+        return self.training if queries is None else queries.parts[self.member]
+
+    def taken(self, values: Array) -> Array:
+        """(n_own, S): of values (N, S) those of its own rows."""
+        return values if self.rows is None else values[self.rows]
+
+    def spread(self, weights: Any, n_rows: int) -> Any:
+        """(n, N): weights (n, n_own) of its own rows, dense or sparse, as weights of all; times the coefficient."""
+        if self.rows is None:
+            return self.coefficient * weights
+        n_own = len(self.rows)
+        places = csr_array((np.full(n_own, self.coefficient), self.rows, np.arange(n_own + 1)), (n_own, n_rows))
+        return weights @ places
+
+
+@dataclass(frozen=True)
+class Sum:
+    """``k_j(x) = sum_i c_i k_ij(x)`` over models i with coefficients c_i, each fitted to the same targets or some of them."""
+
+    terms: tuple[Term, ...]
+    n_rows: int
+
+    @property
+    def is_sparse(self) -> bool:
+        return all(term.engine.is_sparse for term in self.terms)
+
+    @property
+    def structure(self) -> Structure:
+        raise InputError("An explainer of several models is not saved: make it again from the model and its data.")
+
+    def ask(self, queries: Any, base: float = 1.0) -> Answer:
+        answers = [term.engine.ask(term.own(queries), base) for term in self.terms]
+        intercepts = np.sum([t.coefficient * a.intercepts for t, a in zip(self.terms, answers)], axis=0)
+        known = [answer.sparse() if self.is_sparse else None for answer in answers]
+        if all(part is not None for part in known):
+            return SparseAnswer(sum(t.spread(part, self.n_rows) for t, part in zip(self.terms, known)), intercepts)
+        dense = (term.spread(answer.dense(), self.n_rows) for term, answer in zip(self.terms, answers))
+        return DenseAnswer(_total(dense), intercepts)
+
+    def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
+        return _total(t.coefficient * t.engine.apply(t.own(queries), t.taken(v), base) for t in self.terms)
+
+    def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
+        return _total(t.spread(t.engine.combine(t.own(queries), u, base).T, self.n_rows).T for t in self.terms)
+
+    def predicted(self, queries: Any, targets: Array) -> Array:
+        return _total(t.coefficient * t.engine.predicted(t.own(queries), t.taken(targets)) for t in self.terms)
+
+    def leverage(self, available: int) -> Array:
+        found = np.zeros(self.n_rows)
+        for term in self.terms:
+            if term.rows is None:
+                found += term.coefficient * term.engine.leverage(available)
+        some = replace(self, terms=tuple(term for term in self.terms if term.rows is not None))
+        for first, block in some.weights() if some.terms else ():
+            found[first : first + len(block)] += np.diagonal(block[:, first:])
+        return found
+
+    def squares(self, available: int) -> float:
+        if len(self.terms) == 1 and self.terms[0].rows is None:
+            return self.terms[0].coefficient ** 2 * self.terms[0].engine.squares(available)
+        return sum(float(np.square(block).sum()) for _, block in self.weights())
+
+    def weights(self) -> Iterator[tuple[int, Array]]:
+        """K in blocks of its rows (rows, N), with the number of their first."""
+        step = max(1, BATCH_ENTRIES // self.n_rows)
+        for first in range(0, self.n_rows, step):
+            units = np.zeros((self.n_rows, min(step, self.n_rows - first)))
+            units[first : first + units.shape[1]] = np.eye(units.shape[1])
+            yield first, self.combine(None, units).T
+
+    def costs(self, available: int) -> Seconds:
+        found = [(term, term.engine.costs(available)) for term in self.terms]
+        column = sum(costs.column for _, costs in found)
+        leverage = sum(self.n_rows * c.column if term.rows is not None else c.leverage for term, c in found)
+        if len(self.terms) == 1 and self.terms[0].rows is None:
+            return Seconds(leverage, found[0][1].squares, column)
+        return Seconds(leverage, self.n_rows * column, column)
+
+    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        return self._effects(lambda term: term.engine.removal(term.own(queries), term.taken(targets)))
+
+    def steps(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        return self._effects(lambda term: term.engine.steps(term.own(queries), term.taken(targets)))
+
+    def _effects(self, ask: Callable[[Term], Sequence[Effects]]) -> list[Effects]:
+        """The effects on each output, added up."""
+        asked = [(term, ask(term)) for term in self.terms]
+        found: list[Effects] = []
+        for output in range(len(asked[0][1])):
+            total = _total(term.spread(effects[output].dense(), self.n_rows) for term, effects in asked)
+            found.append(DenseAnswer(total, np.zeros((len(total), 1))))
+        return found
+
+    def without(self, rows: NDArray[np.intp]) -> Sum:
+        def left(term: Term) -> Term:
+            own = rows if term.rows is None else np.flatnonzero(np.isin(term.rows, rows))
+            return replace(term, engine=term.engine.without(own)) if len(own) else term
+
+        return replace(self, terms=tuple(map(left, self.terms)))
+
+    @property
+    def memory(self) -> Memory:
+        each = [term.engine.memory for term in self.terms]
+        per_query = max(part.per_query for part in each) + 2 * 8 * self.n_rows
+        return Memory(per_query, sum(part.preparation for part in each))
+
+    def prepared(self, n_queries: int | None = None, available: int | None = None) -> Sum:
+        share = None if available is None else available // len(self.terms)
+        return replace(
+            self, terms=tuple(replace(term, engine=term.engine.prepared(n_queries, share)) for term in self.terms)
+        )
+
+
+def _total(parts: Iterator[Any]) -> Array:
+    """The sum of arrays, of which never more than two are held."""
+    total = np.array(next(parts))
+    for part in parts:
+        total += part
+    return total
