@@ -24,6 +24,7 @@ def train(keep_training_booster=False, **settings):
 CASES = {
     "plain": lambda: (train(), {}),
     "from zero": lambda: (train(boost_from_average=False), {}),
+    "monotone": lambda: (train(monotone_constraints=[1, -1, 0, 0, 0, 0, 0, 0]), {}),
     "l2": lambda: (train(lambda_l2=3.0), {}),
     "weighted": lambda: (train(lambda_l2=1.0), {"weight": NEW.weight}),
     "offsets": lambda: (train(), {"init_score": NEW.offset}),
@@ -88,6 +89,8 @@ def test_other_data_than_those_of_the_refit_show(name):
 @pytest.mark.parametrize(
     ("settings", "value"),
     [
+        ({"lambda_l1": 1.0}, "0.0 with lambda_l1"),
+        ({"max_delta_step": 0.9}, "0.0 with max_delta_step"),
         ({"boosting": "dart"}, "0.0 with boosting=dart"),
         ({"boosting": "rf", "bagging_fraction": 0.5, "bagging_freq": 1}, "0.0 with boosting=rf"),
     ],

@@ -40,13 +40,9 @@ REFUSED: dict[str, tuple[Any, str, str, str | None]] = {
     "hist quantile": (lambda: hist(loss="quantile", quantile=0.3), "loss", "quantile", "(ii)"),
     "hist monotonic": (lambda: hist(monotonic_cst=[0, 1, 0, 0, 0, 0]), "monotonic_cst", "[0, 1", "(ii)"),
     "init median": (lambda: boosted(init=DummyRegressor(strategy="median")), "init", "DummyRegressor", "(i)"),
-    "init linear": (lambda: boosted(init=linear_model.LinearRegression()), "init", "LinearRegression", None),
-    "init tree": (lambda: boosted(init=tree.DecisionTreeRegressor()), "init", "DecisionTreeRegressor", None),
     "init clipped": (
         lambda: boosted(init=linear_model.LinearRegression(positive=True)),
-        "init",
-        "LinearRegression",
-        "(i)",
+        *("init.positive", "True", "(ii)"),
     ),
     "early stopping unseeded": (
         lambda: boosted(n_iter_no_change=2, random_state=None),

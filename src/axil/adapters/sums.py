@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Defaults, Model
 from axil.types import Array
 
-__all__ = ["Coordinates", "Member", "SumModel"]
+__all__ = ["Coordinates", "Member", "ResidualModel", "SumModel"]
 
 
 @dataclass(frozen=True)
@@ -110,3 +110,13 @@ class SumModel(Defaults):
     def causes(self, what: str) -> str:
         """Reasons for a disagreement of the sum, once every member agrees."""
         return "The models inside agree with these data, but not what they add up to: its settings or models were changed since."
+
+
+class ResidualModel(SumModel):
+    """The adapter of a model of two: trees are fitted to the targets less the predictions of the first, and both add up."""
+
+    stages: Any
+
+    def kept_rows(self, n_rows: int) -> NDArray[np.intp] | None:
+        """The rows, of so many, that the first was fitted on, in the order of its fit; None: all."""
+        return None

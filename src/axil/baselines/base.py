@@ -13,7 +13,7 @@ from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
 from axil.weights.smoother import Smoother
-from axil.weights.sums import Sum
+from axil.weights.sums import Residual, Sum
 
 FEWER = "Score fewer rows of X at a time, or raise memory_limit."
 
@@ -31,7 +31,7 @@ class Baseline(ABC):
         if not isinstance(given, Explainer):
             kind = type(given).__name__
             raise InputError(f"{self.name} takes an axil.Explainer, not a {kind}: make one of the model first.")
-        if isinstance(given.proven.engines[0], (Smoother, Sum)):
+        if isinstance(given.proven.engines[0], (Smoother, Sum, Residual)):
             raise UnsupportedQuestionError(
                 self.name,
                 "it is a baseline for ensembles of trees, and this model is a linear smoother, or of several models",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.contract import Adapter, FittedTrees, Model, SmootherModel, TrainingRows
 from axil.adapters.recorded import RecordedBags
-from axil.adapters.sums import SumModel
+from axil.adapters.sums import ResidualModel, SumModel
 from axil.errors import InputError
 from axil.kernels.cpu import Cpu
 from axil.machine.limits import Limits
@@ -36,7 +36,7 @@ from axil.replay.checks import (
 from axil.replay.held import Held
 from axil.replay.proven import ProvenModel
 from axil.replay.recover import assign_leaves, replay
-from axil.replay.sums import prove_sum
+from axil.replay.sums import prove_residual, prove_sum
 from axil.replay.walk import ELSEWHERE
 from axil.structure import Structure
 from axil.types import Array
@@ -70,6 +70,9 @@ def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tup
         if rows.offsets is not None or rows.bags is not None:
             raise InputError("A model of several others takes neither init_score nor bags: leave them out.")
         inside = partial(_prove, limits=limits, check=check)
+        if hasattr(model, "kept_rows"):
+            together = cast(ResidualModel, model)
+            return prove_residual(together, rows, limits.n_threads, check, inside, tree_engine)
         return prove_sum(cast(SumModel, model), rows, limits.n_threads, check, inside)
     if hasattr(model, "smoother"):
         if rows.offsets is not None or rows.bags is not None:

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.contract import Model, TrainingRows
-from axil.adapters.sums import Member, SumModel
+from axil.adapters.sums import Member, ResidualModel, SumModel
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.replay.checks import Verification, check_predictions, checked_rows, furthest, with_predictions, worst
+from axil.structure import Structure
 from axil.weights.contract import Engine
-from axil.weights.sums import Sum, Term
+from axil.weights.sums import Residual, Sum, Term
+
+BOTH_WAYS = 2  # an error of a first model is in the sum, and in what the second is fitted to
 
 Proof = tuple[list[Engine], Verification | None]
 
@@ -36,7 +39,43 @@ def prove_sum(
         found += [] if verification is None else [verification]
     added = zip(*terms, strict=True) if model.members[0].output is None else ((term,) for (term,) in terms)
     total: list[Engine] = [Sum(tuple(own), len(rows.targets)) for own in added]
-    return total, _check(model, total, found, rows) if check else None
+    if not check:
+        return total, None
+    errors = [abs(member.coefficient) * _error(proof) for member, proof in zip(model.members, found)]
+    allowed = sum(errors) if model.members[0].output is None else max(errors)
+    return total, _check(model, total, found, rows, allowed)
+
+
+def prove_residual(
+    model: ResidualModel,
+    rows: TrainingRows,
+    n_threads: int,
+    check: bool,
+    prove: Callable[[Model, TrainingRows], Proof],
+    engine_of: Callable[[Structure, int], Engine],
+) -> Proof:
+    """Prove the first model on its rows, the trees with its predictions for offsets, then both together as one linear map.
+
+    ``engine_of`` makes the engine of trees, here without the offsets: they are the first model's.
+    """
+    n_rows = len(rows.targets)
+    (X, own), (member, trees) = model.rows_of(rows.X), model.members
+    member = replace(member, rows=model.kept_rows(n_rows))
+    with _naming(member):
+        (first,), before = prove(member.model, _own_rows(member, X, rows))
+    training = None if member.rows is None else member.model.coordinates(X, n_threads)
+    offsets = member.model.predictions(X)
+    with _naming(trees):
+        (then,), after = prove(trees.model, replace(rows, X=own, offsets=offsets))
+    made = Residual(
+        Sum((Term(first, 1.0, 0, member.rows, training),), n_rows),
+        engine_of(replace(then.structure, offsets=None), n_threads),
+        n_rows,
+    )
+    if before is None or after is None:
+        return [made], None
+    errors = _error(before), _error(after)
+    return [made], _check(model, [made], [before, after], rows, BOTH_WAYS * errors[0] + errors[1])
 
 
 def _own_rows(member: Member, X: Any, rows: TrainingRows) -> TrainingRows:
@@ -48,16 +87,18 @@ def _own_rows(member: Member, X: Any, rows: TrainingRows) -> TrainingRows:
     return TrainingRows(take_rows(X, member.rows), targets[member.rows], weights)
 
 
-def _check(model: SumModel, engines: list[Engine], members: list[Verification], rows: TrainingRows) -> Verification:
-    """Compare the sum with the predictions; it may be as far off as its members together, or as the worst one beside others."""
-    targets, together = rows.targets, model.members[0].output is None
+def _error(proof: Verification) -> float:
+    """How far off a model inside may be."""
+    return proof.tolerance * proof.scale + proof.rounding
+
+
+def _check(
+    model: SumModel, engines: list[Engine], members: list[Verification], rows: TrainingRows, allowed: float
+) -> Verification:
+    """Compare the sum with the predictions, within what its members together, or the worst one beside others, may be off."""
+    targets = rows.targets
     outputs = [slice(None)] if len(engines) == 1 else [slice(k, k + 1) for k in range(len(engines))]
     made = np.concatenate([engine.predicted(None, targets[:, own]) for engine, own in zip(engines, outputs)], axis=1)
-    errors = [
-        abs(member.coefficient) * (proof.tolerance * proof.scale + proof.rounding)
-        for member, proof in zip(model.members, members)
-    ]
-    allowed = sum(errors) if together else max(errors)
     miss = furthest(made, with_predictions(model, rows.X, checked_rows(len(targets)), None, made, slice(None)))
     check_predictions(model, miss, allowed)
     scale = float(np.abs(made).max()) or 1.0

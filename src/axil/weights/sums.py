@@ -1,4 +1,4 @@
-"""K of a weighted sum of models: every answer is the sum of theirs."""
+"""K of a weighted sum of models, whose answers add up, and of a model fitted to what another leaves over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.adapters.sums import Coordinates
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
@@ -86,22 +86,14 @@ class Sum:
             if term.rows is None:
                 found += term.coefficient * term.engine.leverage(available)
         some = replace(self, terms=tuple(term for term in self.terms if term.rows is not None))
-        for first, block in some.weights() if some.terms else ():
+        for first, block in rows_of_weights(some, self.n_rows) if some.terms else ():
             found[first : first + len(block)] += np.diagonal(block[:, first:])
         return found
 
     def squares(self, available: int) -> float:
         if len(self.terms) == 1 and self.terms[0].rows is None:
             return self.terms[0].coefficient ** 2 * self.terms[0].engine.squares(available)
-        return sum(float(np.square(block).sum()) for _, block in self.weights())
-
-    def weights(self) -> Iterator[tuple[int, Array]]:
-        """K in blocks of its rows (rows, N), with the number of their first."""
-        step = max(1, BATCH_ENTRIES // self.n_rows)
-        for first in range(0, self.n_rows, step):
-            units = np.zeros((self.n_rows, min(step, self.n_rows - first)))
-            units[first : first + units.shape[1]] = np.eye(units.shape[1])
-            yield first, self.combine(None, units).T
+        return sum(float(np.square(block).sum()) for _, block in rows_of_weights(self, self.n_rows))
 
     def costs(self, available: int) -> Seconds:
         found = [(term, term.engine.costs(available)) for term in self.terms]
@@ -144,6 +136,99 @@ class Sum:
         return replace(
             self, terms=tuple(replace(term, engine=term.engine.prepared(n_queries, share)) for term in self.terms)
         )
+
+
+@dataclass(frozen=True)
+class Residual:
+    """``k = k_1 + k_2 (I - K_1)``: the second model is fitted to what the first leaves over of the targets, and they add up."""
+
+    first: Sum  #: of one term, whose coordinates are the first part
+    then: Engine
+    n_rows: int
+
+    @property
+    def is_sparse(self) -> bool:
+        return False
+
+    @property
+    def structure(self) -> Structure:
+        return self.first.structure  # refused in the same words
+
+    def _parts(self, queries: Coordinates | None) -> tuple[Any, Any]:
+        return (None, None) if queries is None else (queries, queries.parts[1])
+
+    def ask(self, queries: Any, base: float = 1.0) -> Answer:
+        first, then = self._parts(queries)
+        before, after = self.first.ask(first, base), self.then.ask(then, base)
+        weights = after.dense()
+        total = before.dense() + weights - self.first.combine(None, np.ascontiguousarray(weights.T)).T
+        n_outputs = before.intercepts.shape[1]
+        left = weights @ self.first.predicted(None, np.zeros((self.n_rows, n_outputs)))
+        return DenseAnswer(total, before.intercepts + after.intercepts - left)
+
+    def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
+        first, then = self._parts(queries)
+        return self.first.apply(first, v, base) + self.then.apply(then, v - self.first.apply(None, v), base)
+
+    def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
+        first, then = self._parts(queries)
+        after = self.then.combine(then, u, base)
+        return self.first.combine(first, u, base) + after - self.first.combine(None, after)
+
+    def predicted(self, queries: Any, targets: Array) -> Array:
+        first, then = self._parts(queries)
+        left = targets - self.first.predicted(None, targets)
+        return self.first.predicted(first, targets) + self.then.predicted(then, left)
+
+    def leverage(self, available: int) -> Array:
+        found = np.empty(self.n_rows)
+        for first, block in rows_of_weights(self, self.n_rows):
+            found[first : first + len(block)] = np.diagonal(block[:, first:])
+        return found
+
+    def squares(self, available: int) -> float:
+        return sum(float(np.square(block).sum()) for _, block in rows_of_weights(self, self.n_rows))
+
+    def costs(self, available: int) -> Seconds:
+        column = 2 * self.first.costs(available).column + self.then.costs(available).column
+        return Seconds(self.n_rows * column, self.n_rows * column, column)
+
+    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        raise _unanswered("removal")
+
+    def steps(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        raise _unanswered("steps")
+
+    def without(self, rows: NDArray[np.intp]) -> Residual:
+        raise _unanswered("removal_set with greedy=True")
+
+    @property
+    def memory(self) -> Memory:
+        each = [self.first.memory, self.then.memory]
+        return Memory(
+            sum(part.per_query for part in each) + 2 * 8 * self.n_rows, sum(part.preparation for part in each)
+        )
+
+    def prepared(self, n_queries: int | None = None, available: int | None = None) -> Residual:
+        share = None if available is None else available // 2
+        return replace(self, first=self.first.prepared(n_queries, share), then=self.then.prepared(n_queries, share))
+
+
+def _unanswered(question: str) -> UnsupportedQuestionError:
+    return UnsupportedQuestionError(
+        question,
+        "the trees were fitted to what another model leaves over, and how both follow the weight of a row is not put together",
+        "Weights, what_if and blame work for it; refit without the row to see what it does.",
+    )
+
+
+def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, Array]]:
+    """K of an engine in blocks of its rows (rows, N), with the number of their first."""
+    step = max(1, BATCH_ENTRIES // n_rows)
+    for first in range(0, n_rows, step):
+        units = np.zeros((n_rows, min(step, n_rows - first)))
+        units[first : first + units.shape[1]] = np.eye(units.shape[1])
+        yield first, engine.combine(None, units).T
 
 
 def _total(parts: Iterator[Any]) -> Array:

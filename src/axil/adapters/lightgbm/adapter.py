@@ -178,8 +178,7 @@ class LightGBMAdapter(TreeModel):
         """The trees of Booster.refit: all rows, no base, no cat_l2, no bounds; leaves keep the counts of the first fit."""
         values = np.concatenate([tree.floats("leaf_value") for tree in self._trees])
         l2, none, rates = np.full(len(values), self._lambda), np.zeros(1), self._refit_rates()[0]
-        bends = self._l1, self._max_step
-        return FittedTrees(self._n_leaves, values[:, None], None, None, l2, rates, none, none, *bends)
+        return FittedTrees(self._n_leaves, values[:, None], None, None, l2, rates, none, none)
 
     def _refit_rates(self) -> tuple[Array, float]:
         """(T,) rates of a refit, and the error of its leaf values where digits of theirs are lost, relative to the largest.

@@ -76,8 +76,13 @@ class Reading:
         With path_smooth LightGBM takes the number of a parent for its value (FitByExistingTree,
         src/treelearner/serial_tree_learner.cpp); a refit knows neither drops nor averages of trees.
         """
-        if self.settings.number("path_smooth") > 0:
-            return "path_smooth"
+        for name in (
+            "path_smooth",
+            "lambda_l1",
+            "max_delta_step",
+        ):  # the last two would hide wrong targets: no inner values
+            if self.settings.number(name) > 0:
+                return name
         return "boosting=dart" if self.dart else "boosting=rf" if self.forest else ""
 
     @property
@@ -256,7 +261,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     Refusal(
         "refit_decay_rate",
         lambda model: f"{model.refit} with {model.refit_quirk}" if model.refitted and model.refit_quirk else "",
-        "a refit is replayed for plain boosting without path_smooth",
+        "a refit is replayed for plain boosting, regularised by lambda_l2 alone",
         None,
         "Refit a model without that setting, or fit a new one on the new data.",
     ),

@@ -9,7 +9,7 @@ from axil.adapters.contract import Model
 from axil.adapters.refusals import not_fitted
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
 from axil.adapters.sklearn.neighbours import NeighboursAdapter
-from axil.adapters.sklearn.refusals import refuse_class
+from axil.adapters.sklearn.refusals import fits_init, refuse_class
 from axil.adapters.sklearn.smoothers import (
     GaussianProcessAdapter,
     KernelRidgeAdapter,
@@ -49,10 +49,17 @@ def read(model: Any) -> Model | None:
         refuse_class(kind.__name__)
         if kind.__name__ in ADAPTERS:
             require_fitted(model)
-            if hasattr(model, "estimators_features_") and not bags_trees(model):
-                return None  # a model of several others: see `wrappers`
+            if _of_several(model):
+                return None  # see `wrappers`
             return ADAPTERS[kind.__name__](model)
     return None
+
+
+def _of_several(model: Any) -> bool:
+    """Whether a model consists of others that any library may have made."""
+    if hasattr(model, "estimators_features_"):
+        return not bags_trees(model)
+    return hasattr(model, "init_") and hasattr(model, "n_estimators_") and fits_init(model)
 
 
 def require_fitted(model: Any) -> None:

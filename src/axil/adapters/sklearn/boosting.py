@@ -15,9 +15,10 @@ from scipy import sparse
 from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn.draws import StageSampler, training_rows
-from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES
+from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES, fits_init
 from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, as_it_is, no_offsets, numbers
 from axil.errors import InputError
+from axil.types import Array
 
 Indices = NDArray[np.integer[Any]]
 
@@ -30,20 +31,27 @@ class GradientBoostingAdapter(SklearnAdapter, TreeModel):
         super().__init__(model)
         self.refused_draws = refusal(DRAWS, model)
         self._stack = TreeStack([tree.tree_ for tree in model.estimators_[:, 0]])
-        zero = isinstance(model.init_, str)
-        self._start = np.zeros(1) if zero else np.asarray(model.init_.constant_, dtype=np.float64).reshape(1)
-        self._from_mean = not zero and model.init_.strategy == "mean"
+        fixed = isinstance(model.init_, str) or fits_init(model)
+        self._start = np.zeros(1) if fixed else np.asarray(model.init_.constant_, dtype=np.float64).reshape(1)
+        self._from_mean = not fixed and model.init_.strategy == "mean"
         own = f"{self._stack.fingerprint()} {float(model.learning_rate)!r} {float(self._start[0])!r}"
         self.fingerprint = hashlib.sha256(own.encode()).hexdigest()
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees; rows that early stopping held out, and the rows of each stage, are drawn again."""
         no_offsets(rows)
+        return self._stages(rows)
+
+    def kept_rows(self, n_rows: int) -> Indices | None:
+        """The rows that early stopping left to fit on, in the order of the fit; None: all."""
+        model = self._model
+        if model.n_iter_no_change is None:
+            return None
+        return training_rows(n_rows, model.validation_fraction, int(model.random_state))
+
+    def _stages(self, rows: TrainingRows) -> list[FittedTrees]:
         model, n_rows = self._model, rows.totals.n_rows
-        rate = float(model.learning_rate)
-        fitted = None
-        if model.n_iter_no_change is not None:
-            fitted = training_rows(n_rows, model.validation_fraction, int(model.random_state))
+        rate, fitted = float(model.learning_rate), self.kept_rows(n_rows)
         sampler = None
         if model.subsample < 1 and self.refused_draws is None:
             sampler = StageSampler(n_rows, fitted, float(model.subsample), int(model.random_state))
@@ -65,6 +73,27 @@ class GradientBoostingAdapter(SklearnAdapter, TreeModel):
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""
         return self._stack.leaves(self._rows(X))
+
+
+class StagesAfterInit(GradientBoostingAdapter):
+    """The trees of gradient boosting whose offsets are the predictions of another model, init."""
+
+    def __init__(self, model: Any):
+        super().__init__(model)
+        self._model.init_ = copy.deepcopy(model.init_)  # it is the user's own: scikit-learn fits it without a copy
+
+    def trees(self, rows: TrainingRows) -> list[FittedTrees]:
+        """The trees, which take offsets."""
+        return self._stages(rows)
+
+    def predictions(self, X: Any) -> Array:
+        """(n, 1): what the trees add to the predictions of init."""
+        whole = super().predictions(X)
+        return whole if X.shape[0] == 0 else whole - self._model.init_.predict(self._rows(X)).reshape(-1, 1)
+
+    def whole(self, X: Any) -> Array:
+        """(n, 1): what ``predict`` gives."""
+        return super().predictions(X)
 
 
 class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):

@@ -92,8 +92,8 @@ CLASSES: dict[str, RefusedClass] = {
 
 #: Settings that change how leaves are made, or weights, and are exact; those that only choose splits are not listed.
 EXACT = (
-    "gradient boosting: loss=squared_error, learning_rate, init (mean, constant, zero), subsample with an integer seed, "
-    "n_iter_no_change, sample_weight",
+    "gradient boosting: loss=squared_error, learning_rate, init (mean, constant, zero, or any model of these "
+    "libraries), subsample with an integer seed, n_iter_no_change, sample_weight",
     "histogram gradient boosting: loss=squared_error, learning_rate, l2_regularization, categorical features, missing "
     "values, sample_weight, early stopping (rows held out have weight zero)",
     "trees and forests, regressors and classifiers: bootstrap, max_samples, sample_weight, class_weight, several outputs "
@@ -111,7 +111,7 @@ EXACT = (
 )
 
 _L2 = 'Fit with loss="squared_error" instead.'
-_MEAN = 'Fit with init=None (the mean) or init="zero".'
+_MEAN = 'Fit with init=None (the mean), init="zero" or a model that axil reads.'
 _SEED = "Fit again with an integer random_state."
 
 
@@ -119,25 +119,15 @@ def _other_loss(model: Any) -> str:
     return "" if isinstance(model.loss, str) and model.loss == "squared_error" else str(model.loss)
 
 
-_LINEAR = (
-    *("LinearRegression", "Ridge", "RidgeCV", "KernelRidge", "GaussianProcessRegressor"),
-    *("KNeighborsRegressor", "RadiusNeighborsRegressor"),
-)
-
-
-def _linear_init(model: Any) -> str:
-    """An init whose predictions are weighted sums of the targets: a linear smoother, or trees of squared error."""
-    init = model.init_
-    smoother = type(init).__name__ in _LINEAR and not getattr(init, "positive", False)
-    trees = getattr(init, "criterion", "") in ("squared_error", "friedman_mse") and not hasattr(init, "loss")
-    return str(init) if smoother or trees else ""
+def fits_init(model: Any) -> bool:
+    """Whether gradient boosting starts from the predictions of another model."""
+    return not isinstance(model.init_, str) and type(model.init_).__name__ != "DummyRegressor"
 
 
 def unknown_init(model: Any) -> str:
-    """An init that is neither the mean nor a constant."""
-    init = model.init_
-    plain = isinstance(init, str) or (type(init).__name__ == "DummyRegressor" and init.strategy in ("mean", "constant"))
-    return "" if plain else str(init)
+    """A first prediction that is neither the mean, a constant nor that of another model."""
+    plain = fits_init(model) or isinstance(model.init_, str) or model.init_.strategy in ("mean", "constant")
+    return "" if plain else str(model.init_)
 
 
 def _unseeded(model: Any) -> bool:
@@ -200,12 +190,9 @@ LOSSES: tuple[Refusal[Any], ...] = (
 STAGES: tuple[Refusal[Any], ...] = (
     *LOSSES,
     Refusal(
-        "init", _linear_init, "linear in the targets, but axil does not replay the fit of another model", None, _MEAN
-    ),
-    Refusal(
         "init",
         unknown_init,
-        "its first prediction is neither a constant nor the mean of the targets, nor known to be linear in them",
+        "its first prediction is a quantile of the targets",
         "(i)",
         _MEAN,
     ),

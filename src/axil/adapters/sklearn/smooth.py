@@ -17,7 +17,7 @@ from axil.adapters.refusals import Refusal, refusal, refuse
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter, all_but
 from axil.adapters.sklearn.draws import StageSampler, training_rows
-from axil.adapters.sklearn.refusals import DRAWS, MONOTONIC, unknown_init, unknown_split
+from axil.adapters.sklearn.refusals import DRAWS, MONOTONIC, fits_init, unknown_init, unknown_split
 from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, no_offsets
 from axil.adapters.smooth import SmoothTrees, weighed_classes
 from axil.types import Array
@@ -42,7 +42,9 @@ def _other_loss(model: Any) -> str:
 def _init(model: Any) -> str:
     init = model.init_
     prior = type(init).__name__ == "DummyClassifier" and init.strategy == "prior"
-    return "" if prior or isinstance(init, str) else unknown_init(model)
+    if prior or isinstance(init, str):
+        return ""
+    return str(init) if fits_init(model) else unknown_init(model)
 
 
 LOSSES: tuple[Refusal[Any], ...] = (

@@ -1,4 +1,4 @@
-"""scikit-learn's models of several others: voting, bagging and one model for each output."""
+"""scikit-learn's models of several others: voting, bagging, one model for each output, boosting after another model."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 
 from axil.adapters.contract import Model
 from axil.adapters.sklearn.adapter import require_fitted
+from axil.adapters.sklearn.boosting import StagesAfterInit
+from axil.adapters.sklearn.refusals import fits_init
 from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, bags, numbers, with_bags
-from axil.adapters.sums import Member, SumModel
+from axil.adapters.sums import Member, ResidualModel, SumModel
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs.owned import owned
 from axil.types import Array
@@ -144,12 +146,37 @@ def _takes_weights(estimator: Any) -> bool:
     return bool(has_fit_parameter(estimator, "sample_weight"))
 
 
-WRAPPERS: dict[str, Callable[[Any, Read], SumModel]] = {
+class InitModel(ResidualModel):
+    """Gradient boosting from the predictions of another model, both of which see the rows in float32."""
+
+    def rows_of(self, X: Any) -> list[Any]:
+        """Numbers in float32."""
+        rows = numbers(X, np.float32)
+        return [rows, rows]
+
+    def kept_rows(self, n_rows: int) -> Any:
+        """The rows that early stopping left to fit on."""
+        return self.stages.kept_rows(n_rows)
+
+
+def _after_init(model: Any, inside: Read) -> SumModel | None:
+    """Gradient boosting of what another model leaves over; None where it starts from a number."""
+    if not fits_init(model):
+        return None
+    stages = StagesAfterInit(model)
+    first = _read(inside, model.init_, "init")
+    found = InitModel(stages.whole, [Member("init", first), Member("the trees", stages)], stages)
+    found.stages = stages
+    return found
+
+
+WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
     "VotingRegressor": _voting,
     "VotingClassifier": _voting,
     "MultiOutputRegressor": _each_output,
     "BaggingRegressor": _bagging,
     "BaggingClassifier": _bagging,
+    "GradientBoostingRegressor": _after_init,
 }
 
 
