@@ -6,10 +6,11 @@ import copy
 import hashlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ TAKES_ROWS = {
 class PipelineAdapter(ReadsRows):
     """The adapter of a pipeline's last step, with rows transformed on their way to it.
 
-    A transformer is held fixed as the trees' splits are; one that turns features into functions of the targets (a
-    target encoder) is refused, since the features would move with them. Selecting columns by the targets is like a split.
+    A transformer is held fixed as the trees' splits are; one that needs the targets to make its features (a target encoder)
+    is refused, since the features would move with them. Selecting columns by the targets is like a split.
     """
 
     def __init__(self, pipeline: Any, last: Any):
@@ -51,14 +52,14 @@ class PipelineAdapter(ReadsRows):
                 raise UnsupportedModelError(
                     "transformer",
                     type(transformer).__name__,
-                    "its output is computed from the targets, so the features would move with them",
+                    "its fit needs the targets, so the features that it makes would move with them",
                     "Encode without the targets (OneHotEncoder, OrdinalEncoder), or transform first and explain the last step "
                     "with the transformed features held fixed.",
                     "(ii)",
                 )
-        self.n_features = int(pipeline.n_features_in_)
         names = getattr(pipeline, "feature_names_in_", None)
         self.feature_names: list[str] | None = None if names is None else [str(name) for name in names]
+        self.n_features = _width(pipeline)
         self.takes_text = True
         self.fingerprint = fingerprint(last, self._steps)
 
@@ -93,6 +94,21 @@ class PipelineAdapter(ReadsRows):
     def spelling(self, name: str) -> str:
         """scikit-learn keeps names as they are."""
         return name
+
+
+def _width(pipeline: Any) -> int:
+    """How many columns a fitted pipeline takes, by its own account or by the names that it knows."""
+    found = getattr(pipeline, "n_features_in_", None)
+    if found is None and hasattr(pipeline, "feature_names_in_"):
+        found = len(pipeline.feature_names_in_)
+    if found is None:
+        raise UnsupportedModelError(
+            "transformer",
+            type(pipeline.steps[0][1]).__name__,
+            "it does not say how many columns it was fitted on (n_features_in_)",
+            "Set n_features_in_ in its fit, or transform first and explain the last step.",
+        )
+    return int(found)
 
 
 def last_step(model: Any) -> Any:
@@ -142,21 +158,27 @@ def transformers(step: Any) -> Iterator[Any]:
     inner = (
         getattr(step, "steps", None) or getattr(step, "transformers_", None) or getattr(step, "transformer_list", None)
     )
-    if inner is None:
-        if step not in (None, "passthrough", "drop"):
+    if not inner:
+        if step is not None and not isinstance(step, str):
             yield step
         return
-    for part in inner:
-        yield from transformers(part[1])
+    # A mapping from columns to transformers is skrub's way, lists of (name, transformer, ...) are scikit-learn's.
+    for part in inner.values() if isinstance(inner, Mapping) else (part[1] for part in inner):
+        yield from transformers(part)
 
 
 def uses_targets(transformer: Any) -> bool:
-    """Whether its output is a function of the targets, beyond which columns it keeps."""
+    """Whether its output is a function of the targets, beyond which columns it keeps, by its tags or as its fit demands them."""
     from sklearn import utils
-    from sklearn.feature_selection import SelectorMixin
 
-    if isinstance(transformer, SelectorMixin):
+    if callable(getattr(transformer, "get_support", None)):  # keeps some columns as they are
         return False
+    try:
+        demanded = signature(transformer.fit).parameters["y"].default is Parameter.empty
+    except (AttributeError, KeyError, TypeError, ValueError):  # no fit, none that takes targets, or one of C
+        demanded = False
+    if demanded or not hasattr(transformer, "get_params"):
+        return demanded
     if hasattr(utils, "get_tags"):
         return bool(utils.get_tags(transformer).target_tags.required)
     return bool(transformer._get_tags()["requires_y"])  # before scikit-learn 1.6

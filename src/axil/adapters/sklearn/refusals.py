@@ -105,7 +105,9 @@ EXACT = (
     "held fixed)",
     "neighbours, by number or within a radius, regressors and classifiers (probabilities): weights uniform, by distance, by your "
     "own function; a query without any neighbour is refused, whatever outlier_label says",
-    "pipelines that end in a model of any library here, unless a transformer looks at the targets",
+    "pipelines that end in a model of any library here: transformers with scikit-learn's interface (skrub's and feature-engine's "
+    "too) are held fixed; one whose fit needs the targets, such as a TargetEncoder, is refused, and one that may do without them "
+    "is held fixed as it was fitted",
     "searches (GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV and others with best_estimator_), of "
     "and in pipelines too: the best_estimator_, for which refit must not be False",
 )
