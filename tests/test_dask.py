@@ -15,6 +15,7 @@ import pytest
 from distributed import Client, LocalCluster
 from scipy import sparse
 from sklearn.datasets import load_diabetes
+from sklearn.ensemble import VotingRegressor
 from sklearn.linear_model import Ridge
 from test_contract import TREES, case_of, explainer_of, offsets_of
 
@@ -349,6 +350,8 @@ def test_bad_questions(explainer):
 def test_smoothers_are_refused():
     with pytest.raises(axil.UnsupportedModelError, match=r"linear smoother.*Use axil\.Explainer"):
         axil.dask.Explainer(Ridge().fit(X, Y), partitioned(X), partitioned(Y))
+    with pytest.raises(axil.UnsupportedModelError, match=r"several models in one.*Use axil\.Explainer"):
+        axil.dask.Explainer(VotingRegressor([("a", Ridge())]).fit(X, Y), partitioned(X), partitioned(Y))
 
 
 def test_what_does_not_fit_is_refused_with_its_size(model):

@@ -32,6 +32,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn_models import Case, labels, table
 
 import axil
+from axil import baselines
 
 DATA = table(160)
 TWO = np.stack([DATA.y, DATA.y**2 / 5], axis=1)
@@ -125,7 +126,7 @@ CASES = {
 }
 CASES = {name: cache(make) for name, make in CASES.items()}
 # LightGBM, XGBoost and CatBoost keep targets in float32; all others are closer by far.
-CLOSE = 1e-6
+CLOSE, SIZE = 1e-6, float(np.abs(TWO).max())
 
 
 def expected(case, X):
@@ -275,6 +276,22 @@ def test_such_an_explainer_is_not_saved_and_takes_no_offsets(tmp_path):
         axil.Explainer(case.model, case.X, case.y, init_score=case.y)
     shifted = explain(case).explain(case.X_new, init_score=np.ones(len(case.X_new)))
     np.testing.assert_allclose(shifted.predictions, case.model.predict(case.X_new) + 1, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["voting", "voting sparse weights", "outputs ridge", "bagging neighbours", "voting in a pipeline"]
+)
+def test_no_rows_and_one(name):
+    case = CASES[name]()
+    explainer = explain(case)
+    assert explainer(case.X_new[:0]).predictions.shape[0] == 0
+    one = explainer(case.X_new[:1]).predictions
+    np.testing.assert_allclose(one.ravel(), case.model.predict(case.X_new[:1]).ravel(), rtol=0, atol=CLOSE * SIZE)
+
+
+def test_baselines_take_trees_of_one_model():
+    with pytest.raises(axil.UnsupportedQuestionError, match="of several models"):
+        baselines.BoostIn(explain(CASES["voting"]()))
 
 
 def test_without_a_proof():

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.lightgbm.bagging import Evidence, Replay, histories
+from axil.adapters.lightgbm.refit import refit_rates, refitted_trees
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading, cause
 from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, Settings, TreeText, parse
 from axil.adapters.refusals import not_fitted, refuse
@@ -23,7 +24,6 @@ from axil.structure import Regularisation
 from axil.types import Array
 
 PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
-_SHOWN = 1e-6  # of the largest leaf value: from here on a rate can be recovered from leaf values
 
 
 def read(model: Any) -> LightGBMAdapter | None:
@@ -113,7 +113,7 @@ class LightGBMAdapter(TreeModel):
         if self._reading.goss or self._reading.dart:
             self.leaf_tolerance = max(self.leaf_tolerance, 2e-7)
         if self._reading.refitted:
-            self.leaf_tolerance += 2 * self._refit_rates()[1]
+            self.leaf_tolerance += 2 * refit_rates(self._trees, self._settings)[1]
 
     def spelling(self, name: str) -> str:
         """LightGBM keeps no spaces in names (set_feature_names, include/LightGBM/dataset.h)."""
@@ -122,7 +122,7 @@ class LightGBMAdapter(TreeModel):
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees, their base taken out of the first one, where LightGBM hides it."""
         if self._reading.refitted:
-            return [self._refitted_trees()]
+            return [refitted_trees(self._trees, self._settings, self._lambda)]
         totals = rows.totals
         if self._smooth > 0 and not totals.even:
             raise UnsupportedModelError(
@@ -173,28 +173,6 @@ class LightGBMAdapter(TreeModel):
             hidden=printed,
         )
         return [trees]
-
-    def _refitted_trees(self) -> FittedTrees:
-        """The trees of Booster.refit: all rows, no base, no cat_l2, no bounds; leaves keep the counts of the first fit."""
-        values = np.concatenate([tree.floats("leaf_value") for tree in self._trees])
-        l2, none, rates = np.full(len(values), self._lambda), np.zeros(1), self._refit_rates()[0]
-        return FittedTrees(self._n_leaves, values[:, None], None, None, l2, rates, none, none)
-
-    def _refit_rates(self) -> tuple[Array, float]:
-        """(T,) rates of a refit, and the error of its leaf values where digits of theirs are lost, relative to the largest.
-
-        They are those in memory: of a first tree that held the base 1 (Tree::AddBias, include/LightGBM/tree.h), others as they
-        were set or, where the booster was loaded meanwhile, as printed. nan: these may differ, and the tree's leaves show it.
-        """
-        values = [np.abs(tree.floats("leaf_value")) for tree in self._trees]
-        largest, rates, error = max(float(own.max()) for own in values) or 1.0, np.ones(len(values)), 0.0
-        for t, (own, tree) in enumerate(zip(values, self._trees)):
-            rates[t], lost = self._settings.precisely("", tree.shrinkage)
-            if lost and np.count_nonzero(own > _SHOWN * largest) > 2:
-                rates[t] = np.nan
-            elif lost:
-                error = max(error, lost / rates[t] * float(own.max()) / largest)
-        return rates, error
 
     def _base(self, totals: Totals, coefficients: Coefficients | None) -> tuple[float | None, float, float]:
         """The base (None: the mean), as a number, and how much of it the leaves of the first tree (all, of a forest) have."""
