@@ -62,7 +62,8 @@ A model is compared with the data in everything that it records. What it does no
   an `ExactnessError`: explain such a model on one machine, or fit with `has_time=True`.
 """
 NOTES = {
-    "LightGBM": "`lambda_l1` (`reg_alpha`) is refused at any value above zero; several tuners set it.",
+    "LightGBM": "With `lambda_l1`, `max_delta_step` and `monotone_constraints` a pattern is held fixed besides the splits: "
+    "[what that means](meaning.md).",
     "XGBoost": "`sampling_method=gradient_based` is refused and LightGBM's GOSS is exact, although both draw rows by their "
     "residuals. GOSS multiplies the rows that it draws from the rest by one constant. Gradient-based sampling gives each row a "
     "weight that depends on its residual, so leaf values are no longer linear in the residuals.",
