@@ -7,18 +7,31 @@ import pyarrow as pa
 import pytest
 
 from axil import Explanation, InputError
+from axil.output.sums import WeightedSums
 
 
 @pytest.fixture
-def explanation():
+def sums():
     rng = np.random.default_rng(0)
-    return Explanation(
+    return WeightedSums(
         weights=rng.normal(size=(4, 30)),
         intercepts=rng.normal(size=4),
         targets=rng.normal(size=30),
         index=np.array([f"row {i}" for i in range(30)], dtype=object),
         query_index=np.array([10, 20, 30, 40]),
     )
+
+
+@pytest.fixture
+def explanation(sums):
+    return Explanation(sums)
+
+
+def test_members_are_those_that_users_ask_for(explanation):
+    arrays = {"weights", "intercepts", "targets", "index", "query_index", "outputs", "exact"}
+    views = {"predictions", "contributions", "effective_size", "negative_share"}
+    methods = {"top", "group", "concentration", "to_html", "to_frame"}
+    assert {name for name in dir(explanation) if not name.startswith("_")} == arrays | views | methods
 
 
 def test_predictions_and_contributions(explanation):
@@ -96,23 +109,23 @@ def test_repr_says_what_the_numbers_mean(explanation):
     assert "exact, structure held fixed" in repr(explanation)
 
 
-def test_frames_of_every_library(explanation):
+def test_frames_of_every_library(sums, explanation):
     from dataclasses import replace
 
     pandas_frame = explanation.to_frame()
     assert list(pandas_frame.columns) == list(explanation.index)
     assert list(pandas_frame.index) == [10, 20, 30, 40]
     np.testing.assert_array_equal(pandas_frame.to_numpy(), explanation.weights)
-    polars_frame = replace(explanation, backend="polars").to_frame()
+    polars_frame = Explanation(replace(sums, backend="polars")).to_frame()
     assert isinstance(polars_frame, pl.DataFrame)
     np.testing.assert_array_equal(polars_frame.drop("query").to_numpy(), explanation.weights)
-    assert isinstance(replace(explanation, backend="polars").top(), pl.DataFrame)
-    assert isinstance(replace(explanation, backend="pyarrow").top(), pa.Table)
-    assert isinstance(replace(explanation, backend="pyarrow").group(list("ab") * 15), pa.Table)
+    assert isinstance(Explanation(replace(sums, backend="polars")).top(), pl.DataFrame)
+    assert isinstance(Explanation(replace(sums, backend="pyarrow")).top(), pa.Table)
+    assert isinstance(Explanation(replace(sums, backend="pyarrow")).group(list("ab") * 15), pa.Table)
 
 
-def test_to_frame_refuses_labels_that_are_no_column_names(explanation):
+def test_to_frame_refuses_labels_that_are_no_column_names(sums):
     from dataclasses import replace
 
     with pytest.raises(InputError, match="not unique"):
-        replace(explanation, backend="polars", index=np.zeros(30)).to_frame()
+        Explanation(replace(sums, backend="polars", index=np.zeros(30))).to_frame()

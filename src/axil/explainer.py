@@ -20,7 +20,7 @@ from axil.machine.memory import Budget
 from axil.output import save as storage
 from axil.output import tables
 from axil.questions import noise
-from axil.questions.explain import STREAM, explanation, explanations, top
+from axil.questions.explain import STREAM, batches, top, weighted_sums
 from axil.questions.questions import Questions
 from axil.questions.streamed import Stream, Streamed
 from axil.replay import mistakes
@@ -181,7 +181,7 @@ class Explainer(Questions, Streamed):
         if not (inputs.as_flag(sparse, "sparse") and proven.engines[0].is_sparse):
             proven.require(len(queries), STREAM)
         taken = 8 * len(queries) * len(proven.targets) * len(proven.engines)
-        return explanation(proven.prepared_for(len(queries), taken), queries, sparse)
+        return Explanation(weighted_sums(proven.prepared_for(len(queries), taken), queries, sparse))
 
     def iter(
         self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
@@ -206,7 +206,7 @@ class Explainer(Questions, Streamed):
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
         size = given or proven.budget.batch_size(proven.dense_bytes())
         proven.require(size, "Take a smaller batch_size or raise memory_limit.")
-        return explanations(proven, queries, size, sparse)
+        return map(Explanation, batches(proven, queries, size, sparse))
 
     def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
@@ -233,7 +233,7 @@ class Explainer(Questions, Streamed):
         queries = proven.queries(X, init_score)
         return Stream(
             rows=queries.rows,
-            batches=lambda size: explanations(proven, queries, size, proven.is_sparse, even_empty=True),
+            batches=lambda size: batches(proven, queries, size, proven.is_sparse, even_empty=True),
             n_targets=proven.targets.shape,
             index=lambda: proven.index,
             outputs=proven.outputs,

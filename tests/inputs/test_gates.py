@@ -129,8 +129,6 @@ KINDS = {
     **dict.fromkeys(("path", "scratch"), "path"),  # tests/test_save.py and tests/test_write.py
     "name": "path",  # of an axis: any text
 }
-# Called by axil itself, with what it has checked.
-INTERNAL = {"group_columns", "concentration_columns", "similar_columns", "largest"}
 DEFAULTS = {
     "X": X[:Q],
     "X_val": X[:Q],
@@ -154,9 +152,7 @@ def bound(owner, instance, name):
 
 def methods(kind):
     names = [name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))]
-    return [name for name in names if name not in INTERNAL] + [
-        n for n in ("__call__", "__getitem__") if n in vars(kind)
-    ]
+    return names + [name for name in ("__call__", "__getitem__") if name in vars(kind)]
 
 
 def constructors():

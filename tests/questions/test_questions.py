@@ -255,7 +255,6 @@ def test_sizes_of_weights_are_streamed(library, name, monkeypatch):
         np.testing.assert_allclose(getattr(explanation, what), right, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(getattr(explainer, what)(case.X_new), right, rtol=1e-9, atol=1e-12)
         assert getattr(explainer, what)(case.X_new[:0]).shape == (*weights.shape[:-2], 0)
-    np.testing.assert_allclose(explanation.norms, np.linalg.norm(weights, axis=-1))
     sigma = np.arange(1.0, 1 + explainer.proven.targets.shape[1])
     errors = explainer.standard_error(case.X_new, sigma)
     assert errors.shape == explanation.predictions.shape

@@ -21,6 +21,7 @@ from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.output import tables
+from axil.output.sums import WeightedSums
 from axil.questions.streamed import Stream, Streamed
 from axil.replay.checks import Verification, check_answer
 from axil.replay.queries import Offsets
@@ -173,7 +174,7 @@ class Explainer(Streamed):
         """
         X, offsets = self._queries(X, init_score)
         self._require(X.shape[0], STREAM)
-        return self._explanation(X, offsets, inputs.row_labels(X))
+        return Explanation(self._sums(X, offsets, inputs.row_labels(X)))
 
     def weights(self, X: Any) -> Any:
         """(n, n_train), or (K, n, n_train) where outputs have trees of their own: the weights as a Dask array.
@@ -214,13 +215,13 @@ class Explainer(Streamed):
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
         size = given or self._limits.budget.batch_size(self._bytes_per_query)
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
-        return self._explanations(X, offsets, size)
+        return map(Explanation, self._parts(X, offsets, size))
 
-    def _explanations(self, X: Any, offsets: Offsets, size: int, even_empty: bool = False) -> Iterator[Explanation]:
+    def _parts(self, X: Any, offsets: Offsets, size: int, even_empty: bool = False) -> Iterator[WeightedSums]:
         n, labels = X.shape[0], inputs.row_labels(X)
         for start in range(0, max(n, 1) if even_empty else n, size):
             part = slice(start, start + size)
-            yield self._explanation(inputs.take_rows(X, part), offsets[part], labels[part])
+            yield self._sums(inputs.take_rows(X, part), offsets[part], labels[part])
 
     @property
     def _bytes_per_query(self) -> int:
@@ -230,7 +231,7 @@ class Explainer(Streamed):
         rows, offsets = self._queries(X, init_score)
         return Stream(
             rows=rows,
-            batches=lambda size: self._explanations(rows, offsets, size, even_empty=True),
+            batches=lambda size: self._parts(rows, offsets, size, even_empty=True),
             n_targets=(self._n_rows, self._adapter.n_outputs),
             index=lambda: self._gathered[1],
             outputs=self.outputs,
@@ -372,7 +373,7 @@ class Explainer(Streamed):
         parts = [phi.T @ entry.target_sums + np.outer(constant, entry.moment) for entry, phi, constant in entries]
         return np.concatenate(parts, axis=1)
 
-    def _explanation(self, X: Any, offsets: Offsets, labels: NDArray[Any]) -> Explanation:
+    def _sums(self, X: Any, offsets: Offsets, labels: NDArray[Any]) -> WeightedSums:
         """The weights of a batch, gathered partition by partition."""
         targets, index = self._gathered
         starts = self._held.starts
@@ -387,7 +388,7 @@ class Explainer(Streamed):
             intercepts[columns] = own
             done += len(names)
         whole = weights.transpose(0, 2, 1)
-        explanation = Explanation(
+        made = WeightedSums(
             weights=whole[0] if len(whole) == 1 else whole,
             intercepts=intercepts[:, 0] if self.outputs is None else intercepts,
             targets=targets[:, 0] if self.outputs is None else targets,
@@ -396,8 +397,8 @@ class Explainer(Streamed):
             outputs=self.outputs,
             n_threads=self._limits.n_threads,
         )
-        self._check(X, offsets, labels, explanation.predictions.reshape(intercepts.shape))
-        return explanation
+        self._check(X, offsets, labels, made.predictions.reshape(intercepts.shape))
+        return made
 
     def _lines(self, labels: NDArray[Any], name: str, of_each: NDArray[Any]) -> dict[str, Any]:
         """The first columns of a table with a line for each query, output and one of these."""

@@ -18,7 +18,9 @@ from axil.explanation import Explanation
 from axil.inputs.owned import frozen, owned, owned_rows
 from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.machine.progress import track
-from axil.output import page, tables
+from axil.output import tables
+from axil.output.context import Context
+from axil.output.sums import WeightedSums
 from axil.questions.explain import STREAM
 from axil.questions.streamed import Stream, Streamed
 from axil.supports import supports
@@ -145,7 +147,7 @@ class JacobianExplainer(Streamed):
         """
         X = self._rows(X)
         self._require(X.shape[0], STREAM)
-        return self._explanation(X, inputs.row_labels(X))
+        return Explanation(self._sums(X, inputs.row_labels(X)))
 
     def iter(self, X: Any, batch_size: int | None = None) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of derivatives is held.
@@ -161,13 +163,13 @@ class JacobianExplainer(Streamed):
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
         size = given or self._budget.batch_size(self._model.bytes_per_query())
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
-        return self._batches(X, size)
+        return map(Explanation, self._batches(X, size))
 
-    def _batches(self, X: Any, size: int, even_empty: bool = False) -> Iterator[Explanation]:
+    def _batches(self, X: Any, size: int, even_empty: bool = False) -> Iterator[WeightedSums]:
         n, labels = X.shape[0], inputs.row_labels(X)
         for start in track(range(0, max(n, 1) if even_empty else n, size), "explain"):
             part = slice(start, start + size)
-            yield self._explanation(inputs.take_rows(X, part), labels[part])
+            yield self._sums(inputs.take_rows(X, part), labels[part])
 
     def _stream(self, X: Any, init_score: Any) -> Stream:
         if init_score is not None:
@@ -207,13 +209,13 @@ class JacobianExplainer(Streamed):
         found = self._model.weight_derivatives(X)
         return found[0] if self.outputs is None else found
 
-    def _explanation(self, X: Any, labels: NDArray[Any]) -> Explanation:
+    def _sums(self, X: Any, labels: NDArray[Any]) -> WeightedSums:
         predictions = self._model.predictions(X)
         derivatives = self._model.target_derivatives(X)
         products = [own @ y for own, y in zip(derivatives, self._targets.T)]
         intercepts = predictions - np.stack(products, axis=1)
         single = self.outputs is None
-        return Explanation(
+        return WeightedSums(
             weights=derivatives[0] if single else derivatives,
             intercepts=intercepts[:, 0] if single else intercepts,
             targets=self.targets,
@@ -223,7 +225,7 @@ class JacobianExplainer(Streamed):
             outputs=self.outputs,
             backend=self._backend,
             n_threads=self._n_threads,
-            context=page.Context(owned_rows(X), self._features, self._model.feature_names, predictions),
+            context=Context(owned_rows(X), self._features, self._model.feature_names, predictions),
         )
 
     def _rows(self, X: Any) -> Any:

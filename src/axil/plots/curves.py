@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from axil.errors import InputError
-from axil.explanation import ROUNDING, Explanation
+from axil.explanation import Explanation
 from axil.inputs import as_flag, as_frame, as_numbers, as_vector
 from axil.output import tables
+from axil.output.sums import ROUNDING
 from axil.plots import canvas
 from axil.plots.sources import one_query, one_row, says, whole_prediction
 from axil.types import Array

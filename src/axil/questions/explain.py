@@ -1,4 +1,4 @@
-"""Explanations of a proven model's predictions: whole, batch by batch, or the largest weights alone."""
+"""Weights of a proven model's predictions: whole, batch by batch, or the largest weights alone."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from axil.explanation import Explanation
 from axil.inputs.owned import owned_rows
 from axil.output import tables
-from axil.output.page import Context
+from axil.output.context import Context
+from axil.output.sums import WeightedSums
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -21,7 +21,7 @@ from axil.weights.answers import Answer
 STREAM = "Use explainer.top(X) for the largest weights or explainer.iter(X) for batches, or raise memory_limit."
 
 
-def explanation(proven: ProvenModel, queries: Queries, sparse: bool = False) -> Explanation:
+def weighted_sums(proven: ProvenModel, queries: Queries, sparse: bool = False) -> WeightedSums:
     """The weights of the queries, whose sums over the targets must be the model's own predictions."""
     answers = proven.ask(queries)
     if len(answers) > 1:
@@ -32,7 +32,7 @@ def explanation(proven: ProvenModel, queries: Queries, sparse: bool = False) -> 
         weights = csr_array(weights) if sparse else weights
     intercepts = _intercepts(proven, answers) + queries.offsets.values
     single = proven.outputs is None
-    made = Explanation(
+    made = WeightedSums(
         weights=weights,
         intercepts=intercepts[:, 0] if single else intercepts,
         targets=proven.targets[:, 0] if single else proven.targets,
@@ -47,13 +47,13 @@ def explanation(proven: ProvenModel, queries: Queries, sparse: bool = False) -> 
     return replace(made, context=context)
 
 
-def explanations(
+def batches(
     proven: ProvenModel, queries: Queries, size: int, sparse: bool = False, even_empty: bool = False
-) -> Iterator[Explanation]:
-    """Explanations of so many queries at a time; one of no queries where asked for."""
+) -> Iterator[WeightedSums]:
+    """The weights of so many queries at a time; one batch of no queries where asked for."""
     proven = proven.prepared_for(len(queries))
     for _, batch in proven.batches(queries, size, "explain", even_empty):
-        yield explanation(proven, batch, sparse)
+        yield weighted_sums(proven, batch, sparse)
 
 
 def top(proven: ProvenModel, queries: Queries, k: int, by: str) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from axil import inputs
 from axil.errors import InputError, shown
 from axil.questions import noise, removal
-from axil.questions.explain import explanations
+from axil.questions.explain import batches
 from axil.questions.streamed import measured
 from axil.questions.targets import blame, changed_rows, corrections, reach, what_if
 from axil.replay.proven import ProvenModel
@@ -219,8 +219,8 @@ class Questions:
         """
         proven = self.proven
         queries = proven.queries(X)
-        size = noise.sigma_of(proven, sigma)
-        batches = proven.budget.batch_size(proven.dense_bytes())
-        parts = explanations(proven, queries, batches, proven.is_sparse, even_empty=True)
-        errors = measured(parts, lambda one: one.norms).T * size
+        noise_size = noise.sigma_of(proven, sigma)
+        size = proven.budget.batch_size(proven.dense_bytes())
+        parts = batches(proven, queries, size, proven.is_sparse, even_empty=True)
+        errors = measured(parts, lambda one: one.norms).T * noise_size
         return np.asarray(errors[:, 0] if proven.outputs is None else errors)

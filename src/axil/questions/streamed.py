@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 
 from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError
-from axil.explanation import Explanation, page_options
+from axil.explanation import page_options
 from axil.machine.memory import Budget
 from axil.output import page, tables
+from axil.output.context import Context
+from axil.output.sums import WeightedSums
 from axil.questions import write as writing
 from axil.types import Array
 
@@ -25,7 +26,7 @@ class Stream:
     """Rows whose weights come batch by batch, and what tables about them need to know."""
 
     rows: Any  #: (n, features) to explain, checked
-    batches: Callable[[int], Iterator[Explanation]]  #: so many rows at a time; one empty explanation of no rows
+    batches: Callable[[int], Iterator[WeightedSums]]  #: so many rows at a time; one empty batch of no rows
     n_targets: tuple[int, int]  #: (N, K)
     index: Callable[[], NDArray[Any]]  #: (N,) the user's labels of the training rows
     outputs: NDArray[Any] | None
@@ -36,16 +37,16 @@ class Stream:
     feature_names: list[str] | None = None
     note: str = tables.NOTE  #: what the numbers are
 
-    def explanations(self, more_bytes: int = 0) -> Iterator[Explanation]:
+    def parts(self, more_bytes: int = 0) -> Iterator[WeightedSums]:
         """In batches that memory allows, where each query takes so many bytes more."""
         return self.batches(self.budget.batch_size(self.bytes_per_query + more_bytes))
 
-    def for_table(self, lines: int, columns: int, bytes_per_line: int) -> Iterator[Explanation]:
+    def for_table(self, lines: int, columns: int, bytes_per_line: int) -> Iterator[WeightedSums]:
         """In batches that leave room for a table of so many lines per query, and for so many bytes of work on each."""
         working, n = self.bytes_per_query + bytes_per_line * lines, self.rows.shape[0]
         return self.batches(tables.batch_size(self.budget, n, lines, columns, working))
 
-    def table(self, lines: int, columns: int, make: Callable[[Explanation], dict[str, Any]]) -> Any:
+    def table(self, lines: int, columns: int, make: Callable[[WeightedSums], dict[str, Any]]) -> Any:
         """A table of so many lines per query and output and of so many columns, besides that of the output."""
         lines, columns = lines * self.n_targets[1], columns + (self.outputs is not None)
         parts = [make(part) for part in self.for_table(lines, columns, 8 * 8)]
@@ -53,12 +54,12 @@ class Stream:
 
     def names(self) -> list[str]:
         """The names of the columns."""
-        return page.Context(self.rows, self.features, self.feature_names, None).names()
+        return Context(self.rows, self.features, self.feature_names, None).names()
 
 
-def measured(explanations: Iterable[Explanation], measure: Callable[[Explanation], Array]) -> Array:
+def measured(parts: Iterable[WeightedSums], measure: Callable[[WeightedSums], Array]) -> Array:
     """(1, n), or (K, n) where outputs have trees of their own: a measure of each prediction's weights."""
-    return np.concatenate([np.atleast_2d(measure(part)) for part in explanations], axis=1)
+    return np.concatenate([np.atleast_2d(measure(part)) for part in parts], axis=1)
 
 
 class Streamed(ABC):
@@ -87,9 +88,7 @@ class Streamed(ABC):
         k = inputs.as_count(k, "k")
         stream = self._stream(X, init_score)
         lines = min(k, stream.n_targets[0])
-        return stream.table(
-            lines, 6, lambda one: tables.top_columns(one.largest(k, by), one.index, one.query_index, one.outputs)
-        )
+        return stream.table(lines, 6, lambda one: one.top_columns(k, by))
 
     def effective_size(self, X: Any, init_score: Any = None) -> Array:
         """`Explanation.effective_size` for any number of rows of X: never holds an (n, n_train) array.
@@ -117,8 +116,8 @@ class Streamed(ABC):
         """
         return self._measured(X, init_score, lambda one: one.negative_share)
 
-    def _measured(self, X: Any, init_score: Any, measure: Callable[[Explanation], Array]) -> Array:
-        found = measured(self._stream(X, init_score).explanations(), measure)
+    def _measured(self, X: Any, init_score: Any, measure: Callable[[WeightedSums], Array]) -> Array:
+        found = measured(self._stream(X, init_score).parts(), measure)
         return found[0] if len(found) == 1 else found
 
     def group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
@@ -218,8 +217,8 @@ class Streamed(ABC):
         if stream.rows.shape[0] == 0:
             raise InputError("X has no rows, so there is nothing to write.")
         n_train, n_outputs = stream.n_targets
-        explanations = (_dense(one) for one in stream.explanations(2 * 8 * n_train * n_outputs))  # copies on the way
-        writing.write(explanations, inputs.row_labels(stream.rows), stream.index(), n_outputs, path)
+        parts = (one.dense() for one in stream.parts(2 * 8 * n_train * n_outputs))  # copies on the way
+        writing.write(parts, inputs.row_labels(stream.rows), stream.index(), n_outputs, path)
 
     def to_html(
         self,
@@ -259,12 +258,8 @@ class Streamed(ABC):
         if by_name:
             size, about = self._sigma(sigma, stream.n_targets[1])
             options = replace(options, sigma=size, about_sigma=about)
-        return page.write(page.summarise(stream.explanations(), options), target)
+        return page.write(page.summarise(stream.parts(), options), target)
 
     def _sigma(self, name: str | None, n_outputs: int) -> tuple[Array | None, str | None]:
         """The noise of the targets by name, or None for none, and what a page has to say about it."""
         return None if name is None else inputs.as_sizes(name, n_outputs, "sigma"), None
-
-
-def _dense(one: Explanation) -> Explanation:
-    return replace(one, weights=one.weights.toarray()) if issparse(one.weights) else one

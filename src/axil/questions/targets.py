@@ -14,7 +14,7 @@ from axil import inputs
 from axil.errors import ApproximationWarning, InputError, shown
 from axil.machine.progress import track
 from axil.output import tables
-from axil.questions.explain import explanations
+from axil.questions.explain import batches
 from axil.questions.noise import leverages
 from axil.replay.held import leaves_beyond
 from axil.replay.proven import ProvenModel
@@ -136,7 +136,7 @@ def _column_squares(proven: ProvenModel, queries: Queries) -> Array:
     """(N, 1) or (N, K): ``sum_i K_ij^2`` over the queries i."""
     total: Any = 0.0
     size = proven.budget.batch_size(proven.dense_bytes())
-    for part in explanations(proven, queries, size, proven.is_sparse):
+    for part in batches(proven, queries, size, proven.is_sparse):
         weights = part.weights
         squares = weights.multiply(weights) if issparse(weights) else np.square(weights)
         total = total + np.asarray(squares.sum(axis=-2)).reshape(-1, len(proven.targets)).T

@@ -10,17 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
-from axil.explanation import Explanation
 from axil.inputs import as_path
 from axil.machine.atomic import atomic
+from axil.output.sums import WeightedSums
 
 CHUNK = (16, 1 << 16)  # queries and training rows of a chunk of a zarr array: 8 MiB
 
 
-def write(
-    explanations: Iterator[Explanation], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Any
-) -> None:
-    """Write explanations of the rows with these labels over the training rows ``index``, in the format of the path's suffix."""
+def write(parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Any) -> None:
+    """Write the weights of the rows with these labels over the training rows ``index``, in the format of the path's suffix."""
     path = as_path(path)
     writers = {".parquet": _write_parquet, ".zarr": _write_zarr}
     if path.suffix not in writers:
@@ -30,7 +28,7 @@ def write(
     if path.suffix == ".parquet" and path.is_dir():
         raise InputError(f"path is {str(path)!r}, a directory; expected the name of a file to write.")
     with atomic(path) as part:
-        writers[path.suffix](explanations, labels_as_written(queries), labels_as_written(index), n_outputs, part)
+        writers[path.suffix](parts, labels_as_written(queries), labels_as_written(index), n_outputs, part)
 
 
 def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
@@ -55,7 +53,7 @@ def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _write_parquet(
-    explanations: Iterator[Explanation], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
+    parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
 ) -> None:
     """One line a query and output: query, output, prediction, intercept, weights (a list in the order of the training rows)."""
     try:
@@ -67,7 +65,7 @@ def _write_parquet(
         ) from None
     writer, start = None, 0
     try:
-        for one in explanations:
+        for one in parts:
             weights = (
                 one.weights if one.weights.ndim == 3 else np.broadcast_to(one.weights, (n_outputs, *one.weights.shape))
             )
@@ -92,7 +90,7 @@ def _write_parquet(
 
 
 def _write_zarr(
-    explanations: Iterator[Explanation], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
+    parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
 ) -> None:
     """A group of arrays: weights (n, N) or (K, n, N), predictions, intercepts, and the labels query_index and index."""
     try:
@@ -115,7 +113,7 @@ def _write_zarr(
     label("query_index", queries)
     n, start = len(queries), 0
     arrays: dict[str, Any] = {}
-    for one in explanations:
+    for one in parts:
         part = slice(start, start + len(one))
         if not arrays:
             own, scores = one.weights.shape[:-2], one.predictions.shape[1:]

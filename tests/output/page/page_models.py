@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -13,6 +14,7 @@ import pandas as pd
 from lightgbm import LGBMRegressor
 
 import axil
+from axil.questions.explain import weighted_sums
 
 HOSTILE = [
     "<script>window.hacked = 1</script>",
@@ -74,3 +76,9 @@ def hostile():
     encode = make_column_transformer((OrdinalEncoder(), [HOSTILE[5]]), remainder="passthrough")
     model = make_pipeline(encode, RandomForestRegressor(10, random_state=0)).fit(X[:80], y[:80])
     return axil.Explainer(model, X[:80], y[:80]), X[80:], [HOSTILE[i % 4] for i in range(80)]
+
+
+def bare(explainer, X):
+    """An explanation by itself, without features and without the model's own predictions."""
+    sums = weighted_sums(explainer.proven, explainer.proven.queries(X))
+    return axil.Explanation(replace(sums, context=None))

@@ -3,16 +3,16 @@
 import os
 import shutil
 import time
-from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from page_models import HOSTILE, hostile, houses
+from page_models import HOSTILE, bare, hostile, houses
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 
 import axil
+from axil.output.sums import WeightedSums
 
 REQUIRED = "AXIL_REQUIRE_BROWSER" in os.environ  # as `make test-browser` sets it: then nothing is skipped
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -266,7 +266,7 @@ def test_very_many_rows(visit):
         (rng.random(n * k), rng.permutation(n_train), np.arange(0, n * k + 1, k)), shape=(n, n_train)
     )
     labels = np.arange(n_train)
-    explanation = axil.Explanation(weights, np.zeros(n), rng.normal(size=n_train), labels, labels[:n])
+    explanation = axil.Explanation(WeightedSums(weights, np.zeros(n), rng.normal(size=n_train), labels, labels[:n]))
     page = visit(explanation.to_html())
     assert "the first 2,000 are listed" in page.locator("#found").inner_text()
     page.locator("#find").fill("2999")
@@ -287,7 +287,7 @@ def test_print_leaves_the_prediction_only(visit, report):
 def test_pages_of_nothing_and_of_little(visit):
     explainer, X, _ = houses()
     assert visit(explainer(X[:0]).to_html()).locator("#about").inner_text().startswith("0 predictions")
-    page = visit(replace(explainer(X[:1]), context=None).to_html())
+    page = visit(bare(explainer, X[:1]).to_html())
     assert page.locator("#rows thead tr:first-child th").count() == 6
     assert "not compared with the model" in page.locator("#proof").inner_text()
 

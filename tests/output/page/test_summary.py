@@ -1,19 +1,18 @@
 """What the page says, checked against the weights it is made of."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from page_models import data_of, houses, sales
+from page_models import bare, data_of, houses, sales
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 
 import axil
 from axil import InputError
 from axil.output.page import Options, summarise
 from axil.output.page.values import DIGITS
+from axil.questions.explain import weighted_sums
 
 SHORT = 0.6 * 10.0 ** (1 - DIGITS)  # what rounding to seven digits may take off a number, relative
 
@@ -138,7 +137,7 @@ def test_several_outputs(shared):
     summary = data_of(explanation.to_html(groups=np.arange(120) % 2, sigma=[1.0, 2.0, 3.0]))
     assert (len(summary["weights"]), len(summary["predictions"])) == (1 if shared else 3, 3)
     assert summary["exact"] is shared
-    norms = np.atleast_2d(explanation.norms) * np.array([[1.0], [2.0], [3.0]])
+    norms = np.atleast_2d(np.linalg.norm(explanation.weights, axis=-1)) * np.array([[1.0], [2.0], [3.0]])
     np.testing.assert_allclose(summary["standard_errors"], norms, rtol=SHORT)
     assert summary["features"] == ["x0", "x1", "x2", "x3"]
     adds_up(summary)
@@ -170,8 +169,7 @@ def test_rows_without_weight_are_not_listed():
 
 def test_an_explanation_by_itself_has_a_page():
     explainer, X, _ = houses()
-    bare = replace(explainer(X), context=None)
-    summary = data_of(bare.to_html(k=1000))
+    summary = data_of(bare(explainer, X).to_html(k=1000))
     assert summary["model"] is None
     assert summary["features"] == []
     assert summary["training"]["features"] is None
@@ -217,7 +215,8 @@ def test_no_predictions():
 def test_offsets_of_queries_are_in_the_intercepts():
     explainer, X, _ = houses()
     offsets = np.arange(len(X), dtype=float)
-    summary = summarise([explainer(X, offsets)], Options())
+    proven = explainer.proven
+    summary = summarise([weighted_sums(proven, proven.queries(X, offsets))], Options())
     assert data_of(explainer.to_html(X, init_score=offsets))["predictions"] == summary["predictions"]
     np.testing.assert_allclose(np.subtract(summary["predictions"][0], summary["model"][0]), 0, atol=1)
     adds_up(summary)

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from page_models import HOSTILE, data_of, hostile, houses
 
 from axil import Explanation, InputError
-from axil.output.page import Context
+from axil.output.context import Context
+from axil.output.sums import WeightedSums
 
 
 class Tags(HTMLParser):
@@ -63,7 +64,7 @@ def test_a_thousand_predictions_of_fifty_rows_and_twenty_features_stay_small():
     columns = rng.choice(n_train, n * k, replace=False)  # every listed row is another one: the worst case
     weights = sp.csr_array((rng.normal(size=n * k), columns, np.arange(0, n * k + 1, k)), shape=(n, n_train))
     X_train, X = rng.normal(size=(n_train, 20)), rng.normal(size=(n, 20))
-    explanation = Explanation(
+    sums = WeightedSums(
         weights=weights,
         intercepts=np.zeros(n),
         targets=rng.normal(size=n_train),
@@ -71,7 +72,7 @@ def test_a_thousand_predictions_of_fifty_rows_and_twenty_features_stay_small():
         query_index=np.arange(n),
         context=Context(X, X_train, None, rng.normal(size=(n, 1))),
     )
-    text = explanation.to_html()
+    text = Explanation(sums).to_html()
     summary = data_of(text)
     assert len(summary["training"]["labels"]) == n * k
     assert summary["feature_digits"] == 4

@@ -1,8 +1,7 @@
 """One self-contained page: explanation -> summary (a plain dict) -> template -> HTML."""
 
-from axil.output.page.context import Context
 from axil.output.page.notebook import preview
 from axil.output.page.summary import Options, summarise
 from axil.output.page.template import as_target, render, write
 
-__all__ = ["Context", "Options", "as_target", "preview", "render", "summarise", "write"]
+__all__ = ["Options", "as_target", "preview", "render", "summarise", "write"]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from axil.markup import table
-from axil.output.page.summary import Source
 from axil.output.page.values import labels
+from axil.output.sums import WeightedSums
 
 FIRST = 5  # predictions, and rows of each
 
 
-def preview(source: Source) -> str:
-    """A small table: query, output, prediction, and the rows of largest |weight| with their weights; all escaped."""
+def preview(source: WeightedSums, title: str) -> str:
+    """A small table under a title: query, output, prediction, the rows of largest |weight| and their weights; all escaped."""
     outputs: list[str | None] = [None] if source.outputs is None else [*labels(source.outputs)]
     shown = source[:FIRST]
-    largest = shown.largest(FIRST, "weight")
+    largest = shown.largest(FIRST)
     predictions = shown.predictions.reshape(len(shown), len(outputs))
     lines = []
     for i, query in enumerate(labels(shown.query_index)):
@@ -25,4 +25,4 @@ def preview(source: Source) -> str:
     header = ["query", *([] if source.outputs is None else ["output"]), "prediction", "largest weights: row (weight)"]
     left = len(source) - len(shown)
     more = f" The first {len(shown)} of them:" if left else ""
-    return table(repr(source).strip("<>") + more, lines, header)
+    return table(title + more, lines, header)

@@ -4,57 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.inputs import chosen_columns
-from axil.output.page.context import Context
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
-from axil.output.tables import Largest, feature_columns
+from axil.output.sums import WeightedSums
+from axil.output.tables import feature_columns
 from axil.types import Array
 
 SHARES = (0.5, 0.8, 0.95)  # of sum |weight|: how many rows account for them
 MOST_COLUMNS = 100  # features shown unless they are chosen by name
 MOST_CELLS = 500_000  # features of training rows with seven digits each; of more, four keep a page below 5 MB
 MOST_GROUPS = 50  # of each prediction, the largest first; all others are one sum
-
-
-class Source(Protocol):
-    """The members of an explanation that the page reads."""
-
-    @property
-    def weights(self) -> Any: ...
-    @property
-    def intercepts(self) -> Array: ...
-    @property
-    def targets(self) -> Array: ...
-    @property
-    def index(self) -> NDArray[Any]: ...
-    @property
-    def query_index(self) -> NDArray[Any]: ...
-    @property
-    def exact(self) -> bool: ...
-    @property
-    def outputs(self) -> NDArray[Any] | None: ...
-    @property
-    def context(self) -> Context | None: ...
-    @property
-    def predictions(self) -> Array: ...
-    @property
-    def norms(self) -> Array: ...
-    @property
-    def sizes(self) -> Array: ...
-    @property
-    def effective_size(self) -> Array: ...
-    @property
-    def negative_share(self) -> Array: ...
-    def __len__(self) -> int: ...
-    def __getitem__(self, which: Any) -> Source: ...
-    def largest(self, k: int, by: str) -> list[Largest]: ...
-    def concentration_columns(self, shares: Array) -> dict[str, Any]: ...
-    def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -70,8 +34,8 @@ class Options:
     about_sigma: str | None = None  #: how it is known, or why it is not
 
 
-def summarise(parts: Iterable[Source], options: Options) -> dict[str, Any]:
-    """The summary of explanations that come batch by batch, at least one; K outputs in S sets of weights, S = 1 if shared.
+def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]:
+    """The summary of predictions that come batch by batch, at least one; K outputs in S sets of weights, S = 1 if shared.
 
     Holds k rows of each prediction, never the weights of more than one batch. What the other rows add up to is kept, so
     that rows, remainder and intercept still sum to the prediction.
@@ -144,12 +108,12 @@ def _columns(made: dict[str, Any], options: Options, compared: bool) -> dict[str
     return shown | {name: nested(made[name]) for name in names}
 
 
-def _batch(part: Source, options: Options) -> dict[str, Any]:
-    """Arrays (n, ...) of the predictions of one explanation."""
+def _batch(part: WeightedSums, options: Options) -> dict[str, Any]:
+    """Arrays (n, ...) of the predictions of one batch."""
     n, outputs = len(part), 1 if part.outputs is None else len(part.outputs)
     sets = outputs if part.weights.ndim == 3 else 1
     predictions, intercepts = part.predictions.reshape(n, outputs), part.intercepts.reshape(n, outputs)
-    largest = part.largest(options.k, "weight")
+    largest = part.largest(options.k)
     rows, weights = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values"))
     contributions = weights * np.stack([one.targets[one.rows] for one in largest], axis=1)
     everything = rows.shape[2] == len(part.targets)  # then nothing is left but rounding
@@ -174,7 +138,7 @@ def _batch(part: Source, options: Options) -> dict[str, Any]:
 
 
 def _groups(
-    part: Source, codes: NDArray[np.intp], groups: NDArray[Any], n: int, outputs: int, sets: int
+    part: WeightedSums, codes: NDArray[np.intp], groups: NDArray[Any], n: int, outputs: int, sets: int
 ) -> dict[str, Any]:
     """The groups of largest |weight| of each prediction, and what all others add up to."""
     columns = part.group_columns(codes, groups)

@@ -1,0 +1,168 @@
+"""WeightedSums: predictions as weighted sums of the training targets, and the columns of every table about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, issparse
+
+from axil.inputs.owned import frozen
+from axil.machine.shared import one_blas_thread
+from axil.output import tables
+from axil.output.context import Context
+from axil.types import Array
+
+ROUNDING = 1e-12  # of a running sum of weights
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSums:
+    """n predictions, ``weights @ targets + intercepts``; `Explanation`, tables and pages are views on it."""
+
+    weights: Any  #: (n, n_train) or (K, n, n_train); scipy.sparse where asked for
+    intercepts: Array  #: (n,) or (n, K) what no target makes: a constant base, offsets
+    targets: Array  #: (n_train,) or (n_train, K), as given; one-hot for classes
+    index: NDArray[Any]  #: (n_train,) the user's labels of the training rows
+    query_index: NDArray[Any]  #: (n,) the user's labels of the explained rows
+    exact: bool = True  #: whether the weights decompose the prediction, not only differentiate it
+    outputs: NDArray[Any] | None = None  #: (K,) numbers of the outputs or names of the classes; None for one output
+    backend: str = "pandas"  #: the frame library that tables are made with
+    n_threads: int = 1
+    context: Context | None = None  #: features and the model's own predictions, where they are known
+
+    def __post_init__(self) -> None:
+        """Arrays that are shared, with the explainer or with parts of these sums, are read-only."""
+        for name in ("intercepts", "targets", "index", "query_index"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+        if issparse(self.weights):
+            self.weights.sort_indices()  # scipy would do it later, in place
+            self.weights.data.flags.writeable = False
+        else:
+            object.__setattr__(self, "weights", frozen(self.weights))
+
+    def __len__(self) -> int:
+        return len(self.query_index)
+
+    def __iter__(self) -> Iterator[WeightedSums]:
+        return (self[np.array([i])] for i in range(len(self)))
+
+    def __getitem__(self, which: Any) -> WeightedSums:
+        """Some of the predictions, by a slice or an array of positions."""
+        weights = self.weights[:, which] if self.weights.ndim == 3 else self.weights[which]
+        kept = {"intercepts": self.intercepts[which], "query_index": self.query_index[which]}
+        return replace(self, weights=weights, context=None if self.context is None else self.context[which], **kept)
+
+    def dense(self) -> WeightedSums:
+        """These sums with their weights in one array."""
+        return replace(self, weights=self.weights.toarray()) if issparse(self.weights) else self
+
+    @property
+    @one_blas_thread()
+    def predictions(self) -> Array:
+        """(n,) or (n, K): ``weights @ targets + intercepts``."""
+        if self.weights.ndim == 3:
+            made = np.stack([weights @ targets for weights, targets in self.by_output()], axis=1)
+        else:
+            made = self.weights @ self.targets
+        return np.asarray(made + self.intercepts)
+
+    def by_output(self) -> list[tuple[Any, Array]]:
+        """Weights (n, n_train) and targets (n_train,) of each output."""
+        targets = self.targets[:, None] if self.targets.ndim == 1 else self.targets
+        weights = self.weights if self.weights.ndim == 3 else [self.weights] * targets.shape[1]
+        return list(zip(weights, targets.T))
+
+    # -- measures of each prediction's weights --------------------------------------------------------------------------
+
+    @property
+    def norms(self) -> Array:
+        """(n,) or (K, n): ``sqrt(sum_j k_j^2)``; times the noise of the targets, the standard error of a prediction."""
+        if issparse(self.weights):
+            squares = np.asarray(self.weights.multiply(self.weights).sum(axis=1)).ravel()
+        else:
+            squares = np.einsum("...j,...j->...", self.weights, self.weights)
+        return np.asarray(np.sqrt(squares))
+
+    @property
+    def sizes(self) -> Array:
+        """(n,) or (K, n): ``sum |k|``."""
+        return np.asarray(abs(self.weights).sum(axis=-1)).reshape(self.weights.shape[:-1])
+
+    @property
+    def effective_size(self) -> Array:
+        """(n,) or (K, n): ``(sum |k|)^2 / sum k^2``; 0 where all weights are."""
+        return _ratio(self.sizes**2, self.norms**2)
+
+    @property
+    def negative_share(self) -> Array:
+        """(n,) or (K, n): the share of negative weights in ``sum |k|``."""
+        sizes = self.sizes
+        return _ratio(np.maximum(sizes - np.asarray(self.weights.sum(axis=-1)).reshape(sizes.shape), 0.0) / 2, sizes)
+
+    # -- columns of tables ----------------------------------------------------------------------------------------------
+
+    def largest(self, k: int, by: str = "weight") -> list[tables.Largest]:
+        """The k largest of each prediction, for each output."""
+        largest = []
+        for weights, targets in self.by_output():
+            largest.append(tables.Largest(len(self), k, targets, by, self.n_threads))
+            if issparse(weights):
+                largest[-1].add_sparse(weights)
+            else:
+                largest[-1].add(weights.T, 0)
+        return largest
+
+    def top_columns(self, k: int, by: str) -> dict[str, Any]:
+        """The columns of `Explanation.top`."""
+        return tables.top_columns(self.largest(k, by), self.index, self.query_index, self.outputs)
+
+    def similar_columns(self, k: int) -> dict[str, Any]:
+        """The columns of `top`, the share of ``sum |weight|`` down to each row and the rows' positions."""
+        largest = self.largest(k)
+        columns = tables.top_columns(largest, self.index, self.query_index, self.outputs)
+        sizes = np.atleast_2d(self.sizes).T[:, :, None]
+        values, rows = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("values", "rows"))
+        share = _ratio(np.cumsum(np.abs(values), axis=2), np.broadcast_to(sizes, values.shape).copy())
+        order = ("query", "output", "rank", "row", "weight", "share", "target", "contribution", "position")
+        columns |= {"share": share.ravel(), "position": rows.ravel()}
+        return {name: columns[name] for name in order if name in columns}
+
+    def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]:
+        """The columns of `Explanation.group`, for rows of these group numbers (n_train,)."""
+        n_train, sums = len(self.targets), []
+        for weights, targets in self.by_output():
+            for values in (np.ones(n_train), targets):
+                member = csc_array((values, codes, np.arange(n_train + 1)), shape=(len(groups), n_train))
+                total = member @ weights.T
+                sums.append((total.toarray() if issparse(total) else total).T)
+        return tables.label_columns(self.query_index, self.outputs, "group", groups) | {
+            "weight": np.stack(sums[::2], axis=1).ravel(),
+            "contribution": np.stack(sums[1::2], axis=1).ravel(),
+        }
+
+    def concentration_columns(self, shares: Array) -> dict[str, Any]:
+        """The columns of `Explanation.concentration`."""
+        own = self.weights.ndim == 3
+        parts = self.weights if own else [self.weights]
+        counts = np.stack([_rows_needed(weights, shares) for weights in parts], axis=1)
+        outputs = self.outputs if own else None
+        return tables.label_columns(self.query_index, outputs, "share", shares) | {"rows": counts.ravel()}
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    return np.divide(above, below, out=np.zeros_like(below), where=below > 0)
+
+
+def _rows_needed(weights: Any, shares: Array) -> NDArray[np.int64]:
+    """(n, shares): how many of the largest |weights| (n, n_train) add up to each share of all."""
+    counts = np.zeros((weights.shape[0], len(shares)), dtype=np.int64)
+    for i in range(len(counts)):
+        own = weights.data[weights.indptr[i] : weights.indptr[i + 1]] if issparse(weights) else weights[i]
+        total = np.cumsum(np.sort(np.abs(own))[::-1])
+        if len(total) and total[-1] > 0:
+            counts[i] = np.searchsorted(total, shares * total[-1] * (1 - ROUNDING)) + 1
+    return counts
