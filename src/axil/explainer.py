@@ -27,6 +27,7 @@ from axil.replay import mistakes
 from axil.replay.build import build
 from axil.replay.checks import Verification
 from axil.replay.proven import ProvenModel
+from axil.scale import TargetScale, fitted_targets
 from axil.types import Array
 
 
@@ -50,13 +51,17 @@ class Explainer(Questions, Streamed):
     X_train : table
         The rows that the model was fitted on, in the order of the fit.
     y_train : array of shape (n_train,) or (n_train, K)
-        Their targets, or classes.
+        Their targets, or classes, as the fit got them: prices for a model that takes logarithms itself
+        (TransformedTargetRegressor, LightGBM's reg_sqrt), logarithms where you took them.
     sample_weight : array of shape (n_train,), optional
         The weights of the fit.
     init_score : array of shape (n_train,) or (n_train, K), optional
         The offsets of the fit.
     bags : array of shape (n_train, n_trees), optional
         How often each row was drawn for each tree, where the model does not say it.
+    inverse_func : callable, optional
+        For targets that you transformed before the fit: the function that undoes it, such as ``np.exp`` for logarithms. It
+        takes arrays, keeps the order of the targets or reverses it. Answers are then shown in prices; weights are the same.
     n_threads : int, optional
         How many threads to use; by default one for each processor that the process may use.
     memory_limit : int or str, optional
@@ -87,6 +92,7 @@ class Explainer(Questions, Streamed):
         init_score: Any = None,
         bags: Any = None,
         *,
+        inverse_func: Any = None,
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
         scratch: Any = None,
@@ -103,7 +109,11 @@ class Explainer(Questions, Streamed):
         n_train = X_train.shape[0]
         if n_train == 0:
             raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-        targets = owned(inputs.as_targets(y_train, n_train, adapter.n_outputs, adapter.classes))
+        own = owned(inputs.as_targets(y_train, n_train, adapter.n_outputs, adapter.classes))
+        if inverse_func is not None and adapter.classes is not None:
+            raise InputError("inverse_func is for transformed numbers; this model predicts classes. Leave it out.")
+        fitted = fitted_targets(adapter.scale, inverse_func, own, y_train)
+        targets = fitted.targets
         weights = inputs.as_weights(sample_weight, n_train)
         offsets = inputs.as_offsets(init_score, n_train, adapter.n_outputs, "training")
         bags = inputs.as_bags(bags, n_train)
@@ -111,7 +121,7 @@ class Explainer(Questions, Streamed):
             mistakes.refuse_other_order(*given)
         rows = TrainingRows(X_train, targets, weights, offsets, bags)
         try:
-            proven = build(adapter, rows, limits, verify)
+            proven = build(adapter, rows, limits, verify).on(fitted)
         except ExactnessError as error:
             raise mistakes.told(error, adapter, rows, given, lambda changed: build(adapter, changed, limits)) from None
         super().__init__(proven)
@@ -129,9 +139,14 @@ class Explainer(Questions, Streamed):
 
     @property
     def targets(self) -> Array:
-        """(n_train,) or (n_train, K): the training targets as given; one-hot for classes."""
+        """(n_train,) or (n_train, K): the training targets on the scale of the fit; one-hot for classes."""
         found = self.proven.targets
         return found[:, 0] if found.shape[1] == 1 else found
+
+    @property
+    def scale(self) -> TargetScale:
+        """The scale of the fit; ``scale.inverse`` leads from it to prices."""
+        return self.proven.scale
 
     @property
     def index(self) -> NDArray[Any]:
@@ -330,7 +345,12 @@ class Explainer(Questions, Streamed):
 
 
 def load(
-    path: Any, model: Any, n_threads: int | None = None, memory_limit: int | str | None = None, X_train: Any = None
+    path: Any,
+    model: Any,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    X_train: Any = None,
+    inverse_func: Any = None,
 ) -> Explainer:
     """An explainer saved with `Explainer.save`, for the same fitted model; ``X_train`` only for `Explainer.similar`.
 
@@ -350,8 +370,11 @@ def load(
         The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
     X_train : table, optional
         The training rows, for `Explainer.similar`.
+    inverse_func : callable, optional
+        The function that the explainer was made with, where a file cannot keep it: all but NumPy's own such as ``np.exp``.
     """
-    return Explainer._of(storage.load(path, adapters.read(model), limits_of(n_threads, memory_limit), X_train))
+    limits = limits_of(n_threads, memory_limit)
+    return Explainer._of(storage.load(path, adapters.read(model), limits, X_train, inverse_func))
 
 
 def limits_of(n_threads: int | None, memory_limit: int | str | None, scratch: Any = None) -> Limits:

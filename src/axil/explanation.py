@@ -14,6 +14,7 @@ from axil.errors import InputError
 from axil.inputs import as_count, as_positions, as_shares, as_sizes, group_codes
 from axil.output import page, tables
 from axil.output.sums import WeightedSums
+from axil.scale import TargetScale
 from axil.types import Array
 
 
@@ -25,6 +26,10 @@ class Explanation:
     were one larger and the trees kept their splits; it says nothing of what a refit would do. With several outputs, or
     classes, that share trees the weights are the same for all; outputs with trees of their own come first: (K, n, n_train).
     All arrays are read-only; what methods return is the caller's own. Explainers make explanations.
+
+    All arrays are on the scale of the fit, so that they add up. Of a model fitted to logarithms, targets and predictions are
+    logarithms, and ``scale.inverse(predictions)`` are prices. Tables, plots and the page show prices: their column target is in
+    prices, "contribution (log)" is not, and factor is what the row multiplies the prediction by.
     """
 
     _sums: WeightedSums
@@ -41,7 +46,7 @@ class Explanation:
 
     @property
     def targets(self) -> Array:
-        """(n_train,) or (n_train, K): the training targets, as given; one-hot for classes."""
+        """(n_train,) or (n_train, K): the training targets, on the scale of the fit; one-hot for classes."""
         return self._sums.targets
 
     @property
@@ -66,8 +71,13 @@ class Explanation:
 
     @property
     def predictions(self) -> Array:
-        """(n,) or (n, K): ``weights @ targets + intercepts``, the model's own predictions."""
+        """(n,) or (n, K): ``weights @ targets + intercepts``, the model's own predictions, on the scale of the fit."""
         return self._sums.predictions
+
+    @property
+    def scale(self) -> TargetScale:
+        """The scale of the fit; ``scale.inverse`` leads from it to prices."""
+        return self._sums.scale
 
     @property
     def contributions(self) -> Any:
@@ -91,12 +101,15 @@ class Explanation:
         kind = "exact" if self.exact else "derivative"
         outputs = "" if self.outputs is None else f" of {len(self.outputs)} outputs"
         rows = f"{len(self)} predictions{outputs} by {len(self.targets)} training rows"
-        return f"<axil.Explanation: {rows}, {kind}, structure held fixed>"
+        fitted = "" if self.scale.is_identity else f", fitted to {self.scale.name}"
+        return f"<axil.Explanation: {rows}, {kind}, structure held fixed{fitted}>"
 
     def top(self, k: int = 10, by: str = "weight") -> Any:
         """The k training rows with the largest |weight| (or |contribution|) in each prediction.
 
         A frame with the columns query, rank (from 1), row, weight, target, contribution, and output if there are several.
+        Where the model was fitted to transformed targets, target is not transformed and the name of contribution says how it is,
+        such as "contribution (log)"; for logarithms there is a column factor, ``target ** weight``.
 
         Parameters
         ----------
@@ -120,7 +133,8 @@ class Explanation:
         """How much of each prediction comes from each group of training rows: the sums of weights and contributions.
 
         ``labels`` (n_train,): a year, a region, a source. A frame with the columns query, group, weight, contribution, and
-        output if there are several.
+        output if there are several. Where the model was fitted to logarithms, contribution is "contribution (log)", and factor
+        is what the rows of the group multiply the prediction by.
 
         Parameters
         ----------

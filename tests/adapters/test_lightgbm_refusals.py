@@ -49,7 +49,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         for name in ("multiclass", "multiclassova")
     },
     "custom": ({"objective": custom}, "objective", "custom", "(ii)"),
-    "reg_sqrt": ({"reg_sqrt": True}, "reg_sqrt", "True", "(i)"),
     "linear_tree": ({"linear_tree": True}, "linear_tree", "True", None),
     **{
         f"monotone {method}": (

@@ -9,7 +9,6 @@ import pytest
 from common import check_refusal
 from sklearn import (
     calibration,
-    compose,
     ensemble,
     isotonic,
     linear_model,
@@ -107,11 +106,6 @@ REFUSED_CLASSES: dict[str, tuple[Any, str | None, str]] = {
     "StackingRegressor": (ensemble.StackingRegressor([("a", tree.DecisionTreeRegressor())]), "(ii)", "estimators_"),
     "StackingClassifier": (ensemble.StackingClassifier([("a", tree.DecisionTreeClassifier())]), "(ii)", "estimators_"),
     "CalibratedClassifierCV": (calibration.CalibratedClassifierCV(tree.DecisionTreeClassifier()), "(ii)", "inside"),
-    "TransformedTargetRegressor": (
-        compose.TransformedTargetRegressor(tree.DecisionTreeRegressor(), func=np.log1p, inverse_func=np.expm1),
-        "(ii)",
-        "after the targets were averaged",
-    ),
     "MLPRegressor": (neural_network.MLPRegressor(hidden_layer_sizes=(3,), max_iter=2), "(ii)", "curve"),
     "MLPClassifier": (neural_network.MLPClassifier(hidden_layer_sizes=(3,), max_iter=2), "(ii)", "curve"),
     "SVR": (svm.SVR(), "(ii)", "bound"),

@@ -118,7 +118,8 @@ def make(draw: Draw) -> Trial:
     # init_model overrides init_score, and GOSS draws from the iteration 1 / learning_rate on.
     lossy = "continued" in draw.chosen and data.offset is not None
     lossy = lossy or ("schedule" in draw.chosen and draw.chosen["boosting"] == "goss")
-    return Trial(model, X, data.y, data.weight, data.offset, X_new, model.predict, lossy)
+    predict = _roots(model) if "reg_sqrt" in params else model.predict
+    return Trial(model, X, data.y, data.weight, data.offset, X_new, predict, lossy)
 
 
 def _booster(draw: Draw, data: Data, params: dict[str, Any], n_trees: int, as_categories: bool) -> Any:
@@ -161,3 +162,13 @@ def _estimator(draw: Draw, data: Data, params: dict[str, Any], n_trees: int) -> 
         how["callbacks"] = [lgb.early_stopping(2, verbose=False)]
     model = kind(n_estimators=n_trees, n_jobs=params.pop("num_threads"), **params)
     return model.fit(data.convert(data.X), y, sample_weight=data.weight, init_score=data.offset, **how)
+
+
+def _roots(model: Any) -> Any:
+    """Predictions with reg_sqrt on the scale of the fit."""
+
+    def predict(rows: Any) -> Any:
+        found = model.predict(rows)
+        return np.sign(found) * np.sqrt(np.abs(found))
+
+    return predict

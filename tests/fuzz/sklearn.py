@@ -179,7 +179,8 @@ def make_smoother(draw: Draw) -> Trial:
     piped = draw.flag("pipeline", 0.4)
     data = table(draw, gaps=piped, forms=("array", "array", "float32", "frame", "csr"), outputs=not piped)
     model = _pipeline(draw) if piped else _smoother(draw)
-    if draw.flag("transformed targets", 0.02):
+    transformed = draw.flag("transformed targets", 0.1)
+    if transformed:
         model = TransformedTargetRegressor(model, func=np.arcsinh, inverse_func=np.sinh)
     X, X_new = data.convert(data.X), data.convert(data.X_new)
     last = model.steps[-1][0] if piped and hasattr(model, "steps") else ""
@@ -189,8 +190,9 @@ def make_smoother(draw: Draw) -> Trial:
     model.fit(X, data.y, **how)
     fixed = {"kernel": model.kernel_, "optimizer": None} if hasattr(model, "kernel_") else {}  # as the weights hold it
     other = piped or isinstance(model, linear_model.RidgeCV) or iterative(draw.chosen)
-    refit = None if other else lambda y: clone(model).set_params(**fixed).fit(X, y, **how)
-    return Trial(model, X, data.y, weight, None, X_new, model.predict, refit=refit)
+    refit = None if other or transformed else lambda y: clone(model).set_params(**fixed).fit(X, y, **how)
+    predict = model.regressor_.predict if transformed else model.predict  # on the scale of the fit
+    return Trial(model, X, data.y, weight, None, X_new, predict, refit=refit)
 
 
 def iterative(chosen: dict[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from axil.adapters.boundary import ReadsRows
 from axil.adapters.routes import Routes
 from axil.errors import UnsupportedModelError
+from axil.scale import IDENTITY, TargetScale
 from axil.structure import Coefficients, Nodes
 from axil.types import Array
 
@@ -192,6 +193,7 @@ class Model(Protocol):
     fitted_rows: int | None  #: how many rows it was fitted on, where that must be known beforehand
     refused_draws: UnsupportedModelError | None  #: raised unless the user gives the draws
     offset_replaces_base: bool  #: whether a query's offset stands in for the base (`OffsetModel`), else it is added
+    scale: TargetScale  #: of the targets that it was fitted to, and of `predictions`, where it transforms them itself
 
     def spelling(self, name: str) -> str:
         """How the library writes a column's name."""
@@ -243,6 +245,7 @@ class Defaults(ReadsRows):
     refused_draws: UnsupportedModelError | None = None
     fitted_rows: int | None = None
     offset_replaces_base = False
+    scale: TargetScale = IDENTITY
 
     def spelling(self, name: str) -> str:
         """How the library writes a column's name: as it is."""

@@ -17,7 +17,7 @@ from axil.dask.answers import Asked, Best, Grouped, best, grouped, read
 from axil.dask.build import Collections, Held, build, prepared
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
 from axil.dask.partitions import row_labels, row_targets
-from axil.errors import InputError, UnsupportedQuestionError
+from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
 from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.output import tables
@@ -98,6 +98,13 @@ class Explainer(Streamed):
         self._limits = limits_of(inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS), memory_limit)
         verify = inputs.as_flag(verify, "verify")
         self._adapter = adapters.read(model["booster"] if isinstance(model, dict) and "booster" in model else model)
+        if not self._adapter.scale.is_identity:
+            raise UnsupportedModelError(
+                "transform of the targets",
+                self._adapter.scale.name,
+                "axil does not transform the targets of Dask collections",
+                "Transform them yourself and explain the model inside on those: regressor_ of a TransformedTargetRegressor.",
+            )
         parts = partitions(X, "X")
         given = {"y": y, "sample_weight": sample_weight, "init_score": init_score, "bags": bags}
         if y is None:

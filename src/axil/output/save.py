@@ -28,6 +28,7 @@ from axil.output.tables import as_backend
 from axil.replay.build import confirm, tree_engine
 from axil.replay.checks import checked_rows
 from axil.replay.proven import ProvenModel
+from axil.scale import INVERSES, FittedTargets, loaded_targets, user_scale
 from axil.structure import Coefficients, Nodes, Regularisation, Structure
 
 FORMAT = "axil-explainer"
@@ -38,7 +39,7 @@ _PARTS = (
 )
 _NODES = [part.name for part in fields(Nodes)]
 _NAMES = "|".join(map(re.escape, [*_PARTS.split(), *(f"nodes.{name}" for name in _NODES)]))
-_MEMBER = re.compile(rf"(header|targets|index|index\.ends|\d+\.(?:{_NAMES}))\.npy")
+_MEMBER = re.compile(rf"(header|targets|shown|index|index\.ends|\d+\.(?:{_NAMES}))\.npy")
 _CHUNK = 1 << 20  # bytes read at a time
 
 
@@ -51,6 +52,8 @@ def save(path: Any, proven: ProvenModel) -> None:
     structures = [engine.structure for engine in proven.engines]
     target = as_file(path)
     arrays = {"targets": proven.targets, **_label_arrays(proven.index)}
+    if proven.seen is not None:
+        arrays["shown"] = proven.seen
     for i, structure in enumerate(structures):
         arrays |= {f"{i}.{name}": array for name, array in _arrays(structure).items()}
     header = {
@@ -60,16 +63,27 @@ def save(path: Any, proven: ProvenModel) -> None:
         "fingerprint": proven.adapter.fingerprint,
         "backend": proven.backend,
         "verification": asdict(proven.verification),
+        "inverse_func": _function_name(proven),
     }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     with atomic(target) as part, part.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def load(path: Any, adapter: Model, limits: Limits, X_train: Any = None) -> ProvenModel:
+def _function_name(proven: ProvenModel) -> str | None:
+    """The function that leads back to the targets as people read them: its name if a file may name it, else "other".
+
+    None where there is none, or the model has it.
+    """
+    if proven.scale.backward is None or not proven.adapter.scale.is_identity:
+        return None
+    return next((name for name, known in INVERSES.items() if known is proven.scale.backward), "other")
+
+
+def load(path: Any, adapter: Model, limits: Limits, X_train: Any = None, inverse_func: Any = None) -> ProvenModel:
     """The proven model of a file, for the same fitted model, once all that the file states of its proof follows from it."""
     budget = limits.budget
-    header, structures, targets, index = read(path, budget)
+    header, structures, targets, index, seen = read(path, budget)
     if header.get("fingerprint") != adapter.fingerprint:
         raise InputError(f"{path} was saved for another model than the {adapter.library} model given. Pass that model.")
     if targets.shape[1] != adapter.n_outputs:
@@ -80,10 +94,36 @@ def load(path: Any, adapter: Model, limits: Limits, X_train: Any = None) -> Prov
     try:
         verification, fitted = confirm(adapter, engines, targets, header.get("verification"))
         backend = as_backend(header.get("backend"))
+        scaled = _scaled(adapter, inverse_func, header.get("inverse_func"), targets, seen)
+    except InputError:
+        raise
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(damaged(path, error)) from error
-    proven = ProvenModel(adapter, engines, targets, index, None, backend, limits, verification)
+    proven = ProvenModel(adapter, engines, targets, index, None, backend, limits, verification).on(scaled)
     return proven if X_train is None else _with_features(proven, X_train, fitted)
+
+
+def _scaled(
+    adapter: Model, inverse_func: Any, named: Any, targets: NDArray[Any], seen: NDArray[Any] | None
+) -> FittedTargets:
+    """The targets on both scales, by the model's own inverse, the one given or the one that the file names."""
+    own = adapter.scale
+    if not own.is_identity and inverse_func is not None:
+        raise InputError(f"This model transforms its targets itself ({own.name}). Leave inverse_func out.")
+    if own.is_identity and inverse_func is None and named is not None:
+        if named not in INVERSES:
+            raise InputError(
+                "This explainer was made with an inverse_func that no file can keep. Pass it again: "
+                "axil.load(path, model, inverse_func=...)."
+            )
+        inverse_func = INVERSES[named]
+    if inverse_func is not None:
+        own = user_scale(inverse_func)
+    if own.is_identity:
+        if seen is not None:
+            raise ValueError("targets to show without a function that leads to them")
+        return FittedTargets(targets, targets, own)
+    return loaded_targets(own, targets, seen)
 
 
 def _with_features(proven: ProvenModel, X_train: Any, fitted: NDArray[np.float64]) -> ProvenModel:
@@ -97,8 +137,10 @@ def _with_features(proven: ProvenModel, X_train: Any, fitted: NDArray[np.float64
     return replace(proven, features=features)
 
 
-def read(path: Any, budget: Budget) -> tuple[dict[str, Any], list[Structure], NDArray[Any], NDArray[Any]]:
-    """Header, structures, targets and row labels of a saved explainer; a damaged or foreign file is an InputError."""
+def read(
+    path: Any, budget: Budget
+) -> tuple[dict[str, Any], list[Structure], NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    """Header, structures, targets, row labels and targets to show of a saved explainer; of another file an InputError."""
     path = as_path(path)
     if not path.exists():
         raise InputError(f"There is no file {path}.")
@@ -113,7 +155,7 @@ def read(path: Any, budget: Budget) -> tuple[dict[str, Any], list[Structure], ND
             raise InputError(
                 f"{path} has version {header['version']} of the format, this axil reads version {VERSION}. Save it again."
             )
-        targets, index = arrays.pop("targets"), _labels(arrays)
+        targets, index, seen = arrays.pop("targets"), _labels(arrays), arrays.pop("shown", None)
         structures = [_structure(arrays, f"{i}.") for i in range(_count(header["structures"], targets.shape[1]))]
         if arrays:
             raise ValueError(f"{len(arrays)} arrays too many")
@@ -124,7 +166,7 @@ def read(path: Any, budget: Budget) -> tuple[dict[str, Any], list[Structure], ND
         raise InputError(f"{path} cannot be read: {error.strerror}. Allow it, or choose another file.") from error
     except Exception as error:  # a damaged file can raise anything in the parsers of zip, npy and JSON
         raise InputError(damaged(path, error)) from error
-    return header, structures, targets, index
+    return header, structures, targets, index, seen
 
 
 def damaged(path: Path, error: Exception) -> str:

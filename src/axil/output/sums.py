@@ -14,6 +14,7 @@ from axil.inputs.owned import frozen
 from axil.machine.shared import one_blas_thread
 from axil.output import tables
 from axil.output.context import Context
+from axil.scale import IDENTITY, TargetScale
 from axil.types import Array
 
 ROUNDING = 1e-12  # of a running sum of weights
@@ -25,7 +26,7 @@ class WeightedSums:
 
     weights: Any  #: (n, n_train) or (K, n, n_train); scipy.sparse where asked for
     intercepts: Array  #: (n,) or (n, K) what no target makes: a constant base, offsets
-    targets: Array  #: (n_train,) or (n_train, K), as given; one-hot for classes
+    targets: Array  #: (n_train,) or (n_train, K), on the scale of the fit; one-hot for classes
     index: NDArray[Any]  #: (n_train,) the user's labels of the training rows
     query_index: NDArray[Any]  #: (n,) the user's labels of the explained rows
     exact: bool = True  #: whether the weights decompose the prediction, not only differentiate it
@@ -33,6 +34,8 @@ class WeightedSums:
     backend: str = "pandas"  #: the frame library that tables are made with
     n_threads: int = 1
     context: Context | None = None  #: features and the model's own predictions, where they are known
+    scale: TargetScale = IDENTITY  #: of the fit
+    seen: Array | None = None  #: (n_train, K) targets as people read them; None where that is the scale of the fit
 
     def __post_init__(self) -> None:
         """Arrays that are shared, with the explainer or with parts of these sums, are read-only."""
@@ -69,6 +72,16 @@ class WeightedSums:
         else:
             made = self.weights @ self.targets
         return np.asarray(made + self.intercepts)
+
+    @property
+    def shown(self) -> Array:
+        """(n_train, K): the targets as people read them."""
+        return self.targets.reshape(len(self.targets), -1) if self.seen is None else self.seen
+
+    @property
+    def shown_predictions(self) -> Array:
+        """(n,) or (n, K): the predictions as people read them."""
+        return self.scale.inverse(self.predictions)
 
     def by_output(self) -> list[tuple[Any, Array]]:
         """Weights (n, n_train) and targets (n_train,) of each output."""
@@ -118,18 +131,22 @@ class WeightedSums:
 
     def top_columns(self, k: int, by: str) -> dict[str, Any]:
         """The columns of `Explanation.top`."""
-        return tables.top_columns(self.largest(k, by), self.index, self.query_index, self.outputs)
+        return self._lines(self.largest(k, by))
+
+    def _lines(self, largest: list[tables.Largest]) -> dict[str, Any]:
+        return tables.top_columns(largest, self.index, self.query_index, self.outputs, self.scale, self.shown)
 
     def similar_columns(self, k: int) -> dict[str, Any]:
         """The columns of `top`, the share of ``sum |weight|`` down to each row and the rows' positions."""
         largest = self.largest(k)
-        columns = tables.top_columns(largest, self.index, self.query_index, self.outputs)
+        columns = self._lines(largest)
         sizes = np.atleast_2d(self.sizes).T[:, :, None]
         values, rows = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("values", "rows"))
         share = _ratio(np.cumsum(np.abs(values), axis=2), np.broadcast_to(sizes, values.shape).copy())
-        order = ("query", "output", "rank", "row", "weight", "share", "target", "contribution", "position")
-        columns |= {"share": share.ravel(), "position": rows.ravel()}
-        return {name: columns[name] for name in order if name in columns}
+        made: dict[str, Any] = {}
+        for name, values in columns.items():  # the share comes after the weight
+            made |= {name: values, "share": share.ravel()} if name == "weight" else {name: values}
+        return made | {"position": rows.ravel()}
 
     def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]:
         """The columns of `Explanation.group`, for rows of these group numbers (n_train,)."""
@@ -141,7 +158,7 @@ class WeightedSums:
                 sums.append((total.toarray() if issparse(total) else total).T)
         return tables.label_columns(self.query_index, self.outputs, "group", groups) | {
             "weight": np.stack(sums[::2], axis=1).ravel(),
-            "contribution": np.stack(sums[1::2], axis=1).ravel(),
+            **tables.contribution_columns(np.stack(sums[1::2], axis=1).ravel(), self.scale),
         }
 
     def concentration_columns(self, shares: Array) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from axil.inputs import as_choice, as_frame, is_sparse, take_rows
 from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget
+from axil.scale import TargetScale
 from axil.types import Array
 
 
@@ -108,18 +109,33 @@ class Largest:
 
 
 def top_columns(
-    largest: list[Largest], index: NDArray[Any], query_index: NDArray[Any], outputs: NDArray[Any] | None
+    largest: list[Largest],
+    index: NDArray[Any],
+    query_index: NDArray[Any],
+    outputs: NDArray[Any] | None,
+    scale: TargetScale,
+    shown: Array,
 ) -> dict[str, Any]:
-    """query, (output,) rank, row, weight, target, contribution: k lines a query and output, the largest first."""
+    """query, (output,) rank, row, weight, target, contribution: k lines a query and output, the largest first.
+
+    Targets are those shown, (n_train, K); contributions are on the scale of the fit.
+    """
     rows, weights = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values"))
     k = rows.shape[2]
     targets = np.stack([one.targets[one.rows] for one in largest], axis=1)
+    seen = np.stack([column[one.rows] for column, one in zip(shown.T, largest)], axis=1)
     return label_columns(query_index, outputs, "rank", np.arange(1, k + 1)) | {
         "row": index[rows.ravel()],
         "weight": weights.ravel(),
-        "target": targets.ravel(),
-        "contribution": (weights * targets).ravel(),
+        "target": seen.ravel(),
+        **contribution_columns((weights * targets).ravel(), scale),
     }
+
+
+def contribution_columns(values: Array, scale: TargetScale) -> dict[str, Array]:
+    """The column of contributions, which names the scale of the fit, and for logarithms that of factors."""
+    columns = {scale.label("contribution"): values}
+    return columns | {"factor": scale.factors(values)} if scale.is_log else columns
 
 
 def label_columns(

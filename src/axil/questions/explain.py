@@ -41,6 +41,8 @@ def weighted_sums(proven: ProvenModel, queries: Queries, sparse: bool = False) -
         outputs=proven.outputs,
         backend=proven.backend,
         n_threads=proven.n_threads,
+        scale=proven.scale,
+        seen=proven.seen,
     )
     own = proven.check(queries, made.predictions.reshape(intercepts.shape))
     context = Context(owned_rows(queries.rows), proven.features, proven.adapter.feature_names, own)
@@ -60,13 +62,15 @@ def top(proven: ProvenModel, queries: Queries, k: int, by: str) -> Any:
     """The table of `Explanation.top`, without the other weights."""
     n, parts = len(queries), []
     lines = min(k, len(proven.targets)) * proven.targets.shape[1]
-    proven = proven.prepared_for(n, tables.bytes_of(n * lines, 7))
+    proven = proven.prepared_for(n, tables.bytes_of(n * lines, 8))
     working = proven.streamed_bytes() + 12 * 8 * lines
-    size = tables.batch_size(proven.budget, n, lines, 6 if proven.outputs is None else 7, working)
+    size = tables.batch_size(proven.budget, n, lines, 7 if proven.outputs is None else 8, working)
     for _, batch in proven.batches(queries, size, "top", even_empty=True):
         largest = [tables.Largest(len(batch), k, y, by, proven.n_threads) for y in proven.targets.T]
         _hand_over(proven, batch, largest)
-        parts.append(tables.top_columns(largest, proven.index, batch.labels, proven.outputs))
+        parts.append(
+            tables.top_columns(largest, proven.index, batch.labels, proven.outputs, proven.scale, proven.shown)
+        )
     return tables.concatenate(parts, proven.backend)
 
 

@@ -16,7 +16,7 @@ from axil.errors import InputError, shown
 from axil.questions import noise, removal
 from axil.questions.explain import batches
 from axil.questions.streamed import measured
-from axil.questions.targets import blame, changed_rows, corrections, reach, what_if
+from axil.questions.targets import blame, changed_rows, corrections, on_scale, reach, what_if
 from axil.replay.proven import ProvenModel
 from axil.types import Array
 
@@ -102,10 +102,13 @@ class Questions:
         With L1, clipped steps or monotone constraints a pattern is held fixed as well (``verification.held``). Where the new
         targets would change it, an ApproximationWarning says in how many leaves.
 
+        Of a model fitted to transformed targets, before, after and change are in prices. New targets are given as ``y_train``
+        was: in prices where the model takes the logarithms itself, in logarithms where you took them (``inverse_func``).
+
         Parameters
         ----------
         targets : mapping of row label to target
-            The new targets.
+            The new targets, given as ``y_train`` was.
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         init_score : array of shape (n,) or (n, K), optional
@@ -157,12 +160,16 @@ class Questions:
         exactly ``-(d gradient_j + d^2 / n sum_i K_ij^2)`` with d the correction; the squares are streamed.
         ``correction=None``: gradients alone, the largest first. Several outputs have a mean squared error each.
 
+        Of a model fitted to transformed targets the error is on the scale of the fit, such as the squared error of logarithms,
+        and so are "gradient (log)" and "gain (log)"; target and corrected are in prices. ``y_val`` and ``correction`` are given
+        as ``y_train`` was.
+
         Parameters
         ----------
         X_val : table
             The n validation rows.
         y_val : array of shape (n,) or (n, K)
-            Their targets, or classes.
+            Their targets, or classes, given as ``y_train`` was.
         correction : "leave-one-out", None or array of shape (n_train,) or (n_train, K)
             What the training targets might be instead.
         init_score : array of shape (n,) or (n, K), optional
@@ -175,7 +182,7 @@ class Questions:
             raise InputError("X_val has no rows; expected validation rows with their targets.")
         classes = proven.adapter.classes
         y = inputs.as_targets(y_val, len(queries), proven.targets.shape[1], classes, "y_val", "validation")
-        return blame(proven, queries, y, corrections(proven, correction))
+        return blame(proven, queries, on_scale(proven, y, "y_val"), corrections(proven, correction))
 
     def leverage(self) -> Array:
         """(n_train,), or (K, n_train) where outputs have trees of their own: K[j, j], each row's weight in its own prediction.

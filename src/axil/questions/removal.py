@@ -80,7 +80,7 @@ def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, by:
                 if greedy:
                     rows, effects = remove_in_turn(engine, batch.coordinates[i : i + 1], own, k, (rows, effects))
                 found.append((start + i, output if outputs is None else outputs[output], rows, effects))
-    name = {"effect": "effect", "steps": "step"}[by]
+    name = proven.scale.label({"effect": "effect", "steps": "step"}[by])
     columns = set_columns(found, name, proven.index, queries.labels, outputs is not None)
     exact = greedy or by == "steps"
     return tables.note(tables.make(columns, proven.backend), tables.NOTE if exact else tables.FIRST_ORDER)

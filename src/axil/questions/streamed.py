@@ -88,7 +88,7 @@ class Streamed(ABC):
         k = inputs.as_count(k, "k")
         stream = self._stream(X, init_score)
         lines = min(k, stream.n_targets[0])
-        return stream.table(lines, 6, lambda one: one.top_columns(k, by))
+        return stream.table(lines, 7, lambda one: one.top_columns(k, by))
 
     def effective_size(self, X: Any, init_score: Any = None) -> Array:
         """`Explanation.effective_size` for any number of rows of X: never holds an (n, n_train) array.
@@ -135,7 +135,7 @@ class Streamed(ABC):
         """
         stream = self._stream(X, init_score)
         codes, groups = inputs.group_codes(labels, stream.n_targets[0])
-        return stream.table(len(groups), 4, lambda one: one.group_columns(codes, groups))
+        return stream.table(len(groups), 5, lambda one: one.group_columns(codes, groups))
 
     def concentration(self, X: Any, shares: Sequence[float] = (0.5, 0.8, 0.95), init_score: Any = None) -> Any:
         """The table of `Explanation.concentration`, for any number of rows of X: never holds an (n, n_train) array.
@@ -181,7 +181,7 @@ class Streamed(ABC):
         names, features = stream.names(), stream.features
         chosen = inputs.chosen_columns(columns, names)
         lines = min(k, stream.n_targets[0]) * stream.n_targets[1]
-        parts = [one.similar_columns(k) for one in stream.for_table(lines, 10 + 2 * len(chosen), 16 * 8)]
+        parts = [one.similar_columns(k) for one in stream.for_table(lines, 11 + 2 * len(chosen), 16 * 8)]
         made, n = tables.joined(parts), stream.rows.shape[0]
         rows = made.pop("position")
         queries = np.repeat(np.arange(n), len(made["query"]) // max(n, 1))

@@ -34,10 +34,25 @@ def changed_rows(proven: ProvenModel, targets: Mapping[Any, Any]) -> Array:
     rows = inputs.positions(labels, proven.index, "targets")
     shape, classes = (len(values), proven.targets.shape[1]), proven.adapter.classes
     given = values if values else np.empty((0,) if shape[1] == 1 or classes is not None else shape)
-    new = inputs.as_targets(given, *shape, classes, "targets", "changed")
+    new = on_scale(proven, inputs.as_targets(given, *shape, classes, "targets", "changed"), "targets")
     moved = np.zeros_like(proven.targets)
     moved[rows] = new - proven.targets[rows]
     return moved
+
+
+def on_scale(proven: ProvenModel, given: Array, what: str) -> Array:
+    """(n, K): targets given as ``y_train`` was, on the scale of the fit; raises where they are on the other one by mistake."""
+    scale = proven.scale
+    if scale.is_identity:
+        return given
+    found = scale.forward(given)
+    bad = ~np.isfinite(found) | ~np.isfinite(scale.inverse(found))
+    if bad.any():
+        kind = "not transformed: the model does that itself" if scale.onward else f"transformed ({scale.name})"
+        raise InputError(
+            f"{what} holds {given[bad][0]:.6g}, which is no target of this model. Pass targets as y_train was given, {kind}."
+        )
+    return found
 
 
 def what_if(proven: ProvenModel, queries: Queries, moved: Array) -> Any:
@@ -49,7 +64,11 @@ def what_if(proven: ProvenModel, queries: Queries, moved: Array) -> Any:
     columns: dict[str, Any] = {"query": np.repeat(queries.labels, moved.shape[1])}
     if proven.outputs is not None:
         columns["output"] = np.tile(proven.outputs, len(queries))
-    columns |= {"before": before.ravel(), "after": (before + change).ravel(), "change": change.ravel()}
+    after = before + change
+    if not proven.scale.is_identity:
+        before, after = proven.scale.inverse(before), proven.scale.inverse(after)
+        change = after - before
+    columns |= {"before": before.ravel(), "after": after.ravel(), "change": change.ravel()}
     return tables.note(tables.make(columns, proven.backend), tables.NOTE)
 
 
@@ -98,7 +117,7 @@ def corrections(proven: ProvenModel, correction: Any) -> Array | None:
             )
         return left_out_values(proven.fitted(), leverages(proven), proven.targets)
     n, n_outputs = proven.targets.shape
-    return inputs.as_table(correction, n, n_outputs, "correction")
+    return on_scale(proven, inputs.as_table(correction, n, n_outputs, "correction"), "correction")
 
 
 def left_out_values(fitted: Array, leverage: Array, targets: Array) -> Array:
@@ -120,13 +139,14 @@ def blame(proven: ProvenModel, queries: Queries, y: Array, corrected: Array | No
     columns: dict[str, Any] = {"row": np.repeat(proven.index, targets.shape[1])}
     if proven.outputs is not None:
         columns["output"] = np.tile(proven.outputs, len(targets))
-    columns |= {"target": targets.ravel(), "gradient": gradient.ravel()}
-    keys = np.abs(columns["gradient"])
+    scale = proven.scale
+    columns |= {"target": proven.shown.ravel(), scale.label("gradient"): gradient.ravel()}
+    keys = np.abs(gradient.ravel())
     if corrected is not None:
         moved = corrected - targets
         gain = -(moved * gradient + moved**2 / n * _column_squares(proven, queries))
-        columns |= {"corrected": corrected.ravel(), "gain": gain.ravel()}
-        keys = columns["gain"]
+        columns |= {"corrected": scale.inverse(corrected).ravel(), scale.label("gain"): gain.ravel()}
+        keys = gain.ravel()
     order = np.argsort(-keys, kind="stable")  # nan last
     columns = {name: values[order] for name, values in columns.items()}
     return tables.note(tables.make(columns, proven.backend), tables.NOTE)

@@ -68,11 +68,11 @@ def _changes(
             "Without sample_weight the data agree: the model was fitted without weights. Leave sample_weight out.",
             replace(rows, weights=None),
         )
-    if model.classes is None:
+    if model.classes is None and model.scale.is_identity:
         for name, targets in _transformed(model, rows):
             yield (
-                f"With {name} for targets the data agree: the model was fitted on transformed targets. Pass {name} as y_train; "
-                "predictions and contributions are then on that scale.",
+                f"With {name} for targets the data agree: the model was fitted on transformed targets. Pass {name} as y_train, "
+                "and the function that undoes it as inverse_func, such as np.exp for logarithms.",
                 replace(rows, targets=targets),
             )
     scaled = _standardised(rows.X)

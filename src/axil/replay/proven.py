@@ -18,6 +18,7 @@ from axil.machine.progress import track
 from axil.machine.shared import Kept
 from axil.replay.checks import Verification, check_answer
 from axil.replay.queries import Offsets, Queries
+from axil.scale import IDENTITY, FittedTargets, TargetScale
 from axil.types import Array
 from axil.weights.answers import Answer
 from axil.weights.contract import Engine
@@ -32,12 +33,14 @@ class ProvenModel:
 
     adapter: Model
     engines: list[Engine]  #: one for all outputs that share trees, else one for each
-    targets: Array  #: (N, K) as given; one-hot for classes
+    targets: Array  #: (N, K) on the scale of the fit; one-hot for classes
     index: NDArray[Any]  #: (N,) the user's labels of the training rows
     features: Any  #: (N, features) the training rows; None where they are not at hand
     backend: str  #: the name of the frame library that tables are made with
     limits: Limits
     verification: Verification | None  #: what the replay found; None where it was not asked for
+    scale: TargetScale = IDENTITY  #: of the fit
+    seen: Array | None = None  #: (N, K) targets as people read them; None where that is the scale of the fit
     kept: Kept = field(default_factory=Kept)  #: leverages and noise, once they are known
 
     def __post_init__(self) -> None:
@@ -54,6 +57,16 @@ class ProvenModel:
     def budget(self) -> Budget:
         """The bytes that one request may take."""
         return self.limits.budget
+
+    @property
+    def shown(self) -> Array:
+        """(N, K): the targets as people read them."""
+        return self.targets if self.seen is None else self.seen
+
+    def on(self, fitted: FittedTargets) -> ProvenModel:
+        """This model, proven on the scale of the fit, with the targets on both scales."""
+        seen = None if fitted.scale.is_identity else frozen(fitted.shown)
+        return replace(self, scale=fitted.scale, seen=seen)
 
     @property
     def outputs(self) -> NDArray[Any] | None:

@@ -20,6 +20,7 @@ from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.errors import InputError, UnsupportedModelError
+from axil.scale import IDENTITY, TargetScale
 from axil.structure import Regularisation
 from axil.types import Array
 
@@ -35,6 +36,18 @@ def read(model: Any) -> LightGBMAdapter | None:
             raise not_fitted(model)
         model = model.booster_
     return LightGBMAdapter(model) if isinstance(model, lightgbm.Booster) else None
+
+
+def _roots(targets: Array) -> Array:
+    """Targets with reg_sqrt, in single precision as LightGBM takes them (src/objective/regression_objective.hpp)."""
+    return _signed_roots(targets.astype(np.float32))
+
+
+def _signed_roots(values: Array) -> Array:
+    return np.asarray(np.sign(values) * np.sqrt(np.abs(values)))
+
+
+ROOTS = TargetScale("sqrt", lambda roots: np.sign(roots) * roots * roots, _roots)
 
 
 class LightGBMAdapter(TreeModel):
@@ -77,6 +90,7 @@ class LightGBMAdapter(TreeModel):
         unnamed = names == [f"Column_{i}" for i in range(len(names))]
         self.feature_names: list[str] | None = None if unnamed else names
         self.fingerprint = text.fingerprint()
+        self.scale = ROOTS if text.objective == "regression sqrt" else IDENTITY
         self._read_regularisation()
 
     def _read_regularisation(self) -> None:
@@ -398,11 +412,12 @@ class LightGBMAdapter(TreeModel):
         return columns
 
     def predictions(self, X: Any) -> Array:
-        """(n, 1): what ``predict`` gives."""
+        """(n, 1): what ``predict`` gives; with reg_sqrt before it is squared."""
         if X.shape[0] == 0:
             return np.zeros((0, 1))
-        found = self._booster.predict(self._as_lightgbm(X))
-        return np.asarray(found, dtype=np.float64)[:, None]
+        found = np.asarray(self._booster.predict(self._as_lightgbm(X)), dtype=np.float64)[:, None]
+        # Raw scores would do, but of boosting=rf they are sums, not means.
+        return found if self.scale is IDENTITY else _signed_roots(found)
 
     def _as_lightgbm(self, X: Any) -> Any:
         """X as every version of LightGBM takes it without a word: numpy, pandas, or a csr or csc matrix (not array)."""

@@ -104,6 +104,7 @@ class Reading:
         return not self.bags and len({int(tree.integers("leaf_count").sum()) for tree in split}) > 1
 
 
+SQUARED = ("regression", "regression sqrt")  # the second with reg_sqrt, of which predictions are squared
 _L2 = 'Fit with objective="regression" (squared error) instead.'
 
 _LOGIT = "residuals pass through a sigmoid, and the logit of a mean, where the fit starts, is not linear in the targets"
@@ -135,7 +136,7 @@ def _objective(name: str) -> Callable[[Reading], str]:
 
 def _other_objective(model: Reading) -> str:
     name = model.text.objective
-    return "custom" if not name or name.startswith(("none", "custom")) else "" if name == "regression" else name
+    return "custom" if not name or name.startswith(("none", "custom")) else "" if name in SQUARED else name
 
 
 def _positive(name: str) -> Callable[[Reading], str]:
@@ -182,7 +183,7 @@ def _forced(model: Reading) -> str:
 
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (
-    "objective: regression under all its names (l2, mse, rmse, ...)",
+    "objective: regression under all its names (l2, mse, rmse, ...), reg_sqrt (weights are of the targets' roots)",
     "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued training (init_model)",
     "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth (without sample weights), use_quantized_grad with renewed leaves",
     "lambda_l1, max_delta_step, monotone_constraints (basic): with the pattern held",
@@ -199,13 +200,6 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     *(
         Refusal("objective", _objective(name), reason, condition, _L2, smooth)
         for name, (reason, condition, smooth) in _OBJECTIVES.items()
-    ),
-    Refusal(
-        "reg_sqrt",
-        lambda model: "True" if model.text.objective == "regression sqrt" else "",
-        "it is fitted to the square roots of the targets",
-        "(i)",
-        "Fit with reg_sqrt=False, or transform the targets yourself and explain the predicted roots.",
     ),
     Refusal(
         "objective",

@@ -85,6 +85,13 @@ SMOOTH = smooth_refusals(
         "Explain the model as it was before refit, or fit a new one on the new data.",
     ),
     Refusal(
+        "reg_sqrt",
+        lambda model: "True" if model.text.objective == "regression sqrt" else "",
+        "axil differentiates by the targets themselves, not by their roots",
+        None,
+        "Fit with reg_sqrt=False, or take the roots yourself.",
+    ),
+    Refusal(
         "boosting",
         lambda model: "dart" if model.dart else "rf" if model.forest else "",
         _PLAIN,

@@ -16,6 +16,7 @@ from axil.adapters.sklearn.smoothers import (
     LinearRegressionAdapter,
     RidgeAdapter,
 )
+from axil.adapters.sklearn.transformed import TransformedAdapter
 from axil.adapters.sklearn.trees import ForestAdapter, bags_trees
 
 ADAPTERS: dict[str, Callable[[Any], Model]] = {
@@ -38,6 +39,7 @@ ADAPTERS: dict[str, Callable[[Any], Model]] = {
         ("KNeighborsRegressor", "KNeighborsClassifier", "RadiusNeighborsRegressor", "RadiusNeighborsClassifier"),
         NeighboursAdapter,
     ),
+    "TransformedTargetRegressor": TransformedAdapter.of,
 }
 
 

@@ -68,11 +68,6 @@ CLASSES: dict[str, RefusedClass] = {
         "axil explains the classes of one output at a time", None, "Explain its estimators_ one by one."
     ),
     "IsotonicRegression": RefusedClass("which targets it pools depends on their order", "(ii)"),
-    "TransformedTargetRegressor": RefusedClass(
-        "its inverse transform is applied after the targets were averaged, which is linear for linear transforms only",
-        "(ii)",
-        "Explain its regressor_, which predicts the transformed targets, on those.",
-    ),
     "MLPRegressor": RefusedClass(_BENT, "(ii)"),
     "MLPClassifier": RefusedClass(_BENT, "(ii)"),
     **dict.fromkeys(("SVR", "NuSVR", "LinearSVR", "SVC", "NuSVC", "LinearSVC"), RefusedClass(_MARGIN, "(ii)")),
@@ -110,6 +105,8 @@ EXACT = (
     "is held fixed as it was fitted",
     "searches (GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV and others with best_estimator_), of "
     "and in pipelines too: the best_estimator_, for which refit must not be False",
+    "TransformedTargetRegressor around a model of any library here: func and inverse_func, or a transformer, that keep the order "
+    "of the targets and lead back to them (held fixed)",
 )
 
 _L2 = 'Fit with loss="squared_error" instead.'
