@@ -1,5 +1,7 @@
 """Models fitted to transformed targets: weights on the scale of the fit, answers in prices."""
 
+import copy
+import pickle
 import warnings
 
 import numpy as np
@@ -7,6 +9,7 @@ import pandas as pd
 import pytest
 from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
+from page_models import data_of
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import PoissonRegressor, Ridge
@@ -15,7 +18,10 @@ from sklearn.preprocessing import FunctionTransformer, PowerTransformer, Quantil
 from xgboost import XGBRegressor
 
 import axil
+import axil.baselines
+import axil.plots
 from axil import ExactnessError, InputError, UnsupportedModelError
+from axil.cli import main
 from axil.dask import Explainer as DaskExplainer
 from axil.scale import IDENTITY, fitted_targets
 
@@ -26,7 +32,7 @@ PRICES = 2e-5
 REGRESSORS = {
     "lightgbm": LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1, subsample=0.7, subsample_freq=1),
     "xgboost": XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1),
-    "catboost": CatBoostRegressor(iterations=20, depth=3, verbose=0, thread_count=1),
+    "catboost": CatBoostRegressor(iterations=20, depth=3, verbose=0, thread_count=1, allow_writing_files=False),
     "hist": HistGradientBoostingRegressor(max_iter=20),
     "stages": GradientBoostingRegressor(n_estimators=20),
     "forest": RandomForestRegressor(10, random_state=0),
@@ -242,6 +248,14 @@ def test_what_stands_inside_is_refused_by_its_own_reason(homes):
     assert "regressor_" in found.reason
 
 
+def test_one_transform_inside_another_is_refused(homes):
+    X, prices = homes
+    roots = LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1, reg_sqrt=True)
+    model = wrapped(roots, X, prices, func=np.log, inverse_func=np.exp)
+    with pytest.raises(UnsupportedModelError, match="sqrt inside a TransformedTargetRegressor"):
+        axil.Explainer(model, X, prices)
+
+
 def test_dask_refuses_it_by_name(homes):
     import dask.array as da
 
@@ -333,6 +347,101 @@ def test_blame_measures_the_error_on_the_scale_of_the_fit(homes):
     assert "effect (log)" in explainer.removal_set(X[:1], 2).columns
 
 
+def test_baselines_take_targets_as_the_explainer_did(homes):
+    X, prices = homes
+    model = wrapped(REGRESSORS["lightgbm"], X, prices, func=np.log, inverse_func=np.exp)
+    scores = [
+        axil.baselines.BoostIn(axil.Explainer(one, X, y)).scores(X[:Q], y[:Q])
+        for one, y in ((model, prices), (model.regressor_, np.log(prices)))
+    ]
+    np.testing.assert_array_equal(*scores)
+
+
+# -- pictures, page, command line ------------------------------------------------------------------------------------------
+
+
+def texts(ax):
+    """All that a picture says."""
+    ticks = [tick.get_text() for tick in (*ax.get_yticklabels(), *ax.get_xticklabels())]
+    return "\n".join(
+        [ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel(), *ticks, *(t.get_text() for t in ax.texts)]
+    )
+
+
+def test_the_waterfall_of_logarithms_multiplies(homes):
+    X, _ = homes
+    model, explainer, _ = both(homes)
+    explanation = explainer(X[:1])
+    price = f"{model.predict(X[:1])[0]:,.0f}"
+    said = texts(axil.plots.contributions(explanation, 5))
+    largest = explanation.top(1)["factor"][0]
+    for words in (f"prediction {price}", f"× {largest:.4g}", "running product of target ^ weight"):
+        assert words in said
+    mean = explanation.targets.mean()
+    said = texts(axil.plots.contributions(explanation, 5, reference=mean))
+    assert f"all targets at {np.exp(mean):,.0f}" in said
+    assert f"(target / {np.exp(mean):,.0f}) ^ weight" in said
+    assert "running sum of weight × target (log)" in texts(
+        axil.plots.contributions(explanation.top(5), prediction=explanation.predictions[0])
+    )
+    height = axil.plots.targets(explanation).lines[-1].get_ydata()[0]
+    assert height == pytest.approx(model.predict(X[:1])[0])
+
+
+def test_pictures_name_any_other_scale(homes):
+    X, prices = homes
+    model = wrapped(REGRESSORS["forest"], X, prices, func=np.sqrt, inverse_func=np.square)
+    explainer = axil.Explainer(model, X, prices)
+    explanation, labels = explainer(X[:1]), np.arange(N) % 3
+    said = texts(axil.plots.contributions(explanation, 5))
+    assert f"prediction {model.predict(X[:1])[0]:,.0f}" in said
+    assert "running sum of weight × target (sqrt)" in said
+    assert "prediction (sqrt)" in said
+    for source, options in ((explanation, {"labels": labels}), (explainer.group(X[:1], labels), {})):
+        ax = axil.plots.group(source, by="contribution", **options)
+        assert "contributions (sqrt)" in texts(ax)
+        assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(explanation.predictions[0])
+    assert "(sqrt)" in texts(axil.plots.blame(explainer.blame(X[:9], prices[:9])))
+    assert "change of the prediction (sqrt)" in texts(axil.plots.removal(explainer.removal_set(X[:1], 3)))
+
+
+@pytest.mark.parametrize("transform", ["log1p", "sqrt"])
+def test_the_page_has_both_scales(homes, transform):
+    X, prices = homes
+    settings, name = TRANSFORMS[transform]
+    model = wrapped(REGRESSORS["forest"], X, prices, **settings)
+    explainer = axil.Explainer(model, X, prices)
+    summary = data_of(explainer.to_html(X[:Q], groups=np.arange(N) % 2))
+    is_log = transform == "log1p"
+    assert summary["scale"] == {"name": name, "base": np.e if is_log else None, "shift": float(is_log)}
+    np.testing.assert_allclose(summary["shown"][0], model.predict(X[:Q]), rtol=1e-6)
+    np.testing.assert_allclose(summary["predictions"][0], model.regressor_.predict(X[:Q]), rtol=1e-12)
+    labels, shown = summary["training"]["labels"], summary["training"]["shown"][0]
+    np.testing.assert_array_equal(shown, prices[labels])
+    np.testing.assert_allclose(summary["training"]["targets"][0], settings["func"](prices[labels]), rtol=1e-6)
+    plain = axil.Explainer(model.regressor_, X, settings["func"](prices))
+    assert data_of(plain.to_html(X[:Q]))["scale"] is None
+    assert f"{model.predict(X[:1])[0]:.6g}"[:5] in explainer(X[:1])._repr_html_().replace(",", "")
+
+
+def test_the_command_line_shows_prices(homes, tmp_path, capsys):
+    X, prices = homes
+    model, explainer = logs_of(homes)
+    model.booster_.save_model(tmp_path / "model.txt")
+    X.assign(logs=np.log(prices)).to_parquet(tmp_path / "train.parquet")
+    X[:1].to_parquet(tmp_path / "new.parquet")
+    files = f"{tmp_path}/model.txt --train {tmp_path}/train.parquet --target logs".split()
+    asked = [*files, "--query", f"{tmp_path}/new.parquet", "--inverse-func", "exp", "--top", "3"]
+    assert main(["explain", *asked]) == 0
+    said = capsys.readouterr().out
+    assert f"predicted {np.exp(model.predict(X[:1]))[0]:.7g}" in said
+    assert "contribution (log)" in said
+    assert "factor" in said
+    assert f"{prices[explainer.top(X[:1], 1)['row'][0]]:.0f}" in said
+    assert main(["blame", *files, "--validation", f"{tmp_path}/train.parquet", "--inverse-func", "exp"]) == 0
+    assert "gain (log)" in capsys.readouterr().out
+
+
 # -- files ---------------------------------------------------------------------------------------------------------------
 
 
@@ -366,6 +475,17 @@ def test_functions_that_no_file_can_keep_are_asked_for_again(homes, tmp_path):
     with pytest.raises(InputError, match="inverse_func"):
         axil.load(path, model)
     pd.testing.assert_frame_equal(axil.load(path, model, inverse_func=back).top(X[:Q]), explainer.top(X[:Q]))
+
+
+@pytest.mark.parametrize("kind", ["wrapped", "reg_sqrt"])
+def test_copies_and_pickles(homes, kind):
+    X, prices = homes
+    own = {"reg_sqrt": True} if kind == "reg_sqrt" else {}
+    model = LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1, **own)
+    model = model.fit(X, prices) if own else wrapped(model, X, prices, func=np.log, inverse_func=np.exp)
+    explainer = axil.Explainer(model, X, prices)
+    for again in (copy.deepcopy(explainer), pickle.loads(pickle.dumps(explainer))):
+        pd.testing.assert_frame_equal(again.top(X[:Q]), explainer.top(X[:Q]))
 
 
 def test_a_plain_file_may_be_read_in_prices(homes, tmp_path):

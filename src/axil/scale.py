@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -117,7 +118,8 @@ def _applied(function: Function | None, values: Any, what: str) -> Array:
     return found.reshape(numbers.shape)
 
 
-class FittedTargets(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class FittedTargets:
     """Targets of the training rows on both scales."""
 
     targets: Array  #: (N, K) on the scale of the fit
@@ -141,7 +143,7 @@ def fitted_targets(own: TargetScale, inverse_func: Any, given: Array, y: Any) ->
     kind = np.asarray(y).dtype
     dtype = kind if kind.kind in "biuf" else np.dtype(np.float64)
     onward = own.onward
-    scale = replace(own, onward=lambda values: onward(values.astype(dtype)))
+    scale = replace(own, onward=partial(_in_type, onward, dtype))
     targets = scale.forward(given)
     _require_finite(given, targets, own.name)
     again = scale.inverse(targets)
@@ -159,6 +161,10 @@ def fitted_targets(own: TargetScale, inverse_func: Any, given: Array, y: Any) ->
         )
     _require_monotone(targets, given, f"The model's {own.name} of the targets")
     return FittedTargets(targets, given, _recognised(scale, targets))
+
+
+def _in_type(function: Function, dtype: Any, values: Array) -> Any:
+    return function(values.astype(dtype))
 
 
 def _digits(function: Function, values: Array) -> float:
@@ -199,7 +205,7 @@ def loaded_targets(scale: TargetScale, targets: Array, seen: Array | None) -> Fi
             f"The inverse of {scale.name} leads to the targets {found.shown.min():.6g} to {found.shown.max():.6g}, and the file "
             f"shows {seen.min():.6g} to {seen.max():.6g}. Pass the inverse_func that the explainer was made with."
         )
-    return found._replace(shown=seen)
+    return replace(found, shown=seen)
 
 
 def _require_finite(given: Array, targets: Array, name: str) -> None:

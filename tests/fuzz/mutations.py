@@ -44,6 +44,9 @@ def one_target(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array |
     else:
         shift = 0.2 * float(max(np.ptp(y), np.abs(y).max(), 1e-3 * proven.explainer.verification.scale))
         y[row] = y[row] + shift
+        scale = proven.explainer.scale
+        if not scale.is_identity:  # the change on the scale of the fit
+            shift = float(np.abs(scale.forward(y) - scale.forward(np.asarray(trial.y))).max())
     return replace(trial, y=y), proven.weights[:, row] * shift
 
 
@@ -51,7 +54,9 @@ def two_swapped(trial: Trial, proven: Proven, draw: Draw) -> tuple[Trial, Array 
     """Targets of two rows, swapped: of some pairs, the one that moves predictions furthest."""
     if hasattr(trial.model, "predict_proba") or len(trial.y) < 2:
         return None
-    y = np.asarray(trial.y, dtype=float).reshape(len(trial.y), -1)
+    scale = proven.explainer.scale
+    y = np.asarray(trial.y if scale.is_identity else scale.forward(np.asarray(trial.y)), dtype=float)
+    y = y.reshape(len(y), -1)
     pairs = draw.rng.integers(0, len(y), (20, 2))
     moved = [np.outer(proven.weights[:, i] - proven.weights[:, j], y[j] - y[i]) for i, j in pairs]
     best = int(np.argmax([np.abs(change).max() for change in moved]))

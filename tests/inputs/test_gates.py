@@ -125,7 +125,7 @@ KINDS = {
     "values": "values",
     "leverage.values": "drawn",
     "curves": "drawn",
-    **dict.fromkeys(("client", "ax", "loss", "model", "explainer"), "object"),
+    **dict.fromkeys(("client", "ax", "loss", "model", "explainer", "inverse_func"), "object"),
     **dict.fromkeys(("path", "scratch"), "path"),  # tests/test_save.py and tests/test_write.py
     "name": "path",  # of an axis: any text
 }

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
+from axil.questions.targets import on_scale
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -50,14 +51,15 @@ class Baseline(ABC):
     def scores(self, X: Any, y: Any = None, init_score: Any = None) -> Array:
         """(n, n_train) float64: the score of every training row for every row of X with its target y.
 
-        ``init_score`` (n,): offsets of the rows of X, as in `Explainer.explain`. 8 * n * n_train bytes.
+        ``y`` is given as ``y_train`` was. ``init_score`` (n,): offsets of the rows of X, as in `Explainer.explain`.
+        8 * n * n_train bytes.
         """
         proven = self.proven
         queries = proven.queries(X, init_score)
         n, (n_train, n_outputs), offsets = len(queries), proven.targets.shape, queries.offsets
         targets = None
         if y is not None:
-            known = inputs.as_targets(y, n, n_outputs, proven.adapter.classes, "y", "explained")
+            known = on_scale(proven, inputs.as_targets(y, n, n_outputs, proven.adapter.classes, "y", "explained"), "y")
             targets = known - offsets.values
             if offsets.replace_base:  # the baselines' predictions have the base
                 targets = targets + proven.base_numbers()

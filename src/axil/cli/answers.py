@@ -15,21 +15,26 @@ from axil.explanation import Explanation
 SIGNED = ("weight", "contribution", "gradient", "gain")  # columns whose signs are shown
 
 
+def is_signed(name: str) -> bool:
+    """Whether the signs of a column are shown, also of one that names a scale, such as "contribution (log)"."""
+    return name.startswith(SIGNED)
+
+
 @dataclass(frozen=True)
 class Answer:
     """One prediction and the training rows that are largest in it."""
 
     title: str
-    top: Any  #: rank, row, weight, target, contribution
+    top: Any  #: the columns of `Explanation.top`, and prediction
     share: float  #: of sum |weight| that these rows hold
     n_train: int
     query: int  #: the position of the query
 
     def lines(self, training: Any, queries: Any) -> list[str]:
         """A title, the table with features as far as there is room, the query's own above them, and the share."""
-        names = ("rank", "row", "weight", "target", "contribution")
+        names = [name for name in self.top.columns if name not in ("query", "output", "prediction")]
         columns = [
-            screen.column(name, self.top[name].to_numpy(), name in SIGNED, "query" if name == "row" else " ")
+            screen.column(name, self.top[name].to_numpy(), is_signed(name), "query" if name == "row" else " ")
             for name in names
         ]
         columns += features(rows_of(self.top, training), queries.iloc[[self.query]])
@@ -52,7 +57,7 @@ def comparables(
         top = part.top(k, by)
         outputs = 1 if part.outputs is None else len(part.outputs)
         lines = len(top) // (len(part) * outputs)
-        top["prediction"] = np.repeat(part.predictions.reshape(-1), lines)
+        top["prediction"] = np.repeat(part.scale.inverse(part.predictions).reshape(-1), lines)
         answers += _answers(part, top, lines, outputs, start)[: n_shown * outputs - len(answers)]
         asked = queries.iloc[np.repeat(np.arange(start, start + len(part)), lines * outputs)]
         parts.append(with_features(top, training, asked))

@@ -7,6 +7,7 @@ from typing import Any
 
 import axil
 from axil.cli import commands, demo
+from axil.scale import INVERSES
 
 ABOUT = """\
 Which training rows made a prediction, and by exactly how much.
@@ -29,6 +30,7 @@ Prints, for each row of the query file, the training rows of largest weight in i
 
   weight        how far the prediction would move if that row's target were one larger
   contribution  weight times target; over all training rows, with the intercept, they sum to the prediction
+  factor        of a model fitted to logarithms: target to the power of its weight; they multiply to the prediction
 
 Both hold with the fitted structure held fixed: they do not say what a refit would do."""
 
@@ -123,6 +125,12 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
         "--features",
         metavar="A,B,...",
         help="the columns of the fit, in its order (default: those that the model names, or if it names none, all others)",
+    )
+    data.add_argument(
+        "--inverse-func",
+        metavar="NAME",
+        choices=tuple(INVERSES),
+        help="for a target column that was transformed before the fit: what undoes it, such as exp for logarithms",
     )
     data.add_argument("--categorical", metavar="A,B,...", help="columns that were of pandas' category type in the fit")
     work = one.add_argument_group("the work")

@@ -16,6 +16,7 @@ from axil.explainer import Explainer, limits_of
 from axil.inputs import as_count, as_file
 from axil.machine.atomic import atomic
 from axil.output.tables import NOTE
+from axil.scale import INVERSES
 from axil.supports import supports
 
 MOST_ON_SCREEN = 20  # predictions; --csv and --format have them all
@@ -108,7 +109,7 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
     if arguments.format != "table":
         _print_table(answers.with_features(shown, features), arguments.format, out)
         return 0
-    columns = [screen.column(name, shown[name].to_numpy(), name in answers.SIGNED) for name in shown.columns]
+    columns = [screen.column(name, shown[name].to_numpy(), answers.is_signed(name)) for name in shown.columns]
     columns += answers.features(answers.rows_of(shown, features))
     print(screen.visible(question.proof), file=out)
     print(f"{len(validation.features)} validation rows of {arguments.validation}; the largest gain first\n", file=out)
@@ -134,9 +135,12 @@ def _question(arguments: argparse.Namespace) -> Question:
     named = arguments.index, arguments.weights, arguments.features, arguments.categorical
     roles = data.Roles(arguments.target, *named)
     training = data.training_rows(arguments.train, roles, adapter)
-    limits = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit, "scratch": arguments.scratch}
+    settings = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit, "scratch": arguments.scratch}
+    inverse = None if arguments.inverse_func is None else INVERSES[arguments.inverse_func]
     with files.usable(arguments.model, arguments.train):
-        explainer = Explainer(model, training.features, training.target, training.weights, **limits)
+        explainer = Explainer(
+            model, training.features, training.target, training.weights, inverse_func=inverse, **settings
+        )
     return Question(arguments.model, adapter, explainer, roles, training)
 
 

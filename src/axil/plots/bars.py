@@ -11,7 +11,7 @@ from axil.explanation import Explanation
 from axil.inputs import as_choice, as_count, as_flag, as_frame, as_numbers, as_vector, group_codes
 from axil.output import tables
 from axil.plots import canvas
-from axil.plots.sources import largest, one_prediction, one_query, row_labels, says
+from axil.plots.sources import labelled, largest, one_prediction, one_query, row_labels, says
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def group(
     """
     tables.check_by(by)
     k = as_count(k, "k")
-    names, sums, head, exact = _sums(source, labels, by, query, output, exact)
+    names, sums, head, exact, fitted = _sums(source, labels, by, query, output, exact)
     name = _summed(by, exact)
     shown = np.sort(largest(sums, k))
     title = f"{head}Sums of {name}s by group" + (
@@ -78,27 +78,30 @@ def group(
     ax = canvas.new_axes(ax, canvas.bars_height(len(names)))
     canvas.sign_bars(ax, names, values, rest=len(shown) if rest else None)
     canvas.few_ticks(ax)
-    return canvas.dress(ax, title, canvas.fixed(f"sum of {name}s"), "group", grid="x")
+    return canvas.dress(ax, title, canvas.fixed(f"sum of {name}s{f' ({fitted})' if fitted else ''}"), "group", grid="x")
 
 
 def _sums(
     source: Any, labels: Any, by: str, query: int, output: Any, exact: bool
-) -> tuple[list[Any], Array, str, bool]:
-    """The groups' names, what each sums up to, whose prediction it is and whether it is exact."""
+) -> tuple[list[Any], Array, str, bool, str]:
+    """The groups' names, what each sums up to, whose prediction it is, whether it is exact and on which scale, if named."""
     if not isinstance(source, Explanation):
         if labels is not None:
             raise InputError("A frame of groups has labels already; leave out labels, or pass an axil.Explanation.")
         exact = as_flag(exact, "exact")
-        lines, name = one_query(source, query, output, ("group", by))
-        sums = as_vector(lines[by], len(lines[by]), f'the column "{by}"', "table")
+        frame = as_frame(source)
+        column, fitted = labelled(() if frame is None else frame.columns, by)
+        lines, name = one_query(source, query, output, ("group", column))
+        sums = as_vector(lines[column], len(lines[column]), f'the column "{column}"', "table")
         head = canvas.shorten(name, canvas.TITLE) + "\n"
-        return lines["group"].tolist(), sums, head, exact and not says(source, tables.DERIVATIVE)
+        return lines["group"].tolist(), sums, head, exact and not says(source, tables.DERIVATIVE), fitted
     if labels is None:
         raise InputError("An explanation has no groups; pass labels, one for each training row.")
     one = one_prediction(source, query, output, None, exact)
     codes, found = group_codes(labels, len(one.weights))
-    parts = one.weights if by == "weight" else one.weights * np.asarray(one.targets)
-    return found.tolist(), np.bincount(codes, parts, len(found)).astype(np.float64), canvas.head(one), one.exact
+    parts = one.weights if by == "weight" else np.asarray(one.contributions)
+    sums = np.bincount(codes, parts, len(found)).astype(np.float64)
+    return found.tolist(), sums, canvas.head(one), one.exact, one.scale.name if by == "contribution" else ""
 
 
 def _summed(by: str, exact: bool) -> str:
@@ -130,11 +133,13 @@ def blame(
     """
     k = as_count(k, "k")
     frame = as_frame(source)
+    named = () if frame is None else frame.columns
     if by is None:
-        by = "gain" if frame is None or "gain" in frame.columns else "gradient"
+        by = "gain" if frame is None or labelled(named, "gain")[0] in named else "gradient"
     by = as_choice(by, tuple(BLAME), "by")
-    lines, _ = one_query(source, 0, output, ("row", by))
-    values = as_numbers(lines[by], f'the column "{by}"')
+    column, fitted = labelled(named, by)
+    lines, _ = one_query(source, 0, output, ("row", column))
+    values = as_numbers(lines[column], f'the column "{column}"')
     names = lines["row"] if labels is None else row_labels(labels, len(values))
     keys = np.where(np.isnan(values), -np.inf, values if by == "gain" else np.abs(values))
     chosen = np.argsort(-keys, kind="stable")[:k]
@@ -145,4 +150,6 @@ def blame(
     canvas.sign_bars(ax, names[chosen].tolist(), values[chosen])
     canvas.few_ticks(ax)
     title = f"Blame: {len(chosen)} largest {by}s of {len(values):,} training rows"
-    return canvas.dress(ax, title, canvas.fixed(BLAME[by]), "training row", grid="x")
+    return canvas.dress(
+        ax, title, canvas.fixed(BLAME[by] + (f" ({fitted})" if fitted else "")), "training row", grid="x"
+    )

@@ -13,7 +13,7 @@ from axil.inputs import as_flag, as_frame, as_numbers, as_vector
 from axil.output import tables
 from axil.output.sums import ROUNDING
 from axil.plots import canvas
-from axil.plots.sources import one_query, one_row, says, whole_prediction
+from axil.plots.sources import labelled, one_query, one_row, says, whole_prediction
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -80,14 +80,14 @@ def removal(
     if not named:
         raise InputError("curves is empty; expected a frame of removal_set, an array or {name: curve, ...}.")
     read = {name: _effects(curve, query, output) for name, curve in named.items()}
-    heads = {head for _, head in read.values() if head}
+    heads, fitted = {head for _, head, _ in read.values() if head}, {name for *_, name in read.values() if name}
     if retrained and heads:
         raise InputError(
             "A frame of removal_set holds the structure fixed; retrained=True is for measured arrays alone."
         )
     ax = canvas.new_axes(ax)
     ax.axhline(0.0, color=canvas.DARK, linewidth=0.8)
-    for i, (name, (effects, head)) in enumerate(read.items()):
+    for i, (name, (effects, head, _)) in enumerate(read.items()):
         total = effects if cumulative and not head else np.cumsum(effects)
         style: dict[str, Any] = {
             "color": canvas.LINES[i % len(canvas.LINES)],
@@ -100,25 +100,28 @@ def removal(
     if all(says(curve, tables.FIRST_ORDER) for curve in named.values()):
         title += ", to first order"
     kept = "model retrained" if retrained else canvas.FIXED
-    canvas.dress(ax, title, "rows removed", f"change of the prediction\n({kept})")
+    canvas.dress(
+        ax, title, "rows removed", f"change of the prediction{f' ({min(fitted)})' if fitted else ''}\n({kept})"
+    )
     canvas.whole_ticks(ax)
     if len(read) > 1 or "" not in read:
         canvas.key(ax)
     return ax
 
 
-def _effects(curve: Any, query: int, output: Any) -> tuple[Array, str]:
-    """(m,) effects in the order of removal, and of a frame what to call the prediction."""
+def _effects(curve: Any, query: int, output: Any) -> tuple[Array, str, str]:
+    """(m,) effects in the order of removal, and of a frame what to call the prediction and the scale of the fit."""
     if isinstance(curve, Explanation):
         raise InputError(
             "A curve is an axil.Explanation; expected a frame of removal_set or an array: explainer.removal_set(X, m)."
         )
     if as_frame(curve) is None:
         effects = as_numbers(curve, "a curve", "a frame of removal_set or an array (m,) of effects")
-        return as_vector(effects, effects.shape[0] if effects.ndim else 1, "a curve", "removed"), ""
-    lines, name = one_query(curve, query, output, ("query", "rank", "effect"))
+        return as_vector(effects, effects.shape[0] if effects.ndim else 1, "a curve", "removed"), "", ""
+    column, fitted = labelled(as_frame(curve).columns, "effect")  # type: ignore[union-attr]
+    lines, name = one_query(curve, query, output, ("query", "rank", column))
     order = np.argsort(lines["rank"], kind="stable")
-    return as_vector(lines["effect"][order], len(order), 'the column "effect"', "removed"), name
+    return as_vector(lines[column][order], len(order), f'the column "{column}"', "removed"), name, fitted
 
 
 def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | None = None) -> Axes:

@@ -14,6 +14,7 @@ from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_flag, as_frame, as_labels, as_numbers, as_vector, is_whole, position_of
 from axil.output import tables
+from axil.scale import IDENTITY, TargetScale
 from axil.types import Array
 
 Columns = dict[str, NDArray[Any]]
@@ -27,9 +28,11 @@ class Prediction:
 
     weights: Array  #: (n,)
     labels: NDArray[Any]  #: (n,)
-    targets: Array | None = None  #: (n,) unknown of plain arrays
+    targets: Array | None = None  #: (n,) as people read them; unknown of plain arrays
+    contributions: Array | None = None  #: (n,) on the scale of the fit; unknown of plain arrays
     intercept: float | None = None
-    value: float | None = None  #: the prediction itself
+    value: float | None = None  #: the prediction itself, as people read it
+    scale: TargetScale = IDENTITY  #: of the fit
     name: str = ""  #: query and output, as the user calls them; empty for plain arrays
     exact: bool = True
     complete: bool = True  #: whether all training rows are here, not only the largest
@@ -68,12 +71,15 @@ def _of_explanation(explanation: Explanation, query: int, output: Any, labels: A
     k = output_position(output, explanation.outputs)
     weights = one.weights[k] if one.weights.ndim == 3 else one.weights
     targets = one.targets if one.targets.ndim == 1 else one.targets[:, k]
+    weights = weights.toarray()[0] if issparse(weights) else weights[0]
     return Prediction(
-        weights=weights.toarray()[0] if issparse(weights) else weights[0],
+        weights=weights,
         labels=one.index if labels is None else row_labels(labels, len(targets)),
-        targets=targets,
+        targets=one.scale.inverse(one.targets).reshape(len(targets), -1)[:, k],
+        contributions=weights * targets,
         intercept=float(one.intercepts.ravel()[k]),
-        value=float(one.predictions.ravel()[k]),
+        value=float(one.scale.inverse(one.predictions).ravel()[k]),
+        scale=one.scale,
         name=_name(one.query_index[0], None if one.outputs is None else one.outputs[k]),
         exact=one.exact,
     )
@@ -82,14 +88,30 @@ def _of_explanation(explanation: Explanation, query: int, output: Any, labels: A
 def _of_frame(source: Any, query: int, output: Any, labels: Any, exact: bool) -> Prediction:
     lines, name = one_query(source, query, output, ("row", "weight"))
     n = len(lines["row"])
+    weights = as_vector(lines["weight"], n, 'the column "weight"', "table")
+    targets = as_vector(lines["target"], n, 'the column "target"', "table") if "target" in lines else None
+    scale, contributions = IDENTITY, None if targets is None else weights * targets
+    column, label = labelled(lines, "contribution")
+    if label:
+        scale, contributions = TargetScale(label), as_vector(lines[column], n, f'the column "{column}"', "table")
     return Prediction(
-        weights=as_vector(lines["weight"], n, 'the column "weight"', "table"),
+        weights=weights,
         labels=lines["row"] if labels is None else row_labels(labels, n),
-        targets=as_vector(lines["target"], n, 'the column "target"', "table") if "target" in lines else None,
+        targets=targets,
+        contributions=contributions,
+        scale=scale,
         name=name,
         exact=exact and not says(source, tables.DERIVATIVE),
         complete=False,
     )
+
+
+def labelled(columns: Any, name: str) -> tuple[str, str]:
+    """The column of this name, or of this name and a scale, such as "contribution (log)"; and the scale, empty for none."""
+    for column in columns:
+        if str(column).startswith(f"{name} (") and str(column).endswith(")"):
+            return str(column), str(column)[len(name) + 2 : -1]
+    return name, ""
 
 
 def says(source: Any, note: str) -> bool:

@@ -12,6 +12,7 @@ from axil.explanation import Explanation
 from axil.inputs import as_count, as_frame, as_number
 from axil.plots import canvas
 from axil.plots.sources import Prediction, largest, one_prediction, one_row, row_labels
+from axil.scale import TargetScale
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ def contributions(
     (n_train,), with the ``intercept`` if there is one. ``reference``: count targets from this level, ``w_j (y_j - reference)``,
     and start at ``intercept + reference * sum w``. That is the same sum and shows better what pulls up and what down; the mean
     target is a good choice. It needs the weights of all rows, so an explanation.
+
+    Of a model fitted to logarithms the steps are factors, and the levels are prices on a logarithmic axis. Of other transformed
+    targets all numbers are on the scale of the fit, which the labels name. ``intercept``, ``prediction`` and ``reference`` are
+    always on that scale, as ``explanation.targets.mean()`` is.
     """
     k = as_count(k, "k")
     given = ("intercept", intercept), ("prediction", prediction), ("reference", reference)
@@ -57,7 +62,7 @@ def contributions(
         one = one_prediction(source, query, output, labels, exact)
         if one.targets is None:
             raise InputError("The frame has no column 'target'; expected one made by top or similar.")
-        parts = one.weights * (one.targets - (reference or 0.0))
+        parts = np.asarray(one.contributions) - one.weights * (reference or 0.0)
     else:
         parts = one_row(source, query, "contributions")
         one = Prediction(parts, row_labels(labels, len(parts)), exact=exact)
@@ -65,12 +70,28 @@ def contributions(
     shift = None if reference is None else (reference, float(reference * one.weights.sum()))
     steps = _steps(one, parts, k, start, prediction, shift)
     ax = canvas.new_axes(ax, canvas.bars_height(len(steps.names) + 2))
-    _draw(ax, steps)
+    _draw(ax, steps, one.scale)
     shown = min(k, len(parts))
     title = f"{canvas.head(one)}{shown} largest contributions" + (f" of {len(parts):,}" if one.complete else "")
     title += "" if one.exact else "\nderivative × target: not a decomposition"
-    of = "target" if reference is None else f"(target − {canvas.number(reference)})"
-    return canvas.dress(ax, title, canvas.fixed(f"running sum of {one.quantity} × {of}"), "training row", grid="x")
+    return canvas.dress(ax, title, canvas.fixed(_axis(one, reference)), "training row", grid="x")
+
+
+def _axis(one: Prediction, reference: float | None) -> str:
+    """The name of the axis: a sum, or for logarithms a product."""
+    target = one.scale.label("target")
+    if one.scale.is_log:
+        over = "" if reference is None else f" / {_level(reference, one.scale)}"
+        target = f"{one.scale.shift:g} + target" if one.scale.shift else "target"
+        return f"running product of {f'({target}{over})' if ' ' in target + over else target} ^ {one.quantity}"
+    return f"running sum of {one.quantity} × " + (
+        target if reference is None else f"({target} − {canvas.number(reference)})"
+    )
+
+
+def _level(value: float, scale: TargetScale) -> str:
+    """A level of the running sum, for logarithms as people read it."""
+    return canvas.number(float(scale.inverse(np.array([value]))[0]) if scale.is_log else value)
 
 
 def _check(source: Any, intercept: float | None, prediction: float | None, reference: float | None) -> None:
@@ -99,7 +120,7 @@ def _steps(
     if intercept is None and not one.complete:
         first = "start"
     if shift is not None:
-        start, first = start + shift[1], f"all targets at {canvas.number(shift[0])}"
+        start, first = start + shift[1], f"all targets at {_level(shift[0], one.scale)}"
     chosen = largest(parts, k)
     names, values = one.labels[chosen].tolist(), parts[chosen]
     left = len(parts) - len(chosen)
@@ -112,15 +133,18 @@ def _steps(
     return Steps(start, first, [*names, others], np.append(values, end - start - values.sum()), rest=True)
 
 
-def _draw(ax: Axes, steps: Steps) -> None:
+def _draw(ax: Axes, steps: Steps, scale: TargetScale) -> None:
     """Bars that each begin where the one before ended, between marks for the first and the last value."""
     n = len(steps.values)
     values = np.concatenate([[0.0], steps.values, [0.0]])
     ends = steps.start + np.cumsum(values)
-    texts = canvas.numbers(values)
-    texts[0], texts[-1] = (f"\u2002{canvas.number(end)}" for end in (ends[0], ends[-1]))  # a space for the mark
+    texts = [f"× {factor:.4g}" for factor in scale.factors(values)] if scale.is_log else canvas.numbers(values)
+    texts[0], texts[-1] = (f"\u2002{_level(end, scale)}" for end in (ends[0], ends[-1]))  # a space for the mark
     rest = n if steps.rest else None
-    canvas.sign_bars(ax, [steps.first, *steps.names, "prediction"], values, ends - values, rest, texts)
+    last = "prediction" if scale.is_log else scale.label("prediction")
+    canvas.sign_bars(ax, [steps.first, *steps.names, last], values, ends - values, rest, texts)
     ax.plot(ends[[0, n + 1]], [0, n + 1], "D", color=canvas.DARK, markersize=5)
     ax.vlines(ends[:-1], np.arange(n + 1), np.arange(1, n + 2), color="0.5", linewidth=0.6, zorder=0.5)
     canvas.few_ticks(ax)
+    if scale.is_log:
+        ax.xaxis.set_major_formatter(lambda x, _: _level(x, scale))

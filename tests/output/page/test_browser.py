@@ -300,3 +300,35 @@ def test_screenshots_differ_where_they_should(visit, report):
     light, dark, narrow = (np.asarray(shot, dtype=float) for shot in shots)
     assert min(shot.std() for shot in (light, dark, narrow)) > 5
     assert light.mean() > 200 > 80 > dark.mean()
+
+
+@pytest.mark.parametrize("name", ["log", "sqrt"])
+def test_prices_of_transformed_targets(visit, name):
+    """Of logarithms rows multiply, of roots they add up on a scale that is named; both show prices."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    prices = np.round(np.exp(12 + 0.3 * X[:, 0] + 0.1 * rng.normal(size=80)))
+    forward, back = {"log": (np.log, np.exp), "sqrt": (np.sqrt, np.square)}[name]
+    model = RandomForestRegressor(5, random_state=0, min_samples_leaf=3).fit(X, forward(prices))
+    explainer = axil.Explainer(model, X, forward(prices), inverse_func=back)
+    page = visit(explainer.to_html(X[:2], groups=np.arange(80) % 2, k=100))
+    price = f"{back(model.predict(X[:1]))[0]:,.0f}"
+    assert price in page.locator("#list li").first.inner_text()
+    assert price in page.locator("#cards").inner_text()
+    heads = page.locator("#rows thead tr:first-child th").all_inner_texts()
+    assert ("Factor" if name == "log" else "Contribution (sqrt)") in " ".join(heads)
+    listed = explainer.top(X[:1], 100)
+    listed = listed[listed["weight"] != 0]
+    assert column(page, 4) == [f"{target:,.0f}" for target in listed["target"]]
+    shown = np.array([float(text.replace("×", "").replace(",", "").replace("−", "-")) for text in column(page, 5)])
+    if name == "log":
+        np.testing.assert_allclose(shown, listed["factor"], rtol=1e-4)  # five digits are shown
+        assert price in page.locator("#waterfall").inner_text()
+        assert "multiply to the prediction" in page.locator("#waterfall-note").inner_text()
+        page.locator("#start").select_option("mean")
+        assert f"{np.exp(np.log(prices).mean()):,.0f}" in page.locator("#waterfall").inner_text()
+    else:
+        np.testing.assert_allclose(shown, listed["contribution (sqrt)"], atol=0.01)
+        assert "Prediction (sqrt)" in page.locator("#waterfall").inner_text()
+    assert f"({name})" in page.locator("#proof").inner_text()
+    assert price in page.locator("#proof").inner_text()

@@ -47,7 +47,11 @@ def _signed_roots(values: Array) -> Array:
     return np.asarray(np.sign(values) * np.sqrt(np.abs(values)))
 
 
-ROOTS = TargetScale("sqrt", lambda roots: np.sign(roots) * roots * roots, _roots)
+def _squares(roots: Array) -> Array:
+    return np.asarray(np.sign(roots) * roots * roots)
+
+
+ROOTS = TargetScale("sqrt", _squares, _roots)
 
 
 class LightGBMAdapter(TreeModel):
@@ -417,7 +421,7 @@ class LightGBMAdapter(TreeModel):
             return np.zeros((0, 1))
         found = np.asarray(self._booster.predict(self._as_lightgbm(X)), dtype=np.float64)[:, None]
         # Raw scores would do, but of boosting=rf they are sums, not means.
-        return found if self.scale is IDENTITY else _signed_roots(found)
+        return found if self.scale.is_identity else _signed_roots(found)
 
     def _as_lightgbm(self, X: Any) -> Any:
         """X as every version of LightGBM takes it without a word: numpy, pandas, or a csr or csc matrix (not array)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from axil import adapters
 from axil.adapters.contract import Model
 from axil.errors import UnsupportedModelError
-from axil.scale import UNNAMED, Function, TargetScale
+from axil.scale import UNNAMED, TargetScale
 
 
 class TransformedAdapter:
@@ -41,24 +42,28 @@ class TransformedAdapter:
                 "axil.JacobianExplainer explains its regressor_ on the transformed targets.",
                 error.condition,
             ) from None
-        return cls(inner, TargetScale(_name(model.transformer_), *_functions(model.transformer_)))
+        if not inner.scale.is_identity:
+            raise UnsupportedModelError(
+                "transform of the targets",
+                f"{inner.scale.name} inside a TransformedTargetRegressor",
+                "axil leads back through one transform",
+                "Fit with one of the two, or with one function that does both.",
+            )
+        own = model.transformer_
+        backward, onward = (partial(_quietly, method) for method in (own.inverse_transform, own.transform))
+        return cls(inner, TargetScale(_name(own), backward, onward))
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for before there is an inner one, when this is copied
+            raise AttributeError(name)
         return getattr(self._inner, name)
 
 
-def _functions(transformer: Any) -> tuple[Function, Function]:
-    """From transformed targets back, and there, without the warnings that came with the fit already."""
-
-    def quietly(method: Any) -> Function:
-        def call(values: Any) -> Any:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return np.asarray(method(values))
-
-        return call
-
-    return quietly(transformer.inverse_transform), quietly(transformer.transform)
+def _quietly(method: Any, values: Any) -> Any:
+    """Call a method of a transformer without the warnings that came with the fit already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.asarray(method(values))
 
 
 def _name(transformer: Any) -> str:

@@ -14,7 +14,7 @@ def preview(source: WeightedSums, title: str) -> str:
     outputs: list[str | None] = [None] if source.outputs is None else [*labels(source.outputs)]
     shown = source[:FIRST]
     largest = shown.largest(FIRST)
-    predictions = shown.predictions.reshape(len(shown), len(outputs))
+    predictions = shown.shown_predictions.reshape(len(shown), len(outputs))
     lines = []
     for i, query in enumerate(labels(shown.query_index)):
         for k, (output, one) in enumerate(zip(outputs, largest)):

@@ -62,9 +62,20 @@ function start(data) {
   const state = { query: 0, output: 0, sort: "rank", descending: false };
   const own = (columns) => columns[shared ? 0 : state.output]; // those of a set of weights
   const of = (columns, i) => own(columns)[i];
-  const targetDigits = decimalsOf(training.targets.flat(), 7);
-  const valueDigits = Math.max(decimalsOf(data.predictions.flat(), 6), targetDigits);
+  const [targetsShown, shown] = data.scale === null ? [training.targets, data.predictions] : [training.shown, data.shown];
+  const targetDigits = decimalsOf(targetsShown.flat(), 7);
+  const priceDigits = Math.max(decimalsOf(shown.flat(), 6), targetDigits);
+  const price = (x) => format(x, priceDigits); // targets and predictions as people read them
+  // Everything else is on the scale of the fit, where it adds up: of logarithms it is shown as factors.
+  const scale = data.scale, log = scale !== null && scale.base !== null;
+  const valueDigits = scale === null ? priceDigits : decimalsOf(data.predictions.flat(), 6);
   const value = (x) => format(x, valueDigits);
+  const factor = (x) => "× " + format(x, decimalsOf([x], 5));
+  const amount = (x) => (log ? factor(scale.base ** x) : value(x));
+  const level = (x) => (log ? price(scale.base ** x - scale.shift) : value(x));
+  const ofFit = scale === null ? "" : ` (${scale.name})`;
+  const plus = log && scale.shift ? `${scale.shift} + ` : "";
+  const amountName = log ? "Factor" : "Contribution" + ofFit;
   const word = data.exact ? "weight" : "derivative";
 
   function rowsOf(i) {
@@ -78,7 +89,7 @@ function start(data) {
       held += Math.abs(weight);
       const size = of(data.sizes, i);
       found.push({
-        rank, row, weight, label: training.labels[row], target: targets[row], contribution: weight * targets[row],
+        rank, row, weight, label: training.labels[row], target: targetsShown[state.output][row], contribution: weight * targets[row],
         share: size > 0 ? Math.min(1, held / size) : 0,
         features: training.features === null ? [] : training.features.map((column) => column[row]),
       });
@@ -95,7 +106,7 @@ function start(data) {
     queries.labels.forEach((label, i) => { if (label.toLowerCase().includes(wanted)) matches.push(i); });
     listed = matches.slice(0, MOST_LISTED);
     byId("list").replaceChildren(...listed.map((i) => make("li", { id: "query-" + i, role: "option", "aria-selected": String(i === state.query), title: queries.labels[i] },
-      make("span", { textContent: queries.labels[i] }), make("span", { textContent: value(data.predictions[state.output][i]) }))));
+      make("span", { textContent: queries.labels[i] }), make("span", { textContent: price(shown[state.output][i]) }))));
     const rest = matches.length > listed.length ? `; the first ${count(listed.length)} are listed` : "";
     byId("found").textContent = `${count(matches.length)} of ${count(data.n)} predictions${rest}`;
     markList();
@@ -139,10 +150,10 @@ function start(data) {
     return make("div", { className }, make("dt", { textContent: name }), make("dd", { textContent: text }), ...(note ? [make("dd", { className: "note", textContent: note })] : []));
   }
   function showCards(i) {
-    const output = state.output, cards = [card("Prediction", value(data.predictions[output][i]))];
+    const output = state.output, cards = [card("Prediction", price(shown[output][i]), scale === null ? "" : `${value(data.predictions[output][i])}${ofFit}`)];
     if (data.standard_errors !== null) {
       const error = data.standard_errors[output][i];
-      cards.push(card("Standard error", format(error, decimalsOf([error], 3)), `noise of the targets passed on; not the model's bias${data.about_sigma === null ? "" : `; ${data.about_sigma}`}`));
+      cards.push(card("Standard error" + ofFit, format(error, decimalsOf([error], 3)), `noise of the targets passed on; not the model's bias${data.about_sigma === null ? "" : `; ${data.about_sigma}`}`));
     } else if (data.about_sigma !== null) cards.push(card("Standard error", "not known", data.about_sigma));
     const needed = data.shares.map((_, s) => own(data.needed)[i * data.shares.length + s]);
     cards.push(
@@ -157,12 +168,17 @@ function start(data) {
     const made = data.predictions[state.output][i], digits = Math.min(9, decimalsOf([made, 0.5], 12));
     const full = (x) => format(x, digits);
     const model = data.model === null ? null : data.model[state.output][i];
-    const sum = `Sum of ${word} × target over all ${count(data.n_train)} training rows + intercept ${full(data.intercepts[state.output][i])} = ${full(made)}.`;
+    const target = scale === null ? "target" : `target${ofFit}`;
+    const sum = `Sum of ${word} × ${target} over all ${count(data.n_train)} training rows + intercept ${full(data.intercepts[state.output][i])} = ${full(made)}.`;
     const apart = made === model ? "equal" : Math.abs(made - model).toExponential(1).replace("-", "−") + " apart";
-    byId("proof").textContent = sum + (model === null ? " It was not compared with the model." : ` The model itself predicts ${full(model)}; the two are ${apart}.`);
+    byId("proof").textContent = sum + (model === null ? " It was not compared with the model." : ` The model itself predicts ${full(model)}${ofFit}; the two are ${apart}.`) +
+      (scale === null ? "" : ` As a target that is ${price(shown[state.output][i])}.`);
     byId("meaning").textContent = data.exact
-      ? "Exact with the fitted structure held fixed: the splits stay as they are and only the values in the leaves follow the targets. A weight is how far the prediction would move if that one target were one larger. It does not say what a refit would do."
+      ? `Exact with the fitted structure held fixed: the splits stay as they are and only the values in the leaves follow the targets. A weight is how far the prediction${ofFit} would move if that one target${ofFit} were one larger. It does not say what a refit would do.`
       : "A derivative with the fitted structure held fixed: how the prediction moves, to first order, with each target. It does not decompose the prediction: the intercept is what is left over, so that the sum above holds by construction. It does not say what a refit would do.";
+    if (scale !== null) byId("meaning").textContent += log
+      ? ` The model was fitted to logarithms${ofFit}, and weights are of these: if a row's ${plus}target were 1 % higher, ${plus}the prediction would be higher by as many percent as its ${word} says.`
+      : ` The model was fitted to transformed targets${ofFit}: ${word}s, contributions and standard errors are on that scale; targets and predictions are not.`;
   }
 
   function table(element, heads, lines, foot = []) {
@@ -181,17 +197,17 @@ function start(data) {
     const largest = Math.max(...weights.map(Math.abs)) || 1;
     const bar = (w) => make("td", { className: "bar" }, draw("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
       draw("rect", { width: (100 * Math.abs(w)) / largest, height: 8, class: w < 0 ? "down" : "up" })));
-    const lines = at.map((j, g) => make("tr", {}, label(data.groups[own(data.group_rows)[j]]), cell(format(weights[g], decimals)), cell(value(data.group_contributions[state.output][j])), bar(weights[g])));
+    const lines = at.map((j, g) => make("tr", {}, label(data.groups[own(data.group_rows)[j]]), cell(format(weights[g], decimals)), cell(amount(data.group_contributions[state.output][j])), bar(weights[g])));
     const left = data.groups.length - size;
-    const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), cell(format(of(data.group_rest_weights, i), decimals)), cell(value(data.group_rest_contributions[state.output][i])), cell(""))];
-    table(byId("groups-table"), [make("tr", {}, header("Group", "label"), header("Sum of " + word + "s"), header("Contribution"), make("td", { className: "bar" }))], lines, foot);
+    const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), cell(format(of(data.group_rest_weights, i), decimals)), cell(amount(data.group_rest_contributions[state.output][i])), cell(""))];
+    table(byId("groups-table"), [make("tr", {}, header("Group", "label"), header("Sum of " + word + "s"), header(amountName), make("td", { className: "bar" }))], lines, foot);
   }
 
   // ---- comparables ----
 
   const columns = [
     { key: "label", name: "Row", label: true }, { key: "rank", name: "Rank" }, { key: "weight", name: data.exact ? "Weight" : "Derivative" },
-    { key: "share", name: "Share so far" }, { key: "target", name: "Target" }, { key: "contribution", name: "Contribution" },
+    { key: "share", name: "Share so far" }, { key: "target", name: "Target" }, { key: "contribution", name: amountName },
     ...(training.features === null ? [] : data.features.map((name, f) => ({ key: f, name, feature: true }))),
   ];
   const read = (line, key) => (typeof key === "number" ? line.features[key] : line[key]);
@@ -227,14 +243,14 @@ function start(data) {
     const kept = all.filter((line) => text(line).includes(wanted)).sort(compare);
     const blanks = (n) => Array.from({ length: n }, () => cell(""));
     const ownFeatures = columns.some((column) => column.feature) ? asked.map((x) => featureCell(x)) : [];
-    const query = make("tr", { className: "query" }, label("This prediction"), ...blanks(3), cell(value(data.predictions[state.output][i])), cell(""), ...ownFeatures);
+    const query = make("tr", { className: "query" }, label("This prediction"), ...blanks(3), cell(price(shown[state.output][i])), cell(""), ...ownFeatures);
     const lines = kept.map((line) => make("tr", {}, label(line.label), cell(count(line.rank)), cell(format(line.weight, decimals)), cell(percent(line.share)),
-      cell(format(line.target, targetDigits)), cell(value(line.contribution)), ...line.features.map((x, f) => featureCell(x, asked[f]))));
+      cell(format(line.target, targetDigits)), cell(amount(line.contribution)), ...line.features.map((x, f) => featureCell(x, asked[f]))));
     const width = columns.length - 6, left = data.n_train - all.length;
-    const total = (name, weight, share, contribution) => make("tr", {}, label(name), cell(""), cell(weight === null ? "" : format(weight, decimals)), cell(share), cell(""), cell(value(contribution)), ...blanks(width));
+    const total = (name, weight, share, contribution) => make("tr", {}, label(name), cell(""), cell(weight === null ? "" : format(weight, decimals)), cell(share), cell(""), cell(contribution), ...blanks(width));
     const foot = [];
-    if (left > 0) foot.push(total(`All ${count(left)} other rows`, of(data.rest_weights, i), all.length ? percent(1 - all.at(-1).share) : "", data.rest_contributions[state.output][i]));
-    foot.push(total("Intercept", null, "", data.intercepts[state.output][i]), total("Prediction", null, "", data.predictions[state.output][i]));
+    if (left > 0) foot.push(total(`All ${count(left)} other rows`, of(data.rest_weights, i), all.length ? percent(1 - all.at(-1).share) : "", amount(data.rest_contributions[state.output][i])));
+    foot.push(total("Intercept", null, "", amount(data.intercepts[state.output][i])), total(log ? "Prediction" : "Prediction" + ofFit, null, "", level(data.predictions[state.output][i])));
     table(byId("rows"), [make("tr", {}, ...columns.map(headOf)), query], lines, foot); // in the head the query's features stay in sight
     byId("rows-found").textContent = wanted ? `${count(kept.length)} of ${count(all.length)} rows shown` : "";
     return all;
@@ -245,19 +261,20 @@ function start(data) {
   function steps(i, all) {
     const mean = byId("start").value === "mean" ? data.means[state.output] : 0;
     const rest = of(data.rest_weights, i), contribution = data.rest_contributions[state.output][i];
-    const weight = rest + all.reduce((sum, line) => sum + line.weight, 0);
+    const weight = of(data.totals, i);
     const add = (lines) => lines.reduce((sum, line) => sum + line.contribution - line.weight * mean, 0);
     const intercept = data.intercepts[state.output][i];
-    const whole = Math.abs(weight - 1) < 1e-5 ? "Mean of targets" : `Mean × ${format(weight, 3)}`;
-    const found = [{ name: mean ? whole + (intercept ? " + intercept" : "") : "Intercept", change: intercept + mean * weight, total: true }];
+    const average = log ? "Geometric mean" : "Mean" + ofFit;
+    const whole = Math.abs(weight - 1) < 1e-5 ? average + (log ? "" : " of targets") : `${average} ${log ? "^" : "×"} ${format(weight, 3)}`;
+    const found = [{ name: mean ? whole + (intercept ? ` ${log ? "×" : "+"} intercept` : "") : "Intercept", change: intercept + mean * weight, total: true }];
     for (const line of all.slice(0, MOST_STEPS)) found.push({ name: line.label, change: add([line]) });
     const others = all.slice(MOST_STEPS), left = data.n_train - all.length;
     if (others.length) found.push({ name: `${count(others.length)} other listed rows`, change: add(others) });
     if (left > 0) found.push({ name: `${count(left)} rows not listed`, change: contribution - rest * mean });
-    found.push({ name: "Prediction", change: data.predictions[state.output][i], total: true });
+    found.push({ name: log ? "Prediction" : "Prediction" + ofFit, change: data.predictions[state.output][i], total: true });
     return found;
   }
-  function scale(low, high, from, to) {
+  function along(low, high, from, to) {
     const span = high - low || 1;
     return (x) => from + ((x - low) / span) * (to - from);
   }
@@ -267,31 +284,34 @@ function start(data) {
   function showWaterfall(i, all) {
     const width = Math.max(280, byId("waterfall").clientWidth), lines = steps(i, all), height = 25;
     const names = Math.min(230, width * 0.36), numbers = 96, letters = Math.floor(names / 7);
-    let level = 0;
+    let reached = 0;
     for (const line of lines) {
-      [line.from, line.to] = line.total ? [0, line.change] : [level, level + line.change];
-      level = line.to;
+      [line.from, line.to] = line.total ? [0, line.change] : [reached, reached + line.change];
+      reached = line.to;
     }
     const levels = lines.flatMap((line) => (line.total ? [line.to] : [line.from, line.to]));
     const fromZero = byId("start").value !== "mean";
     let [low, high] = [Math.min(...levels, ...(fromZero ? [0] : [])), Math.max(...levels, ...(fromZero ? [0] : []))];
     if (!fromZero) [low, high] = [low - 0.08 * (high - low || 1), high + 0.02 * (high - low || 1)];
-    const x = scale(low, high, names + 8, width - numbers);
-    const svg = draw("svg", { viewBox: `0 0 ${width} ${lines.length * height + 6}`, role: "img", "aria-label": `From ${lines[0].name} ${value(lines[0].change)} to the prediction ${value(lines.at(-1).change)}; the largest steps are in the table below.` });
+    const x = along(low, high, names + 8, width - numbers);
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${lines.length * height + 6}`, role: "img", "aria-label": `From ${lines[0].name} ${level(lines[0].change)} to the prediction ${level(lines.at(-1).change)}; the largest steps are in the table below.` });
     lines.forEach((line, at) => {
       const y = at * height + 4, [left, right] = [x(line.total && !fromZero ? low : line.from), x(line.to)].sort((a, b) => a - b);
-      const sign = !line.total && line.change > 0 ? "+" : "";
+      const sign = !log && !line.total && line.change > 0 ? "+" : "", text = line.total ? level(line.change) : sign + amount(line.change);
       svg.append(draw("g", {},
-        draw("title", {}, `${line.name}: ${sign}${value(line.change)}`),
+        draw("title", {}, `${line.name}: ${text}`),
         draw("text", { x: names, y: y + 14, "text-anchor": "end" }, shorten(line.name, letters)),
         draw("rect", { x: left, y, width: Math.max(1.5, right - left), height: height - 7, rx: 2, class: line.total ? "total" : line.change < 0 ? "down" : "up" }),
-        draw("text", { x: width - 2, y: y + 14, "text-anchor": "end", class: line.total ? "" : "soft" }, sign + value(line.change))));
+        draw("text", { x: width - 2, y: y + 14, "text-anchor": "end", class: line.total ? "" : "soft" }, text)));
       if (at < lines.length - 1) svg.append(draw("line", { x1: x(line.to), x2: x(line.to), y1: y + height - 7, y2: y + height, class: "join" }));
     });
     byId("waterfall").replaceChildren(svg);
-    byId("waterfall-note").textContent = fromZero
-      ? `Each bar is a ${word} times its target. Together with the intercept they sum to the prediction.`
-      : `Each bar is a ${word} times how far its target is from the mean, ${value(data.means[state.output])}. The axis does not start at zero.`;
+    if (log) byId("waterfall-note").textContent = fromZero
+      ? `Each bar is a ${plus}target to the power of its ${word}. Together with the intercept they multiply to ${plus}the prediction. The axis is logarithmic.`
+      : `Each bar is the ratio of a ${plus}target to the geometric mean, ${level(data.means[state.output])}, to the power of its ${word}. The axis is logarithmic.`;
+    else byId("waterfall-note").textContent = fromZero
+      ? `Each bar is a ${word} times its target${ofFit}. Together with the intercept they sum to the prediction.`
+      : `Each bar is a ${word} times how far its target${ofFit} is from the mean, ${value(data.means[state.output])}. The axis does not start at zero.`;
   }
   function showShare(i, all, needed) {
     const width = Math.max(280, byId("share").clientWidth), height = 250;
@@ -299,7 +319,7 @@ function start(data) {
     data.shares.forEach((share, s) => { if (needed[s] > all.length) points.push([needed[s], share]); });
     if (all.length && data.n_train > all.length) points.push([data.n_train, 1]);
     const last = Math.max(2, ...points.map((point) => point[0]));
-    const x = scale(0, Math.log10(last), 44, width - 14), y = scale(0, 1, height - 34, 10);
+    const x = along(0, Math.log10(last), 44, width - 14), y = along(0, 1, height - 34, 10);
     const at = (n) => x(Math.log10(n));
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": data.shares.map((s, j) => `${percent(s)} in ${count(needed[j])} rows`).join(", ") });
     for (const share of [0, ...data.shares, 1]) {
@@ -311,9 +331,9 @@ function start(data) {
     if (points.length) svg.append(draw("polyline", { class: "curve", points: points.map(([n, share]) => `${at(n)},${y(share)}`).join(" ") }));
     data.shares.forEach((share, s) => {
       if (needed[s] < 1) return;
-      const right = at(needed[s]) > width - 90, level = y(all[needed[s] - 1]?.share ?? share);
-      svg.append(draw("circle", { cx: at(needed[s]), cy: level, r: 4, class: "dot" }),
-        draw("text", { x: at(needed[s]) + (right ? -8 : 8), y: level + (right ? -7 : 16), "text-anchor": right ? "end" : "start" }, `${count(needed[s])} row${needed[s] === 1 ? "" : "s"}`));
+      const right = at(needed[s]) > width - 90, up = y(all[needed[s] - 1]?.share ?? share);
+      svg.append(draw("circle", { cx: at(needed[s]), cy: up, r: 4, class: "dot" }),
+        draw("text", { x: at(needed[s]) + (right ? -8 : 8), y: up + (right ? -7 : 16), "text-anchor": right ? "end" : "start" }, `${count(needed[s])} row${needed[s] === 1 ? "" : "s"}`));
     });
     byId("share").replaceChildren(svg);
     byId("share-note").textContent = `Share of the absolute ${word} that the rows down to each account for.`;
@@ -338,10 +358,11 @@ function start(data) {
   }
 
   const kind = data.exact ? "exact" : "a derivative";
-  byId("about").textContent = `${count(data.n)} predictions by ${count(data.n_train)} training rows; ${kind}, with the fitted structure held fixed.`;
+  byId("about").textContent = `${count(data.n)} predictions by ${count(data.n_train)} training rows; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.`;
   byId("rows-title").textContent = `Comparables: the training rows of largest ${word}`;
   byId("rows-note").textContent = `Share so far: of the absolute ${word}, down to this row.` +
     (training.features === null ? "" : ` Coloured features equal the prediction's own, to ${data.feature_digits} digits.`) +
+    (log ? ` Factor: ${plus}target to the power of the ${word}; with the intercept's they multiply to ${plus}the prediction.` : "") +
     (data.features_left_out ? ` ${count(data.features_left_out)} more features are not shown; choose with columns=.` : "");
   if (data.n === 0) return;
   byId("layout").hidden = false;

@@ -13,6 +13,7 @@ from axil.inputs import chosen_columns
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
 from axil.output.sums import WeightedSums
 from axil.output.tables import feature_columns
+from axil.scale import TargetScale
 from axil.types import Array
 
 SHARES = (0.5, 0.8, 0.95)  # of sum |weight|: how many rows account for them
@@ -68,7 +69,8 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "k": made["rows"].shape[2],
         "outputs": None if part.outputs is None else labels(part.outputs),
         "shares": list(SHARES),
-        "means": numbers(targets.mean(axis=0)),
+        "means": targets.mean(axis=0).tolist(),  # with every digit, as the exponential of a logarithm shows them
+        "scale": _scale(part.scale),
         "features": [names[i] for i in chosen],
         "features_left_out": len(names) - len(chosen) if options.columns is None else 0,
         "feature_digits": digits,
@@ -80,16 +82,23 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "training": {
             "labels": labels(part.index[positions]),
             "targets": [numbers(column) for column in targets[positions].T],
+            "shown": None if part.scale.is_identity else [numbers(column) for column in part.shown[positions].T],
             "features": beside,
         },
+        "shown": None if part.scale.is_identity else [numbers(column) for column in made["shown"].T],
         "groups": None if options.groups is None else labels(options.groups[1]),
         **_columns(made, options, about is not None and about.predictions is not None),
     }
 
 
+def _scale(scale: TargetScale) -> dict[str, Any] | None:
+    """The scale of the fit, None where it is the targets' own."""
+    return None if scale.is_identity else {"name": scale.name, "base": scale.base, "shift": scale.shift}
+
+
 def _columns(made: dict[str, Any], options: Options, compared: bool) -> dict[str, Any]:
     """The numbers of all predictions: [outputs or sets][predictions * values]; those of the proof with every digit."""
-    shown: dict[str, Any] = {name: made[name].T.tolist() for name in ("predictions", "intercepts")}
+    shown: dict[str, Any] = {name: made[name].T.tolist() for name in ("predictions", "intercepts", "totals")}
     shown["model"] = made["model"].T.tolist() if compared else None
     shown["standard_errors"] = None
     if options.sigma is not None:
@@ -122,10 +131,12 @@ def _batch(part: WeightedSums, options: Options) -> dict[str, Any]:
     made = {
         "labels": part.query_index,
         "predictions": predictions,
+        "shown": part.shown_predictions.reshape(n, outputs),
         "intercepts": intercepts,
         "model": predictions if model is None else model,
         "rows": np.where(weights != 0, rows, -1)[:, :sets],
         "weights": weights[:, :sets],
+        "totals": totals,
         "rest_weights": (totals - weights[:, :sets].sum(axis=2)) * (not everything),
         "rest_contributions": (predictions - intercepts - contributions.sum(axis=2)) * (not everything),
         "needed": part.concentration_columns(np.array(SHARES))["rows"].reshape(n, sets, len(SHARES)),
@@ -141,8 +152,8 @@ def _groups(
     part: WeightedSums, codes: NDArray[np.intp], groups: NDArray[Any], n: int, outputs: int, sets: int
 ) -> dict[str, Any]:
     """The groups of largest |weight| of each prediction, and what all others add up to."""
-    columns = part.group_columns(codes, groups)
-    weights, contributions = (columns[name].reshape(n, outputs, len(groups)) for name in ("weight", "contribution"))
+    columns, names = part.group_columns(codes, groups), ("weight", part.scale.label("contribution"))
+    weights, contributions = (columns[name].reshape(n, outputs, len(groups)) for name in names)
     weights = weights[:, :sets]
     order = np.argsort(-np.abs(weights), axis=2, kind="stable")
     first, last = order[:, :, :MOST_GROUPS], order[:, :, MOST_GROUPS:]
