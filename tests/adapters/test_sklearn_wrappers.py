@@ -13,6 +13,7 @@ import pytest
 import xgboost as xgb
 from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -366,3 +367,14 @@ def test_a_refit_of_the_model_moves_nothing():
     explainer, before = explain(case), case.model.predict(case.X_new)
     case.model.fit(case.X, case.y[::-1])
     np.testing.assert_allclose(explainer(case.X_new).predictions, before, rtol=1e-9)
+
+
+def test_members_on_a_scale_of_their_own_are_refused():
+    inner = TransformedTargetRegressor(LinearRegression(), func=np.arcsinh, inverse_func=np.sinh)
+    X, y = np.random.default_rng(0).normal(size=(2, 60, 1))
+    model = VotingRegressor([("a", inner), ("b", LinearRegression())]).fit(X, y[:, 0])
+    with pytest.raises(axil.UnsupportedModelError, match="it transforms its targets"):
+        axil.Explainer(model, X, y[:, 0])
+    whole = TransformedTargetRegressor(VotingRegressor([("a", LinearRegression())]), func=np.arcsinh, inverse_func=np.sinh)
+    explanation = axil.Explainer(whole.fit(X, y[:, 0]), X, y[:, 0])(X[:4])
+    np.testing.assert_allclose(np.sinh(explanation.predictions), whole.predict(X[:4]))

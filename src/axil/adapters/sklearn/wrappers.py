@@ -195,4 +195,11 @@ def _read(inside: Read, estimator: Any, name: str) -> Model:
             "axil does not read this model, and a sum is exact only where all its members are",
             "Fit it with models that axil reads, or explain the others one by one (estimators_).",
         )
+    if not found.scale.is_identity:
+        raise UnsupportedModelError(
+            name,
+            type(estimator).__name__,
+            "it transforms its targets, and a sum of predictions is not linear in targets on several scales",
+            "Transform the targets of the whole: TransformedTargetRegressor(VotingRegressor(...), ...).",
+        )
     return found
