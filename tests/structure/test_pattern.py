@@ -1,11 +1,15 @@
 """Patterns: the affine map of a tree's leaf sums, against values computed node after node, and against small changes."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from reference import bent_values
 
 from axil.structure import Nodes, Regularisation
-from axil.structure.pattern import hold, nearest
+from axil.structure.changes import nearest
+from axil.structure.pattern import hold
 
 SETTINGS = {
     "nothing": {},
@@ -15,6 +19,8 @@ SETTINGS = {
     "smooth": {"smooth": True},
     "monotone": {"monotone": True},
     "monotone l1": {"monotone": True, "l1": 1.0},
+    "rivals": {"rivals": True},
+    "rivals l1 step": {"rivals": True, "l1": 1.0, "max_step": 0.5},
     "all": {"monotone": True, "smooth": True, "l1": 1.0, "max_step": 0.5},
 }
 
@@ -50,9 +56,23 @@ def random_nodes(rng, n_trees, monotone=False, smooth=False):
     return nodes, np.array(n_leaves)
 
 
-def example(seed, l1=0.0, max_step=np.inf, monotone=False, smooth=False):
+def random_rivals(rng, nodes):
+    """For each node a few that were made before it, as limits from below or from above but never both: they might cross."""
+    found = []
+    for first, last in pairwise(nodes.starts):
+        for node in range(first + 1, last):
+            earlier = [o for o in range(first + 1, last) if nodes.parents[o] < nodes.parents[node]]
+            side = rng.integers(2)
+            found += [(node, side, o) for o in rng.permutation(earlier)[: rng.integers(4)]]
+    return np.array(found, dtype=np.int64).reshape(-1, 3)
+
+
+def example(seed, l1=0.0, max_step=np.inf, monotone=False, smooth=False, rivals=False):
     rng = np.random.default_rng(seed)
     nodes, n_leaves = random_nodes(rng, 6, monotone, smooth)
+    if rivals:
+        nodes = replace(nodes, rivals=random_rivals(rng, nodes))
+        nodes.check(n_leaves)
     L = int(n_leaves.sum())
     rule = Regularisation(np.full(L, 0.5), np.ones(L), l1=l1, max_step=max_step, nodes=nodes)
     return rule, n_leaves, rng.normal(0, 3, L), rng.uniform(1, 9, L)
@@ -93,10 +113,13 @@ def test_values_and_pattern_against_a_walk_from_the_root(name, seed):
 def test_the_nearest_change_of_a_pattern_is_where_it_says(name, seed):
     rule, n_leaves, sums, weights = example(seed, **SETTINGS[name])
     pattern = hold(rule, sums, weights)
-    seeds, distances = nearest(rule, sums, weights, 5)
+    seeds, distances = nearest(rule, sums, weights, 10**6)
     assert len(distances)
     assert (distances >= 0).all()
-    row, distance = seeds[:, 0], distances[0]
+    sizes = np.linalg.norm(seeds, axis=0)
+    reached = np.divide(distances, sizes, out=np.full_like(sizes, np.inf), where=sizes > 1e-12)  # not what no sum moves
+    first = np.argmin(reached)  # the way to it crosses no other change
+    row, distance = seeds[:, first], distances[first]
     direction = row / (row @ row)  # changes the map at the rate of one
     for sign in (1.0, -1.0):  # one of both ways leads to the change
         before, beyond = (sums + sign * direction * distance * factor for factor in (0.999, 1.001))
@@ -131,3 +154,12 @@ def test_nodes_that_form_no_trees_are_refused(wrong):
         parts["leaf"] = parts["leaf"].astype(float)
     with pytest.raises(ValueError, match=r"node|leaf"):
         Nodes(**parts).check(n_leaves)
+
+
+@pytest.mark.parametrize("row", [(1, 0, 10**6), (1, 2, 1), (-1, 0, 1), (1, 0, 2), (30, 0, 1)])
+def test_rivals_that_are_not_made_before_are_refused(row):
+    nodes, n_leaves = random_nodes(np.random.default_rng(0), 4)
+    assert nodes.starts[1] <= 30 < nodes.starts[-1]  # of another tree than node 1
+    for rivals in (np.array([row]), np.array([row], dtype=float), np.array([row[:2]])):
+        with pytest.raises(ValueError, match="rival"):
+            replace(nodes, rivals=rivals).check(n_leaves)

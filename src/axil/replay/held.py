@@ -9,7 +9,7 @@ import numpy as np
 
 from axil.replay.recover import Replay
 from axil.structure import Structure
-from axil.structure.pattern import nearest
+from axil.structure.changes import nearest
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
 from axil.weights.contract import Engine

@@ -20,7 +20,8 @@ class Nodes(Transferable):
 
     A library gives every node a value when it splits the node's parent. Some settings make the value of a leaf depend on the
     values above it: smoothing draws it towards its parent's, and a monotone split keeps all below it on one side of the middle
-    of its two children's values. The values that a model keeps of its inner nodes are further evidence of its targets.
+    of its two children's values, or of values that other splits made before. The values that a model keeps of its inner nodes
+    are further evidence of its targets.
     """
 
     starts: Ids  #: (T + 1,) where each tree's nodes begin
@@ -31,6 +32,9 @@ class Nodes(Transferable):
     slack: Array | float = 0.0  #: (M,) how far these values may be off for the digits they are kept in
     signs: NDArray[np.int8] | None = None  #: (M,) whether predictions must rise (1) or fall (-1) from left to right
     own: Array | None = None  #: (M,) the share of a node's own value where the rest is its parent's; None: all
+    rivals: Ids | None = (
+        None  #: (R, 3) a node, 0 or 1, and one its value must not be below (0) or above (1); see `stages`
+    )
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -62,6 +66,19 @@ class Nodes(Transferable):
             raise ValueError("nodes below a tree they do not belong to, or a leaf that is there twice")
         if not ((leaves >= first[tree[of_leaves]]) & (leaves < (first + n_leaves)[tree[of_leaves]])).all():
             raise ValueError("a leaf number of another tree")
+        if self.rivals is not None:
+            self._check_rivals(tree)
+
+    def _check_rivals(self, tree: Ids) -> None:
+        """Refuse rivals that are not there, or were not made before the node that they limit."""
+        rows = self.rivals
+        assert rows is not None
+        if rows.ndim != 2 or rows.shape[1] != 3 or rows.dtype.kind != "i":
+            raise ValueError(f"rivals of the nodes are {rows.dtype} {rows.shape}, expected three columns of numbers")
+        node, side, other = rows.T
+        known = (rows >= 0).all() and (rows[:, ::2] < len(tree)).all() and (side <= 1).all()
+        if not (known and (tree[node] == tree[other]).all() and (self.parents[other] < self.parents[node]).all()):
+            raise ValueError("a rival of another tree, or that is not made before the node it limits")
 
     @cached_property
     def levels(self) -> list[Ids]:
@@ -71,6 +88,34 @@ class Nodes(Transferable):
             found.append(level)
             level = self.children[level].ravel()
         return found
+
+    @cached_property
+    def stages(self) -> list[Ids]:
+        """The splits of all trees so that the values which their children's depend on come before.
+
+        By depth; where there are rivals, splits are numbered in the order they were made, and each stage has one of each tree.
+        """
+        if self.rivals is None:
+            return self.levels
+        splits = np.flatnonzero(self.leaf < 0)
+        splits = splits[np.argsort(self._ages[splits], kind="stable")]
+        return np.split(splits, np.flatnonzero(np.diff(self._ages[splits])) + 1) if len(splits) else []
+
+    @cached_property
+    def _ages(self) -> Ids:
+        """(M,): how many splits of its tree come before a split; -1 for a leaf."""
+        before = np.cumsum(self.leaf < 0) - 1
+        first = np.repeat(before[self.starts[:-1]], np.diff(self.starts))
+        return np.where(self.leaf < 0, before - first, -1)
+
+    @cached_property
+    def rivals_by_stage(self) -> list[Ids]:
+        """The rows of ``rivals`` whose node each stage makes."""
+        if self.rivals is None:
+            return []
+        ages = self._ages[self.parents[self.rivals[:, 0]]]
+        rows = self.rivals[np.argsort(ages, kind="stable")]
+        return np.split(rows, np.searchsorted(np.sort(ages), np.arange(1, len(self.stages))))
 
     @cached_property
     def parents(self) -> Ids:
@@ -96,6 +141,15 @@ class Nodes(Transferable):
             found[splits] = found[left] + found[right]
         return found
 
+    def inside(self) -> Array:
+        """(M, L): 1 for the leaves below each node, and for a leaf itself."""
+        at, leaves = self.ends
+        found = np.zeros((len(self.leaf), len(leaves)))
+        found[at, leaves] = 1.0
+        for splits in reversed(self.levels):
+            found[splits] = found[self.children[splits]].sum(axis=1)
+        return found
+
     def tree(self, t: int) -> Nodes:
         """The nodes of one tree, its leaves numbered from 0."""
         first, last = self.starts[t : t + 2]
@@ -109,4 +163,11 @@ class Nodes(Transferable):
             slack=self.slack if isinstance(self.slack, float) else self.slack[first:last],
             signs=None if self.signs is None else self.signs[first:last],
             own=None if self.own is None else self.own[first:last],
+            rivals=None if self.rivals is None else self._rivals_of(first, last),
         )
+
+    def _rivals_of(self, first: int, last: int) -> Ids:
+        assert self.rivals is not None
+        node = self.rivals[:, 0]
+        found: Ids = self.rivals[(node >= first) & (node < last)] - np.array([first, 0, first])
+        return found

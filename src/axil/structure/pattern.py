@@ -87,67 +87,26 @@ def node_maps(rule: Regularisation, t: int, sums: Array, leaf_weights: Array, va
     nodes, first, last = _nodes(rule), *_nodes(rule).starts[t : t + 2]
     numbers = nodes.leaf[first:last]
     leaves = slice(int(numbers[numbers >= 0].min()), int(numbers.max()) + 1)
-    tree, at = nodes.tree(t), np.flatnonzero(numbers >= 0)
-    inside = np.zeros((last - first, leaves.stop - leaves.start))
-    inside[at, tree.leaf[at]] = 1.0
-    for splits in reversed(tree.levels):
-        inside[splits] = inside[tree.children[splits]].sum(axis=1)
+    tree = nodes.tree(t)
+    inside = tree.inside()
     scale, shift = _affine(rule, inside @ sums[leaves], inside @ leaf_weights[leaves] + tree.l2)
-    raw, bounded = values.raw[first:last], values.bounded[first:last]
-    return _down(tree, scale[:, None] * inside, shift, raw, bounded, values.makers[:, first:last] - first), leaves
+    of_tree = values.raw[first:last], values.bounded[first:last], values.ends[:, first:last] - first
+    return _down(tree, scale[:, None] * inside, shift, *of_tree), leaves
 
 
-def nearest(rule: Regularisation, sums: Array, leaf_weights: Array, k: int) -> tuple[Array, Array]:
-    """(L, k') and (k',): the k leaves nearest to a change of their pattern, as maps of the sums, and how far each may go.
-
-    Nearest by what the leaf's own sum may change by. A map is the leaf's sum or, near a bound, its value less the bound.
-    """
-    L, free = len(sums), rule.scale(leaf_weights)
-    denominators = np.divide(1.0, free, out=np.full_like(free, np.inf), where=free > 0)
-    size = np.abs(sums)
-    distances = np.full((3, L), np.inf)  # to a threshold, a lower and an upper bound, in units of the sum
-    if rule.l1 > 0:
-        distances[0] = np.abs(size - rule.l1)
-    if rule.max_step < np.inf:
-        distances[0] = np.minimum(distances[0], np.abs(size - rule.l1 - rule.max_step * denominators))
-    distances[0, free == 0] = np.inf
-    if rule.bounds:
-        nodes, values = _nodes(rule), rule.node_values(sums, leaf_weights)
-        at, leaves = nodes.ends
-        apart = np.abs(values.raw[at] - values.bounds[:, nodes.parents[at]])
-        distances[1:, leaves] = np.where(np.isfinite(apart), apart, np.inf) * np.minimum(denominators[leaves], 1e300)
-    kinds, leaves = np.unravel_index(np.argsort(distances, axis=None)[:k], distances.shape)
-    known = np.isfinite(distances[kinds, leaves])
-    kinds, leaves = kinds[known], leaves[known]
-    seeds, found = np.zeros((L, len(leaves))), distances[kinds, leaves]
-    for i, (kind, leaf) in enumerate(zip(kinds, leaves)):
-        if kind == 0:
-            seeds[leaf, i] = 1.0
-            continue
-        node = at[np.flatnonzero(nodes.leaf[at] == leaf)[0]]
-        t = int(np.searchsorted(nodes.starts, node, side="right")) - 1
-        own, part = node_maps(rule, t, sums, leaf_weights, values)
-        parent, first = nodes.parents[node], nodes.starts[t]
-        middle = nodes.children[values.makers[kind - 1, parent]] - first
-        seeds[part, i] = own.raw[node - first] - own.rows[middle].mean(axis=0)
-        found[i] = apart[kind - 1, np.flatnonzero(at == node)[0]]
-    return seeds, found
-
-
-def _down(tree: Nodes, rows: Array, shift: Array, raw: Array, bounded: Array, makers: Ids) -> Maps:
-    """The maps of all nodes of a tree from those that they would have by themselves, from the root down."""
+def _down(tree: Nodes, rows: Array, shift: Array, raw: Array, bounded: Array, ends: Ids) -> Maps:
+    """The maps of all nodes of a tree from those that they would have by themselves, split by split."""
     maps = Maps(rows.copy(), shift.copy(), rows, shift)
-    for splits in tree.levels:
-        for parent, children in zip(splits, tree.children[splits]):
-            for child in children:
-                if tree.own is not None:
-                    own = tree.own[child]
-                    maps.raw[child] = own * maps.raw[child] + (1.0 - own) * maps.rows[parent]
-                    maps.raw_shift[child] = own * maps.raw_shift[child] + (1.0 - own) * maps.shift[parent]
-                maps.rows[child], maps.shift[child] = maps.raw[child], maps.raw_shift[child]
-                if raw[child] != bounded[child]:
-                    middle = tree.children[makers[int(raw[child] > bounded[child]), parent]]
-                    maps.rows[child], maps.shift[child] = maps.rows[middle].mean(axis=0), maps.shift[middle].mean()
+    for parent in np.flatnonzero(tree.leaf < 0):
+        for child in tree.children[parent]:
+            if tree.own is not None:
+                own = tree.own[child]
+                maps.raw[child] = own * maps.raw[child] + (1.0 - own) * maps.rows[parent]
+                maps.raw_shift[child] = own * maps.raw_shift[child] + (1.0 - own) * maps.shift[parent]
+            maps.rows[child], maps.shift[child] = maps.raw[child], maps.raw_shift[child]
+            if raw[child] != bounded[child]:
+                middle = ends[int(raw[child] > bounded[child]), child]
+                maps.rows[child], maps.shift[child] = maps.rows[middle].mean(axis=0), maps.shift[middle].mean()
     return maps
 
 
@@ -158,7 +117,7 @@ def _affine(rule: Regularisation, sums: Array, denominators: Array) -> tuple[Arr
     shift = -rule.l1 * sign * scale
     zero = (size <= rule.l1) & (rule.l1 > 0)
     with np.errstate(invalid="ignore"):  # no step times no limit
-        clipped = size - rule.l1 > rule.max_step * denominators
+        clipped = (size - rule.l1 > rule.max_step * denominators) & (denominators > 0)  # 0: left at zero
     scale[zero | clipped] = shift[zero] = 0.0
     shift[clipped] = sign[clipped] * rule.max_step
     return scale, shift

@@ -18,8 +18,10 @@ class Values:
 
     raw: Array  #: (M,) before bounds
     bounded: Array  #: (M,) the values themselves
-    bounds: Array  #: (2, M) lower and upper
-    makers: Ids  #: (2, M) the splits that made them, -1 where there is none
+    bounds: Array  #: (2, M) what each is kept above and below
+    ends: (
+        Ids  #: (2, M, 2) the two nodes in the middle of whose values that is, or twice the same; -1 where there is none
+    )
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,12 @@ class Regularisation(Transferable):
     @property
     def bounds(self) -> bool:
         """Whether splits must be monotone."""
-        return self.nodes is not None and self.nodes.signs is not None and bool(self.nodes.signs.any())
+        nodes = self.nodes
+        if nodes is None:
+            return False
+        return (nodes.signs is not None and bool(nodes.signs.any())) or (
+            nodes.rivals is not None and len(nodes.rivals) > 0
+        )
 
     @property
     def mixes(self) -> bool:
@@ -98,29 +105,49 @@ class Regularisation(Transferable):
         assert self.nodes is not None
         nodes, n = self.nodes, len(self.nodes.leaf)
         raw = self.step(nodes.totals(sums), nodes.totals(leaf_weights) + nodes.l2)
-        bounded = raw.copy()
-        bounds, makers = np.stack([np.full(n, -np.inf), np.full(n, np.inf)]), np.full((2, n), -1, dtype=np.int64)
-        for splits in nodes.levels if self.mixes else ():
+        values = Values(raw, raw.copy(), np.repeat([[-np.inf], [np.inf]], n, axis=1), np.full((2, n, 2), -1))
+        inner, inner_ends = values.bounds.copy(), values.ends.copy()  # of the values below a node
+        for stage, splits in enumerate(nodes.stages if self.mixes else ()):
             children = nodes.children[splits]
             if nodes.own is not None:
                 own = nodes.own[children]
-                raw[children] = own * raw[children] + (1.0 - own) * bounded[splits, None]
-            bounded[children] = np.clip(raw[children], *bounds[:, splits, None])
-            if nodes.signs is None:
-                continue
-            bounds[:, children], makers[:, children] = bounds[:, splits, None], makers[:, splits, None]
-            middles = bounded[children].mean(axis=1)
-            for sign, first, second in ((1, 1, 0), (-1, 0, 1)):  # rising: left gets an upper bound, right a lower one
-                at = np.flatnonzero(nodes.signs[splits] == sign)
-                for side, child in ((first, 0), (second, 1)):
-                    bounds[side, children[at, child]] = middles[at]
-                    makers[side, children[at, child]] = splits[at]
-        return Values(raw, bounded, bounds, makers)
+                raw[children] = own * raw[children] + (1.0 - own) * values.bounded[splits, None]
+            if nodes.rivals is not None:
+                _meet(values, nodes.rivals_by_stage[stage])
+            elif nodes.signs is not None:
+                for made, passed in ((values.bounds, inner), (values.ends, inner_ends)):
+                    made[:, children] = passed[:, children] = passed[:, splits, None]
+            values.bounded[children] = np.clip(raw[children], *values.bounds[:, children])
+            if nodes.signs is not None and nodes.rivals is None:
+                _cut(nodes.signs[splits], children, values.bounded, inner, inner_ends)
+        return values
 
     def tree(self, t: int, leaves: slice) -> Regularisation:
         """The rule for one tree, whose leaves these are."""
         nodes = None if self.nodes is None else self.nodes.tree(t)
         return replace(self, l2=self.l2[leaves], steps=self.steps[leaves], nodes=nodes)
+
+
+def _meet(values: Values, rivals: Ids) -> None:
+    """Bound nodes by the nearest of their rivals on each side."""
+    node, side, other = rivals.T
+    nearness = np.where(side == 0, 1.0, -1.0) * values.bounded[other]
+    order = np.lexsort((nearness, side, node))
+    key = (2 * node + side)[order]
+    last = np.ones(len(key), dtype=np.bool_)
+    last[:-1] = key[1:] != key[:-1]
+    nearest = order[last]
+    values.bounds[side[nearest], node[nearest]] = values.bounded[other[nearest]]
+    values.ends[side[nearest], node[nearest]] = other[nearest, None]
+
+
+def _cut(signs: NDArray[np.int8], children: Ids, bounded: Array, inner: Array, inner_ends: Ids) -> None:
+    """Bound what is below the children of monotone splits by the middle of their values."""
+    middles = bounded[children].mean(axis=1)
+    for sign, sides in ((1, (1, 0)), (-1, (0, 1))):  # rising: left gets an upper bound, right a lower one
+        at = np.flatnonzero(signs == sign)
+        for side, own in zip(sides, children[at].T):
+            inner[side, own], inner_ends[side, own] = middles[at], children[at]
 
 
 def flat(steps: int | Array, l2: Array) -> NDArray[np.float64]:

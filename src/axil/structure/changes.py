@@ -1,0 +1,121 @@
+"""Changes that are near: sums and values which, if they move a little, are moved, clipped or bounded in another way.
+
+A sum changes its pattern at l1, at zero and where its value is at the largest step; a value at its bounds; and a bound, where it
+is the nearest of several values, when another becomes the nearest. Inner nodes count as far as values of leaves depend on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure.nodes import Ids, Nodes
+from axil.structure.pattern import node_maps
+from axil.structure.regularisation import Regularisation, Values
+from axil.types import Array
+
+THRESHOLD, LOWER, UPPER, RIVAL = range(4)
+
+
+@dataclass(frozen=True)
+class Near:
+    """Distances to changes."""
+
+    kinds: Ids
+    at: Ids  #: nodes, rows of rivals, or leaves where there are no nodes
+    gaps: Array  #: of sums at thresholds, of values elsewhere
+    order: Array  #: the same in units of sums, to compare them
+
+    def first(self, k: int) -> Near:
+        """The k nearest."""
+        order = np.where(np.isfinite(self.gaps), self.order, np.inf)
+        kept = np.argsort(order, kind="stable")[:k]
+        kept = kept[np.isfinite(order[kept])]
+        return Near(self.kinds[kept], self.at[kept], self.gaps[kept], self.order[kept])
+
+
+def nearest(rule: Regularisation, sums: Array, leaf_weights: Array, k: int) -> tuple[Array, Array]:
+    """(L, k') and (k',): the k nearest changes, as maps of the leaf sums, and how far each is."""
+    n_leaves = len(sums)
+    if rule.nodes is None or not rule.mixes:
+        free = rule.scale(leaf_weights)
+        denominators = np.divide(1.0, free, out=np.full_like(free, np.inf), where=free > 0)
+        gaps = _to_thresholds(rule, sums, denominators)
+        near = Near(np.full(n_leaves, THRESHOLD), np.arange(n_leaves), gaps, gaps).first(k)
+        seeds = np.zeros((n_leaves, len(near.at)))
+        seeds[near.at, np.arange(len(near.at))] = 1.0
+        return seeds, near.gaps
+    values = rule.node_values(sums, leaf_weights)
+    near = _near_nodes(rule, rule.nodes, values, sums, leaf_weights).first(k)
+    seeds = np.zeros((n_leaves, len(near.at)))
+    for i, (kind, at) in enumerate(zip(near.kinds, near.at)):
+        leaves, own = _map(rule, kind, at, values, sums, leaf_weights)
+        seeds[leaves, i] = own
+    return seeds, near.gaps
+
+
+def _to_thresholds(rule: Regularisation, sums: Array, denominators: Array) -> Array:
+    """How far sums are from where they would be moved, put to zero or clipped otherwise."""
+    size, gaps = np.abs(sums), np.full(len(sums), np.inf)
+    if rule.l1 > 0:
+        gaps = np.abs(size - rule.l1)
+    if rule.max_step < np.inf:
+        gaps = np.minimum(gaps, np.abs(size - rule.l1 - rule.max_step * denominators))
+    gaps[~np.isfinite(denominators)] = np.inf  # left at zero, whatever the sum
+    return gaps
+
+
+def _near_nodes(rule: Regularisation, nodes: Nodes, values: Values, sums: Array, leaf_weights: Array) -> Near:
+    """All changes of nodes that leaves depend on."""
+    used, n = _used(nodes, values), len(nodes.leaf)
+    denominators = nodes.totals(leaf_weights) + nodes.l2
+    free = used & (values.raw == values.bounded)  # a value at a bound is what it is whatever made the value beyond
+    back = np.stack([values.raw < values.bounded, values.raw > values.bounded])  # the bound that it may come back from
+    apart = values.bounds[0] < values.bounds[1]  # between two bounds of one value there is no way out
+    to_bounds = np.where((free | (used & back)) & apart, np.abs(values.raw - values.bounds), np.inf)
+    gaps = [np.where(free, _to_thresholds(rule, nodes.totals(sums), denominators), np.inf), *to_bounds]
+    order = [gaps[0], *np.where(np.isfinite(to_bounds), to_bounds, 0.0) * np.minimum(denominators, 1e300)]
+    kinds, at = np.repeat([THRESHOLD, LOWER, UPPER], n), np.tile(np.arange(n), 3)
+    if nodes.rivals is not None:
+        node, side, other = nodes.rivals.T
+        held = used[node] & (values.bounded[node] != values.raw[node])
+        held &= (values.raw[node] > values.bounded[node]) == (side == 1)
+        apart = np.abs(values.bounded[other] - values.bounded[node])
+        apart[~held | (apart == 0)] = np.inf  # rivals of one value are at one bound
+        gaps.append(apart)
+        order.append(np.where(held, apart, 0.0) * np.minimum(denominators[other], denominators[node]))
+        kinds, at = np.append(kinds, np.full(len(node), RIVAL)), np.append(at, np.arange(len(node)))
+    return Near(kinds, at, np.concatenate(gaps), np.concatenate(order))
+
+
+def _used(nodes: Nodes, values: Values) -> NDArray[np.bool_]:
+    """(M,): leaves, and the nodes in whose middle a value is that leaves depend on."""
+    if nodes.own is not None:
+        return np.ones(len(nodes.leaf), dtype=np.bool_)
+    used, bounded = nodes.leaf >= 0, np.flatnonzero(values.raw != values.bounded)
+    side = (values.raw[bounded] > values.bounded[bounded]).astype(np.int64)
+    ends, before = values.ends[side, bounded], -1
+    while before != used.sum():  # a value may be in the middle of values that are bounded themselves
+        before = used.sum()
+        used[ends[used[bounded]]] = True
+    return used
+
+
+def _map(
+    rule: Regularisation, kind: int, at: int, values: Values, sums: Array, leaf_weights: Array
+) -> tuple[slice, Array]:
+    """The sum or the difference of values that changes its sign, as a map of the sums of its tree's leaves."""
+    nodes = rule.nodes
+    assert nodes is not None
+    node = int(nodes.rivals[at, 0]) if kind == RIVAL and nodes.rivals is not None else int(at)
+    t = int(np.searchsorted(nodes.starts, node, side="right")) - 1
+    first = nodes.starts[t]
+    maps, leaves = node_maps(rule, t, sums, leaf_weights, values)
+    if kind == THRESHOLD:
+        return leaves, nodes.tree(t).inside()[node - first]
+    if kind == RIVAL and nodes.rivals is not None:
+        return leaves, maps.rows[nodes.rivals[at, 2] - first] - maps.rows[node - first]
+    middle = values.ends[kind - LOWER, node] - first
+    return leaves, maps.raw[node - first] - maps.rows[middle].mean(axis=0)
