@@ -272,3 +272,12 @@ def random_structure(
         draws=np.asarray(draws),
         coefficients=None if coefficients is None else random_coefficients(rng, coefficients, n_trees, rates),
     )
+
+
+def bent_tree(trees, t, sums, leaf_weights):
+    """(L_t, K): the values of tree t of `FittedTrees` that have nodes, before the rate; the second of two classes is the rest."""
+    start = trees.n_leaves[:t].sum()
+    padded = np.zeros((2, len(trees.l2)))
+    padded[:, start : start + trees.n_leaves[t]] = sums[:, 0], leaf_weights
+    first = bent_values(trees.l2, trees.l1, trees.max_step, trees.nodes, t, *padded)[0]
+    return np.stack([first, 1.0 - first][: sums.shape[1]], axis=1)

@@ -153,6 +153,13 @@ L2_NAMES = (
     "rmse",
 )
 MONOTONE = [1, 1, -1, 1, 0, 0, 0, -1]  # with and against what the targets do
+INTERMEDIATE: dict[str, Any] = {
+    "monotone_constraints_method": "intermediate",
+    "monotone_constraints": MONOTONE,
+    "num_leaves": 20,
+    "min_data_in_leaf": 4,
+}
+ADVANCED: dict[str, Any] = {**INTERMEDIATE, "monotone_constraints_method": "advanced"}
 BAG: dict[str, Any] = {"bagging_fraction": 0.6, "bagging_freq": 1}
 GOSS: dict[str, Any] = {"data_sample_strategy": "goss", "learning_rate": 0.3, "n_trees": 20}
 DART: dict[str, Any] = {"boosting": "dart", "drop_rate": 0.4, "skip_drop": 0.2, "n_trees": 30}
@@ -250,6 +257,23 @@ _MAKERS: dict[str, Callable[[], Case]] = {
         monotone_constraints=MONOTONE, lambda_l1=1.0, max_delta_step=0.5, path_smooth=2.0
     ),
     "monotone monotone_penalty": lambda: booster(monotone_constraints=MONOTONE, monotone_penalty=1.5),
+    "monotone categorical": lambda: booster(**CAT, monotone_constraints=[1, 1, -1, 1, 0, 0, 0, 0], num_leaves=15),
+    "quantized renewed monotone": lambda: booster(
+        monotone_constraints=MONOTONE, use_quantized_grad=True, quant_train_renew_leaf=True
+    ),
+    "monotone intermediate by node": lambda: booster(feature_fraction_bynode=0.6, **INTERMEDIATE),
+    **{
+        f"monotone {how['monotone_constraints_method']}{name}": lambda how=how, more=more: booster(**{**how, **more})  # type: ignore[misc]
+        for how in (INTERMEDIATE, ADVANCED)
+        for name, more in {
+            "": {},
+            " weighted lambda_l1 max_delta_step": {"weighted": True, "lambda_l1": 1.0, "max_delta_step": 0.5},
+            " bagging": BAG,
+            " dart": DART,
+            " categorical": {**CAT, "monotone_constraints": [1, 1, -1, 1, 0, 0, 0, 0]},
+            " goss interaction_constraints": {**GOSS, "interaction_constraints": [[0, 1, 2], [2, 3, 4, 5, 6, 7]]},
+        }.items()
+    },
     "feature_fraction": lambda: booster(feature_fraction=0.5, feature_fraction_bynode=0.5),
     "max_bin=7": lambda: booster(max_bin=7),
     "max_depth=3": lambda: booster(max_depth=3),

@@ -131,11 +131,17 @@ def named(X: Array) -> pd.DataFrame:
     return pd.DataFrame(X, columns=[f"feature {i}" for i in range(6)])
 
 
+def two(y: Array) -> Any:
+    """Two classes."""
+    return np.where(y > np.median(y), "above", "below")
+
+
 def pair(y: Array) -> Array:
     return np.stack([y, y**2 - 20], axis=1)
 
 
 W: dict[str, Any] = {"weighted": True}
+SIGNS = [-1, 1, -1, 0, 0, 1]  # with and against what the targets do
 ZEROS = replace(table(), weight=np.maximum(table().weight - 1.5, 0))
 LARGE = table(10_050)  # more than 10,000: early stopping by default
 BAGGED_TREE = {"estimator": tree.DecisionTreeClassifier(class_weight="balanced", max_depth=4)}
@@ -212,6 +218,12 @@ _HIST: Makers = {
     "max_bins": lambda: hist(max_bins=5),
     "interaction_cst": lambda: hist(interaction_cst=[{0, 1}, {2, 3, 4, 5}]),
     "monotonic_cst=0": lambda: hist(monotonic_cst=[0] * 6),
+    "monotonic_cst": lambda: hist(monotonic_cst=SIGNS, min_samples_leaf=3),
+    "monotonic_cst l2 weighted": lambda: hist(monotonic_cst=SIGNS, l2_regularization=3.0, fit_with=W),
+    "monotonic_cst names categorical": lambda: hist(
+        monotonic_cst={"feature 0": -1, "feature 5": 1}, categorical_features=["feature 4"], fit_with={"convert": named}
+    ),
+    "monotonic_cst early stopping": lambda: hist(monotonic_cst=SIGNS, early_stopping=True, interaction_cst="pairwise"),
     "learning_rate=1": lambda: hist(learning_rate=1.0),
     "no split": lambda: hist(min_samples_leaf=200),
     "warm": lambda: warmed(hist(), max_iter=14),
@@ -241,6 +253,15 @@ _TREES: Makers = {
     ),
     "DecisionTreeRegressor stump": lambda: lone("DecisionTreeRegressor", max_depth=1),
     "DecisionTreeRegressor monotonic_cst=0": lambda: lone("DecisionTreeRegressor", monotonic_cst=[0] * 6, max_depth=4),
+    **{
+        f"{kind} monotonic_cst": lambda kind=kind: lone(  # type: ignore[misc]
+            kind, monotonic_cst=SIGNS, fit_with={**W, **({"change": two} if kind.endswith("Classifier") else {})}
+        )
+        for kind in LONE
+    },
+    "DecisionTreeRegressor monotonic_cst nan best first": lambda: lone(
+        "DecisionTreeRegressor", gaps(table()), monotonic_cst=SIGNS, max_leaf_nodes=40
+    ),
     "DecisionTreeRegressor no split": lambda: lone("DecisionTreeRegressor", min_samples_leaf=200),
     "DecisionTreeRegressor sparse": lambda: lone("DecisionTreeRegressor", fit_with={"convert": sparse.csc_matrix}),
     "DecisionTreeRegressor large": lambda: lone(
@@ -291,6 +312,13 @@ _FORESTS: Makers = {
         for on in (False, True)
         for setting in ("balanced", "balanced_subsample")
     },
+    **{
+        f"{kind} monotonic_cst": lambda kind=kind: forest(kind, monotonic_cst=SIGNS, fit_with=W)  # type: ignore[misc]
+        for kind in FORESTS[::2]
+    },
+    "RandomForestClassifier monotonic_cst": lambda: forest(
+        "RandomForestClassifier", monotonic_cst=SIGNS, class_weight="balanced_subsample", fit_with={"change": two}
+    ),
     "RandomForestRegressor max_samples=0.4": lambda: forest("RandomForestRegressor", max_samples=0.4, fit_with=W),
     "RandomForestRegressor max_samples=17": lambda: forest("RandomForestRegressor", max_samples=17),
     "RandomForestClassifier few drawn": lambda: forest(
@@ -324,6 +352,9 @@ _BAGGING: Makers = {
     "BaggingRegressor without replacement": lambda: forest("BaggingRegressor", bootstrap=False, max_samples=0.3),
     "BaggingRegressor ExtraTreeRegressor": lambda: forest(
         "BaggingRegressor", estimator=tree.ExtraTreeRegressor(max_depth=4)
+    ),
+    "BaggingRegressor monotonic_cst": lambda: forest(
+        "BaggingRegressor", bootstrap_features=True, estimator=tree.DecisionTreeRegressor(monotonic_cst=SIGNS)
     ),
     "BaggingRegressor outputs": lambda: forest("BaggingRegressor", fit_with={"change": pair}),
     "BaggingRegressor sparse": lambda: forest(

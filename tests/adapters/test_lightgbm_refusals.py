@@ -10,7 +10,7 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 from common import check_refusal
-from lightgbm_models import BAG, CAT, DART, booster, continued, decay, read_trees, table, with_targets
+from lightgbm_models import BAG, CAT, DART, booster, continued, decay, read_trees, table, with_gaps, with_targets
 from numpy.typing import NDArray
 
 from axil.adapters import read
@@ -51,19 +51,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "custom": ({"objective": custom}, "objective", "custom", "(ii)"),
     "linear_tree": ({"linear_tree": True}, "linear_tree", "True", None),
     **{
-        f"monotone {method}": (
-            {"monotone_constraints": [1] * 8, "monotone_constraints_method": method},
-            "monotone_constraints_method",
-            method,
-            None,
+        f"monotone {method} {other}": (
+            {"monotone_constraints": [1] * 8, "monotone_constraints_method": method, other: value},
+            *("monotone_constraints_method", f"{method} with {other}", None),
         )
         for method in ("intermediate", "advanced")
+        for other, value in {"path_smooth": 2.0, "histogram_pool_size": 64}.items()
     },
-    "monotone quantized": (
-        {"monotone_constraints": [1] * 8, "use_quantized_grad": True, "quant_train_renew_leaf": True},
-        "monotone_constraints",
-        "with use_quantized_grad",
-        None,
+    "monotone advanced missing": (
+        {"monotone_constraints": [1] * 8, "monotone_constraints_method": "advanced", "data": with_gaps()},
+        *("monotone_constraints_method", "advanced with missing values", None),
     ),
     "quantized": ({"use_quantized_grad": True}, "use_quantized_grad", "True", "(ii)"),
     "rf goss": ({"boosting": "rf", "data_sample_strategy": "goss"}, "boosting", "rf with GOSS", None),
@@ -120,6 +117,22 @@ def test_refuses_refit_models() -> None:
     again = lgb.Booster(model_str=case.model.model_to_string()).refit(case.X, case.y + 1, decay_rate=0.25)
     for model in (refit, again, pickle.loads(pickle.dumps(refit))):
         check_refusal(model, "refit_decay_rate", "0.25", "(ii)")
+
+
+def test_refuses_forced_splits_that_no_bound_holds_for(tmp_path: Any) -> None:
+    forced = tmp_path / "forced.json"
+    forced.write_text('{"feature": 0, "threshold": 0.1}')
+    model = booster(forcedsplits_filename=str(forced), n_trees=2, monotone_constraints=[1] * 8).model
+    check_refusal(model, "monotone_constraints_method", "basic with forcedsplits_filename", None)
+
+
+def test_refuses_constraints_that_changed_in_training() -> None:
+    data = table()
+    model = lgb.Booster({"verbose": -1, "monotone_constraints": [1] * 8}, lgb.Dataset(data.X, data.y))
+    model.update()
+    model.reset_parameter({"monotone_constraints": [0] * 8})
+    model.update()
+    check_refusal(model, "monotone_constraints", "1,1,1,1,1,1,1,1, then 0,0", None)
 
 
 def test_refuses_forced_splits_whose_leaves_differ(tmp_path: Any) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 import sklearn
 from numpy.typing import NDArray
+from reference import bent_tree
 from scipy import sparse
 from sklearn import ensemble
 from sklearn.impute import SimpleImputer
@@ -78,6 +79,7 @@ def replay(
         products = ((w * draw)[:, None] * residuals).astype(precision).astype(np.float64)
         sums = np.stack([np.bincount(leaf, column, n) for column in products.T], axis=1)
         v = sums / (weights[-1] + trees.l2[starts[t] : starts[t + 1]])[:, None]
+        v = v if trees.nodes is None else bent_tree(trees, t, sums, weights[-1])
         values.append(omega[-1, t] * v)
         fitted = trees.values[starts[t] : starts[t + 1]] / omega[-1, t] if omega[-1, t] else 0 * v
         steps.append((v if own else fitted)[leaf])

@@ -37,7 +37,6 @@ REFUSED: dict[str, tuple[Any, str, str, str | None]] = {
         for loss in ("absolute_error", "poisson", "gamma")
     },
     "hist quantile": (lambda: hist(loss="quantile", quantile=0.3), "loss", "quantile", "(ii)"),
-    "hist monotonic": (lambda: hist(monotonic_cst=[0, 1, 0, 0, 0, 0]), "monotonic_cst", "[0, 1", "(ii)"),
     "init median": (lambda: boosted(init=DummyRegressor(strategy="median")), "init", "DummyRegressor", "(i)"),
     "init clipped": (
         lambda: boosted(init=linear_model.LinearRegression(positive=True)),
@@ -58,14 +57,6 @@ REFUSED: dict[str, tuple[Any, str, str, str | None]] = {
     "bagged median": (
         lambda: forest("BaggingRegressor", estimator=tree.DecisionTreeRegressor(criterion="absolute_error")),
         *("criterion", "absolute_error", "(ii)"),
-    ),
-    "tree monotonic": (
-        lambda: lone("DecisionTreeRegressor", monotonic_cst=[1, 0, 0, 0, 0, 0]),
-        *("monotonic_cst", "[1, 0", "(ii)"),
-    ),
-    "forest monotonic": (
-        lambda: forest("RandomForestRegressor", monotonic_cst=[1, 0, 0, 0, 0, 0]),
-        *("monotonic_cst", "[1, 0", "(ii)"),
     ),
     "classes of two outputs": (
         lambda: forest("RandomForestClassifier", fit_with={"change": lambda y: np.stack([y > 5, y > 6], axis=1)}),

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 import xgboost as xgb
 from numpy.typing import NDArray
+from reference import bent_tree
 from scipy import sparse
 from xgboost_models import CASES, OLD, Case, booster, loaded, regressor, table
 
@@ -90,7 +91,8 @@ def replay(
         weights.append(np.bincount(leaf, w * draw, n))
         sums = np.stack([np.bincount(leaf, draw * single(w * r), n) for r in residual.T], axis=1)
         whole = weights[-1] + trees.l2[own]
-        values.append(omega[T, t] * sums * np.divide(1.0, whole, out=np.zeros(n), where=whole > 0)[:, None])
+        v = sums * np.divide(1.0, whole, out=np.zeros(n), where=whole > 0)[:, None]
+        values.append(omega[T, t] * (v if trees.nodes is None else bent_tree(trees, t, sums, weights[-1])))
         running = single(running + added[t])
     predictions = (running if plain else score(T)) - offsets
     return np.concatenate(counts), np.concatenate(weights), np.concatenate(values), predictions
@@ -166,9 +168,11 @@ def linear_map(case: Case, trees: FittedTrees, leaves: NDArray[Any], targets: Ar
         leaf = leaves[:, t]
         residual = targets - offsets - beta[t] * base - np.tensordot(omega[t], values, 1)
         draw = w if trees.sampler is None else w * trees.sampler.draw(t, leaf, residual)
-        whole = np.bincount(leaf, draw, n) + trees.l2[starts[t] : starts[t] + n]
-        scale = np.divide(1.0, whole, out=np.zeros(n), where=whole > 0)
-        values[t] = np.stack([scale * np.bincount(leaf, draw * r, n) for r in residual.T], axis=1)[leaf]
+        weights = np.bincount(leaf, draw, n)
+        whole = weights + trees.l2[starts[t] : starts[t] + n]
+        sums = np.stack([np.bincount(leaf, draw * r, n) for r in residual.T], axis=1)
+        v = sums * np.divide(1.0, whole, out=np.zeros(n), where=whole > 0)[:, None]
+        values[t] = (v if trees.nodes is None else bent_tree(trees, t, sums, weights))[leaf]
     return np.asarray(beta[T] * base + np.tensordot(omega[T], values, 1))
 
 

@@ -135,6 +135,13 @@ def loaded(case: Case, form: str = "ubj") -> Case:
     return replace(case, model=copy)
 
 
+def set_again(**params: Any) -> Case:
+    """A loaded model that was given the settings again that a file does not keep."""
+    case = loaded(booster(**params))
+    case.model.set_param(params)
+    return case
+
+
 def pickled(case: Case) -> Case:
     return replace(case, model=pickle.loads(pickle.dumps(case.model)))
 
@@ -167,6 +174,7 @@ DARTS: dict[str, dict[str, Any]] = {
     "no drops": {"rate_drop": 0.0},
 }
 FOREST: dict[str, Any] = {"num_parallel_tree": 3, "subsample": 0.7, "n_trees": 4}
+MONOTONE = "(1,1,-1,1,0,0,0,-1)"  # with and against what the targets do
 OUTPUTS = {"one_output_per_tree": "hist", "multi_output_tree": "hist", "one_output_per_tree exact": "exact"}
 
 
@@ -288,6 +296,38 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "csc": lambda: booster(convert=sparse.csc_matrix),
     "float32 frame": lambda: booster(convert=lambda X: pd.DataFrame(X.astype(np.float32))),
     "interaction_constraints": lambda: booster(interaction_constraints="[[0, 1, 2], [3, 4, 5, 6, 7]]"),
+    "reg_alpha=2": lambda: booster(reg_alpha=2.0),
+    "reg_alpha weighted scheduled": lambda: booster(reg_alpha=1 / 3, weighted=True, callbacks=schedule()),
+    "reg_alpha subsample": lambda: booster(reg_alpha=1.0, subsample=0.6, weighted=True),
+    "reg_alpha dart": lambda: booster(reg_alpha=1.0, **DART),
+    "reg_alpha forests": lambda: booster(reg_alpha=1.0, **FOREST),
+    "reg_alpha=500": lambda: booster(reg_alpha=500.0),
+    "max_delta_step=0.2": lambda: booster(max_delta_step=0.2, weighted=True),
+    "max_delta_step loaded": lambda: set_again(max_delta_step=0.3, reg_alpha=0.5, reg_lambda=2.0),
+    "monotone": lambda: booster(monotone_constraints=MONOTONE),
+    "monotone short, margin": lambda: booster(monotone_constraints="(1,0,-1)", margin=True),
+    "monotone exact pruned weighted": lambda: booster(
+        monotone_constraints=MONOTONE, tree_method="exact", gamma=1.0, min_child_weight=5.0, weighted=True
+    ),
+    "monotone approx lossguide": lambda: booster(
+        monotone_constraints=MONOTONE, tree_method="approx", grow_policy="lossguide", max_leaves=12
+    ),
+    "monotone reg_alpha max_delta_step": lambda: booster(
+        monotone_constraints=MONOTONE, reg_alpha=1.0, max_delta_step=0.5, weighted=True
+    ),
+    "monotone subsample": lambda: booster(monotone_constraints=MONOTONE, subsample=0.6),
+    "monotone dart": lambda: booster(monotone_constraints=MONOTONE, **DART),
+    "monotone forests": lambda: booster(monotone_constraints=MONOTONE, **FOREST),
+    "monotone outputs": lambda: outputs("one_output_per_tree", monotone_constraints=MONOTONE),
+    "reg_alpha max_delta_step multi_output_tree": lambda: outputs(
+        "multi_output_tree", reg_alpha=1.0, max_delta_step=0.4, weighted=True, subsample=0.8
+    ),
+    "monotone names": lambda: regressor(
+        convert=lambda X: pd.DataFrame(X, columns=list("abcdefgh")), monotone_constraints={"a": 1, "c": -1, "h": 1}
+    ),
+    "monotone interaction_constraints": lambda: booster(
+        monotone_constraints=MONOTONE, interaction_constraints="[[0, 1, 2], [3, 4, 5, 6, 7]]"
+    ),
     "monotone_constraints=0": lambda: booster(monotone_constraints="(0,0,0,0,0,0,0,0)"),
     "max_bin=7": lambda: booster(max_bin=7),
     "threads": lambda: booster(table(800), nthread=2, weighted=True, subsample=0.5),

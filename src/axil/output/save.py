@@ -245,9 +245,9 @@ def _check_fit(structures: list[Structure], targets: NDArray[Any], index: NDArra
         if (s.columns is None) != (len(structures) == 1):
             raise ValueError("columns where all trees serve all outputs, or none where they do not")
     if len(structures) > 1:
-        columns = np.sort(np.concatenate([s.columns for s in structures if s.columns is not None]))
+        columns = np.unique(np.concatenate([s.columns for s in structures if s.columns is not None]))
         if not np.array_equal(columns, np.arange(len(columns))):
-            raise ValueError("columns that are not all trees once")
+            raise ValueError("columns that are not all trees")
 
 
 def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:

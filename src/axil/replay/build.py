@@ -209,9 +209,10 @@ def own_leaves_of(
 
 def all_n_leaves(fitted: list[FittedTrees]) -> NDArray[np.int64]:
     """(T,): the numbers of leaves of all trees, of whatever output."""
-    if fitted[0].columns is None:
+    columns = [trees.columns for trees in fitted if trees.columns is not None]
+    if not columns:
         return fitted[0].n_leaves
-    n_leaves = np.zeros(sum(len(trees.n_leaves) for trees in fitted), dtype=np.int64)
-    for trees in fitted:
-        n_leaves[trees.columns] = trees.n_leaves
+    n_leaves = np.zeros(1 + max(int(own.max()) for own in columns), dtype=np.int64)  # outputs may share trees
+    for trees, own in zip(fitted, columns):
+        n_leaves[own] = trees.n_leaves
     return n_leaves

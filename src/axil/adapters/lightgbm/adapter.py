@@ -14,6 +14,7 @@ from scipy import sparse
 
 from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.lightgbm.bagging import Evidence, Replay, histories
+from axil.adapters.lightgbm.monotone import all_rivals
 from axil.adapters.lightgbm.refit import refit_rates, refitted_trees
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading, cause
 from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, Settings, TreeText, parse
@@ -322,7 +323,7 @@ class LightGBMAdapter(TreeModel):
     @cached_property
     def _nodes(self) -> Nodes | None:
         """The trees' nodes, where leaf values depend on them or need them for evidence."""
-        signs = self._reading.monotone_signs
+        signs = self._reading.monotone_signs * (not self._renewed)  # renewed leaves are not bounded
         if not (self._smooth > 0 or self._l1 > 0 or self._max_step < np.inf or signs.any()):
             return None
         sizes = 2 * self._n_leaves - 1
@@ -343,6 +344,9 @@ class LightGBMAdapter(TreeModel):
         l2 = np.concatenate([self._l2(tree) for tree in self._trees])
         slack = PRINTED_SLACK * np.abs(values)
         nodes = Nodes(starts, children, leaf, l2, values, slack, ways if signs.any() else None)
+        if signs.any() and self._reading.monotone_method != "basic":
+            advanced = self._reading.monotone_method == "advanced"
+            nodes = replace(nodes, signs=None, rivals=all_rivals(self._trees, starts, ways, advanced))
         if not self._smooth:
             return nodes
         counts = nodes.totals(np.concatenate([leaf_counts(tree, 1) for tree in self._trees]).astype(np.float64))

@@ -65,6 +65,11 @@ class Reading:
         return signs
 
     @property
+    def monotone_method(self) -> str:
+        """How bounds are kept; LightGBM writes the method that it took, where it did not take the one it was given."""
+        return self.settings.text("monotone_constraints_method") or "basic"
+
+    @property
     def refitted(self) -> bool:
         """Whether Booster.refit with decay_rate=0 has computed all leaf values again."""
         return self.refit != "" and float(self.refit) == 0.0
@@ -143,18 +148,34 @@ def _positive(name: str) -> Callable[[Reading], str]:
     return lambda model: model.settings.text(name) if model.settings.number(name) > 0 else ""
 
 
-def _other_bounds(model: Reading) -> str:
-    method = model.settings.text("monotone_constraints_method") or "basic"
-    return method if model.monotone_signs.any() and method != "basic" else ""
+def _changed_signs(model: Reading) -> str:
+    """Constraints of the last iterations that are not those of the first, which the header keeps."""
+    first, last = model.text.header.get("monotone_constraints", ""), model.settings.text("monotone_constraints")
+    same = first.split() == last.split(",") or (not model.monotone_signs.any() and not last.strip("0,"))
+    return f"{first.replace(' ', ',') or 'none'}, then {last or 'none'}" if last and not same else ""
 
 
-def _bounds_elsewhere(model: Reading) -> str:
-    # Forced splits and renewed leaves are not clipped (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp;
-    # RenewIntGradTreeOutput, src/treelearner/gradient_discretizer.cpp).
-    if not model.monotone_signs.any():
+def _unrecorded_bounds(model: Reading) -> str:
+    # Forced splits are neither bounded nor bound others (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
+    forced = model.settings.text("forcedsplits_filename")
+    return f"{model.monotone_method} with forcedsplits_filename" if model.monotone_signs.any() and forced else ""
+
+
+def _other_smoothing(model: Reading) -> str:
+    # Splits that are searched again smooth towards another value (RecomputeBestSplitForLeaf, src/treelearner/
+    # serial_tree_learner.cpp), and are not where the histograms were dropped.
+    if not model.monotone_signs.any() or model.monotone_method == "basic":
         return ""
-    quantized, forced = model.settings.flag("use_quantized_grad"), model.settings.text("forcedsplits_filename")
-    return "with use_quantized_grad" if quantized else "with forcedsplits_filename" if forced else ""
+    smooth, dropped = model.settings.number("path_smooth") > 0, model.settings.number("histogram_pool_size") > 0
+    other = "path_smooth" if smooth else "histogram_pool_size" if dropped else ""
+    return f"{model.monotone_method} with {other}" if other else ""
+
+
+def _missing_rightward(model: Reading) -> str:
+    # Such splits are searched from left to right, where advanced bounds are those of the first bin (feature_histogram.hpp).
+    if not model.monotone_signs.any() or model.monotone_method != "advanced":
+        return ""
+    return "advanced with missing values" if any(tree.sends_missing_right.any() for tree in model.text.trees) else ""
 
 
 def _linear_tree(model: Reading) -> str:
@@ -186,7 +207,7 @@ EXACT = (
     "objective: regression under all its names (l2, mse, rmse, ...), reg_sqrt (weights are of the targets' roots)",
     "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued training (init_model)",
     "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth (without sample weights), use_quantized_grad with renewed leaves",
-    "lambda_l1, max_delta_step, monotone_constraints (basic): with the pattern held",
+    "lambda_l1, max_delta_step, monotone_constraints by all methods: with the pattern held",
     "sample_weight, init_score",
     "missing values: use_missing, zero_as_missing; categorical features",
     "bagging_fraction, bagging_freq, bagging_seed: the rows are drawn again",
@@ -225,18 +246,32 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "Fit with linear_tree=False.",
     ),
     Refusal(
-        "monotone_constraints_method",
-        _other_bounds,
-        "a leaf's bounds are then the values of other leaves, which change while the tree grows and are not recorded",
+        "monotone_constraints",
+        _changed_signs,
+        "the constraints changed while it was trained, and it does not record when",
         None,
-        'Fit with monotone_constraints_method="basic", the default.',
+        "Fit with the same monotone_constraints throughout.",
     ),
     Refusal(
-        "monotone_constraints",
-        _bounds_elsewhere,
-        "values that are not grown split by split are not bounded, and which they are is not recorded",
+        "monotone_constraints_method",
+        _unrecorded_bounds,
+        "forced splits are not bounded, and the model does not record which splits were forced",
         None,
-        "Fit without monotone_constraints, or without this setting.",
+        "Fit without forced splits, or without monotone_constraints.",
+    ),
+    Refusal(
+        "monotone_constraints_method",
+        _other_smoothing,
+        "splits that are searched again when other leaves change are then made in another way, which is not recorded",
+        None,
+        'Fit with monotone_constraints_method="basic", the default, or without the other setting.',
+    ),
+    Refusal(
+        "monotone_constraints_method",
+        _missing_rightward,
+        "bounds then depend on which thresholds are a feature's first, which is not recorded",
+        None,
+        'Fit with monotone_constraints_method="intermediate".',
     ),
     Refusal(
         "use_quantized_grad",

@@ -111,6 +111,14 @@ class TreeText:
             found[int(split)] = np.append(1 - named, [1, 1]).astype(np.uint8)
         return found
 
+    @property
+    def sends_missing_right(self) -> NDArray[np.bool_]:
+        """(L - 1,): which splits on numbers know of missing values and send them to the right."""
+        kinds = self.integers("decision_type")
+        knows = (kinds & (3 << MISSING_SHIFT)) != 0
+        found: NDArray[np.bool_] = knows & ((kinds & (CATEGORICAL | DEFAULT_LEFT)) == 0)
+        return found
+
     def splits_on(self, features: frozenset[int]) -> NDArray[np.bool_]:
         """(L - 1,): which splits are categorical and on one of these features."""
         categorical = (self.integers("decision_type") & CATEGORICAL) != 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -12,11 +13,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
+from axil.adapters.contract import FittedTrees, Nodes, TrainingRows, TreeModel
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn.draws import StageSampler, training_rows
 from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES, fits_init
-from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, as_it_is, no_offsets, numbers
+from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, as_it_is, no_offsets, numbers, stacked
 from axil.errors import InputError
 from axil.types import Array
 
@@ -152,8 +153,30 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             base=None,
             base_value=np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(-1),
             held_out=all_but(self._training_rows(n_rows), n_rows),
+            nodes=self._nodes(),
         )
         return [trees]
+
+    def _nodes(self) -> Nodes | None:
+        """The nodes of trees with monotone constraints; columns of categories come first (sklearn's _preprocess_X)."""
+        given = self._model.monotonic_cst
+        if isinstance(given, Mapping):
+            given = [given.get(name, 0) for name in self.feature_names or ()]
+        if given is None or not np.any(given):
+            return None
+        signs = np.asarray(given, dtype=np.int8)
+        categories = getattr(self._model, "is_categorical_", None)
+        if categories is not None:
+            signs = np.concatenate([signs[categories], signs[~categories]])
+        sizes = np.array([len(tree.nodes) for tree in self._predictors])
+        table = np.concatenate([tree.nodes for tree in self._predictors])
+        inner, start = table["is_leaf"] == 0, np.repeat(np.cumsum(sizes) - sizes, sizes)
+        below = np.stack([table["left"], table["right"]], axis=1).astype(np.int64) + start[:, None]
+        values = float(self._model.learning_rate) * np.where(inner, table["value"], np.nan)
+        values[np.cumsum(sizes) - sizes] = np.nan  # of a root it is not kept
+        signs = np.where(inner, signs[np.where(inner, table["feature_idx"], 0)], 0).astype(np.int8)
+        l2 = float(self._model.l2_regularization) + 1e-15
+        return stacked(sizes, np.where(inner[:, None], below, -1), values, signs, l2)
 
     def _gather(self, name: str) -> NDArray[Any]:
         return np.concatenate([tree.nodes[name][inner] for tree, inner in zip(self._predictors, self._inner)])

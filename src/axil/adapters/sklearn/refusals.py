@@ -90,10 +90,11 @@ EXACT = (
     "gradient boosting: loss=squared_error, learning_rate, init (mean, constant, zero, or any model of these "
     "libraries), subsample with an integer seed, n_iter_no_change, sample_weight",
     "histogram gradient boosting: loss=squared_error, learning_rate, l2_regularization, categorical features, missing "
-    "values, sample_weight, early stopping (rows held out have weight zero)",
+    "values, sample_weight, early stopping (rows held out have weight zero), interaction_cst",
     "trees and forests, regressors and classifiers: bootstrap, max_samples, sample_weight, class_weight, several outputs "
     "of regressors",
     "bagging over trees: bootstrap, max_samples, max_features",
+    "monotonic_cst of histogram gradient boosting, trees, forests and bagged trees: with the pattern held",
     "VotingRegressor, VotingClassifier with voting=soft, bagging over anything else and MultiOutputRegressor, of models of any "
     "library here, pipelines and searches: each is proven on its own rows, then the sum",
     "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, GaussianProcessRegressor (kernel "
@@ -163,6 +164,7 @@ def _other_criterion(tree: Any) -> str:
     return "" if isinstance(tree.criterion, str) and tree.criterion in _MEANS else str(tree.criterion)
 
 
+#: Of derivatives alone: exact weights hold which leaves are clipped.
 MONOTONIC = Refusal(
     "monotonic_cst",
     _monotonic,
@@ -182,7 +184,6 @@ LOSSES: tuple[Refusal[Any], ...] = (
         derivative=True,
     ),
     Refusal("loss", _other_loss, "its leaf values are not means of residuals of squared error", "(ii)", _L2),
-    MONOTONIC,
 )
 
 #: Of GradientBoostingRegressor.
@@ -231,7 +232,6 @@ TREES: tuple[Refusal[Any], ...] = (
         "(ii)",
         'Fit with criterion="squared_error" or, for classes, "gini".',
     ),
-    MONOTONIC,
     Refusal(
         "n_outputs_",
         lambda tree: str(tree.n_outputs_) if hasattr(tree, "classes_") and tree.n_outputs_ > 1 else "",

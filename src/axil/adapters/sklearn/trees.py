@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from axil.adapters.boundary import ReadsRows
-from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows, TreeModel
+from axil.adapters.contract import Coefficients, FittedTrees, Nodes, TrainingRows, TreeModel
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn.draws import BootstrapSampler
 from axil.adapters.sklearn.refusals import STEPS, TREES
@@ -66,6 +66,18 @@ class TreeStack:
         """(L, ...): an array of the trees' nodes, at their leaves."""
         return np.concatenate([getattr(tree, name)[leaves] for tree, leaves in zip(self._trees, self._inner)])
 
+    def nodes(self, signs: list[Array], factor: float) -> Nodes:
+        """All nodes, whose values count ``factor``; ``signs`` has the constraint of each feature, tree by tree."""
+        sizes = np.array([tree.node_count for tree in self._trees])
+        children, values, found = [], [], []
+        for tree, start, own in zip(self._trees, np.cumsum(sizes) - sizes, signs):
+            below = np.stack([tree.children_left, tree.children_right], axis=1)
+            inner = below[:, 0] >= 0
+            children.append(np.where(below < 0, -1, below + start))
+            values.append(factor * np.where(inner, tree.value[:, 0, 0], np.nan))
+            found.append(np.where(inner, own[np.maximum(tree.feature, 0)], 0).astype(np.int8))
+        return stacked(sizes, np.concatenate(children), np.concatenate(values), np.concatenate(found))
+
     def leaves(self, rows: Any) -> NDArray[np.int32]:
         """(n, T): which leaf of each tree the rows, an array or csr matrix in float32, fall into."""
         found = np.empty((len(self._trees), rows.shape[0]), dtype=np.int32)
@@ -85,6 +97,16 @@ class TreeStack:
             if self._features is not None:
                 digest.update(np.asarray(self._features[t], dtype=np.int64).tobytes())
         return digest.hexdigest()
+
+
+def stacked(
+    sizes: Indices, children: NDArray[np.int64], values: Array, signs: NDArray[np.int8], l2: float = 0.0
+) -> Nodes:
+    """The nodes of trees of these sizes (T,), their leaves numbered in the order of the nodes."""
+    ends = children[:, 0] < 0
+    leaf = np.where(ends, np.cumsum(ends) - 1, -1)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return Nodes(starts, children, leaf, np.full(len(leaf), l2), values, np.zeros(len(leaf)), signs)
 
 
 class SklearnAdapter(ReadsRows):
@@ -228,8 +250,23 @@ class ForestAdapter(SklearnAdapter, TreeModel):
             sampler=self._sampler(rows) if self._sampled else None,
             coefficients=Coefficients(omega, np.zeros(n_trees + 1)),
             doubt=partial(refusal, STEPS) if getattr(self._model, "warm_start", False) else None,
+            nodes=self._nodes(),
         )
         return [trees]
+
+    def _nodes(self) -> Nodes | None:
+        """The nodes of trees with monotone constraints; these are stated for the second class, and hold reversed for the first.
+
+        The middle of two raw means bounds what is below them, which are bounded themselves (sklearn/tree/_tree.pyx), but a
+        constrained split is only made where both are within the bounds of their parent.
+        """
+        signs = [getattr(member, "monotonic_cst", None) for member in self._members]
+        if not any(own is not None and np.any(own) for own in signs):
+            return None
+        zeros = np.zeros(self.n_features)
+        way = 1 if self.classes is None else -1
+        given = [zeros if own is None else way * np.asarray(own, dtype=np.float64) for own in signs]
+        return self._stack.nodes(given, 1 / len(self._members))
 
     def _values(self) -> Array:
         """(L, K): means of targets, or shares of classes."""

@@ -19,6 +19,7 @@ from axil.adapters.xgboost.matrix import as_matrix, as_table
 from axil.adapters.xgboost.plan import drop_factors, plan_of
 from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
 from axil.adapters.xgboost.refusals import REFUSALS, Reading, causes, pruned
+from axil.adapters.xgboost.rule import Rule
 from axil.errors import InputError
 from axil.types import Array
 
@@ -102,6 +103,9 @@ class XGBoostAdapter(TreeModel):
         self.leaf_tolerance = 1.05 * LEAF_ROUNDING if self._on_cpu else 1e-6
         if model.weight_drop is not None:
             self.leaf_tolerance *= 2  # the drop weights are rounded likewise
+        self._rule = Rule.of(self._settings, self.n_features)
+        if self._rule.signs.any():
+            self.leaf_tolerance *= 2  # bounds are rounded once more than the values that they come from
         self._number_leaves()
 
     def _number_leaves(self) -> None:
@@ -192,13 +196,25 @@ class XGBoostAdapter(TreeModel):
         factors = drop_factors(self._model, plan, self._n_iterations) if plan.dart else None
         rates, l2 = self._rates(rows, plan)
         entries = []
-        for group in range(1 if self._model.shared else self.n_outputs):
-            own = np.flatnonzero(self._groups == group)
-            outputs = np.arange(self.n_outputs) if self._model.shared else np.array([group])
+        together = self._model.shared and not self._rule.bends  # else each output has a pattern of its own
+        for group in range(1 if together else self.n_outputs):
+            own = np.arange(self._n_trees) if self._model.shared else np.flatnonzero(self._groups == group)
+            outputs = np.arange(self.n_outputs) if together else np.array([group])
             entry = self._entry(own, outputs, rates[own], [l2[t] for t in own], rows.totals.weighted)
             entry = replace(entry, sampler=Subsample(plan, own) if plan.samples else None)
-            entries.append(self._with_coefficients(entry, own, factors, rows.totals.offset))
+            entry = self._with_coefficients(entry, own, factors, rows.totals.offset)
+            entries.append(self._bent(entry, own, group, l2) if self._rule.bends else entry)
         return entries
+
+    def _bent(self, trees: FittedTrees, own: NDArray[np.intp], output: int, l2: list[Array]) -> FittedTrees:
+        """The entry of one output with what bends its leaves."""
+        column = output if self._model.shared else 0
+        final = trees.rates if trees.coefficients is None else trees.coefficients.omega[-1]
+        nodes = self._rule.nodes([self._trees[t] for t in own], column, [l2[t] for t in own], final)
+        # Outputs that share trees have leaf numbers of their own: a replay overwrites them.
+        columns = own.astype(np.int64) if self._model.shared else trees.columns
+        bent = replace(trees, l1=self._rule.l1, max_step=self._rule.max_step, nodes=nodes, columns=columns)
+        return replace(bent, values=trees.values[:, [column]])
 
     def _entry(
         self, own: NDArray[np.intp], outputs: NDArray[np.intp], rates: Array, l2: list[Array], weighted: bool
@@ -276,7 +292,7 @@ class XGBoostAdapter(TreeModel):
             if self._iterations[len(first) - 1] >= CHECKED_ITERATIONS:
                 break
         agree = all(tree.agree(stated, l2) for tree in first if tree.values.any())
-        if agree and all(confirmed(tree, stated, l2) for tree in self._trees[len(first) :]):
+        if agree and not self._rule.bends and all(confirmed(tree, stated, l2) for tree in self._trees[len(first) :]):
             return as_stated
         every = [*first, *observed]
         rates, lambdas = recover(every, stated, l2, self._model.n_parallel)
@@ -320,11 +336,19 @@ class XGBoostAdapter(TreeModel):
 
     def _made_of(self, tree: Tree, totals: Array, sums: Array, size: float) -> Leaves:
         values = tree.values
-        # A loaded model has lost min_child_weight, but where there are residuals no other leaf is zero.
-        left = np.abs(sums).max(axis=1) > 1e-12 * size
-        zero = self._zero(tree) | (left & ~values.any(axis=1)) | (totals <= 0)
+        zero = self._zero(tree) | (totals <= 0)
+        if not self._rule.bends:
+            # A loaded model has lost min_child_weight, but where there are residuals no other leaf is zero.
+            zero |= (np.abs(sums).max(axis=1) > 1e-12 * size) & ~values.any(axis=1)
         weights = np.broadcast_to(totals[:, None], values.shape)
-        return Leaves(values[~zero].ravel(), weights[~zero].ravel(), sums[~zero].ravel(), zero)
+        found = Leaves(values[~zero].ravel(), weights[~zero].ravel(), sums[~zero].ravel(), zero)
+        if not self._rule.bends:
+            return found
+
+        def bent(l2: float) -> Array:
+            return self._rule.values(tree, np.where(zero, np.inf, l2), sums, totals)[~zero].ravel()
+
+        return replace(found, bent=bent)
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts", "weights" or "values"."""

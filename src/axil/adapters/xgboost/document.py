@@ -204,6 +204,11 @@ class Settings:
         return float(self.text(name) or 0.0)
 
     @property
+    def monotone_signs(self) -> list[int]:
+        """The constraints of the first features, which XGBoost writes as (1,0,-1); the others have none."""
+        return [int(sign) for sign in self.text("monotone_constraints").strip("() ").split(",") if sign.strip()]
+
+    @property
     def updaters(self) -> list[str]:
         found = self.booster.get("updater", [])
         return list(found) if isinstance(found, dict) else [updater["name"] for updater in found]

@@ -8,7 +8,7 @@ before the rate, ``w = S / (H + lambda)``, so that ``v1 (H1 + lambda) + v2 (H2 +
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,9 @@ class Leaves:
     weights: Array
     sums: Array
     zero: NDArray[np.bool_]  #: (L,) which leaves XGBoost set to zero
+    bent: Callable[[float], Array] | None = (
+        None  #: the values before the rate for a lambda, where not sums over weights
+    )
 
     @property
     def precision(self) -> Array:
@@ -40,7 +43,7 @@ class Leaves:
         return found
 
     def before_rate(self, l2: float) -> Array:
-        return self.sums / (self.weights + l2)
+        return self.sums / (self.weights + l2) if self.bent is None else self.bent(l2)
 
     def rate(self, l2: float) -> float:
         """The best rate for this lambda; nan where all is zero."""
@@ -51,7 +54,8 @@ class Leaves:
     def agree(self, rate: float, l2: float) -> bool:
         """Whether rate and lambda lead to the values, up to their rounding and that of the sums."""
         found = rate * self.before_rate(l2)
-        slack = _SLACK * np.abs(self.values) + 1e-9 * np.abs(self.values).max(initial=0.0) + 1e-37
+        largest = 1e-9 if self.bent is None else 2 * _SLACK  # a bound is rounded as the values it is the middle of
+        slack = _SLACK * np.abs(self.values) + largest * np.abs(self.values).max(initial=0.0) + 1e-37
         return bool(np.all(np.abs(found - self.values) <= slack))
 
 
@@ -76,11 +80,12 @@ def confirmed(tree: Tree, rate: float, l2: float) -> bool:
 def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) -> tuple[Array, Array]:
     """(T,) rates and (T,) lambdas that lead to the leaves, those that the settings state where they do.
 
-    And where there are not more values than numbers to fit them with, for any data would then be explained.
+    And where there are not more values than numbers to fit them with, for any data would then be explained. A lambda besides
+    settings that bend the leaves is the one stated: with reg_alpha, files lose all three.
     """
     stated = np.full(len(trees), rate), np.full(len(trees), l2)
     lambdas = np.full(len(trees), l2)
-    if not all(_explains(tree, l2) for tree in trees):
+    if not any(tree.bent for tree in trees) and not all(_explains(tree, l2) for tree in trees):
         lambdas[:] = _lambda(trees, l2)
         for t, tree in enumerate(trees):  # continued training may have changed it
             if not _explains(tree, lambdas[t]):

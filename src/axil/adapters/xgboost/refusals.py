@@ -69,10 +69,6 @@ def _objective(name: str) -> Callable[[Reading], str]:
     return lambda reading: name if reading.objective == name else ""
 
 
-def _positive(name: str) -> Callable[[Reading], str]:
-    return lambda reading: f"{reading.settings.number(name):g}" if reading.settings.number(name) > 0 else ""
-
-
 def _gblinear(reading: Reading) -> str:
     return "gblinear" if reading.settings.learner["gradient_booster"].get("name") == "gblinear" else ""
 
@@ -82,9 +78,14 @@ def _scale_pos_weight(reading: Reading) -> str:
     return text if text and float(text) != 1 else ""
 
 
-def _monotone(reading: Reading) -> str:
-    signs = reading.settings.text("monotone_constraints")
-    return signs if signs.strip("(), 0") else ""
+def monotone(reading: Reading) -> str:
+    """Constraints, if there are any but zeros."""
+    return reading.settings.text("monotone_constraints") if any(reading.settings.monotone_signs) else ""
+
+
+def _shared_monotone(reading: Reading) -> str:
+    shared = reading.model is not None and reading.model.shared
+    return f"{monotone(reading)} with multi_output_tree" if shared and monotone(reading) else ""
 
 
 def _updater(reading: Reading) -> str:
@@ -136,6 +137,7 @@ EXACT = (
     "tree_method hist, approx, exact",
     "base_score given or estimated, base_margin, sample_weight",
     "learning_rate, LearningRateScheduler, early stopping (best_iteration), continued training",
+    "reg_alpha, max_delta_step, monotone_constraints: with the pattern held",
     "reg_lambda, min_child_weight; recovered from the leaves of a model whose settings a file has lost",
     "num_parallel_tree, XGBRFRegressor",
     "missing values, categorical features",
@@ -208,22 +210,6 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         linear_only=True,
     ),
     Refusal(
-        "reg_alpha",
-        _positive("reg_alpha"),
-        "sums of residuals are shrunk towards zero by a threshold",
-        "(ii)",
-        "Fit with reg_alpha=0 and regularise with reg_lambda.",
-        derivative=True,
-    ),
-    Refusal(
-        "max_delta_step",
-        _positive("max_delta_step"),
-        "leaf values are clipped",
-        "(ii)",
-        "Fit with max_delta_step=0 and a smaller learning_rate.",
-        derivative=True,
-    ),
-    Refusal(
         "scale_pos_weight",
         _scale_pos_weight,
         "rows are weighted by whether their target is exactly 1",
@@ -233,10 +219,10 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     ),
     Refusal(
         "monotone_constraints",
-        _monotone,
-        "leaf values are clipped to keep predictions monotone",
-        "(ii)",
-        "Fit without monotone_constraints.",
+        _shared_monotone,
+        "trees for several outputs pool the values of two children that are out of order, which axil does not replay",
+        None,
+        'Fit with multi_strategy="one_output_per_tree".',
     ),
     UPDATED,
     Refusal(

@@ -21,7 +21,7 @@ from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.matrix import as_matrix
 from axil.adapters.xgboost.plan import plan_of
 from axil.adapters.xgboost.rates import confirmed
-from axil.adapters.xgboost.refusals import REFUSALS, SQUARED_ERROR
+from axil.adapters.xgboost.refusals import REFUSALS, SQUARED_ERROR, monotone
 from axil.types import Array
 
 _CLASSES = "multi:softprob", "multi:softmax"
@@ -52,6 +52,13 @@ def read(model: Any) -> SmoothXGBoost | None:
 _PLAIN = "axil differentiates plain boosting only"
 SMOOTH = smooth_refusals(
     REFUSALS,
+    Refusal(
+        "monotone_constraints",
+        monotone,
+        "leaf values are clipped to keep predictions monotone",
+        "(ii)",
+        "Fit without monotone_constraints.",
+    ),
     Refusal(
         "objective",
         lambda reading: reading.custom or ("" if reading.objective in _LOSSES else reading.objective or "none"),

@@ -1,0 +1,254 @@
+"""Which values bound which in a LightGBM tree that grew under monotone_constraints_method intermediate or advanced.
+
+With these methods a node's value is kept between the values of nodes that other splits made before (src/treelearner/
+monotone_constraints.hpp). Values decide which of them is the nearest; which of them count follows from the tree alone: from
+its splits in the order they were made, their features, thresholds and signs. This module goes through the splits in that order,
+as LightGBM does, and lists for each new node those that count.
+
+A leaf, while it is not split, has limits: nodes that its children's values must not be below, or above. A split on a monotone
+feature limits each child by the other, and every split below a monotone one limits the leaves across it that touch the new ones.
+With the advanced method limits hold for a range of a feature's thresholds, and are looked for again before a leaf is split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
+
+Ids = NDArray[np.int64]
+LAST = 1 << 30  # beyond all thresholds
+ANY = -1  # in place of a feature: limits whatever is split, by the intermediate method and for categories
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A tree of S splits, in the order they were made; nodes are the splits and then the S + 1 leaves."""
+
+    children: Ids  #: (S, 2)
+    features: Ids  #: (S,)
+    thresholds: NDArray[np.float64]  #: (S,)
+    numerical: NDArray[np.bool_]  #: (S,)
+    signs: Ids  #: (S,) 1 where predictions must rise from left to right, -1 where they must fall
+
+
+class Limit(NamedTuple):
+    """A node that limits a leaf where its feature is split in ``first <= threshold < stop``; see `_ranks`."""
+
+    first: int
+    stop: int
+    node: int
+
+
+class Limits:
+    """Limits of one leaf for splits on one feature: of values from below and from above."""
+
+    def __init__(self, sides: tuple[list[Limit], list[Limit]], stale: tuple[bool, bool] = (False, False)):
+        self.sides, self.stale = sides, list(stale)
+
+    def copy(self) -> Limits:
+        low, high = self.sides
+        return Limits((list(low), list(high)), (self.stale[0], self.stale[1]))
+
+    def add(self, side: int, node: int, stale: bool) -> None:
+        self.sides[side].append(Limit(0, LAST, node))
+        self.stale[side] |= stale
+
+
+class Path(NamedTuple):
+    """A split on the way up from a leaf that says where the leaf lies."""
+
+    feature: int
+    threshold: int
+    right: bool  #: whether the leaf is on its right
+
+
+def all_rivals(trees: Sequence[TreeText], starts: Ids, signs: NDArray[np.int8], advanced: bool) -> Ids:
+    """(R, 3): those of all trees, whose nodes begin at ``starts`` and have these signs."""
+    found = [np.empty((0, 3), dtype=np.int64)]
+    for tree, start in zip(trees, starts):
+        if tree.n_leaves > 1:
+            numerical = (tree.integers("decision_type") & CATEGORICAL) == 0
+            own = signs[start : start + tree.n_leaves - 1].astype(np.int64)
+            features, thresholds = tree.integers("split_feature"), tree.floats("threshold")
+            grown = Grown(tree.children, features, thresholds, numerical, own)
+            found.append(np.add(rivals(grown, advanced), [start, 0, start]))
+    return np.concatenate(found)
+
+
+def rivals(tree: Grown, advanced: bool) -> Ids:
+    """(R, 3): a node, 0 or 1, and a node that the first one's value must not be below (0) or above (1)."""
+    growing, found = _Growing(tree, advanced), []
+    for split, pair in enumerate(tree.children):
+        for child, node in enumerate(pair):
+            for side in (0, 1):
+                others = dict.fromkeys(growing.counted(split, side, child))
+                found += [(int(node), side, other) for other in others]
+        growing.split(split)
+    return np.array(found, dtype=np.int64).reshape(-1, 3)
+
+
+class _Growing:
+    """A tree while it grows, and the limits of its leaves."""
+
+    def __init__(self, tree: Grown, advanced: bool):
+        self.children: list[tuple[int, int]] = [(int(a), int(b)) for a, b in tree.children]
+        self.features, self.signs = tree.features.tolist(), tree.signs.tolist()
+        self.numerical = tree.numerical.tolist()
+        self.thresholds = _ranks(tree)
+        self.parent = [-1] * (2 * len(self.children) + 1)
+        self.made = 0  # splits so far; a node below this is no leaf any more
+        self.keys = [f if advanced and n else ANY for f, n in zip(self.features, self.numerical)]
+        self.below = self._keys_below()
+        self.limits: dict[int, dict[int, Limits]] = {0: {key: Limits(([], [])) for key in self.below[0]}}
+        self.below_monotone = {0: False}
+
+    def _keys_below(self) -> list[frozenset[int]]:
+        """For each node, the features that it and its descendants are split on: limits of others are never asked for."""
+        found: list[frozenset[int]] = [frozenset()] * len(self.parent)
+        for split in reversed(range(len(self.children))):
+            left, right = self.children[split]
+            found[split] = found[left] | found[right] | {self.keys[split]}
+        return found
+
+    def counted(self, split: int, side: int, child: int) -> list[int]:
+        """The nodes that limit a child (0: left, 1: right) of a split that is about to be made."""
+        limits, at = self.limits[split][self.keys[split]].sides[side], self.thresholds[split]
+        if self.keys[split] == ANY:
+            return [limit.node for limit in limits]
+        return [limit.node for limit in limits if (limit.stop > at + 1 if child else limit.first <= at)]
+
+    def split(self, split: int) -> None:
+        """Make the split, which is a leaf still, and bring the limits of all leaves up to date."""
+        left, right = self.children[split]
+        self.parent[left] = self.parent[right] = split
+        self.made = split + 1
+        own = self.limits.pop(split)
+        for child in (left, right):
+            self.limits[child] = {key: own[key].copy() for key in self.below[child]}
+        below = self.below_monotone.pop(split) or self.signs[split] != 0
+        self.below_monotone[left] = self.below_monotone[right] = below
+        if not below:
+            return
+        if self.signs[split]:
+            upper, lower = (left, right) if self.signs[split] > 0 else (right, left)
+            self._limit(upper, 1, lower, stale=False)
+            self._limit(lower, 0, upper, stale=False)
+        touched = self._limit_across(split)
+        for leaf in (*dict.fromkeys(touched), left, right):
+            self._look_again(leaf)
+
+    def _limit(self, leaf: int, side: int, node: int, stale: bool) -> None:
+        for limits in self.limits[leaf].values():
+            limits.add(side, node, stale)
+
+    def _limit_across(self, split: int) -> list[int]:
+        """Limit the leaves across monotone splits further up that touch one of the two new ones; these leaves."""
+        path: list[Path] = []
+        touched: list[int] = []
+        node = split
+        while (above := self.parent[node]) >= 0:
+            right = self.children[above][1] == node
+            if self._says_more(path, above, right):
+                if self.signs[above]:
+                    side = int((self.signs[above] > 0) == right)  # leaves across are below a leaf that must be larger
+                    touched += self._go_down(self.children[above][not right], split, side, path)
+                path.append(Path(self.features[above], self.thresholds[above], right))
+            node = above
+        return touched
+
+    def _go_down(self, top: int, split: int, side: int, path: list[Path]) -> list[int]:
+        """Limit the leaves below a node that touch the new left leaf, the new right one or both; these leaves."""
+        touched: list[int] = []
+        waiting = [(top, True, True)]
+        while waiting:
+            node, left, right = waiting.pop()
+            if node >= self.made:
+                for new, counts in zip(self.children[split], (left or not right, right)):
+                    if counts:
+                        self._limit(node, side, new, stale=True)
+                touched.append(node)
+                continue
+            below = [left, right], [left, right]
+            if self.numerical[node] and self.numerical[split] and self.features[node] == self.features[split]:
+                below[1][0] &= self.thresholds[node] < self.thresholds[split]
+                below[0][1] &= self.thresholds[node] > self.thresholds[split]
+            for child, goes, (to_left, to_right) in zip(self.children[node], self._ways(node, path), below):
+                if goes:
+                    waiting.append((child, to_left, to_right))
+        return touched
+
+    def _look_again(self, leaf: int) -> None:
+        """Find the limits of a leaf again where they are stale; of two stale sides LightGBM looks for the lower one only."""
+        for feature, limits in self.limits[leaf].items():
+            if feature == ANY or not any(limits.stale):  # with categories they are never looked for again
+                continue
+            side = 0 if limits.stale[0] else 1
+            limits.sides[side][:] = self._limits_around(leaf, feature, side)
+            limits.stale = [False, False]
+
+    def _limits_around(self, leaf: int, feature: int, side: int) -> list[Limit]:
+        """The leaves that limit a leaf, with the thresholds of a feature where they do."""
+        path: list[Path] = []
+        found: list[Limit] = []
+        first, stop, node = 0, LAST, leaf
+        while (above := self.parent[node]) >= 0:
+            right = self.children[above][1] == node
+            if self.features[above] == feature and self.numerical[above]:
+                at = self.thresholds[above]
+                first, stop = (max(first, at), stop) if right else (first, min(stop, at + 1))
+            if self._says_more(path, above, right):
+                if self.signs[above] and int((self.signs[above] > 0) != right) == side:
+                    across = Limit(first, stop, self.children[above][not right])
+                    found += self._gather(across, feature, self.features[above], side, path)
+                path.append(Path(self.features[above], self.thresholds[above], right))
+            node = above
+        return found
+
+    def _gather(self, top: Limit, feature: int, crossed: int, side: int, path: list[Path]) -> list[Limit]:
+        """The leaves below a node; of two children that both touch, where one's values are smaller, only one counts."""
+        found: list[Limit] = []
+        waiting = [top]
+        while waiting:
+            first, stop, node = limit = waiting.pop()
+            if node >= self.made:
+                found.append(limit)
+                continue
+            same, sign, at = self.features[node] == feature, self.signs[node], self.thresholds[node]
+            both = sign == 0 or (same and crossed != feature)
+            only = int((sign > 0) != bool(side))  # the child with the tighter values: 1 is the right one
+            ways, (left, right) = self._ways(node, path), self.children[node]
+            parts = Limit(first, stop, left), Limit(first, stop, right)
+            if same and self.numerical[node]:
+                parts = Limit(first, min(stop, at + 1), left), Limit(max(first, at + 1), stop, right)
+            waiting += [parts[i] for i in (0, 1) if ways[i] and (both or only == i or not ways[not i])]
+        return found
+
+    def _says_more(self, path: list[Path], above: int, right: bool) -> bool:
+        """Whether leaves across a split may touch; not across a second one on the same side of the same feature."""
+        feature = self.features[above]
+        return self.numerical[above] and not any(step.feature == feature and step.right == right for step in path)
+
+    def _ways(self, node: int, path: list[Path]) -> tuple[bool, bool]:
+        """Whether leaves left and right of a split may touch what the path leads up from."""
+        left = right = True
+        if self.numerical[node]:
+            for feature, threshold, on_right in path:
+                if feature == self.features[node]:
+                    right &= on_right or self.thresholds[node] < threshold
+                    left &= not on_right or self.thresholds[node] > threshold
+        return left, right
+
+
+def _ranks(tree: Grown) -> list[int]:
+    """(S,): thresholds as odd numbers, in the order of those of the same feature, with room for one after each."""
+    ranks = np.zeros(len(tree.features), dtype=np.int64)
+    for feature in np.unique(tree.features[tree.numerical]):
+        at = np.flatnonzero(tree.numerical & (tree.features == feature))
+        ranks[at] = 2 * np.unique(tree.thresholds[at], return_inverse=True)[1] + 1
+    return [int(rank) for rank in ranks]

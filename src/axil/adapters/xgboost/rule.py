@@ -1,0 +1,73 @@
+"""How XGBoost makes leaf values where reg_alpha, max_delta_step or monotone_constraints bend them.
+
+CalcWeight in src/tree/param.h: the sum is moved towards zero by reg_alpha, divided by weight + reg_lambda and put back to
+max_delta_step. src/tree/split_evaluator.h: the values of both children of a split are then kept within the bounds of the node,
+and a split on a constrained feature cuts these bounds at the middle of the two values. Each of these is rounded to float32.
+``base_weights`` keeps the values of splits, before the rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.contract import Nodes
+from axil.adapters.xgboost.document import Settings, Tree
+from axil.adapters.xgboost.rates import ROUNDING
+from axil.structure import Regularisation
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What bends the leaf values of all trees."""
+
+    l1: float
+    max_step: float
+    signs: NDArray[
+        np.int8
+    ]  #: (features,) 1 where predictions must rise with a feature, -1 where they must fall, else 0
+
+    @classmethod
+    def of(cls, settings: Settings, n_features: int) -> Rule:
+        signs = np.zeros(n_features, dtype=np.int8)
+        given = settings.monotone_signs
+        signs[: len(given)] = given
+        return cls(settings.number("reg_alpha"), settings.number("max_delta_step") or np.inf, signs)
+
+    @property
+    def bends(self) -> bool:
+        return self.l1 > 0 or self.max_step < np.inf or bool(self.signs.any())
+
+    def nodes(self, trees: Sequence[Tree], output: int, l2: Sequence[Array], final: Array) -> Nodes:
+        """The nodes of the trees for one output.
+
+        ``l2``: of each tree (L_t,), what is added to the weights of its leaves. ``final``: (T,) what its values count in the end.
+        """
+        n_splits = np.array([len(tree.splits) for tree in trees], dtype=np.int64)
+        starts = np.concatenate([[0], np.cumsum(2 * n_splits + 1)])
+        size = int(starts[-1])
+        children, leaf = np.full((size, 2), -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
+        added, values, signs = np.zeros(size), np.full(size, np.nan), np.zeros(size, dtype=np.int8)
+        n_leaves = 0
+        for tree, start, n, own_l2, factor in zip(trees, starts, n_splits, l2, final):
+            splits, leaves = slice(start, start + n), slice(start + n, start + 2 * n + 1)
+            features, _, _, below = tree.nodes()
+            children[splits] = start + np.where(below < 0, n + ~below, below)
+            leaf[leaves] = np.arange(n_leaves, n_leaves + n + 1)
+            n_leaves += int(n) + 1
+            added[leaves] = own_l2
+            added[splits] = own_l2[np.isfinite(own_l2)].min(initial=np.inf)
+            values[splits] = factor * tree.base_weights[tree.splits, output]
+            signs[splits] = self.signs[features]
+        slack = 4 * ROUNDING * np.abs(values)
+        return Nodes(starts, children, leaf, added, values, slack, signs if signs.any() else None)
+
+    def values(self, tree: Tree, l2: Array, sums: Array, weights: Array) -> Array:
+        """(L, K): the values of one tree's leaves before the rate, from their sums (L, K) and weights (L,)."""
+        nodes = self.nodes([tree], 0, [l2], np.ones(1)) if self.signs.any() else None
+        own = Regularisation(l2, np.ones_like(l2), False, self.l1, self.max_step, nodes)
+        return np.stack([own.leaf_values(column, weights) for column in sums.T], axis=1)

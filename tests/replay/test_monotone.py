@@ -1,0 +1,83 @@
+"""Weights of monotone models against fits again with the same splits and the same clipped leaves, and against wrong data."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from monotone_models import MODELS, Fit
+
+from axil import Explainer
+from axil.errors import AxilError
+
+
+@cache
+def fitted(name: str) -> Fit:
+    return MODELS[name]()
+
+
+@cache
+def explained(name: str) -> Explainer:
+    fit = fitted(name)
+    return Explainer(fit.model, fit.X, fit.y, sample_weight=fit.weights)
+
+
+def predictions(fit: Fit) -> np.ndarray:
+    classes = hasattr(fit.model, "predict_proba")
+    if type(fit.model).__name__ == "Booster" and "xgboost" in type(fit.model).__module__:
+        import xgboost
+
+        return np.asarray(fit.model.predict(xgboost.DMatrix(fit.X)), dtype=float)
+    return np.asarray(fit.model.predict_proba(fit.X)[:, 1] if classes else fit.model.predict(fit.X), dtype=float)
+
+
+def weights_of(name: str) -> np.ndarray:
+    """(n, N): of the value, or of the probability of the second class by its one-hot targets."""
+    return np.asarray(explained(name)(fitted(name).X).weights, dtype=float)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_leaves_are_clipped_and_the_reference_is_the_model(name):
+    fit, held = fitted(name), explained(name).verification.held
+    assert held.bounded > 0.1 * held.n_leaves
+    # Boosting libraries round residuals to float32 on the way, 6e-8 of the largest.
+    np.testing.assert_allclose(fit.again(fit.y), predictions(fit), atol=1e-6 * np.abs(predictions(fit)).max())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_targets_move_predictions_by_the_weights(name):
+    fit, weights, radius = fitted(name), weights_of(name), explained(name).verification.held.radius
+    rng = np.random.default_rng(0)
+    step = min(1e-3, radius / 2)
+    for row in rng.choice(len(fit.y), 12, replace=False):
+        up, down = (fit.again(fit.y + sign * step * (np.arange(len(fit.y)) == row)) for sign in (1, -1))
+        # The map is linear within the radius, so that only the rounding of the difference is left: 1e-15 / 1e-5.
+        np.testing.assert_allclose((up - down) / (2 * step), weights[:, row], atol=1e-9, rtol=1e-7)
+
+
+def wrong(fit: Fit) -> dict[str, tuple]:
+    rng = np.random.default_rng(1)
+    i, j = rng.choice(len(fit.y), 2, replace=False)
+    one, two = fit.y.copy(), fit.y.copy()
+    one[i] = 1 - one[i] if set(one) == {0.0, 1.0} else one[i] + 0.01
+    j = next(k for k in range(len(fit.y)) if fit.y[k] != fit.y[i]) if fit.y[i] == fit.y[j] else j
+    two[[i, j]] = two[[j, i]]
+    rest = np.delete(np.arange(len(fit.y)), i)
+    w = fit.weights
+    found = {
+        "one target": (fit.X, one, w),
+        "two targets swapped": (fit.X, two, w),
+        "a row less": (fit.X[rest], fit.y[rest], None if w is None else w[rest]),
+    }
+    if w is not None:
+        found["weights scaled"] = (fit.X, fit.y, 1.01 * w)
+    return found
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_wrong_data_are_noticed(name):
+    fit = fitted(name)
+    for X, y, w in wrong(fit).values():
+        with pytest.raises(AxilError):
+            Explainer(fit.model, X, y, sample_weight=w)
