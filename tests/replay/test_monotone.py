@@ -7,9 +7,10 @@ from functools import cache
 import numpy as np
 import pytest
 from monotone_models import MODELS, Fit
+from sklearn.ensemble import ExtraTreesRegressor
 
 from axil import Explainer
-from axil.errors import AxilError
+from axil.errors import AxilError, InputError
 
 
 @cache
@@ -81,3 +82,12 @@ def test_wrong_data_are_noticed(name):
     for X, y, w in wrong(fit).values():
         with pytest.raises(AxilError):
             Explainer(fit.model, X, y, sample_weight=w)
+
+
+def test_trees_too_large_for_tables_of_leaves_are_refused():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 3))
+    y = X[:, 0] + np.sin(5 * X[:, 1]) + rng.normal(size=1500)
+    model = ExtraTreesRegressor(4, monotonic_cst=[1, 0, 0], random_state=0).fit(X, y)
+    with pytest.raises(InputError, match=r"which leaves depend on which .* would take .* allowed by memory_limit"):
+        Explainer(model, X, y, memory_limit="30 MB")

@@ -19,10 +19,12 @@ from axil.machine.limits import Limits
 from axil.machine.progress import track
 from axil.replay.walk import ELSEWHERE, Walked, walk
 from axil.structure import Pattern, Regularisation, Structure, cell_dtype
-from axil.structure.pattern import hold
+from axil.structure.pattern import bytes_needed, hold
 from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
+
+SMALLER_TREES = "Fit trees of fewer leaves, raise memory_limit, or fit without monotone constraints and smoothing."
 
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a mean that was taken out
@@ -62,6 +64,8 @@ def replay(
 ) -> Replay:
     """Walk through the fit of these trees, whose leaves (T, N) the training rows fall into; they become the cells."""
     walked = walk(adapter, trees, leaves, targets, offsets, limits)
+    needed = bytes_needed(regularisation_of(trees), walked.sums[:, 0], walked.leaf_weights)
+    limits.budget.require(needed, "Tables of which leaves depend on which (bounded or smoothed leaves)", SMALLER_TREES)
     return replayed(trees, walked, offsets)
 
 

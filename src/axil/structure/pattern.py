@@ -69,6 +69,26 @@ def hold(rule: Regularisation, sums: Array, leaf_weights: Array) -> Pattern:
     return Pattern(scale, shift if shift.any() else None, tuple(mixing) if mixed else None, counts)
 
 
+def bytes_needed(rule: Regularisation, sums: Array, leaf_weights: Array) -> int:
+    """Bytes that the mixing of these leaves takes, and the maps of the largest tree while it is made."""
+    if not rule.mixes:
+        return 0
+    nodes, values = _nodes(rule), rule.node_values(sums, leaf_weights)
+    n_leaves = (np.diff(nodes.starts) + 1) // 2
+    most = np.repeat(n_leaves, np.diff(nodes.starts))
+    if nodes.own is not None:  # every leaf depends on the root
+        entries = int((n_leaves**2).sum())
+    else:
+        support = nodes.totals(np.ones(len(sums)))
+        for splits in nodes.stages:
+            children = nodes.children[splits].ravel()
+            bounded = children[values.raw[children] != values.bounded[children]]
+            ends = values.ends[(values.raw[bounded] > values.bounded[bounded]).astype(np.int64), bounded]
+            support[bounded] = np.minimum(support[ends].sum(axis=1), most[bounded])
+        entries = int(support[nodes.ends[0]].sum())
+    return 12 * entries + 4 * 16 * int(n_leaves.max()) ** 2
+
+
 def tree_maps(
     rule: Regularisation, t: int, sums: Array, leaf_weights: Array, values: Values
 ) -> tuple[Maps | None, slice]:
