@@ -6,11 +6,14 @@ from functools import cache
 
 import numpy as np
 import pytest
+import sklearn_models
+import xgboost_models
 from monotone_models import MODELS, Fit
 from sklearn.ensemble import ExtraTreesRegressor
 
 from axil import Explainer
 from axil.errors import AxilError, InputError
+from axil.inputs import take_rows
 
 
 @cache
@@ -91,3 +94,44 @@ def test_trees_too_large_for_tables_of_leaves_are_refused():
     model = ExtraTreesRegressor(4, monotonic_cst=[1, 0, 0], random_state=0).fit(X, y)
     with pytest.raises(InputError, match=r"which leaves depend on which .* would take .* allowed by memory_limit"):
         Explainer(model, X, y, memory_limit="30 MB")
+
+
+BENT = ("monoton", "reg_alpha", "max_delta_step")
+GRID = [
+    *(("xgboost", name) for name in xgboost_models.CASES if any(word in name for word in BENT) and "=0" not in name),
+    *(("sklearn", name) for name in sklearn_models.CASES if "monoton" in name and "=0" not in name),
+]
+
+
+@pytest.mark.parametrize(("library", "name"), GRID)
+def test_wrong_data_of_sampled_models_are_noticed(library, name):
+    """One target changed, two swapped, a row left out, weights scaled; ``=500`` has no leaf but zero, and says nothing."""
+    case = (xgboost_models if library == "xgboost" else sklearn_models).CASES[name]()
+    margin = getattr(case, "base_margin", None)
+    rng, y = np.random.default_rng(2), np.asarray(case.y)
+    changed, swapped = y.copy(), y.copy()
+    i = int(rng.integers(len(y)))
+    j = next(k for k in rng.permutation(len(y)) if np.all(y[k] != y[i]))
+    changed[i] = y[j]
+    swapped[[i, j]] = y[[j, i]]
+    rest = np.delete(np.arange(len(y)), i)
+    w = case.sample_weight
+    wrong = (
+        [(case.X, changed, w, margin)]
+        if name == "reg_alpha=500"
+        else [
+            (case.X, changed, w, margin),
+            (case.X, swapped, w, margin),
+            (
+                take_rows(case.X, rest),
+                y[rest],
+                None if w is None else w[rest],
+                None if margin is None else margin[rest],
+            ),
+        ]
+    )
+    if w is not None and "Forest" not in name and "Bagging" not in name:  # which draw by the weights' proportions
+        wrong.append((case.X, y, 1.01 * w, margin))
+    for X, targets, weights, offsets in wrong:
+        with pytest.raises(AxilError):
+            Explainer(case.model, X, targets, sample_weight=weights, init_score=offsets)
