@@ -259,6 +259,9 @@ _TREES: Makers = {
         )
         for kind in LONE
     },
+    "DecisionTreeRegressor monotonic_cst stump": lambda: lone(
+        "DecisionTreeRegressor", monotonic_cst=SIGNS, max_depth=1, fit_with=W
+    ),
     "DecisionTreeRegressor monotonic_cst nan best first": lambda: lone(
         "DecisionTreeRegressor", gaps(table()), monotonic_cst=SIGNS, max_leaf_nodes=40
     ),

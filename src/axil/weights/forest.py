@@ -24,8 +24,10 @@ FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
 
 def is_forest(structure: Structure) -> bool:
-    """Whether no tree sees another, nor a base or offsets: leaves hold means of the targets themselves."""
+    """Whether no tree sees another, nor a base or offsets: leaves hold means of the targets themselves, whatever these are."""
     c, base = structure.coefficients, structure.base
+    if structure.regularisation is not None and structure.regularisation.bends:
+        return False
     if c is None or base is None or structure.offsets is not None or structure.mixing or structure.shift is not None:
         return False
     return not c.omega[:-1].any() and (not base.any() or not c.beta[:-1].any())
