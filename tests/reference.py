@@ -96,7 +96,16 @@ def replayed_steps(s, y, queries, output=0):
             )  # the rows of one leaf; with path smoothing others see them
             sums = np.zeros((s.n_leaves[t], s.n_rows))
             sums[leaf] = alone
-            found += last[t] * s.leaf_values(t, sums)[queries[:, t]]
+            part = s.leaf_values(t, sums)
+            if s.shift is not None:  # in proportion to what the leaf's value is without the shift, or else to its sum
+                whole = np.bincount(leaves, brought[t], s.n_leaves[t])
+                linear, shift = s.leaf_values(t, whole[:, None])[:, 0], s.shift[s.starts[t] : s.starts[t + 1]]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    factor = np.where(linear == 0, 0.0, (linear + shift) / linear)
+                    own = np.where((linear == 0) & (whole != 0), shift / whole, 0.0)
+                part = factor[:, None] * part
+                part[leaf] += own[leaf] * alone
+            found += last[t] * part[queries[:, t]]
     return found
 
 

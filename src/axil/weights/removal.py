@@ -142,15 +142,19 @@ def steps(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any]
         s_j = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2),       sum_j s_j = F(x) - base
 
     as a leaf's value is the sum over its rows of ``w_j b_tj r_tj / (W + l2)``. Residuals are taken as they are: what other rows
-    had a part in them is not followed, as the weights do. Where L1 moved a sum or a step was clipped, every row of the leaf
-    has its share of what is left: ``value / sum`` in place of ``1 / (W + l2)``. O(T N) per query.
+    had a part in them is not followed, as the weights do. Where L1 moved a sum or a step was clipped, all that made the leaf's
+    value have their share of what is left: the value over what it would be without the shift. O(T N) per query.
     """
     s, table = fitted.structure, asked(fitted.structure, queries)
-    if s.shift is not None and s.mixing is None:
-        table *= np.divide(fitted.values, fitted.sums, out=np.zeros_like(fitted.sums), where=fitted.sums != 0)
-    else:
-        for t, (a, b) in enumerate(pairwise(s.starts)):
+    for t, (a, b) in enumerate(pairwise(s.starts)):
+        if s.shift is None:
             table[a:b] = s.leaf_values_transpose(t, table[a:b])
+            continue
+        values, sums = fitted.values[a:b], fitted.sums[a:b]
+        linear = s.leaf_values(t, sums)
+        fixed = np.where(linear == 0, np.divide(values, sums, out=np.zeros_like(sums), where=sums != 0), 0.0)
+        share = np.divide(values, linear, out=np.zeros_like(sums), where=linear != 0)
+        table[a:b] = s.leaf_values_transpose(t, share * table[a:b]) + fixed * table[a:b]
     none, adjoints = np.zeros(s.total_leaves), Adjoints(table, np.zeros(len(queries)))
     return [ReadOutEffects(Fit(training, fitted, k, none, none), adjoints, 1.0) for k in range(fitted.values.shape[1])]
 
