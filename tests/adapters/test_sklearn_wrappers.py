@@ -375,6 +375,8 @@ def test_members_on_a_scale_of_their_own_are_refused():
     model = VotingRegressor([("a", inner), ("b", LinearRegression())]).fit(X, y[:, 0])
     with pytest.raises(axil.UnsupportedModelError, match="it transforms its targets"):
         axil.Explainer(model, X, y[:, 0])
-    whole = TransformedTargetRegressor(VotingRegressor([("a", LinearRegression())]), func=np.arcsinh, inverse_func=np.sinh)
+    whole = TransformedTargetRegressor(
+        VotingRegressor([("a", LinearRegression())]), func=np.arcsinh, inverse_func=np.sinh
+    )
     explanation = axil.Explainer(whole.fit(X, y[:, 0]), X, y[:, 0])(X[:4])
     np.testing.assert_allclose(np.sinh(explanation.predictions), whole.predict(X[:4]))

@@ -25,6 +25,7 @@ from axil.scale import IDENTITY, TargetScale
 from axil.structure import Regularisation
 from axil.types import Array
 
+NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base that was taken out
 PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
 
 
@@ -168,7 +169,10 @@ class LightGBMAdapter(TreeModel):
         rates = self._rates() if coefficients is None else coefficients.omega[-1].copy()
         if coefficients is None and hidden != 0.0 and self._trees[0].n_leaves > 1:
             # LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h). Two leaves do not separate the rate from the targets.
-            recoverable = self._trees[0].n_leaves > 2 or bool(np.isnan(rates[1:]).any())
+            different = np.count_nonzero(
+                np.abs(values[0]) > NEGLIGIBLE * np.abs(values[0]).max()
+            )  # L1 may put some to zero
+            recoverable = different > 2 or bool(np.isnan(rates[1:]).any())
             rates[0] = np.nan if recoverable else self._settings.precisely("learning_rate")[0]
         weights = rows.weights if rows.at_hand else None  # for draws, which are not replayed on several machines
         evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values))

@@ -341,7 +341,7 @@ class XGBoostAdapter(TreeModel):
             # A loaded model has lost min_child_weight, but where there are residuals no other leaf is zero.
             zero |= (np.abs(sums).max(axis=1) > 1e-12 * size) & ~values.any(axis=1)
         weights = np.broadcast_to(totals[:, None], values.shape)
-        found = Leaves(values[~zero].ravel(), weights[~zero].ravel(), sums[~zero].ravel(), zero)
+        found = Leaves(values[~zero].ravel(), weights[~zero].ravel(), sums[~zero].ravel(), zero, tree)
         if not self._rule.bends:
             return found
 

@@ -31,6 +31,7 @@ class Leaves:
     weights: Array
     sums: Array
     zero: NDArray[np.bool_]  #: (L,) which leaves XGBoost set to zero
+    tree: Tree
     bent: Callable[[float], Array] | None = (
         None  #: the values before the rate for a lambda, where not sums over weights
     )
@@ -77,6 +78,24 @@ def confirmed(tree: Tree, rate: float, l2: float) -> bool:
     return bool(np.all(off <= noise) and np.any(noise <= 1e-5 * np.abs(whole)))
 
 
+def shows_rate(tree: Tree, rate: float, l2: float) -> bool:
+    """Whether the gain of a split into two leaves, which XGBoost keeps, is the one that this rate leads to.
+
+    ``gain = S1^2 / (H1 + lambda) + S2^2 / (H2 + lambda) - w^2 (H + lambda)`` with ``S = v (H + lambda) / rate``: no data in it.
+    The split of largest gain decides, as far as float32 shows it.
+    """
+    hessians, gains = tree.node_hessians, tree.floats("loss_changes")
+    if hessians is None or tree.n_outputs > 1 or len(gains) != tree.n_nodes or not len(tree.splits):
+        return False
+    left, right = (tree.integers(side)[tree.splits] for side in ("left_children", "right_children"))
+    last = np.flatnonzero(np.isin(left, tree.leaves) & np.isin(right, tree.leaves))
+    best = last[np.argmax(gains[tree.splits[last]])]
+    own, children = tree.splits[best], np.array([left[best], right[best]])
+    after = float(np.sum(tree.node_values[children, 0] ** 2 * (hessians[children] + l2))) / rate**2
+    before = float(tree.base_weights[own, 0] ** 2 * (hessians[own] + l2))
+    return bool(gains[own] > 0 and abs(after - before - gains[own]) <= 16 * ROUNDING * (after + before))
+
+
 def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) -> tuple[Array, Array]:
     """(T,) rates and (T,) lambdas that lead to the leaves, those that the settings state where they do.
 
@@ -92,21 +111,35 @@ def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) ->
                 lambdas[t] = _lambda([tree], l2)
     rates = np.array([tree.rate(own) for tree, own in zip(trees, lambdas)])
     if all(tree.agree(rate, own) for tree, own in zip(trees, lambdas) if tree.values.any()):
-        rates = stated[0]
-        return stated if _overfitted(trees, rates[:0], lambdas[lambdas != l2]) else (rates, lambdas)
+        return _shown(trees, (stated[0].copy(), lambdas), stated)
     for candidate in (*_candidates(rates, n_parallel), rate):
         fits = [np.isnan(r) or tree.agree(candidate, own) for tree, r, own in zip(trees, rates, lambdas)]
         rates[np.array(fits)] = candidate
         if all(fits):
             break
-    fitted = rates[~np.isnan(rates) & (rates != rate)]
-    return stated if _overfitted(trees, fitted, lambdas[lambdas != l2]) else (rates, lambdas)
+    return _shown(trees, (rates, lambdas), stated)
 
 
-def _overfitted(trees: Sequence[Leaves], rates: Array, lambdas: Array) -> bool:
-    """Whether the rates and lambdas found are as many as the different values that they lead to; any lead to zero."""
-    n_fitted, values = len(np.unique(rates)) + len(np.unique(lambdas)), np.concatenate([tree.values for tree in trees])
-    return n_fitted > 0 and len(np.unique(values[values != 0])) <= n_fitted
+def _shown(trees: Sequence[Leaves], found: tuple[Array, Array], stated: tuple[Array, Array]) -> tuple[Array, Array]:
+    """The rates and lambdas found where values show them, those stated elsewhere.
+
+    Residuals add up to nearly zero, so that of a tree's values all but one are free: two leaves have some rate for any targets. A
+    number that was found must therefore lead to one free value more, in all different trees that share it, than there are such
+    numbers; or the gains that the trees keep must show it.
+    """
+    rates, lambdas = (part.copy() for part in found)
+    values = [tuple(np.unique(tree.values[tree.values != 0])) for tree in trees]
+    for own, other in ((rates, stated[0]), (lambdas, stated[1])):
+        for number in np.unique(own[~np.isnan(own) & (own != other)]):
+            shared = own == number
+            fitted = 1 + np.any((rates != stated[0]) & shared) * np.any((lambdas != stated[1]) & shared)
+            known = all(shows_rate(trees[t].tree, rates[t], lambdas[t]) for t in np.flatnonzero(shared).tolist())
+            free = sum(
+                max(len(own_values) - 1, 0) for own_values in {values[t] for t in np.flatnonzero(shared).tolist()}
+            )
+            if free <= fitted and not known:
+                rates[shared], lambdas[shared] = stated[0][shared], stated[1][shared]
+    return rates, lambdas
 
 
 def _candidates(rates: Array, n_parallel: int) -> list[float]:
