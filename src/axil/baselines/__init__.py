@@ -1,9 +1,10 @@
 """Other ways to score training rows, on the structure that axil reads: BoostIn, LeafInfluence, TREX, TreeSim and Random.
 
     BoostIn(explainer).scores(X, y)      # (n, n_train) float64
+    BoostIn(FittedClassifier(model, X_train, y_train)).scores(X, y)      # of a classifier
 
 They are here to be compared with. None of them decomposes a prediction, as `axil.Explainer` does. Orientation is (explained
-rows, training rows). One sign for all, with L = |y - F(x)|^2 / 2 summed over outputs:
+rows, training rows). One sign for all, with L = |y - F(x)|^2 / 2 summed over outputs, or a classifier's log-loss:
 
     a positive score: having the training row lowers L at (x, y);  a negative one: it raises L
 
@@ -13,7 +14,8 @@ computes, which `docs/baselines.md` compares them with:
 - BoostIn: a sum of products of gradients, positive where the row lowers the loss.
 - LeafInfluence: -w_j dL / dw_j: to first order, what the whole row does.
 - TREX: how the loss of a surrogate rises without the row's term; where y is not given, the term alpha_j k(x, j).
-- TreeSim: a similarity, positive where both targets are on the same side of F(x); without y never negative.
+- TreeSim: a similarity, positive where both targets are on the same side of F(x), or both rows of one class; without y never
+  negative.
 - Random: no sign.
 
 Only BoostIn and LeafInfluence need y. Rows of weight zero (held out by the fit) score zero, except in Random.
@@ -21,9 +23,10 @@ Only BoostIn and LeafInfluence need y. Rows of weight zero (held out by the fit)
 
 from axil.baselines.base import Baseline
 from axil.baselines.boostin import BoostIn
+from axil.baselines.classifier import FittedClassifier
 from axil.baselines.leaf_influence import LeafInfluence
 from axil.baselines.random import Random
 from axil.baselines.treesim import TreeSim
 from axil.baselines.trex import TREX
 
-__all__ = ["TREX", "Baseline", "BoostIn", "LeafInfluence", "Random", "TreeSim"]
+__all__ = ["TREX", "Baseline", "BoostIn", "FittedClassifier", "LeafInfluence", "Random", "TreeSim"]

@@ -1,4 +1,4 @@
-"""The contract of a baseline: made from an explainer, frozen, asked with `Baseline.scores`."""
+"""The contract of a baseline: made from an explainer or a classifier, frozen, asked with `Baseline.scores`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from axil import inputs
+from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
 from axil.questions.targets import on_scale
@@ -23,15 +24,20 @@ FEWER = "Score fewer rows of X at a time, or raise memory_limit."
 class Baseline(ABC):
     """Scores of training rows for explained rows; see `axil.baselines` for their sign."""
 
-    explainer: Explainer
+    explainer: Explainer | FittedClassifier
 
     needs_targets: ClassVar[bool] = False  # whether there is no score without y
 
     def __post_init__(self) -> None:
         given: Any = self.explainer
+        if isinstance(given, FittedClassifier):
+            return
         if not isinstance(given, Explainer):
             kind = type(given).__name__
-            raise InputError(f"{self.name} takes an axil.Explainer, not a {kind}: make one of the model first.")
+            raise InputError(
+                f"{self.name} takes an axil.Explainer, or for classifiers an axil.baselines.FittedClassifier, not a {kind}: make "
+                "one of the model first."
+            )
         if isinstance(given.proven.engines[0], (Smoother, Sum, Residual)):
             raise UnsupportedQuestionError(
                 self.name,
@@ -42,7 +48,13 @@ class Baseline(ABC):
     @property
     def proven(self) -> ProvenModel:
         """The explainer's model and training data."""
+        assert isinstance(self.explainer, Explainer)
         return self.explainer.proven
+
+    @property
+    def classifier(self) -> FittedClassifier | None:
+        """The classifier, where the baseline was made from one."""
+        return self.explainer if isinstance(self.explainer, FittedClassifier) else None
 
     @property
     def name(self) -> str:
@@ -51,9 +63,13 @@ class Baseline(ABC):
     def scores(self, X: Any, y: Any = None, init_score: Any = None) -> Array:
         """(n, n_train) float64: the score of every training row for every row of X with its target y.
 
-        ``y`` is given as ``y_train`` was. ``init_score`` (n,): offsets of the rows of X, as in `Explainer.explain`.
-        8 * n * n_train bytes.
+        ``y`` is given as ``y_train`` was. ``init_score`` (n,): offsets of the rows of X, as in `Explainer.explain`; not for
+        classifiers. 8 * n * n_train bytes.
         """
+        if y is None and self.needs_targets:
+            raise InputError(f"{self.name} scores the loss of the rows of X, which takes their targets: pass y.")
+        if self.classifier is not None:
+            return self._scores_by_class(self.classifier, X, y, init_score)
         proven = self.proven
         queries = proven.queries(X, init_score)
         n, (n_train, n_outputs), offsets = len(queries), proven.targets.shape, queries.offsets
@@ -63,10 +79,20 @@ class Baseline(ABC):
             targets = known - offsets.values
             if offsets.replace_base:  # the baselines' predictions have the base
                 targets = targets + proven.base_numbers()
-        elif self.needs_targets:
-            raise InputError(f"{self.name} scores the loss of the rows of X, which takes their targets: pass y.")
         proven.budget.require(8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER)
         return self._scores(queries.without_offsets(), targets)
+
+    def _scores_by_class(self, fit: FittedClassifier, X: Any, y: Any, init_score: Any) -> Array:
+        if init_score is not None:
+            raise InputError("init_score is not taken for the rows of a classifier: leave it out.")
+        queries = fit.queries(X, y)
+        n, n_train = len(queries), fit.n_rows
+        fit.budget.require(8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER)
+        return self._class_scores(fit, queries)
+
+    @abstractmethod
+    def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:
+        """(n, N) for checked rows of a classifier."""
 
     @abstractmethod
     def _scores(self, queries: Queries, targets: Array | None) -> Array:

@@ -7,7 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.effects import add_effects
+from axil.baselines.gradients import add_boostin
 from axil.baselines.trees import Batch, TreeBaseline, Trees
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array, Leaves
@@ -24,7 +26,13 @@ class BoostIn(TreeBaseline):
     with e^(t) = y - F_t(x) and r_j^(t) the residuals of x and j before tree t, v_t the value of the shared leaf before the rate
     and W_t its weight. The derivative of v_t by the row's weight has ``r_j - v_t``; the authors' package puts the value as it
     stands in the model, with the rate in it, and so does this. What row j does to later residuals is left out. A leaf
-    value that other leaves contribute to (path smoothing) passes on their rows' contributions too. (Brophy, Hammoudeh and Lowd,
+    value that other leaves contribute to (path smoothing) passes on their rows' contributions too.
+
+    Of a classifier, with g and h of its loss by the score, g(x) those of the explained row and v_t = -G / (H + l2):
+
+        score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] rate_t g^(t)(x) w_j draw_tj (g_j^(t) + rate_t v_t h_j^(t)) / (H_t + l2)
+
+    summed over classes; every step counts where leaves take several. (Brophy, Hammoudeh and Lowd,
     JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Needs y; refuses forests. O(T N) a query.
     """
 
@@ -41,6 +49,9 @@ class BoostIn(TreeBaseline):
                     "it follows the residuals from tree to tree, and in this forest no tree sees another",
                     "Use LeafInfluence, TREX or TreeSim.",
                 )
+
+    def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+        add_boostin(fit, queries, out)
 
     def _add_scores(self, queries: Batch, out: Array) -> None:
         assert queries.targets is not None

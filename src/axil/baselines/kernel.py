@@ -31,12 +31,22 @@ class LeafKernel:
     @classmethod
     def of(cls, structure: Structure, n_threads: int) -> LeafKernel:
         """Count every leaf's rows: O(T N)."""
-        leaves = structure.leaves()
-        rows = Cpu(n_threads).rows(leaves, structure.starts, structure.row_weights)
+        return cls.from_leaves(structure.leaves(), structure.starts, structure.row_weights, n_threads)
+
+    @classmethod
+    def from_leaves(
+        cls,
+        leaves: NDArray[np.unsignedinteger[Any]],
+        starts: NDArray[np.int64],
+        row_weights: Array | None,
+        n_threads: int,
+    ) -> LeafKernel:
+        """`of`, for the leaves (T, N) of training rows and their weights, None for ones."""
+        rows = Cpu(n_threads).rows(leaves, starts, row_weights)
         weights = np.ones(rows.n_rows) if rows.weights is None else rows.weights
         totals = rows.leaf_sums(weights[:, None], None)[:, 0]
         features = np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)
-        return cls(leaves, rows, structure.starts, totals, features)
+        return cls(leaves, rows, starts, totals, features)
 
     def between(self, queries: Leaves) -> Array:
         """(n, N): k of rows in these leaves, (T, n), with all training rows. O(T) a pair."""

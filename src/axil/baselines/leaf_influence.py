@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
+import numpy as np
+
 from axil.adapters.contract import Adapter
+from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.effects import add_effects
+from axil.baselines.gradients import add_leaf_influence
 from axil.baselines.trees import Batch, TreeBaseline
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array
@@ -24,7 +28,11 @@ class LeafInfluence(TreeBaseline):
     with r_j^(t) the residual of j before tree t, v_t leaf values before the rate and phi_t the adjoints of the leaves' sums (see
     `axil.weights.boosting`): one sweep for all rows, where the published recursion takes one for each. Leaves follow the row's
     weight ("AllPoints"), l2 is held as it is, and so is the base, even if it is a mean. The derivative is exact.
-    In a leaf of its own a row changes nothing: in fully grown forests all scores vanish. (Sharchilev et al., ICML 2018.)
+    In a leaf of its own a row changes nothing: in fully grown forests all scores vanish.
+
+    Of a classifier the recursion is the published one, with g, h and dh/dF of its loss: exact for two classes. Of several it
+    takes every class by itself, with h for dg/dF, and leaves out what one class's score does to another's gradient.
+    (Sharchilev et al., ICML 2018.)
     Needs y; refuses leaf values that are no such quotients. O(T N) a query.
     """
 
@@ -32,11 +40,21 @@ class LeafInfluence(TreeBaseline):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.classifier is not None:
+            if self.classifier.several_steps:
+                steps = int(np.max(self.classifier.walked.smooth.trees.steps))
+                _refuse("leaf_estimation_iterations", steps, "of one step", "fit with one iteration")
+            if self.classifier.loss.joint:
+                _refuse("loss_function", "MultiClass", "of one class each", "fit with MultiClassOneVsAll")
+            return
         steps = cast(Adapter, self.proven.adapter).leaf_steps
         if steps > 1:
             _refuse("leaf_estimation_iterations", steps, "of one step", "fit with one iteration")
         if any(t.fit.structure.mixing is not None for t in self.trees):
             _refuse("path_smooth", "positive", "that depend on their own leaf's rows alone", "fit without it")
+
+    def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+        add_leaf_influence(fit, queries, out)
 
     def _add_scores(self, queries: Batch, out: Array) -> None:
         errors = queries.errors

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from axil.baselines.base import Baseline
+from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.inputs import as_count
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -26,4 +27,10 @@ class Random(Baseline):
         as_count(self.seed, "seed", least=0)
 
     def _scores(self, queries: Queries, targets: Array | None) -> Array:
-        return np.random.default_rng(self.seed).standard_normal((len(queries), len(self.proven.targets)))
+        return self._drawn(len(queries), len(self.proven.targets))
+
+    def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:
+        return self._drawn(len(queries), fit.n_rows)
+
+    def _drawn(self, n: int, n_rows: int) -> Array:
+        return np.random.default_rng(self.seed).standard_normal((n, n_rows))

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from axil.baselines.base import Baseline
+from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.kernels.cpu import Cpu
+from axil.machine.progress import track
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array, Leaves
@@ -58,11 +60,12 @@ class Batch:
 class TreeBaseline(Baseline):
     """A baseline that scores by the leaves."""
 
-    trees: list[Trees] = field(init=False, repr=False, compare=False)  #: one for all outputs that share trees, or each
+    #: one for all outputs that share trees, or each; none of a classifier
+    trees: list[Trees] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "trees", trees_of(self.proven))
+        object.__setattr__(self, "trees", trees_of(self.proven) if self.classifier is None else [])
 
     def _scores(self, queries: Queries, targets: Array | None) -> Array:
         n = len(queries)
@@ -73,9 +76,22 @@ class TreeBaseline(Baseline):
             self._add_scores(self._batch(part, None if targets is None else targets[rows], n), out[rows])
         return out
 
+    def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:
+        n, n_outputs = queries.scores.shape
+        out = np.zeros((n, fit.n_rows))
+        size = fit.budget.batch_size(8 * ((n_outputs + 3) * fit.n_rows + 2 * int(fit.walked.starts[-1])))
+        for start in track(range(0, n, size), self.name):
+            rows = slice(start, start + size)
+            self._add_class_scores(fit, queries.part(rows), out[rows])
+        return out
+
     @abstractmethod
     def _add_scores(self, queries: Batch, out: Array) -> None:
         """Add the scores of a batch to ``out`` (n, N)."""
+
+    @abstractmethod
+    def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+        """Add the scores of a batch of a classifier to ``out`` (n, N)."""
 
     def _bytes_per_query(self) -> int:
         """Bytes that one query takes while its batch is computed: some tables over leaves, some vectors over rows."""

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.kernel import LeafKernel
+from axil.baselines.surrogate import fit_classes, losses, means
 from axil.baselines.trees import Batch, TreeBaseline
 from axil.errors import InputError
 from axil.inputs import as_number
@@ -16,6 +18,8 @@ from axil.types import Array
 from axil.weights.residuals import FittedValues
 
 BLOCK_NUMBERS = 1 << 24  # of tables over leaves while the kernel of the training rows is filled
+
+SEVERAL = "This model has several outputs, and without y TREX has no one score for them: pass y."
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,10 @@ class TREX(TreeBaseline):
     y_j are the targets of the training rows less their offsets and k is the `LeafKernel`. The 2 is that of the authors' package,
     which takes alpha for the loss (y - f)^2 / 2 and f for (y - f)^2, so that the terms add up to half of f: scores are what
     it computes, see docs/baselines.md. With a small ``l2`` f follows the targets closely and alpha are rough; with a large
-    one it falls short and alpha_j comes close to a multiple of w_j y_j. `fidelity` states how close f is to the model. (Brophy,
+    one it falls short and alpha_j comes close to a multiple of w_j y_j. `fidelity` states how close f is to the model.
+
+    Of a classifier f is a logistic or softmax regression of the classes on the leaves of all trees, L its log-loss and p(f) its
+    probabilities: alpha_j = w_j (y_j - p(f_j)) / (2 l2 W), whose terms add up to f itself (`axil.baselines.surrogate`). (Brophy,
     Hammoudeh and Lowd, JMLR 24(154), 2023, after Yeh et al., NeurIPS 2018.) Set up by Cholesky among N rows or L leaves,
     whichever are fewer: 8 min(N, L)^2 bytes. O(T N) a query.
     """
@@ -45,11 +52,34 @@ class TREX(TreeBaseline):
             raise InputError(f"l2 is {l2}; expected a positive number, as 0.003.")
         object.__setattr__(self, "l2", l2)
         super().__post_init__()
+        if self.classifier is not None:
+            self._fit_to_classes(self.classifier)
+            return
         kernels = [LeafKernel.of(t.fit.structure, self.proven.n_threads) for t in self.trees]
         fits = [self._fit(kernel, trees.fit) for kernel, trees in zip(kernels, self.trees)]
         object.__setattr__(self, "kernels", kernels)
         object.__setattr__(self, "alpha", np.concatenate([alpha for alpha, _ in fits], axis=1))
         object.__setattr__(self, "fidelity", np.concatenate([fidelity for _, fidelity in fits]))
+
+    def _fit_to_classes(self, fit: FittedClassifier) -> None:
+        w, weights, coupled = fit.walked, fit.row_weights, fit.loss.coupled
+        kernel = LeafKernel.from_leaves(w.leaves, w.starts, weights, fit.n_threads)
+        surrogate = means(fit_classes(kernel, w.targets, self.l2, coupled), coupled)
+        alpha = weights[:, None] * (w.targets - surrogate) / (2.0 * self.l2 * weights.sum())
+        object.__setattr__(self, "kernels", [kernel])
+        object.__setattr__(self, "alpha", alpha)
+        object.__setattr__(self, "fidelity", _explained(fit.loss.mean(w.score), surrogate, weights))
+
+    def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
+        if queries.targets is None and self.alpha.shape[1] > 1:
+            raise InputError(SEVERAL)
+        for i, alike in enumerate(self.kernels[0].between(queries.leaves.T)):
+            terms = alike[:, None] * self.alpha
+            if queries.targets is None:
+                out[i] += terms[:, 0]
+                continue
+            whole, y = terms.sum(axis=0, keepdims=True), queries.targets[i]
+            out[i] += losses(y, whole - terms, fit.loss.coupled) - losses(y, whole, fit.loss.coupled)
 
     def _fit(self, kernel: LeafKernel, fit: FittedValues) -> tuple[Array, Array]:
         """alpha (N, K) and the R^2 of f as to the model (K,)."""
@@ -65,20 +95,24 @@ class TREX(TreeBaseline):
         counted = weights > 0
         f = targets[counted] - ridge * dual[counted] / weights[counted, None]
         model = fit.predictions(kernel.leaves)[counted]
-        apart = model - np.average(model, axis=0, weights=weights[counted])
-        spread = weights[counted] @ apart**2
-        missed = weights[counted] @ (model - f) ** 2
-        return dual / 2.0, 1.0 - np.divide(missed, spread, out=np.zeros_like(missed), where=spread > 0)
+        return dual / 2.0, _explained(model, f, weights[counted])
 
     def _add_scores(self, queries: Batch, out: Array) -> None:
         targets = queries.targets
         if targets is None and self.alpha.shape[1] > 1:
-            raise InputError("This model has several outputs, and without y TREX has no one score for them: pass y.")
+            raise InputError(SEVERAL)
         for trees, kernel in zip(self.trees, self.kernels):
             alike = kernel.between(trees.leaves(queries.coordinates))
             for k in range(self.alpha.shape[1])[trees.outputs]:
                 terms = alike * self.alpha[:, k]
                 out += terms if targets is None else _raised(terms, targets[:, k])
+
+
+def _explained(model: Array, f: Array, weights: Array) -> Array:
+    """(K,): R^2 of f as to the model, (rows, K) each."""
+    spread = weights @ (model - np.average(model, axis=0, weights=weights)) ** 2
+    missed = weights @ (model - f) ** 2
+    return np.asarray(1.0 - np.divide(missed, spread, out=np.zeros_like(missed), where=spread > 0))
 
 
 def _raised(terms: Array, targets: Array) -> Array:
