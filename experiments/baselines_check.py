@@ -21,6 +21,7 @@ TREX's package fits its surrogate by gradient descent from random weights, with 
 from __future__ import annotations
 
 import numpy as np
+from baselines_tools import apart, r, same_at_the_top
 from paper_setting import PACKAGES, run
 from scipy.stats import spearmanr
 from target_sensitivity import PAPER
@@ -30,20 +31,7 @@ import axil
 from axil import baselines
 
 MOST_ROWS = 400  # for LeafInfluence
-N_QUERIES, TOP = 20, 10
-
-
-def apart(found, expected):
-    return f"{np.abs(found - expected).max() / np.abs(expected).max():.1e}"
-
-
-def r(found, expected):
-    return f"{np.corrcoef(found.ravel(), expected.ravel())[0, 1]:.4f}"
-
-
-def same_at_the_top(found, expected):
-    first = [np.argsort(-scores, axis=1, kind="stable")[:, :TOP] for scores in (found, expected)]
-    return f"{np.mean([len(np.intersect1d(*pair)) for pair in zip(*first)]):.1f}"
+N_QUERIES = 20
 
 
 def optimum(trex):

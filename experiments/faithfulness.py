@@ -83,39 +83,18 @@ class Worker:
     def refit(cls, removed):
         """(queries,): the predictions of a model fitted without these rows."""
         kept = np.delete(np.arange(len(cls.train)), removed)
-        return lgb.LGBMRegressor(**SETTINGS).fit(cls.train[kept], cls.y_train[kept]).predict(cls.new)
+        return cls.predict(lgb.LGBMRegressor(**SETTINGS).fit(cls.train[kept], cls.y_train[kept]), cls.new)
+
+    @staticmethod
+    def predict(model, new):
+        """(queries,): the predictions of the model that is explained."""
+        return model.predict(new)
 
     @classmethod
     def remove_in_turn(cls, task):
         """(m,): the rows that Explainer.removal_set deletes one after the other for a query."""
         query, m = task
         return cls.explainer.removal_set(cls.new[query : query + 1], m, greedy=True)["row"].to_numpy()
-
-
-def changes_of(name, fitted, n_queries, jobs, kept):
-    """(queries, fractions) for every method and rule: |prediction without the rows - prediction|."""
-    chosen = np.random.default_rng(42).permutation(len(fitted.new))[:n_queries]
-    new, y_new = fitted.new[chosen], fitted.y_new[chosen]
-    setting = key(fitted.train, fitted.y_train, new, json.dumps(SETTINGS), version("lightgbm"))
-    spawn, begin = multiprocessing.get_context("spawn"), (fitted.train, fitted.y_train, new, fitted.model)
-    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=Worker.begin, initargs=begin) as pool:
-        try:
-            removed = sets_of(name, fitted, new, y_new, kept, setting, pool)
-            tasks = {key(setting, rows): rows for sets in removed.values() for own in sets for rows in own}
-            tasks[key(setting, NONE)] = NONE
-            made = kept.fill(tasks, Worker.refit, pool, f"{name}: fits")
-        finally:
-            pool.shutdown(cancel_futures=True)
-    print(f"{name}: {len(tasks)} fits, {made} of them new", flush=True)
-    before = kept[key(setting, NONE)]
-    if not np.array_equal(before, fitted.model.predict(new)):
-        raise RuntimeError(
-            f"{name}: a second fit to all rows predicts otherwise, so changes would not be the rows' own."
-        )
-    return {
-        how: np.abs([[kept[key(setting, rows)][q] - before[q] for rows in own] for q, own in enumerate(sets)])
-        for how, sets in removed.items()
-    }
 
 
 def sets_of(name, fitted, new, y_new, kept, setting, pool):
@@ -133,6 +112,32 @@ def sets_of(name, fitted, new, y_new, kept, setting, pool):
     random = baselines.Random(explainer, seed=42).scores(new)
     found["Random", "size"] = [[by_size(own, m) for m in sizes] for own in random]  # it has no sign to speak of
     return {how: [[np.sort(rows).astype(np.int32) for rows in own] for own in sets] for how, sets in found.items()}
+
+
+def changes_of(name, fitted, n_queries, jobs, kept, worker=Worker, choose=sets_of):
+    """(queries, fractions) for every method and rule: |prediction without the rows - prediction|."""
+    chosen = np.random.default_rng(42).permutation(len(fitted.new))[:n_queries]
+    new, y_new = fitted.new[chosen], fitted.y_new[chosen]
+    setting = key(fitted.train, fitted.y_train, new, json.dumps(SETTINGS), version("lightgbm"))
+    spawn, begin = multiprocessing.get_context("spawn"), (fitted.train, fitted.y_train, new, fitted.model)
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=worker.begin, initargs=begin) as pool:
+        try:
+            removed = choose(name, fitted, new, y_new, kept, setting, pool)
+            tasks = {key(setting, rows): rows for sets in removed.values() for own in sets for rows in own}
+            tasks[key(setting, NONE)] = NONE
+            made = kept.fill(tasks, worker.refit, pool, f"{name}: fits")
+        finally:
+            pool.shutdown(cancel_futures=True)
+    print(f"{name}: {len(tasks)} fits, {made} of them new", flush=True)
+    before = kept[key(setting, NONE)]
+    if not np.array_equal(before, worker.predict(fitted.model, new)):
+        raise RuntimeError(
+            f"{name}: a second fit to all rows predicts otherwise, so changes would not be the rows' own."
+        )
+    return {
+        how: np.abs([[kept[key(setting, rows)][q] - before[q] for rows in own] for q, own in enumerate(sets)])
+        for how, sets in removed.items()
+    }
 
 
 def measure(names, folder, n_queries, jobs, cache):

@@ -1,0 +1,103 @@
+"""The experiments on classifiers: their data, the replayed pushes, tables, and what they print."""
+
+import sys
+from pathlib import Path
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+
+EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+
+
+@pytest.fixture(autouse=True)
+def experiments(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+
+
+@pytest.fixture
+def model():
+    import class_data
+
+    X, y = class_data.read_classes("breast_cancer")
+    settings = {"n_estimators": 20, "num_leaves": 7, "reg_lambda": 2.0, "n_jobs": 1, "verbose": -1}
+    return lgb.LGBMClassifier(**settings).fit(X[:300], y[:300]), X, y
+
+
+def test_pushes_add_up_to_scores(model):
+    from class_pushes import pushes
+
+    fitted, X, y = model
+    found = pushes(fitted, X[:300], y[:300], X[300:320])
+    base = np.log(y[:300].mean() / (1 - y[:300].mean()))
+    raw = fitted.predict(X[300:320], raw_score=True)
+    np.testing.assert_allclose(base + found.sum(axis=1), raw, rtol=0, atol=1e-5)  # gradients in float32
+    assert (np.sign(found) == np.where(found == 0, 0, 2 * y[:300] - 1)).all()  # a row pushes towards its own label
+    with pytest.raises(RuntimeError, match="away from the model's"):
+        pushes(fitted, X[:300], y[:300][::-1], X[300:320])
+
+
+def test_data_sets_have_two_classes():
+    import class_data
+
+    assert len(class_data.NAMES) >= 12
+    for name in class_data.OWN:
+        X, y = class_data.read_classes(name)
+        assert X.shape[0] == len(y)
+        assert set(y) == {0, 1}
+    with pytest.raises(ValueError, match="no data set 'nothing' with two classes"):
+        class_data.read_classes("nothing")
+
+
+def test_tables_of_a_run():
+    import classifiers
+
+    rng = np.random.default_rng(1)
+    hows = [(m, rule) for m in ("pushes", "J") for rule in ("size", "one sign")]
+    changes = {how: 1.0 + 0.1 * rng.random((20, 3)) for how in [*hows, ("Random", "size")]}
+    changes["pushes", "one sign"] += 5.0
+    changes["J", "size"] += 1.0
+    lines = list(classifiers.lines_of("wine", (178, 13), changes))
+    changes["pushes", "one sign"] = changes["pushes", "one sign"] + 0.5
+    lines += classifiers.lines_of("iris", (150, 4), changes)
+    table = classifiers.data_table(lines)
+    assert [row["data"] for row in table] == ["wine", "iris", "clear wins", "with ties"]
+    assert table[0]["pushes"].startswith("**5.")
+    assert float(table[0]["J"]) == pytest.approx(1.0, abs=0.05)
+    assert (table[2]["pushes"], table[3]["J"]) == (2, 0)
+    rules = {row.pop("method"): row for row in classifiers.rules_table(lines)}
+    assert rules["pushes"]["by one sign, first or tied"] == 2
+    assert float(rules["J"]["by size, to Random"]) == pytest.approx(1.95, abs=0.1)
+    assert rules["Random"]["by one sign, to Random"] == ""
+    (pair,) = classifiers.pairs_table(lines)
+    assert (pair["against"], pair["pushes ahead on"]) == ("J", "2 of 2")
+    assert float(pair["AURC of pushes to its"]) == pytest.approx(6.0, abs=0.2)
+    by_size = [line for line in lines if line["data"] == "wine" and line["rule"] == "size" and line["leads its rule"]]
+    assert [line["method"] for line in by_size] == ["J"]
+
+
+def test_wrong_labels_of_classes_are_looked_for(monkeypatch, capsys):
+    import label_noise_classes
+
+    monkeypatch.setattr(label_noise_classes, "REPETITIONS", 1)
+    monkeypatch.setattr(label_noise_classes, "SETTINGS", label_noise_classes.SETTINGS | {"n_estimators": 20})
+    monkeypatch.setattr(sys, "argv", ["label_noise_classes.py", "--quick"])
+    label_noise_classes.main()
+    printed = capsys.readouterr().out.splitlines()
+    head, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in [printed[2], *printed[4:]])
+    found = {cells[0]: float(cells[head.index("average precision")]) for cells in lines}
+    assert len(found) >= 11
+    assert found["out-of-fold loss"] > 2 * found["Random"]
+
+
+@pytest.mark.slow
+def test_the_quick_form(monkeypatch, capsys):
+    import classifiers
+
+    monkeypatch.setattr(classifiers, "SHARES", (0.01,))
+    monkeypatch.setattr(sys, "argv", ["classifiers.py", "--quick", "--jobs", "1"])
+    classifiers.main()
+    tables = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert any(line.startswith("| friedman | 400 | ") for line in tables)
+    assert any(line.startswith("| pushes | ") for line in tables)
+    assert not any("nan" in line for line in tables)
