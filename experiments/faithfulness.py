@@ -67,7 +67,7 @@ def scores_of(explainer, new, y_new):
         "TREX": baselines.TREX(explainer).scores(new, y_new),
         "LeafInfluence": baselines.LeafInfluence(explainer).scores(new, y_new),
         "removal": explainer.removal(new),
-        "steps": explainer.steps(new),
+        "steps": explainer.pushes(new),
     }
 
 

@@ -35,8 +35,8 @@ How to read the tables of refusals:
 - *condition broken*: what is needed for exact weights ([theory](theory.md#where-exact-weights-end)). (i) The first prediction is
   linear in the targets. (ii) Residuals are linear in the targets, and leaf values linear in the residuals. "None" means that the
   model is linear in its targets, but axil cannot replay it.
-- *derivative*: "yes" where [`axil.JacobianExplainer`](jacobian.md) takes the model. A derivative is exact for small changes of
-  a target only.
+- *axil.explain*: "yes" where [`axil.explain`](classifiers.md) takes the model all the same. Scores of boosted trees then
+  add up from pushes. For other models, and beside the pushes, there are derivatives: exact for small changes of a target only.
 
 [Refused, and what to do](faq.md#refused-and-what-to-do) has the commonest cases.
 
@@ -141,13 +141,13 @@ def page() -> str:
             "",
             "Refused:",
             "",
-            "| setting | value | why | condition broken | derivative |",
+            "| setting | value | why | condition broken | `axil.explain` |",
             "|---|---|---|---|---|",
             *refusals(rows),
             "",
             *([NOTES[library], ""] if library in NOTES else []),
         ]
-    lines += ["### Refused classes of scikit-learn", "", "| class | why | derivative |", "|---|---|---|"]
+    lines += ["### Refused classes of scikit-learn", "", "| class | why | `axil.explain` |", "|---|---|---|"]
     for name, refused in sklearn_refusals.CLASSES.items():
         lines.append(f"| `{name}` | {refused.reason} | {'yes' if refused.derivative else ''} |")
     lines += ["", GAPS.rstrip()]

@@ -118,7 +118,7 @@ def test_perturbed_targets_move_predictions_by_the_weights(library, name):
 def test_steps_are_those_of_a_replay_and_add_up_to_the_predictions(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     X, targets = case.X_new[:5], explainer.proven.targets
-    steps, model, leaves = explainer.steps(X), predict(case, X), explainer.proven.adapter.leaves(X)
+    steps, model, leaves = explainer.pushes(X), predict(case, X), explainer.proven.adapter.leaves(X)
     assert steps.ndim == 2 + (targets.shape[1] > 1)
     scale = max(np.abs(model).max(), explainer.verification.scale)
     for k, found in enumerate(steps if steps.ndim == 3 else [steps]):

@@ -22,10 +22,11 @@ QUIET = {"verbose": -1, "n_estimators": 2}
     [
         (lgb.LGBMRegressor(**QUIET).fit(X, Y), "exact", None),
         (lgb.LGBMRegressor(**QUIET, reg_alpha=1.0).fit(X, Y), "exact", None),
-        (lgb.LGBMRegressor(**QUIET, objective="huber").fit(X, Y), "no", "objective"),
-        (lgb.LGBMClassifier(**QUIET).fit(X, Y > 0), "jacobian", "objective"),
+        (lgb.LGBMRegressor(**QUIET, objective="huber").fit(X, Y), "additive", "objective"),
+        (lgb.LGBMRegressor(**QUIET, objective="l1").fit(X, Y), "no", "objective"),
+        (lgb.LGBMClassifier(**QUIET).fit(X, Y > 0), "additive", "objective"),
         (RandomForestClassifier(2).fit(X, Y > 0), "exact", None),
-        (GradientBoostingClassifier(n_estimators=2).fit(X, Y > 0), "jacobian", "class"),
+        (GradientBoostingClassifier(n_estimators=2).fit(X, Y > 0), "additive", "class"),
         (MLPRegressor(hidden_layer_sizes=(2,), max_iter=5).fit(X, Y), "jacobian", "class"),
         (MLPRegressor(hidden_layer_sizes=(2,), max_iter=5, alpha=0.0).fit(X, Y), "no", "alpha"),
         (

@@ -31,12 +31,13 @@ __all__ = [
     "UnsupportedModelError",
     "UnsupportedQuestionError",
     "Verification",
+    "explain",
     "load",
     "supports",
 ]
 
 _LAZY = {"baselines", "dask", "jacobian", "plots"}  # submodules that are imported when they are first asked for
-_LAZY_NAMES = {"JacobianExplainer": "jacobian"}  # public names out of them
+_LAZY_NAMES = {"JacobianExplainer": "jacobian", "explain": "entry"}  # public names out of them
 
 
 def __getattr__(name: str) -> Any:

@@ -48,13 +48,19 @@ class CostWarning(UserWarning):
     """Work that begins now and takes long; the message says how long, and what does without."""
 
 
+OTHERWISE = """
+No exact weights can exist for it. Write instead:
+    explainer = axil.explain(model, X_train, y_train)
+    print(explainer.top(X))"""
+
+
 class UnsupportedModelError(AxilError):
     """A model whose predictions are not linear in the training targets, or a setting axil does not read yet.
 
     ``setting`` is the name of the setting as its library spells it, ``value`` what the model has there and
     ``condition`` the part of the linear leaf-update criterion that it breaks: (i) the first prediction is
     linear in the targets, (ii) residuals are linear in the targets and leaf values linear in the residuals.
-    ``derivative`` tells whether its predictions are at least smooth in the targets.
+    ``derivative`` says whether `axil.explain` takes it all the same: its score adds up from pushes, or has a derivative.
     """
 
     def __init__(
@@ -74,9 +80,8 @@ class UnsupportedModelError(AxilError):
         self.condition = condition
         self.derivative = derivative
         broken = f" It breaks condition {condition} of the linear leaf-update criterion." if condition else ""
-        smooth = " No exact weights can exist for it; axil.JacobianExplainer gives the derivative by the targets."
         super().__init__(
-            f"This model has {setting}={value!s}: {reason}.{broken}{smooth if derivative else ''} {instead}"
+            f"This model has {setting}={value!s}: {reason}.{broken} {instead}{OTHERWISE if derivative else ''}"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

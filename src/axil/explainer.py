@@ -83,6 +83,8 @@ class Explainer(Questions, Streamed):
     True
     """
 
+    kind = "exact"  #: as `axil.supports` has it
+
     def __init__(
         self,
         model: Any,

@@ -14,7 +14,7 @@ from axil.errors import UnsupportedModelError
 class Support:
     """The help that axil has for a model."""
 
-    kind: str  #: "exact", "jacobian" (smooth in the targets: a derivative exists, exact weights do not) or "no"
+    kind: str  #: "exact", "additive" (pushes add up to the score), "jacobian" (a derivative alone exists) or "no"
     setting: str | None  #: what stands in the way, as the library spells it
     reason: str
 
@@ -60,12 +60,12 @@ def supports(model: Any) -> Support:
 
 
 def _smooth(model: Any, error: UnsupportedModelError) -> Support:
-    """The support of a model without exact weights: a derivative, or what stands in its way."""
-    if not error.derivative:
-        return Support("no", error.setting, str(error))
+    """The support of a model without exact weights: pushes, a derivative, or what stands in their way."""
     try:
-        if smooth.find(model) is None:
+        if smooth.find(model) is not None:
+            return Support("additive", error.setting, str(error))
+        if error.derivative:
             smooth.refuse_learners(model)
     except UnsupportedModelError as second:
         return Support("no", second.setting, str(second))
-    return Support("jacobian", error.setting, str(error))
+    return Support("jacobian" if error.derivative else "no", error.setting, str(error))

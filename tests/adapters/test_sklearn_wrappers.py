@@ -213,8 +213,8 @@ def test_removal_adds_up():
     members = [axil.Explainer(model, case.X, case.y, case.sample_weight) for model in case.model.estimators_]
     parts = [member.removal(case.X_new) for member in members]
     np.testing.assert_allclose(explain(case).removal(case.X_new), (3 * parts[0] + parts[1]) / 4, rtol=0, atol=1e-12)
-    with pytest.raises(axil.UnsupportedQuestionError, match="steps"):
-        explain(case).steps(case.X_new)
+    with pytest.raises(axil.UnsupportedQuestionError, match="pushes"):
+        explain(case).pushes(case.X_new)
 
 
 def test_removal_of_bags_is_a_derivative_by_the_weights_of_the_rows():
@@ -232,11 +232,11 @@ def test_removal_of_bags_is_a_derivative_by_the_weights_of_the_rows():
     np.testing.assert_allclose(found[:, row], slope, rtol=0, atol=1e-7)  # of a difference quotient
 
 
-def test_steps_and_greedy_sets_of_sums_of_trees():
+def test_pushes_and_greedy_sets_of_sums_of_trees():
     case = fit(voting(STEPS, GradientBoostingRegressor(n_estimators=3, max_depth=2, random_state=1)))
     members = [axil.Explainer(model, case.X, case.y) for model in case.model.estimators_]
-    found = explain(case).steps(case.X_new)
-    np.testing.assert_allclose(found, sum(member.steps(case.X_new) for member in members) / 2, rtol=0, atol=1e-12)
+    found = explain(case).pushes(case.X_new)
+    np.testing.assert_allclose(found, sum(member.pushes(case.X_new) for member in members) / 2, rtol=0, atol=1e-12)
     sets = explain(case).removal_set(case.X_new[:2], 2, greedy=True)
     assert len(sets) == 4
     rows = sets["row"][sets["query"] == 0].to_numpy()

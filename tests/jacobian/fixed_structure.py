@@ -103,6 +103,41 @@ def joint(leaf, y, F, w, l2, total):
     return moved
 
 
+def pushes(leaves, queries, y, w, loss, base, rate, l2=0.0, l1=0.0, most=np.inf, steps=1, **more):
+    """(K, n, N): what each row's gradients put into the scores of the queries, by a loop over leaves; see `replay`.
+
+    Scores start from ``base`` (K,) and run freely.
+    """
+    n_rows, n_iterations, n_outputs = leaves.shape
+    f = more.get("factors", np.ones(n_rows))
+    F = base + more.get("offsets", 0.0) + np.zeros_like(y)
+    out = np.zeros((n_outputs, len(queries), n_rows))
+    l2 = l2 * w.mean() if more.get("scale_l2") else l2
+    for t in range(n_iterations):
+        bag = more["bags"][:, t] if "bags" in more else 1.0
+        seen, total = F.copy(), np.zeros_like(F)
+        for _ in range(steps):
+            p = softmax(seen)
+            g, h = (p - y, None) if loss == "joint" else LOSSES[loss](y, seen)
+            moved = np.zeros_like(seen)
+            for k in range(n_outputs):
+                for leaf in np.unique(leaves[:, t, k]):
+                    rows = np.flatnonzero(leaves[:, t, k] == leaf)
+                    own = (w * f * bag)[rows, None] * g[rows] if loss != "joint" else w[rows, None] * g[rows]
+                    if loss == "joint":
+                        H = sum(w[j] * (np.diag(p[j]) - np.outer(p[j], p[j])) for j in rows)
+                        put = -own @ np.linalg.inv(H + l2 * np.eye(n_outputs))[:, k]
+                    else:
+                        G, H = own[:, k].sum(), ((w * f * bag) * h[:, k])[rows].sum()
+                        v = -np.sign(G) * max(abs(G) - l1, 0.0) / (H + l2) if H + l2 > 0 else 0.0
+                        put = own[:, k] * (np.clip(v, -most, most) / G if G else 0.0)
+                    moved[rows, k] = put.sum()
+                    out[k][np.ix_(queries[:, t, k] == leaf, rows)] += rate * put
+            seen, total = seen + moved, total + moved
+        F += rate * total
+    return out
+
+
 def differences(f, v, columns, eps):
     """Central differences of f (any shape) by some entries of v (N,): (len(columns), ...)."""
     found = []

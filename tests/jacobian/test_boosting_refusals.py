@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xgboost as xgb
 from boosting_models import BINARY, CASES, CAT, CLASSES, COUNTS, GB, HIST, LGB, SCORE, XGB, X, case_of
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -19,7 +19,7 @@ BAG = {"subsample": 0.7, "subsample_freq": 1}
 REFUSED = [
     (LR(**LGB, objective="l1"), SCORE, "objective"),
     (LR(**LGB, objective="quantile"), SCORE, "objective"),
-    (LR(**LGB, objective="huber"), SCORE, "objective"),
+    (LR(**LGB, objective="mape"), SCORE + 9, "objective"),
     (LR(**LGB, objective="cross_entropy_lambda"), BINARY, "objective"),
     (LC(**LGB, boosting_type="dart"), BINARY, "boosting"),
     (LC(**LGB, data_sample_strategy="goss"), BINARY, "data_sample_strategy"),
@@ -29,19 +29,19 @@ REFUSED = [
     (LC(**LGB, **BAG), CLASSES, "bagging_fraction"),
     (LC(**LGB, pos_bagging_fraction=0.5, subsample_freq=1), BINARY, "bagging_fraction"),
     (XC(**XGB, booster="dart", rate_drop=0.3), BINARY, "booster"),
-    (XC(**XGB, multi_strategy="multi_output_tree"), CLASSES, "multi_strategy"),
     (XC(**XGB, monotone_constraints=(1, 0, 0, 0)), BINARY, "monotone_constraints"),
     (XC(**XGB, objective="binary:hinge"), BINARY, "objective"),
     (XR(**XGB, objective="reg:absoluteerror"), SCORE, "objective"),
     (XR(**XGB, objective="reg:quantileerror", quantile_alpha=0.5), SCORE, "objective"),
-    (XR(**XGB, objective="reg:pseudohubererror"), SCORE, "objective"),
-    (CR(**CAT, loss_function="MAE"), SCORE, "loss_function"),
+    (CR(**CAT, loss_function="MAE"), SCORE, "leaf_estimation_method"),
+    (CR(**CAT, loss_function="Quantile:alpha=0.3"), SCORE, "leaf_estimation_method"),
     (CC(**CAT, loss_function="Focal:focal_alpha=0.5;focal_gamma=1"), BINARY, "loss_function"),
     (CC(**CAT, auto_class_weights="Balanced"), BINARY, "class_weights"),
     (CC(**CAT, model_shrink_rate=0.1), BINARY, "model_shrink_rate"),
     (CC(**CAT, langevin=True), BINARY, "langevin"),
     (CC(**CAT, l2_leaf_reg=0), CLASSES, "l2_leaf_reg"),
-    (GradientBoostingClassifier(**GB, loss="exponential"), BINARY, "loss"),
+    (GradientBoostingRegressor(**GB, loss="huber"), SCORE, "loss"),
+    (GradientBoostingRegressor(**GB, loss="absolute_error"), SCORE, "loss"),
     (GradientBoostingClassifier(**{**GB, "random_state": None}, subsample=0.5), BINARY, "random_state"),
     (GradientBoostingClassifier(**GB, subsample=0.5), CLASSES, "subsample"),
     (HistGradientBoostingRegressor(**HIST, loss="quantile", quantile=0.5), SCORE, "loss"),
@@ -75,8 +75,8 @@ def test_the_derivative_with_a_pattern_held_is_the_exact_weights(name):
 @pytest.mark.parametrize("name", [name for name in CASES if name not in BENT])
 def test_models_that_only_have_a_derivative_are_told(name):
     model = case_of(name).model
-    assert axil.supports(model).kind == "jacobian"
-    with pytest.raises(axil.UnsupportedModelError, match=r"axil\.JacobianExplainer"):
+    assert axil.supports(model).kind == "additive"
+    with pytest.raises(axil.UnsupportedModelError, match=r"axil\.explain\(model, X_train, y_train\)"):
         axil.Explainer(model, X, case_of(name).y)
 
 
@@ -87,13 +87,18 @@ def test_ranking_is_refused():
     assert axil.supports(model).kind == "no"
 
 
-def test_custom_objectives_are_refused():
+def test_custom_objectives_need_their_function():
     def squared(y, F):
         return F - y, np.ones_like(y)
 
+    model = LR(**LGB, objective=squared).fit(X, SCORE)
+    assert axil.supports(model).kind == "additive"
+    assert axil.supports(model.booster_).kind == "no"
+    with pytest.raises(axil.UnsupportedModelError, match="objective="):
+        axil.JacobianExplainer(model.booster_, X, SCORE)
     for model in (LR(**LGB, objective=squared), XR(**XGB, objective=squared)):
-        with pytest.raises(axil.UnsupportedModelError):
-            axil.JacobianExplainer(model.fit(X, SCORE), X, SCORE)
+        with pytest.raises(axil.UnsupportedModelError, match=r"axil\.explain\(model"):
+            axil.Explainer(model.fit(X, SCORE), X, SCORE)
 
 
 def test_targets_outside_the_loss_are_refused():
@@ -114,4 +119,4 @@ def test_offsets_where_there_are_none():
 
 def test_pipelines_are_told_too():
     model = make_pipeline(StandardScaler(), GradientBoostingClassifier(**GB)).fit(X, BINARY)
-    assert axil.supports(model).kind == "jacobian"
+    assert axil.supports(model).kind == "additive"

@@ -148,7 +148,7 @@ asks = {
     "similar": lambda m: explainer.similar(X[:m], 2000),
     "removal_set": lambda m: explainer.removal_set(X[:m], 5000),
     "removal": lambda m: explainer.removal(X[:m]),
-    "steps": lambda m: explainer.steps(X[:m]),
+    "pushes": lambda m: explainer.pushes(X[:m]),
     "parquet": lambda m: explainer.write(X[:m], folder / "w.parquet"),
     "zarr": lambda m: explainer.write(X[:m], folder / "w.zarr"),
 }

@@ -440,33 +440,33 @@ def test_nothing_is_printed(capfd):
 
 
 @pytest.mark.parametrize(("library", "name"), MODELS[:9])
-def test_sets_by_steps_are_the_largest_of_one_sign(library, name, monkeypatch):
+def test_sets_by_pushes_are_the_largest_of_one_sign(library, name, monkeypatch):
     case, explainer = case_of(library, name), explainer_of(library, name)
-    steps = explainer.steps(case.X_new)
+    steps = explainer.pushes(case.X_new)
     small_batches(monkeypatch, explainer)
-    np.testing.assert_allclose(explainer.steps(case.X_new), steps, rtol=0, atol=1e-12 * np.abs(steps).max())
-    frame = explainer.removal_set(case.X_new, 3, by="steps")
-    assert list(frame.columns) == ["query", *(["output"] if steps.ndim == 3 else []), "rank", "row", "step"]
+    np.testing.assert_allclose(explainer.pushes(case.X_new), steps, rtol=0, atol=1e-12 * np.abs(steps).max())
+    frame = explainer.removal_set(case.X_new, 3, by="pushes")
+    assert list(frame.columns) == ["query", *(["output"] if steps.ndim == 3 else []), "rank", "row", "push"]
     assert frame.attrs["axil"] == tables.NOTE
     keys = ["query"] if steps.ndim == 2 else ["output", "query"]
     for key, own in frame.groupby(keys):
         *output, query = key
         values = steps[query] if steps.ndim == 2 else steps[list(explainer.outputs).index(output[0]), query]
         expected = max(np.sort(values)[-3:].clip(0).sum(), -np.sort(values)[:3].clip(None, 0).sum())
-        np.testing.assert_allclose(np.abs(own["step"]).sum(), expected, rtol=1e-9)
-        np.testing.assert_allclose(own["step"], values[own["row"]], rtol=1e-9)
+        np.testing.assert_allclose(np.abs(own["push"]).sum(), expected, rtol=1e-9)
+        np.testing.assert_allclose(own["push"], values[own["row"]], rtol=1e-9)
 
 
-def test_steps_that_do_not_exist_are_refused():
+def test_pushes_that_do_not_exist_are_refused():
     case, explainer = case_of("smoother", "ridge"), explainer_of("smoother", "ridge")
     with pytest.raises(axil.UnsupportedQuestionError, match="not tree by tree"):
-        explainer.steps(case.X_new)
+        explainer.pushes(case.X_new)
     case, explainer = case_of("lightgbm", "bagging"), explainer_of("lightgbm", "bagging")
-    with pytest.raises(InputError, match='expected "effect" or "steps"'):
+    with pytest.raises(InputError, match='expected "effect" or "pushes"'):
         explainer.removal_set(case.X_new, 2, by="weight")
     with pytest.raises(InputError, match="leave one of them out"):
-        explainer.removal_set(case.X_new, 2, greedy=True, by="steps")
-    assert explainer.steps(case.X_new[:0]).shape == (0, len(case.y))
+        explainer.removal_set(case.X_new, 2, greedy=True, by="pushes")
+    assert explainer.pushes(case.X_new[:0]).shape == (0, len(case.y))
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_removal_follows_refits_with_other_weights():
 def test_steps_add_up_to_the_prediction():
     case = CASES["lambda_l1=2"]()
     explainer = explained(case)
-    steps = explainer.steps(case.X_new)
+    steps = explainer.pushes(case.X_new)
     expected = case.model.predict(case.X_new) - case.y.mean()
     np.testing.assert_allclose(steps.sum(axis=1), expected, atol=1e-5)  # float32 residuals
 

@@ -47,6 +47,14 @@ class Loss(ABC):
     coupled = False
     #: whether leaf values of all outputs are solved for together
     joint = False
+    #: whether scores move smoothly with the targets, so that there are derivatives
+    smooth = True
+    #: whether gradients can only be asked for all rows at once, and are kept
+    recorded = False
+    #: whether row weights are in the gradients already
+    weighs_rows = False
+    #: what the link makes of a score: "probability", "mean", or "" for the score itself
+    meaning = "probability"
 
     @property
     @abstractmethod
@@ -57,6 +65,10 @@ class Loss(ABC):
         """Derivatives at targets and scores (N, K), as the library uses them."""
         found = self._slopes(y, F)
         return Slopes(found.g, 1.0, found.g_by_score, 0.0, found.g_by_target) if self.unit_hessian else found
+
+    def gradient(self, y: Array, F: Array) -> Array:
+        """(N, K): g alone."""
+        return np.asarray(self.slopes(y, F).g)
 
     def start(self, means: Array) -> Array:
         """(K,): the scores that a fit starts from, given the targets' weighted means (K,)."""
@@ -105,9 +117,14 @@ class Squared(Loss):
     """g = F - y, h = 1."""
 
     name = "squared"
+    meaning = ""
 
     def _slopes(self, y: Array, F: Array) -> Slopes:
         return Slopes(F - y, 1.0, 1.0, 0.0, -1.0)
+
+    def gradient(self, y: Array, F: Array) -> Array:
+        """F - y."""
+        return F - y
 
     def link(self, means: Array) -> Array:
         """The means themselves."""
@@ -138,6 +155,12 @@ class Logistic(Loss):
         s, p = self.scale, self.mean(F)
         spread = p * expit(-s * F)
         return Slopes(s * (p - y), s**2 * spread, s**2 * spread, s**3 * spread * (1 - 2 * p), -s)
+
+    def gradient(self, y: Array, F: Array) -> Array:
+        """s (p - y)."""
+        found = self.mean(F)
+        found -= y
+        return found if self.scale == 1 else self.scale * found
 
     def link(self, means: Array) -> Array:
         """Logits over the scale."""
@@ -181,6 +204,10 @@ class Softmax(Loss):
         p = self.mean(F)
         return Slopes(p - y, self.factor * p * (1 - p), 1.0, self.factor * (1 - 2 * p), -1.0)
 
+    def gradient(self, y: Array, F: Array) -> Array:
+        """p - y."""
+        return self.mean(F) - y
+
     def joint_slopes(self, y: Array, F: Array, v: Array) -> Slopes:
         """g, and for h the row's own term of H times its leaf's values v (N, K)."""
         p = self.mean(F)
@@ -216,11 +243,21 @@ class Deviance(Loss):
     factor: float = 1.0  #: c, which the library multiplies second derivatives by
     name: str = "tweedie"
 
+    meaning = "mean"
+
     def _slopes(self, y: Array, F: Array) -> Slopes:
         one, two, c = 1 - self.power, 2 - self.power, self.factor
         a, b = np.exp(one * F), np.exp(two * F)
         bend = two * b - one * y * a
         return Slopes(b - y * a, c * bend, bend, c * (two**2 * b - one**2 * y * a), -a, -c * one * a)
+
+    def gradient(self, y: Array, F: Array) -> Array:
+        """exp((2 - r) F) - y exp((1 - r) F)."""
+        if self.power == 1:
+            return np.exp(F) - y
+        if self.power == 2:
+            return 1 - y * np.exp(-F)
+        return np.asarray(np.exp((2 - self.power) * F) - y * np.exp((1 - self.power) * F))
 
     def link(self, means: Array) -> Array:
         """Logarithms."""

@@ -121,13 +121,13 @@ def last_step(model: Any) -> Any:
 Reader = Callable[[Any], Any]  # from a model to its adapter, None for an object that it does not know
 
 
-def library_readers(libraries: Iterable[str], module: str) -> list[Reader]:
+def library_readers(libraries: Iterable[str], module: str, **settings: Any) -> list[Reader]:
     """``read`` of each ``axil.adapters.<library>.<module>`` whose library is loaded; imported when it is first called."""
-    return [partial(_read, library, module) for library in libraries if library in sys.modules]
+    return [partial(_read, library, module, settings) for library in libraries if library in sys.modules]
 
 
-def _read(library: str, module: str, model: Any) -> Any:
-    return import_module(f"axil.adapters.{library}.{module}").read(model)
+def _read(library: str, module: str, settings: dict[str, Any], model: Any) -> Any:
+    return import_module(f"axil.adapters.{library}.{module}").read(model, **settings)
 
 
 def search(model: Any, readers: list[Reader], together: Callable[[Any, Reader], Any] | None = None) -> Any:

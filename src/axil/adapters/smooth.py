@@ -1,4 +1,4 @@
-"""Boosted trees fitted to a smooth loss: the library's statements about them, and the search for a model's reader.
+"""Boosted trees fitted along a gradient: the library's statements about them, and the search for a model's reader.
 
 With g and h the first and second derivatives of a row's loss by its score, G and H their sums over a leaf's rows, each times
 weight * factor * draw, a leaf's value before the rate is ``-soft(G, l1) / (H + l2)``, clipped at ``most``.
@@ -19,13 +19,14 @@ from axil.adapters.pipeline import last_step, library_readers, search
 from axil.adapters.refusals import refuse
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.learners import REFUSALS
-from axil.errors import UnsupportedModelError
+from axil.errors import InputError, UnsupportedModelError
 from axil.types import Array
 
 __all__ = ["SmoothModel", "SmoothTrees", "find", "label_factors", "refuse_learners", "weighed_classes"]
 
 # Each library has a module here with ``read(model)``.
 _LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
+_CUSTOM = ("lightgbm", "xgboost")  # those that take a user's own objective
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class SmoothTrees:
     factors: Array | None = None  #: (N,) what multiplies row weights in leaves, but not in the base
     l2_by_weight: float = 0.0  #: what l2 grows by with the weight of any row
     base_in_fit: bool = True  #: False: predictions start from the base, the fit did not
+    underived: str = ""  #: why there are no derivatives by the targets; empty: there are
 
 
 class SmoothModel(Protocol):
@@ -94,9 +96,20 @@ def refuse_learners(model: Any) -> None:
     refuse(REFUSALS, model if last is None else last)
 
 
-def find(model: Any) -> SmoothModel | None:
-    """The reader of boosted trees with a smooth loss, None for any other object; refuses what it cannot differentiate."""
-    found: SmoothModel | None = search(model, library_readers(_LIBRARIES, "smooth"))
+def find(model: Any, objective: Any = None) -> SmoothModel | None:
+    """The reader of boosted trees whose leaves are steps along a gradient, None for any other object; refuses what it cannot.
+
+    ``objective``: the user's own function that the model was fitted with.
+    """
+    if objective is None:
+        found: SmoothModel | None = search(model, library_readers(_LIBRARIES, "smooth"))
+        return found
+    found = search(model, library_readers(_CUSTOM, "smooth", objective=objective))
+    if found is None:
+        raise InputError(
+            f"objective is given, but the model is a {type(model).__name__}: only LightGBM and XGBoost take such functions. "
+            "Leave it out."
+        )
     return found
 
 

@@ -21,7 +21,12 @@ from axil.supports import supports
 
 MOST_ON_SCREEN = 20  # predictions; --csv and --format have them all
 SENTENCE = f"{NOTE[0].upper()}{NOTE[1:]}."
-VERDICTS = {"exact": "exact weights", "jacobian": "no exact weights, but derivatives", "no": "no exact weights"}
+VERDICTS = {
+    "exact": "exact weights",
+    "additive": "no exact weights, but pushes that add up to the score",
+    "jacobian": "no exact weights, but derivatives",
+    "no": "no exact weights",
+}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from axil import inputs
 from axil.adapters import smooth
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
-from axil.errors import ExactnessError, InputError, shown
+from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
+from axil.jacobian.pushes import Pushes
 from axil.jacobian.reverse import Reverse
 from axil.jacobian.stages import check_scores, walk
 from axil.machine.limits import Limits
@@ -30,13 +31,14 @@ def read(
     init_score: Any,
     output: str,
     loss: Any,
+    objective: Any = None,
     *,
     n_threads: int,
     budget: Budget,
     verify: bool,
 ) -> Boosting | None:
     """Boosted trees on their training data, None for any other model."""
-    adapter = smooth.find(model)
+    adapter = smooth.find(model, objective)
     if adapter is None:
         return None
     if loss is not None:
@@ -82,11 +84,17 @@ class Boosting:
         n_leaves = fitted.trees.n_leaves
         if fitted.trees.sampler is not None:
             budget.require(len(targets) * len(n_leaves), "The draws of all trees", "Raise memory_limit.")
+        if fitted.loss.recorded:
+            size = 4 * targets.size * (int(fitted.iterations[-1]) + 1)
+            budget.require(size, "The gradients of your objective", "Raise memory_limit.")
         leaves = assign_leaves(adapter, X, len(targets), n_leaves, Limits(n_threads, budget))  # type: ignore[arg-type]
         self._walked = walk(adapter, fitted, leaves, targets, offsets, verify)
         self._adapter, self._n_threads, self._raw = adapter, n_threads, output == "raw"
-        self.targets = targets
-        self.report = self._report(fitted, check_scores(adapter, X, offsets, self._walked)) if verify else {}
+        self.targets, self._underived = targets, fitted.underived
+        self.pushes = Pushes(self._walked, n_threads)
+        self.report = {}
+        if verify:
+            self.report = self._report(fitted, check_scores(adapter, X, offsets, self._walked), self.pushes.prove())
         self._verify = verify
         self.library, self.n_features = adapter.library, adapter.n_features
         self.feature_names, self.takes_text = adapter.feature_names, adapter.takes_text
@@ -95,12 +103,13 @@ class Boosting:
             (np.arange(adapter.n_outputs) if adapter.classes is None else adapter.classes) if several else None
         )
 
-    def _report(self, fitted: smooth.SmoothTrees, score_error: float) -> dict[str, Any]:
+    def _report(self, fitted: smooth.SmoothTrees, score_error: float, sum_error: float) -> dict[str, Any]:
         return {
             "loss": fitted.loss.name,
             "trees": len(fitted.trees.n_leaves),
             "leaf_error": self._walked.leaf_error,
             "score_error": score_error,
+            "sum_error": sum_error,
             "tolerance": self._adapter.smooth_tolerance,
             **self._walked.recovered,
         }
@@ -127,21 +136,36 @@ class Boosting:
         n_rows, n_outputs = self.targets.shape
         return 8 * int(n_rows) * int(n_outputs) * (int(n_outputs) + 3)
 
-    def _reverse(self, X: Any) -> Reverse:
+    def located(self, X: Any) -> tuple[NDArray[np.integer[Any]], Array]:
+        """(n, T) leaves and (n, K) scores, whose sums of leaves are compared with the model on every use."""
         leaves, scores = self._adapter.coordinates(X, self._n_threads), self._adapter.scores(X)
         if self._verify and len(scores):
             self._check(leaves, scores)
+        return leaves, scores
+
+    def means(self, scores: Array) -> Array | None:
+        """(n, K): what the link makes of scores; None where that is the scores themselves."""
+        return self._loss.mean(scores) if self._loss.meaning else None
+
+    def require_derivatives(self) -> None:
+        """Raise where the loss has none."""
+        if self._underived:
+            raise UnsupportedQuestionError(
+                "A derivative by the targets",
+                self._underived,
+                "Use contributions: they add up to the score for every loss.",
+            )
+
+    def _reverse(self, X: Any) -> Reverse:
+        self.require_derivatives()
+        leaves, scores = self.located(X)
         n, n_outputs = scores.shape
         seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw else self._loss.mean_slopes(scores)
         return Reverse(self._walked, leaves, seeds, self._n_threads)
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
-        w = self._walked
-        trees, made = w.smooth.trees, w.smooth.trees.base_value + np.zeros_like(scores)
-        for t in range(len(trees.n_leaves)):
-            own = slice(None) if w.smooth.shared else slice(int(w.smooth.outputs[t]), int(w.smooth.outputs[t]) + 1)
-            made[:, own] += trees.values[w.starts[t] + leaves[:, t].astype(np.intp)]
+        w, made = self._walked, self.pushes.scores(leaves)
         error = np.abs(made - scores)
         worst = np.unravel_index(int(error.argmax()), error.shape)
         scale = max(float(np.abs(scores).max()), float(np.abs(w.score).max()), 1e-300)

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.inputs.owned import frozen, owned, owned_rows
 from axil.jacobian.base import OUTPUTS, Differentiated
+from axil.jacobian.boosting import Boosting
 from axil.machine.progress import track
 from axil.output import tables
 from axil.output.context import Context
@@ -70,6 +71,9 @@ class JacobianExplainer(Streamed):
         What is differentiated: scores, or what the link makes of them.
     loss : optional
         The loss of a model that does not say what it was fitted to.
+    objective : function, optional
+        Your own objective, for a LightGBM or XGBoost model that was fitted with it, with its library's signature:
+        ``(scores, data set)`` for a Booster, ``(labels, scores)`` for an estimator, whose own function is known already.
     n_threads : int, optional
         How many threads to use; by default one for each processor that the process may use.
     memory_limit : int or str, optional
@@ -100,6 +104,7 @@ class JacobianExplainer(Streamed):
         *,
         output: str = "raw",
         loss: Any = None,
+        objective: Any = None,
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
         verify: bool = True,
@@ -110,7 +115,8 @@ class JacobianExplainer(Streamed):
         X_train = owned_rows(_as_rows(X_train))
         y_train, sample_weight, init_score = map(_copied, (y_train, sample_weight, init_score))
         given = model, X_train, y_train, sample_weight, init_score, output, loss
-        self._model = _read(given, {"n_threads": threads, "budget": budget, "verify": verify})
+        settings = {"n_threads": threads, "budget": budget, "verify": verify}
+        self._model = _read(given, settings if objective is None else settings | {"objective": objective})
         self._targets = frozen(self._model.targets)
         self.targets = self._targets[:, 0] if self._model.outputs is None else self._targets
         self.outputs = None if self._model.outputs is None else owned(self._model.outputs)
@@ -194,6 +200,43 @@ class JacobianExplainer(Streamed):
 
     _no_features = "the training rows of this explainer are no table", "Use explainer.top(X)."
 
+    @property
+    def kind(self) -> str:
+        """ "additive" where pushes add up to the score, "jacobian" where only derivatives exist; as `axil.supports` has it."""
+        return "additive" if isinstance(self._model, Boosting) else "jacobian"
+
+    @property
+    def base(self) -> Array:
+        """(K,): the score that every row starts from; with the pushes it adds up to a row's score."""
+        return self._boosting("base").pushes.base.copy()
+
+    def pushes(self, X: Any) -> Array:
+        """(n, n_train) or (K, n, n_train): what each training row's own gradients put into the score of each row of X.
+
+        ``base + pushes.sum(axis=-1)`` is the model's raw score, exactly, for every loss; it is checked on every use. A push is no
+        sensitivity: other rows have their part in a row's gradients. 8 * K * n * n_train bytes.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        """
+        model, X = self._boosting("pushes"), self._rows(X)
+        size = 8 * X.shape[0] * self._targets.size
+        self._budget.require(size, f"The pushes of {len(self.targets)} rows on {X.shape[0]} predictions", STREAM)
+        found = model.pushes.dense(model.located(X)[0])
+        return found[0] if self.outputs is None else found
+
+    def _boosting(self, question: str) -> Boosting:
+        """The model, where it is boosted: what `question` needs."""
+        if not isinstance(self._model, Boosting):
+            raise UnsupportedQuestionError(
+                question,
+                "this model is not a sum of steps along gradients",
+                "Ask for weights, its derivatives by the targets.",
+            )
+        return self._model
+
     def weight_derivatives(self, X: Any) -> Array:
         """(n, n_train) or (K, n, n_train): how predictions move with each row's sample weight.
 
@@ -252,7 +295,7 @@ def _copied(values: Any) -> Any:
 
 def _read(given: tuple[Any, ...], settings: dict[str, Any]) -> Differentiated:
     """The first reader's answer that is one."""
-    for name in READERS:
+    for name in READERS[:1] if "objective" in settings else READERS:  # the others have none
         if find_spec(name) is None:
             continue
         found: Differentiated | None = import_module(name).read(*given, **settings)

@@ -31,6 +31,8 @@ from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
 
+ROUNDED = 1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
+
 
 @dataclass(frozen=True)
 class Round:
@@ -57,6 +59,8 @@ class Walked:
     score: Array  #: (N, K) of the training rows, in the end
     leaf_error: float  #: relative to the largest leaf value
     recovered: dict[str, Any]
+    start: Array  #: (N, K) or (K,) scores of the training rows, before the first round
+    gradients: Array | None = None  #: (rounds, N, K) where a loss cannot be asked about single rows
 
     @property
     def loss(self) -> Loss:
@@ -120,10 +124,13 @@ class _Walk:
         trees = self.trees = smooth.trees
         self.n_steps = int(np.max(trees.steps))
         n_rows, n_outputs = targets.shape
-        self.weights = np.ones(n_rows) if trees.row_weights is None else trees.row_weights
+        weighted = trees.row_weights is not None and not smooth.loss.weighs_rows
+        self.weights = np.asarray(trees.row_weights) if weighted else np.ones(n_rows)
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
         base = trees.base_value if smooth.base_in_fit else np.zeros(n_outputs)
-        self.score = base + np.zeros_like(targets) + (0.0 if offsets is None else offsets)
+        self.start = base if offsets is None else base + offsets
+        self.score = self.start + np.zeros_like(targets)
+        self.gradients: list[Array] = []
         self.drawn = None if trees.sampler is None else np.zeros(leaves.shape, dtype=np.uint8)
         self.stage_tree: list[int] = []
         self.stage_output: list[int] = []
@@ -156,6 +163,8 @@ class _Walk:
             score=self.score,
             leaf_error=error,
             recovered=recovered,
+            start=self.start,
+            gradients=np.stack(self.gradients) if self.gradients else None,
         )
 
     def _iteration(self, trees: range) -> None:
@@ -168,6 +177,8 @@ class _Walk:
         scales = self._scales(trees[0])
         for number, scale in enumerate(scales):
             slopes = self.loss.slopes(self.targets, self.score)
+            if self.loss.recorded:
+                self.gradients.append(slopes.g.astype(np.float32))
             stages = [s for t in trees for s in self._stages(t, slopes, scale)]
             own.append(stages)
             if number < len(scales) - 1:
@@ -228,7 +239,10 @@ class _Walk:
             self.score[:, self.stage_output[s]] += self.steps[s].value[self.leaves[self.stage_tree[s]]]
 
     def _settle(self, rates: Array) -> None:
-        """Put the rates in, and give each tree's last step what the model's own leaf values leave for it."""
+        """Put the rates in, and give each tree's last step what the model's own leaf values leave for it.
+
+        A leaf's rows share what rounding adds: the value that pushes add up to is the model's own too.
+        """
         for number, one in enumerate(self.rounds):
             if not any(np.isnan(coefficient) for _, coefficient in one.changes):
                 continue
@@ -242,6 +256,13 @@ class _Walk:
                 column = k if self.smooth.shared else 0
                 missing = self.trees.values[place, column] / rates[t] - self.replayed[place, column]
                 self.steps[s] = replace(self.steps[s], value=self.steps[s].value + missing)
+            for s, _ in one.changes:
+                t, column = self.stage_tree[s], self.stage_output[s] if self.smooth.shared else 0
+                place = slice(self.starts[t], self.starts[t + 1])
+                made, own = rates[t] * self.replayed[place, column], self.trees.values[place, column]
+                near = np.abs(made - own) < ROUNDED * np.abs(made)
+                rounded = np.divide(own, made, out=np.ones_like(made), where=near)
+                self.steps[s] = replace(self.steps[s], share=rounded * self.steps[s].share)
 
     def _check_start(self) -> None:
         trees, slack = self.trees, self.adapter.smooth_tolerance

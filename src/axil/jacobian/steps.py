@@ -26,6 +26,7 @@ class Step:
     by_g: Array
     by_h: Array
     by_l2: Array
+    share: Array  #: ``-value / G``: a row of the leaf puts ``-w g share`` into its value
     inverse: Array | None = None
     solved: Array | None = None  #: (L_t,) the value that was solved for, where the step is a part of that
 
@@ -35,20 +36,27 @@ class Step:
             return self
         if self.inverse is not None:
             return replace(self, value=factor * self.value, inverse=factor * self.inverse)
-        return Step(*(factor * part for part in (self.value, self.by_g, self.by_h, self.by_l2)))
+        return Step(*(factor * part for part in (self.value, self.by_g, self.by_h, self.by_l2, self.share)))
 
 
 def leaf_step(G: Array, H: Array, l2: Array, l1: float, most: float) -> Step:
     """``v = -soft(G, l1) / (H + l2)`` clipped at ``most``; a threshold's or a clip's active pattern counts as fixed."""
     denominator = H + l2
     inverse = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator > 0)
-    value = -np.sign(G) * np.maximum(np.abs(G) - l1, 0.0) * inverse
-    moves = np.abs(G) > l1 if l1 > 0 else np.ones(len(G), dtype=bool)
+    value, share = -G * inverse, inverse
+    moves = np.ones(len(G), dtype=bool)
+    if l1 > 0:
+        left = np.maximum(np.abs(G) - l1, 0.0)
+        moves = left > 0
+        value = -np.sign(G) * left * inverse
+        share = inverse * np.divide(left, np.abs(G), out=np.zeros_like(G), where=moves)
     if most > 0:
-        moves &= np.abs(value) <= most
+        clipped = np.abs(value) > most
+        moves &= ~clipped
+        share = share * np.divide(most, np.abs(value), out=np.ones_like(G), where=clipped)
         value = np.clip(value, -most, most)
     by_h = np.where(moves, -value * inverse, 0.0)
-    return Step(value, np.where(moves, -inverse, 0.0), by_h, by_h)
+    return Step(value, np.where(moves, -inverse, 0.0), by_h, by_h, share)
 
 
 def joint_steps(g: Array, p: Array, w: Array, leaf: NDArray[Any], l2: Array) -> list[Step]:
@@ -64,7 +72,7 @@ def joint_steps(g: Array, p: Array, w: Array, leaf: NDArray[Any], l2: Array) -> 
     inverse[whole] = np.linalg.inv(H[whole] + l2[whole, None, None] * np.eye(K))
     values = -np.einsum("lkm,lm->lk", inverse, G)
     minus = -np.ones(n)
-    return [Step(values[:, k], minus, minus, -values[:, k], inverse, values[:, k]) for k in range(K)]
+    return [Step(values[:, k], minus, minus, -values[:, k], -minus, inverse, values[:, k]) for k in range(K)]
 
 
 @dataclass

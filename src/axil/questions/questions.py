@@ -46,12 +46,12 @@ class Questions:
         proven = self.proven
         return removal.dense(proven, proven.queries(X), removal.removals, prepared=True)
 
-    def steps(self, X: Any) -> Array:
+    def pushes(self, X: Any) -> Array:
         """(n, n_train), or (K, n, n_train): what each training row puts into the steps that the trees take to each prediction.
 
         ``sum_t rate_t w_j r_tj / (W + l2)`` over the trees t where the row is in x's leaf, with r_tj the residual that the tree
         saw of it. Positive: the row raised the prediction. With the base they add up to it, exactly, as contributions do; but a
-        row's steps are not of its target alone: other rows have their part in r_tj, which the weights follow and the steps do
+        row's push is not of its target alone: other rows have their part in r_tj, which the weights follow and pushes do
         not. For a forest: weights times targets. Costs less than the weights; 8 * K * n * n_train bytes.
 
         Parameters
@@ -60,7 +60,7 @@ class Questions:
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         """
         proven = self.proven
-        return removal.dense(proven, proven.queries(X), removal.steps)
+        return removal.dense(proven, proven.queries(X), removal.pushes)
 
     def removal_set(self, X: Any, m: int, greedy: bool = False, by: str = "effect") -> Any:
         """Up to m training rows whose removal moves each prediction furthest, all in one direction.
@@ -68,8 +68,8 @@ class Questions:
         A frame with the columns query, rank, row, effect, and output if there are several. The direction is the one in which the
         m largest first-order effects add up to more; rows that have none are left out. ``greedy``: after each row the fit
         without it is computed again, structure held fixed, so that the next is the best one then and effects are exact; some
-        three passes over the trees for each row of the set and query. ``by="steps"``: by what the rows put into the steps of the
-        trees instead (`steps`; the column is step), which predicts better what a refit without them does
+        three passes over the trees for each row of the set and query. ``by="pushes"``: by what the rows put into the steps of
+        the trees instead (`pushes`; the column is push), which predicts better what a refit without them does
         (docs/paper/faithfulness.md).
         Streamed: never holds an (n, n_train) array.
 
@@ -81,14 +81,14 @@ class Questions:
             The largest number of rows in a set.
         greedy : bool, default False
             Choose each row with those before it removed; effects are then exact.
-        by : "effect" or "steps"
+        by : "effect" or "pushes"
             What rows are chosen by.
         """
         m = inputs.as_count(m, "m")
-        inputs.as_choice(by, ("effect", "steps"), "by")
-        if inputs.as_flag(greedy, "greedy") and by == "steps":
+        inputs.as_choice(by, ("effect", "pushes"), "by")
+        if inputs.as_flag(greedy, "greedy") and by == "pushes":
             raise InputError(
-                'greedy=True computes effects again after each row, and by="steps" has none: leave one of them out.'
+                'greedy=True computes effects again after each row, and by="pushes" has none: leave one of them out.'
             )
         proven = self.proven
         return removal.removal_set(proven, proven.queries(X), m, greedy, by)

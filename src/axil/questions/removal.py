@@ -28,9 +28,9 @@ def removals(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effec
     return engine.removal(coordinates, targets)
 
 
-def steps(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects]:
+def pushes(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects]:
     """For each column of the targets what training rows put into the steps of the trees."""
-    return engine.steps(coordinates, targets)
+    return engine.pushes(coordinates, targets)
 
 
 def dense(proven: ProvenModel, queries: Queries, ask: Ask, prepared: bool = False) -> Array:
@@ -72,7 +72,7 @@ def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, by:
     working = proven.streamed_bytes() + 6 * 8 * lines
     size = tables.batch_size(proven.budget, len(queries), lines, 6 if outputs is None else 7, working)
     served = [(engine, own, k) for engine, own in plain.by_output(proven.targets) for k in range(own.shape[1])]
-    for start, batch, effects_of in _effects(proven, queries, size, removals if by == "effect" else steps):
+    for start, batch, effects_of in _effects(proven, queries, size, removals if by == "effect" else pushes):
         sets = [SignedSet(len(batch), m, n_train, proven.n_threads).read(own) for own in effects_of]
         for i in range(len(batch)):
             for output, ((engine, own, k), largest) in enumerate(zip(served, sets)):
@@ -80,9 +80,9 @@ def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, by:
                 if greedy:
                     rows, effects = remove_in_turn(engine, batch.coordinates[i : i + 1], own, k, (rows, effects))
                 found.append((start + i, output if outputs is None else outputs[output], rows, effects))
-    name = proven.scale.label({"effect": "effect", "steps": "step"}[by])
+    name = proven.scale.label({"effect": "effect", "pushes": "push"}[by])
     columns = set_columns(found, name, proven.index, queries.labels, outputs is not None)
-    exact = greedy or by == "steps"
+    exact = greedy or by == "pushes"
     return tables.note(tables.make(columns, proven.backend), tables.NOTE if exact else tables.FIRST_ORDER)
 
 

@@ -124,8 +124,8 @@ class BoostedTrees:
         adjoints = self.adjoints(own_leaves(self.structure, queries))
         return [removal.ReadOutEffects(fit, adjoints) for fit in fits]
 
-    def steps(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
-        return removal.steps(self.rows, self.fit(targets), own_leaves(self.structure, queries))
+    def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
+        return removal.pushes(self.rows, self.fit(targets), own_leaves(self.structure, queries))
 
     def without(self, rows: NDArray[np.intp]) -> BoostedTrees:
         return BoostedTrees(removal.without(self.structure, rows, self.backend), self.backend)

@@ -75,8 +75,8 @@ class Engine(Protocol):
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """For each column of the targets (N, K) the effects ``-w_j dF(x) / dw_j`` of deleting training rows; see `removal`."""
 
-    def steps(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        """For each column of the targets (N, K) what training rows put into the trees' steps; see `removal.steps`.
+    def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        """For each column of the targets (N, K) what training rows put into the trees' steps; see `removal.pushes`.
 
         ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``.
         """

@@ -103,8 +103,8 @@ class Forest:
             found.append(SparseAnswer(csr_array(met @ effects), none))
         return found
 
-    def steps(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
-        """No tree sees another: the residuals are the targets, and the steps weights times targets."""
+    def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
+        """No tree sees another: the residuals are the targets, and the pushes weights times targets."""
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
         none = np.zeros((weights.shape[0], 1))
         return [SparseAnswer(csr_array(weights.multiply(y)), none) for y in targets.T]

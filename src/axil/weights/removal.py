@@ -12,7 +12,7 @@ The second term is there where the base is estimated. The effect of deleting row
 values row by row, so rows are worked on in blocks and no (T, N) table of them ever exists.
 
 What a row's residuals put into the steps of the trees is read out the same way, with no level and with the scale of x's own
-leaves in place of phi; see `steps`.
+leaves in place of phi; see `pushes`.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class ReadOutEffects:
         return None
 
 
-def steps(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any]]) -> list[ReadOutEffects]:
+def pushes(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any]]) -> list[ReadOutEffects]:
     """For each of the K outputs of a fit what each row puts into the steps of the trees at queries in these leaves, (n, T).
 
         s_j = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2),       sum_j s_j = F(x) - base

@@ -92,9 +92,9 @@ class Smoother:
         none = np.zeros((len(weights), 1))
         return [DenseAnswer(-weights * column, none) for column in residuals.T]
 
-    def steps(self, queries: Any, targets: Array) -> Sequence[Effects]:
+    def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
         raise UnsupportedQuestionError(
-            "steps",
+            "pushes",
             "they are those of trees, and a linear smoother is fitted at once, not tree by tree",
             "Use the contributions of its explanation: weights times targets.",
         )

@@ -106,8 +106,8 @@ class Sum:
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         return self._effects(lambda term: term.engine.removal(term.own(queries), term.taken(targets)))
 
-    def steps(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        return self._effects(lambda term: term.engine.steps(term.own(queries), term.taken(targets)))
+    def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        return self._effects(lambda term: term.engine.pushes(term.own(queries), term.taken(targets)))
 
     def _effects(self, ask: Callable[[Term], Sequence[Effects]]) -> list[Effects]:
         """The effects on each output, added up."""
@@ -196,8 +196,8 @@ class Residual:
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         raise _unanswered("removal")
 
-    def steps(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        raise _unanswered("steps")
+    def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        raise _unanswered("pushes")
 
     def without(self, rows: NDArray[np.intp]) -> Residual:
         raise _unanswered("removal_set with greedy=True")

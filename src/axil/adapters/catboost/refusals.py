@@ -84,7 +84,10 @@ _LOGISTIC = {
     "MultiClassOneVsAll": _SIGMOID,
     "MultiClass": _SOFTMAX,
 }
-_SMOOTH = {"Poisson", "Tweedie", "Logloss", "CrossEntropy", "MultiClassOneVsAll", "MultiClass"}  # differentiated
+_SMOOTH = {  # whose gradient is replayed
+    *("Poisson", "Tweedie", "Logloss", "CrossEntropy", "MultiClassOneVsAll", "MultiClass"),
+    *("Huber", "LogCosh", "MAE", "Quantile"),
+}
 _RANKING = (
     *("YetiRank", "YetiRankPairwise", "PairLogit", "PairLogitPairwise", "QuerySoftMax", "QueryCrossEntropy"),
     *("StochasticFilter", "StochasticRank", "LambdaMart"),

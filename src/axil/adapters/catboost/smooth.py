@@ -1,4 +1,4 @@
-"""CatBoost models fitted to a smooth loss: Logloss, CrossEntropy, MultiClass and its one-vs-all, Poisson, Tweedie, and RMSE.
+"""CatBoost models whose gradient is known: Logloss, CrossEntropy, MultiClass, one-vs-all, Poisson, Tweedie, Huber, LogCosh, RMSE.
 
 Formulas: catboost/private/libs/algo_helpers/error_functions.h; steps: CalcLeafValues, catboost/private/libs/algo/.
 All rows count in every leaf. A tree takes leaf_estimation_iterations steps, each from where the last one ended.
@@ -16,6 +16,7 @@ from axil.adapters.catboost.refusals import REFUSALS, Reading
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals
+from axil.adapters.robust import Huber, LogCosh, Pinball, Residual
 from axil.adapters.smooth import SmoothTrees
 from axil.errors import InputError
 from axil.types import Array
@@ -29,6 +30,13 @@ _LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {
     "MultiClass": lambda settings, gradient: Softmax(unit_hessian=gradient, joint=not gradient),
     "Poisson": lambda settings, gradient: poisson(unit_hessian=gradient),
     "Tweedie": lambda settings, gradient: tweedie(float(settings.get("variance_power", 1.5)), unit_hessian=gradient),
+    "Huber": lambda settings, gradient: Huber(delta=float(settings["delta"]), flat=True, unit_hessian=gradient),
+    "LogCosh": lambda settings, gradient: LogCosh(unit_hessian=gradient),
+    # of gradient steps; leaves that are medians are refused by leaf_estimation_method
+    "MAE": lambda settings, gradient: Pinball(near=1e-6, unit_hessian=True),
+    "Quantile": lambda settings, gradient: Pinball(
+        alpha=float(settings.get("alpha", 0.5)), near=float(settings.get("delta", 1e-6)), unit_hessian=True
+    ),
 }
 
 
@@ -74,7 +82,7 @@ SMOOTH = smooth_refusals(
     Refusal(
         "loss_function",
         lambda model: next((loss for loss in model.losses if loss not in _LOSSES), ""),
-        "axil does not know a smooth loss of this name",
+        "axil does not know its gradient",
         None,
         'Fit with loss_function "Logloss", "MultiClass", "CrossEntropy", "Poisson" or "Tweedie".',
     ),
@@ -105,14 +113,14 @@ SMOOTH = smooth_refusals(
     Refusal(
         "init_model",
         _started_elsewhere,
-        "axil differentiates a fit that was made at once",
+        "axil replays a fit that was made at once",
         None,
         "Fit all trees at once.",
     ),
     Refusal(
         "model_shrink_rate",
         _shrinkage,
-        "axil differentiates plain boosting only",
+        "axil replays plain boosting only with this loss",
         None,
         "Fit with model_shrink_rate=0.",
     ),
@@ -143,6 +151,8 @@ class SmoothCatBoost(CatBoostAdapter):
                 "This CatBoost model was changed after its fit (set_scale_and_bias) or continued (init_model): pass the model "
                 "as one fit made it."
             )
+        loss = self._loss()
+        from_mean = not isinstance(loss, Residual)  # others start from medians or quantiles
         recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
         l2 = np.full(int(self._n_leaves.sum()), last.scaled_l2(rows.totals.weight / rows.totals.n_rows))
         if recorded is not None:
@@ -155,17 +165,18 @@ class SmoothCatBoost(CatBoostAdapter):
             weights=None,
             l2=l2,
             rates=np.full(n_trees, last.rate),
-            base=None if self._estimated else np.zeros(self.n_outputs),
+            base=None if self._estimated and from_mean else np.asarray(blob.bias, dtype=np.float64),
             base_value=np.asarray(blob.bias, dtype=np.float64),
             steps=last.steps,
         )
         return SmoothTrees(
             trees=trees,
-            loss=self._loss(),
+            loss=loss,
             iterations=np.arange(n_trees),
             outputs=np.zeros(n_trees, dtype=np.int64),
             shared=self.n_outputs > 1,
             l2_by_weight=last.l2 / rows.totals.n_rows,
+            underived="" if loss.smooth else "its gradient has corners, between which it does not follow the targets",
         )
 
     def causes(self, what: str) -> str:

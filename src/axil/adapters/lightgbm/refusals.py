@@ -114,12 +114,12 @@ _L2 = 'Fit with objective="regression" (squared error) instead.'
 
 _LOGIT = "residuals pass through a sigmoid, and the logit of a mean, where the fit starts, is not linear in the targets"
 _EXPONENTIAL = "predictions pass through an exponential, and the fit starts from the logarithm of a mean"
-_RANKED = "residuals depend on how the rows are ranked"
+_RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
 
-_OBJECTIVES = {  # name: reason, condition, whether it is smooth in the targets
+_OBJECTIVES = {  # name: reason, condition, whether its gradient is replayed
     "regression_l1": ("leaf values are medians of the residuals", "(ii)", False),
-    "huber": ("residuals are clipped", "(ii)", False),
-    "fair": ("residuals are damped by a non-linear function", "(ii)", False),
+    "huber": ("residuals are clipped", "(ii)", True),
+    "fair": ("residuals are damped by a non-linear function", "(ii)", True),
     "quantile": ("leaf values are quantiles of the residuals", "(ii)", False),
     "mape": ("leaf values are weighted medians of the residuals", "(ii)", False),
     "poisson": (_EXPONENTIAL, "(i)", True),
@@ -221,6 +221,14 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
     *(
         Refusal("objective", _objective(name), reason, condition, _L2, smooth)
         for name, (reason, condition, smooth) in _OBJECTIVES.items()
+    ),
+    Refusal(
+        "objective",
+        lambda model: "custom" if _other_objective(model) == "custom" else "",
+        "its gradients are not known to be those of squared error",
+        "(ii)",
+        _L2,
+        derivative=True,
     ),
     Refusal(
         "objective",

@@ -1,4 +1,4 @@
-"""LightGBM models fitted to a smooth loss: binary, cross-entropy, multiclass, Poisson, gamma, Tweedie, and squared error with L1.
+"""LightGBM models whose gradient is known: binary, cross-entropy, multiclass, Poisson, gamma, Tweedie, Huber, Fair, squared.
 
 Formulas: src/objective/*_objective.hpp. Gradients and second derivatives are float32; a replay in float64 meets leaves to that.
 """
@@ -16,7 +16,9 @@ from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter, leaf_counts, without_base
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
+from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals
+from axil.adapters.robust import Fair, Huber
 from axil.adapters.smooth import SmoothTrees, label_factors, weighed_classes
 from axil.errors import InputError
 from axil.types import Array
@@ -29,20 +31,23 @@ _LOSSES: dict[str, Callable[[SmoothLightGBM], Loss]] = {
     "poisson": lambda model: poisson(float(np.exp(model.setting("poisson_max_delta_step")))),
     "gamma": lambda model: gamma(),
     "tweedie": lambda model: tweedie(model.setting("tweedie_variance_power")),
+    "huber": lambda model: Huber(delta=model.setting("alpha")),
+    "fair": lambda model: Fair(c=model.setting("fair_c")),
 }
 
 
-def read(model: Any) -> SmoothLightGBM | None:
+def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
     """The reader of a LightGBM model, None for any other object."""
     import lightgbm
 
     if isinstance(model, lightgbm.Booster):
-        return SmoothLightGBM(model, None)
+        return SmoothLightGBM(model, None, None, as_objective(objective, None, native=True))
     if not isinstance(model, lightgbm.LGBMModel):
         return None
     if not model.__sklearn_is_fitted__():
         raise not_fitted(model)
-    return SmoothLightGBM(model.booster_, getattr(model, "classes_", None), model.class_weight)
+    own = as_objective(objective, model.objective, native=False)
+    return SmoothLightGBM(model.booster_, getattr(model, "classes_", None), model.class_weight, own)
 
 
 def _name(model: Reading) -> str:
@@ -60,7 +65,15 @@ def _bags(model: Reading) -> str:
     return f"{model.settings.text('bagging_fraction')} for several classes" if model.bags and _several(model) else ""
 
 
-_PLAIN = "axil differentiates plain boosting only"
+_PLAIN = "axil replays plain boosting only with this loss"
+_UNKNOWN: Refusal[Reading] = Refusal(
+    "objective",
+    lambda model: "" if _name(model) in _LOSSES else model.text.objective or "custom",
+    "axil does not know its gradient",
+    None,
+    "Pass the function that it was fitted with as objective=, or fit with objective binary, cross_entropy, multiclass, poisson, "
+    "gamma, tweedie, huber or fair.",
+)
 SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
@@ -70,13 +83,7 @@ SMOOTH = smooth_refusals(
         "(ii)",
         "Fit without monotone_constraints.",
     ),
-    Refusal(
-        "objective",
-        lambda model: "" if _name(model) in _LOSSES else model.text.objective or "custom",
-        "axil does not know a smooth loss of this name",
-        None,
-        "Fit with objective binary, cross_entropy, multiclass, poisson, gamma or tweedie.",
-    ),
+    _UNKNOWN,
     Refusal(
         "refit_decay_rate",
         lambda model: model.refit,
@@ -129,19 +136,33 @@ class SmoothLightGBM(LightGBMAdapter):
     refusals = SMOOTH
     smooth_tolerance = 2e-6
 
-    def __init__(self, booster: Any, classes: NDArray[Any] | None, class_weight: Any = None):
+    def __init__(
+        self,
+        booster: Any,
+        classes: NDArray[Any] | None,
+        class_weight: Any = None,
+        custom: Objective | None = None,
+    ):
+        if custom is not None:
+            self.refusals = tuple(row for row in SMOOTH if row is not _UNKNOWN)
         super().__init__(booster)
-        self._class_weight = class_weight
+        self._class_weight, self._custom = class_weight, custom
+        if custom is not None and _name(self._reading):
+            raise InputError(
+                f"objective is given, but this LightGBM model was fitted with objective={_name(self._reading)}: leave it out."
+            )
         if classes is not None and len(classes) < 2:
             raise InputError(f"This LightGBM model knows the class {classes[0]} alone: its predictions do not move.")
-        objective, *options = self._reading.text.objective.split()
+        objective, *options = (self._reading.text.objective or "custom").split()
         self._objective = objective
         self._options = dict(option.split(":", 1) for option in options if ":" in option)
         self.n_outputs = int(self._reading.text.header.get("num_tree_per_iteration", "1"))
         if objective in ("multiclass", "multiclassova"):
             self.classes = np.arange(self.n_outputs) if classes is None else classes
-        elif objective == "binary" and classes is not None:
+        elif objective in ("binary", "custom") and classes is not None:
             self.classes = classes
+        elif objective == "custom" and self.n_outputs > 1:
+            self.classes = np.arange(self.n_outputs)
 
     def scores(self, X: Any) -> Array:
         """(n, K)."""
@@ -159,7 +180,8 @@ class SmoothLightGBM(LightGBMAdapter):
             )
         n_trees, n_outputs = len(self._trees), self.n_outputs
         numbers = np.arange(n_trees)
-        started = self._settings.flag("boost_from_average") and not rows.totals.offset
+        from_average = self._settings.flag("boost_from_average") and self._custom is None
+        started = from_average and not rows.totals.offset
         base = self._start(targets, weights) if started else np.zeros(n_outputs)
         values = [tree.floats("leaf_value") for tree in self._trees]
         for k in range(min(n_outputs, n_trees)):
@@ -179,12 +201,13 @@ class SmoothLightGBM(LightGBMAdapter):
         )
         return SmoothTrees(
             trees=trees,
-            loss=self._loss,
+            loss=self._loss if self._custom is None else self._custom.loss(targets, weights, np.float64, None),
             iterations=numbers // n_outputs,
             outputs=numbers % n_outputs,
             l1=self._settings.precisely("lambda_l1")[0],
             most=self._settings.precisely("max_delta_step")[0],
             factors=self._factors(targets, weights),
+            underived=self._underived,
         )
 
     def causes(self, what: str) -> str:
@@ -198,6 +221,13 @@ class SmoothLightGBM(LightGBMAdapter):
     def setting(self, name: str) -> float:
         """A number among the settings."""
         return float(self._settings.precisely(name)[0])
+
+    @property
+    def _underived(self) -> str:
+        """Why there are no derivatives."""
+        if self._custom is not None:
+            return "how the gradients of a user's own objective move with the targets is not known"
+        return "" if self._loss.smooth else "its gradient has corners, between which it does not follow the targets"
 
     @property
     def _loss(self) -> Loss:

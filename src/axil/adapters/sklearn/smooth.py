@@ -1,4 +1,4 @@
-"""scikit-learn's gradient boosting with a smooth loss: classifiers, and Poisson and gamma regressors with histograms.
+"""scikit-learn's gradient boosting whose gradient is known: classifiers, and Poisson and gamma regressors with histograms.
 
 Formulas: sklearn/_loss/link.py, sklearn/_loss/_loss.pyx.tp; leaves: _update_terminal_regions, sklearn/ensemble/_gb.py, and
 compute_node_value, sklearn/ensemble/_hist_gradient_boosting/splitting.pyx.
@@ -14,6 +14,7 @@ import numpy as np
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
 from axil.adapters.refusals import Refusal, refusal, refuse
+from axil.adapters.robust import Exponential
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter, all_but
 from axil.adapters.sklearn.draws import StageSampler, training_rows
@@ -22,7 +23,14 @@ from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, no_offsets
 from axil.adapters.smooth import SmoothTrees, weighed_classes
 from axil.types import Array
 
-_LOSSES: dict[str, Loss] = {"squared_error": Squared(), "log_loss": Logistic(), "poisson": poisson(), "gamma": gamma()}
+_LOSSES: dict[str, Loss] = {
+    "squared_error": Squared(),
+    "log_loss": Logistic(),
+    "exponential": Exponential(),
+    "poisson": poisson(),
+    "gamma": gamma(),
+}
+_PERCENTILES = ("absolute_error", "quantile", "huber")
 _SEED = "Fit again with an integer random_state."
 
 
@@ -36,7 +44,8 @@ def read(model: Any) -> SmoothStages | SmoothHistograms | None:
 
 
 def _other_loss(model: Any) -> str:
-    return "" if isinstance(model.loss, str) and model.loss in _LOSSES else str(model.loss)
+    known = isinstance(model.loss, str) and (model.loss in _LOSSES or model.loss in _PERCENTILES)
+    return "" if known else str(model.loss)
 
 
 def _init(model: Any) -> str:
@@ -47,14 +56,16 @@ def _init(model: Any) -> str:
     return str(init) if fits_init(model) else unknown_init(model)
 
 
+_FIT = 'Fit with loss "log_loss", "exponential", "poisson", "gamma" or "squared_error".'
 LOSSES: tuple[Refusal[Any], ...] = (
     Refusal(
         "loss",
-        _other_loss,
-        "axil does not know how its leaves move with the targets",
+        lambda model: model.loss if model.loss in _PERCENTILES else "",
+        "its leaf values are renewed by percentiles of the residuals, which are no sums over rows",
         None,
-        'Fit with loss "log_loss", "poisson", "gamma" or "squared_error".',
+        _FIT,
     ),
+    Refusal("loss", _other_loss, "axil does not know its gradient", None, _FIT),
     MONOTONIC,
 )
 STAGES: tuple[Refusal[Any], ...] = (

@@ -39,11 +39,12 @@ _LOGIT = (
 )
 _SOFTMAX = "residuals pass through a softmax"
 _EXPONENTIAL = "predictions pass through an exponential and start from the logarithm of the targets' mean"
-_RANKED = "residuals depend on how the rows are ranked"
+_RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
+_DAMPED = "residuals are taken between logarithms", "residuals are damped by a non-linear function"
 
 _OBJECTIVES = {
-    "reg:squaredlogerror": ("residuals are taken between logarithms", "(ii)"),
-    "reg:pseudohubererror": ("residuals are damped by a non-linear function", "(ii)"),
+    "reg:squaredlogerror": (_DAMPED[0], "(ii)"),
+    "reg:pseudohubererror": (_DAMPED[1], "(ii)"),
     "reg:absoluteerror": ("leaf values are medians of the residuals", "(ii)"),
     "reg:quantileerror": ("leaf values are quantiles of the residuals", "(ii)"),
     "reg:expectileerror": ("residuals are weighted by their sign", "(ii)"),
@@ -181,6 +182,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "its gradients are not known to be those of squared error",
         "(ii)",
         _L2,
+        derivative=True,
     ),
     Refusal(
         "objective",
@@ -190,7 +192,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         _L2,
     ),
     *(
-        Refusal("objective", _objective(name), why, condition, _L2, why in (_LOGIT, _SOFTMAX, _EXPONENTIAL))
+        Refusal("objective", _objective(name), why, condition, _L2, why in (_LOGIT, _SOFTMAX, _EXPONENTIAL, *_DAMPED))
         for name, (why, condition) in _OBJECTIVES.items()
     ),
     Refusal(

@@ -1,4 +1,4 @@
-"""XGBoost models fitted to a smooth loss: logistic, softmax, Poisson, gamma, Tweedie, and squared error with L1.
+"""XGBoost models whose gradient is known: logistic, softmax, Poisson, gamma, Tweedie, pseudo-Huber, squared (log) error.
 
 Formulas: src/objective/regression_loss.h, regression_obj.cu, multiclass_obj.cu; leaf values: CalcWeight, src/tree/param.h. All is
 kept in float32 and added in float64.
@@ -8,23 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from axil.adapters.contract import TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
+from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, smooth_refusals
+from axil.adapters.robust import PseudoHuber, SquaredLog
 from axil.adapters.smooth import SmoothTrees, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.matrix import as_matrix
 from axil.adapters.xgboost.plan import plan_of
 from axil.adapters.xgboost.rates import confirmed
-from axil.adapters.xgboost.refusals import REFUSALS, SQUARED_ERROR, monotone
+from axil.adapters.xgboost.refusals import REFUSALS, SQUARED_ERROR, Reading, monotone
+from axil.errors import InputError
 from axil.types import Array
 
 _CLASSES = "multi:softprob", "multi:softmax"
+_OWN_START = "pseudo-huber", "squared-log", "custom"
 _LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {
     **dict.fromkeys(SQUARED_ERROR, lambda model: Squared()),
     **dict.fromkeys(("binary:logistic", "reg:logistic"), lambda model: Logistic(newton_start=model.logistic_newton)),
@@ -38,18 +43,29 @@ _LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {
     "reg:tweedie": lambda model: tweedie(
         model.parameter("tweedie_regression_param", "tweedie_variance_power"), newton_start=not model.recent
     ),
+    "reg:pseudohubererror": lambda model: PseudoHuber(slope=model.parameter("pseudo_huber_param", "huber_slope")),
+    "reg:squaredlogerror": lambda model: SquaredLog(),
 }
+_FROM_ZERO = "the fit starts from a step from 0 that takes all targets through its gradient"
 
 
-def read(model: Any) -> SmoothXGBoost | None:
+def read(model: Any, objective: Any = None) -> SmoothXGBoost | None:
     """The reader of an XGBoost model, None for any other object."""
-    found = opened(model, SmoothXGBoost)
+    own = getattr(model, "objective", None)
+    custom = as_objective(objective, own, native=own is None)
+    found = opened(model, SmoothXGBoost if custom is None else partial(CustomXGBoost, custom))
     if found is not None:
         found.classes = getattr(model, "classes_", found.classes)
     return found
 
 
-_PLAIN = "axil differentiates plain boosting only"
+def _several_targets(reading: Reading) -> str:
+    model = reading.model
+    several = model is not None and model.n_outputs > 1 and reading.objective not in _CLASSES
+    return str(model.n_outputs) if several and model is not None else ""
+
+
+_PLAIN = "axil replays plain boosting only with this loss"
 SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
@@ -61,10 +77,10 @@ SMOOTH = smooth_refusals(
     ),
     Refusal(
         "objective",
-        lambda reading: reading.custom or ("" if reading.objective in _LOSSES else reading.objective or "none"),
-        "axil does not know a smooth loss of this name",
+        lambda reading: "" if reading.objective in _LOSSES else reading.objective or "none",
+        "axil does not know its gradient",
         None,
-        "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma or reg:tweedie.",
+        "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma, reg:tweedie or reg:pseudohubererror.",
     ),
     Refusal(
         "booster",
@@ -74,18 +90,9 @@ SMOOTH = smooth_refusals(
         'Fit with booster="gbtree".',
     ),
     Refusal(
-        "multi_strategy",
-        lambda reading: "multi_output_tree" if reading.model is not None and reading.model.shared else "",
-        "axil differentiates trees of one output",
-        None,
-        'Fit with multi_strategy="one_output_per_tree".',
-    ),
-    Refusal(
         "num_target",
-        lambda reading: (
-            str(reading.model.n_outputs) if reading.model is not None and reading.model.n_outputs > 1 else ""
-        ),
-        "axil differentiates one target at a time",
+        _several_targets,
+        "axil replays one target at a time with this loss",
         None,
         "Fit one model per target; with squared error axil.Explainer takes several.",
     ),
@@ -122,20 +129,21 @@ class SmoothXGBoost(XGBoostAdapter):
         every = np.arange(self._n_trees)
         entry = self._entry(
             every,
-            np.arange(1),
+            np.arange(self.n_outputs if self._model.shared else 1),
             self._smooth_rates(l2),
             [np.where(self._zero(tree), np.inf, l2) for tree in self._trees],
             rows.totals.weighted,
         )
-        loss = _LOSSES[self._objective](self)
-        softmax = isinstance(loss, Softmax)
+        loss = self._loss(rows)
+        softmax, estimated = isinstance(loss, Softmax), self._model.base_estimated and loss.name not in _OWN_START
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,)).copy()
         base = base if softmax else loss.link(base)  # kept as a mean, but for several classes
+        several = self.n_outputs > 1
         trees = replace(
             entry,
             counts=None,
             weights=None,
-            base=None if self._model.base_estimated and (self.recent or not softmax) else base,
+            base=None if estimated and (self.recent or not softmax) else base,
             base_value=base,
             sampler=Subsample(plan, every) if plan.samples else None,
         )
@@ -143,12 +151,21 @@ class SmoothXGBoost(XGBoostAdapter):
             trees=trees,
             loss=loss,
             iterations=self._iterations,
-            outputs=self._groups if softmax else np.zeros_like(self._groups),
+            outputs=self._groups if several else np.zeros_like(self._groups),
+            shared=self._model.shared,
             l1=self._settings.number("reg_alpha"),
             most=self._settings.number("max_delta_step"),
             factors=self._factors(rows.targets) if isinstance(loss, Logistic) else None,
             base_in_fit=not rows.totals.offset,
+            underived=self._underived(loss),
         )
+
+    def _loss(self, rows: TrainingRows) -> Loss:
+        return _LOSSES[self._objective](self)
+
+    def _underived(self, loss: Loss) -> str:
+        """Why there are no derivatives; XGBoost's other starts are one Newton step from 0 of all rows (src/objective)."""
+        return _FROM_ZERO if loss.name in _OWN_START and self._model.base_estimated else ""
 
     def _smooth_rates(self, l2: float) -> Array:
         """(T,): the rate of the settings; nan, for the replay to find, where a tree of three values and more does not show it.
@@ -190,3 +207,23 @@ class SmoothXGBoost(XGBoostAdapter):
         Before, they started from one Newton step, and several classes from a constant.
         """
         return self._model.parameters["base_score"].startswith("[")
+
+
+class CustomXGBoost(SmoothXGBoost):
+    """A booster that was fitted with a user's own objective, whose scores start from base_score as it stands."""
+
+    refusals = tuple(row for row in SMOOTH if row.setting not in ("objective", "num_target"))
+
+    def __init__(self, custom: Objective, *arguments: Any):
+        super().__init__(*arguments)
+        if self._objective not in (*SQUARED_ERROR, *_CLASSES):  # XGBoost's defaults, which such a model's settings keep
+            raise InputError(
+                f"objective is given, but this XGBoost model was fitted with objective={self._objective}: leave it out."
+            )
+        self._custom = custom
+
+    def _loss(self, rows: TrainingRows) -> Loss:
+        return self._custom.loss(rows.targets, rows.weights, np.float32, np.zeros(0, np.float32))
+
+    def _underived(self, loss: Loss) -> str:
+        return "how the gradients of a user's own objective move with the targets is not known"

@@ -1,0 +1,90 @@
+"""A user's own objective, called as its library calls it: on all rows, with their labels and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from axil.adapters.robust import Custom
+from axil.errors import InputError, shown
+from axil.types import Array
+
+__all__ = ["Objective", "as_objective"]
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """The part of a library's own data set that an objective asks for: labels and weights, in float32 as libraries keep them."""
+
+    label: Any
+    weight: Any
+
+    def get_label(self) -> Any:
+        """(N,)."""
+        return self.label.copy()
+
+    def get_weight(self) -> Any:
+        """(N,), or what the library gives where there are none."""
+        return None if self.weight is None else self.weight.copy()
+
+    def num_data(self) -> int:
+        """N, as LightGBM spells it."""
+        return len(self.label)
+
+    def num_row(self) -> int:
+        """N, as XGBoost spells it."""
+        return len(self.label)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A function that returns gradients and hessians, and how it is called."""
+
+    function: Callable[..., Any]
+    native: bool  #: called as (scores, data set), as of a Booster; else as (labels, scores, ...), as of an estimator
+
+    def loss(self, targets: Array, weights: Array | None, precision: Any, no_weights: Any) -> Custom:
+        """The loss on rows with these targets (N, K) and weights; scores are given in this precision."""
+        label = targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1)
+        weight = no_weights if weights is None else weights.astype(np.float32)
+        rows = TrainingSet(label.astype(np.float32), weight)
+
+        def asked(F: Array) -> tuple[Any, Any]:
+            scores = F[:, 0].astype(precision) if F.shape[1] == 1 else F.astype(precision)
+            return self._call(scores, rows)
+
+        return Custom(asked=asked)
+
+    def _call(self, scores: Any, rows: TrainingSet) -> tuple[Any, Any]:
+        label, weight = rows.get_label(), rows.get_weight()
+        how = "scores, data set" if self.native else "labels, scores"
+        try:
+            if self.native:
+                found = self.function(scores, rows)
+            else:
+                names = list(signature(self.function).parameters)
+                if weight is not None and len(weight) and "sample_weight" in names:
+                    found = self.function(label, scores, sample_weight=weight)
+                elif len(names) > 2 and names[2] != "sample_weight":
+                    found = self.function(label, scores, weight)
+                else:
+                    found = self.function(label, scores)
+            g, h = found
+        except Exception as error:
+            raise InputError(
+                f"objective, called as objective({how}), as {'a Booster' if self.native else 'an estimator'} does, raised "
+                f"{type(error).__name__}: {shown(error)}. Pass the function that the model was fitted with."
+            ) from error
+        return g, h
+
+
+def as_objective(given: Any, own: Any, native: bool) -> Objective | None:
+    """The objective that was given, else the model's own where that is a function; None: it has none."""
+    if given is not None and not callable(given):
+        raise InputError(f"objective is {shown(given)}; expected the function that the model was fitted with.")
+    function = given if given is not None else own if callable(own) else None
+    return None if function is None else Objective(function, native)

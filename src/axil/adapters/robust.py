@@ -1,0 +1,187 @@
+"""Losses of boosting beside the families in `losses`: of residuals (Huber, Fair, ...), exponential, and a user's own objective.
+
+Their gradient is known row by row, or asked of the user's function, which is all that pushes need. Those with ``smooth`` have
+derivatives by the targets too.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from axil.adapters.losses import Logistic, Slopes, Squared
+from axil.errors import InputError, shown
+from axil.types import Array
+
+__all__ = ["Custom", "Exponential", "Fair", "Huber", "LogCosh", "Pinball", "PseudoHuber", "Residual", "SquaredLog"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residual(Squared):
+    """A loss of d = F - y: scores are predictions, and fits start from a mean."""
+
+    def _slopes(self, y: Array, F: Array) -> Slopes:
+        g, h, g_slope, h_slope = self.bends(F - y)
+        return Slopes(g, h, g_slope, h_slope, -g_slope, -h_slope)
+
+    def gradient(self, y: Array, F: Array) -> Array:
+        """g."""
+        return np.asarray(self.bends(F - y)[0])
+
+    @abstractmethod
+    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+        """g, h, and their derivatives by d."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Huber(Residual):
+    """g = d cut off at delta either way; h = 1, or 0 where it is cut off."""
+
+    delta: float
+    flat: bool = False  #: whether h is 0 where g is cut off
+
+    name = "huber"
+    smooth = False
+
+    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+        """See the class."""
+        inside = (np.abs(d) <= self.delta).astype(float)
+        return np.clip(d, -self.delta, self.delta), inside if self.flat else np.ones_like(d), inside, 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pinball(Residual):
+    """g = 1 - alpha above the target, -alpha below it, 0 within ``near``; a leaf's step is a gradient step."""
+
+    alpha: float = 0.5
+    near: float = 0.0
+
+    name = "quantile"
+    smooth = False
+
+    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+        """See the class."""
+        g = np.where(np.abs(d) < self.near, 0.0, np.where(d < 0, -self.alpha, 1 - self.alpha))
+        return g, np.ones_like(d), 0.0, 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fair(Residual):
+    """g = c d / (|d| + c), h = c^2 / (|d| + c)^2."""
+
+    c: float
+
+    name = "fair"
+
+    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+        """See the class."""
+        c, far = self.c, np.abs(d) + self.c
+        h = (c / far) ** 2
+        return c * d / far, h, h, -2 * np.sign(d) * h / far
+
+
+@dataclass(frozen=True, kw_only=True)
+class PseudoHuber(Residual):
+    """g = d / sqrt(1 + (d / s)^2), h = (1 + (d / s)^2)^(-3/2)."""
+
+    slope: float
+
+    name = "pseudo-huber"
+
+    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+        """See the class."""
+        u = 1 + (d / self.slope) ** 2
+        h = u**-1.5
+        return d / np.sqrt(u), h, h, -3 * d / self.slope**2 * u**-2.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogCosh(Residual):
+    """g = tanh(d), h = 1 - tanh(d)^2."""
+
+    name = "log-cosh"
+
+    def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
+        """See the class."""
+        g = np.tanh(d)
+        h = 1 - g * g
+        return g, h, h, -2 * g * h
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquaredLog(Squared):
+    """g = (log(1 + F) - log(1 + y)) / (1 + F), F kept above -1; h = (1 - that difference) / (1 + F)^2, at least 1e-6."""
+
+    name = "squared-log"
+    smooth = False  # h is cut off
+
+    def _slopes(self, y: Array, F: Array) -> Slopes:
+        F = np.maximum(F, np.float64(np.float32(-1 + 1e-6)))
+        apart = np.log1p(F) - np.log1p(y)
+        return Slopes(apart / (1 + F), np.maximum((1 - apart) / (1 + F) ** 2, 1e-6), np.nan, np.nan, np.nan)
+
+    def gradient(self, y: Array, F: Array) -> Array:
+        """g."""
+        return np.asarray(self._slopes(y, F).g)
+
+    def check(self, y: Array) -> None:
+        """Require targets above -1."""
+        if y.min(initial=0.0) <= -1:
+            raise InputError(f"y_train goes down to {y.min():g}; this loss takes targets above -1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exponential(Logistic):
+    """g = (1 - y) exp(F) - y exp(-F), h = (1 - y) exp(F) + y exp(-F); the probability is 1 / (1 + exp(-2 F))."""
+
+    scale: float = 2.0
+
+    name = "exponential"
+
+    def _slopes(self, y: Array, F: Array) -> Slopes:
+        up, down = np.exp(F), np.exp(-F)
+        g, h = (1 - y) * up - y * down, (1 - y) * up + y * down
+        return Slopes(g, h, h, g, -up - down, down - up)
+
+    def gradient(self, y: Array, F: Array) -> Array:
+        """g."""
+        return np.asarray((1 - y) * np.exp(F) - y * np.exp(-F))
+
+
+Asked = Callable[[Array], tuple[Any, Any]]  # scores (N, K) -> g and h as the user's function returns them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Custom(Squared):
+    """A user's own objective: its gradients are asked for tree by tree, on all rows, and row weights are its own business.
+
+    What its scores mean is not known: `mean` is the score itself.
+    """
+
+    asked: Asked
+    rounded: Any = np.float32  #: precision in which the library keeps gradients
+
+    name = "custom"
+    smooth = False
+    recorded = True
+    weighs_rows = True
+
+    def _slopes(self, y: Array, F: Array) -> Slopes:
+        found = []
+        for what, part in zip(("gradient", "hessian"), self.asked(F)):
+            try:
+                values = np.asarray(part, dtype=self.rounded).astype(np.float64)
+            except (TypeError, ValueError):
+                values = np.zeros(0)
+            if values.size != y.size:
+                raise InputError(
+                    f"objective returned {shown(part)} for the {what} of {y.shape[0]} rows; expected {y.size} numbers."
+                )
+            if not np.isfinite(values).all():
+                raise InputError(f"objective returned a {what} that is not finite; expected numbers as in the fit.")
+            found.append(values.reshape(y.shape))
+        return Slopes(found[0], found[1], np.nan, np.nan, np.nan)

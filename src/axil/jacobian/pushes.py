@@ -1,0 +1,236 @@
+"""Pushes: what each training row's own gradient put into a score; with the base they add up to it, for any loss.
+
+With g_sj the gradient that stage s, one step of one tree, saw of row j, c_sj what multiplies its weight there, v the leaf's value
+and G its sum of ``w c g``, a row puts ``-w_j c_sj g_sj share_s[l]``, ``share = -v / G``, into its leaf's value, and so into the
+score of every x in the leaf:
+
+    push_j(x) = sum_s coefficient_s [leaf_s(j) = leaf_s(x)] (-w_j c_sj g_sj share_s[leaf_s(j)])
+    base + sum_j push_j(x) = F(x)
+
+L1 and clips are in the share; a leaf that solves for all outputs together has a matrix in its place. Given the model's own leaf
+values a row's scores before every tree depend on that row alone, so blocks of rows are walked and read out: nothing of size
+(T, N) or (n, N) exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import ExactnessError
+from axil.jacobian.stages import Walked
+from axil.kernels.cpu import Cpu
+from axil.machine.progress import track
+from axil.types import Array, Leaves
+
+BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs
+EXACT = 1e-6  # of the largest score: how closely pushes add up
+
+CHANGED = "The model may have changed since the explainer was made: make a new one."
+
+
+@dataclass(frozen=True)
+class Term:
+    """One stage, ready for blocks of rows."""
+
+    round: int
+    tree: int
+    output: int
+    place: int  #: of its tree among those of its output
+    scale: Array  #: (L_t,) or (L_t, K): what ``w c g``, or its column m, is multiplied by
+
+
+@dataclass(frozen=True)
+class Pushes:
+    """The account of every score of one replayed fit. Nothing in it changes after it is made."""
+
+    walked: Walked
+    n_threads: int
+
+    # -- what the model says --------------------------------------------------------------------------------------------
+
+    @property
+    def base(self) -> Array:
+        """(K,): where every score starts; the scores of rows that no row pushes."""
+        return self.walked.smooth.trees.base_value
+
+    @property
+    def n_outputs(self) -> int:
+        """K."""
+        return int(self.walked.targets.shape[1])
+
+    @cached_property
+    def trees(self) -> list[NDArray[np.intp]]:
+        """For each output the trees that serve it, in order."""
+        smooth, T = self.walked.smooth, len(self.walked.leaves)
+        if smooth.shared:
+            return [np.arange(T)] * self.n_outputs
+        return [np.flatnonzero(smooth.outputs == k) for k in range(self.n_outputs)]
+
+    def scores(self, queries: Leaves) -> Array:
+        """(n, K): sums of the model's own leaf values in these leaves, (n, T)."""
+        w, trees = self.walked, self.walked.smooth.trees
+        made = self.base + np.zeros((len(queries), self.n_outputs))
+        for t in range(len(trees.n_leaves)):
+            own = slice(None) if w.smooth.shared else slice(int(w.smooth.outputs[t]), int(w.smooth.outputs[t]) + 1)
+            made[:, own] += trees.values[w.starts[t] + queries[:, t].astype(np.intp)]
+        return made
+
+    # -- rows -----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _terms(self) -> list[list[Term]]:
+        """The stages of each round."""
+        w = self.walked
+        coefficients = np.zeros(len(w.steps))
+        for one in w.rounds:
+            for s, coefficient in one.changes:
+                coefficients[s] += coefficient
+        places = [{int(t): i for i, t in enumerate(own)} for own in self.trees]
+        found = []
+        for number, one in enumerate(w.rounds):
+            terms = []
+            for s in one.stages:
+                t, k, step = int(w.stage_tree[s]), int(w.stage_output[s]), w.steps[s]
+                scale = -coefficients[s] * step.share
+                if step.inverse is not None:
+                    scale = scale[:, None] * step.inverse[:, k, :]
+                terms.append(Term(number, t, k, places[k][t], scale))
+            found.append(terms)
+        return found
+
+    def factors(self, rows: slice) -> list[Array]:
+        """For each output (T_k, rows): what each row puts into the score of whoever shares its leaf, tree by tree."""
+        w = self.walked
+        found = [np.zeros((len(own), rows.stop - rows.start)) for own in self.trees]
+        parts = np.linspace(rows.start, rows.stop, self.n_threads + 1).astype(int)
+        spans = [slice(a, b) for a, b in pairwise(parts) if b > a]
+        if len(spans) < 2 or w.gradients is not None:
+            self._fill(found, rows, rows.start)
+        else:
+            with ThreadPoolExecutor(len(spans)) as pool:
+                list(pool.map(lambda span: self._fill(found, span, rows.start), spans))
+        return found
+
+    def _fill(self, found: list[Array], rows: slice, first: int) -> None:
+        """Walk these rows through the fit, writing their factors into the columns from ``first`` on."""
+        w, columns = self.walked, slice(rows.start - first, rows.stop - first)
+        y, weights, leaves = w.targets[rows], w.weights[rows], w.leaves[:, rows]
+        if w.smooth.factors is not None:
+            weights = weights * w.smooth.factors[rows]
+        even = bool(np.all(weights == 1))
+        score = np.array(np.broadcast_to(w.start if w.start.ndim == 1 else w.start[rows], y.shape))
+        for one, terms in zip(w.rounds, self._terms):
+            kept = None if w.gradients is None else w.gradients[terms[0].round, rows]
+            g = w.loss.gradient(y, score) if kept is None else kept.astype(np.float64)
+            g = g if even else g * weights[:, None]
+            for term in terms:
+                leaf = leaves[term.tree]
+                if term.scale.ndim == 1:
+                    put = np.take(term.scale, leaf)
+                    put *= g[:, term.output]
+                else:
+                    put = np.einsum("jm,jm->j", term.scale[leaf], g)
+                if w.drawn is not None:
+                    put *= w.drawn[term.tree, rows]
+                found[term.output][term.place, columns] += put
+            for s, coefficient in one.changes:
+                t, k = int(w.stage_tree[s]), int(w.stage_output[s])
+                score[:, k] += np.take(coefficient * w.steps[s].value, leaves[t])
+
+    def _blocks(self, n: int) -> Iterator[slice]:
+        n_rows = len(self.walked.targets)
+        entries = sum(len(own) for own in self.trees) + n * self.n_outputs
+        step = max(64, BLOCK_ENTRIES // entries)
+        return (slice(a, min(a + step, n_rows)) for a in range(0, n_rows, step))
+
+    def blocks(self, queries: Leaves) -> Iterator[tuple[int, list[Array]]]:
+        """Blocks of rows: the first one's number, and for each output their pushes (rows, n) on queries in these leaves.
+
+        Once all are given, their sums must be the scores, or `ExactnessError` is raised.
+        """
+        n, expected = len(queries), self.scores(queries)
+        tables = [self._table(queries, k) for k in range(self.n_outputs)]
+        total = np.tile(self.base, (n, 1))
+        for rows in track(list(self._blocks(n)), "pushes"):
+            made = []
+            for k, factors in enumerate(self.factors(rows)):
+                out = np.empty((rows.stop - rows.start, n))
+                self._read_out(k, tables[k], factors, rows, out)
+                total[:, k] += out.sum(axis=0)
+                made.append(out)
+            yield rows.start, made
+        self._agree(total, expected, "explained row")
+
+    def _table(self, queries: Leaves, k: int) -> Array:
+        """(C_k, n): 1 at the leaves of each query in the trees of output k."""
+        n_leaves = self.walked.smooth.trees.n_leaves[self.trees[k]]
+        starts = np.cumsum(n_leaves) - n_leaves
+        table = np.zeros((int(n_leaves.sum()), len(queries)))
+        at = starts + queries[:, self.trees[k]].astype(np.int64)
+        table[at, np.arange(len(queries))[:, None]] = 1.0
+        return table
+
+    def _read_out(self, k: int, table: Array, factors: Array, rows: slice, out: Array) -> None:
+        w, own = self.walked, self.trees[k]
+        starts = np.append(0, np.cumsum(w.smooth.trees.n_leaves[own])).astype(np.int64)
+        if len(own) == len(w.leaves):
+            Cpu(self.n_threads).rows(w.leaves, starts).scaled_read_out(table, factors, rows.start, out)
+        else:  # the kernel takes whole tables of leaves: a copy, of this block alone
+            leaves = np.ascontiguousarray(w.leaves[own, rows])
+            Cpu(self.n_threads).rows(leaves, starts).scaled_read_out(table, factors, 0, out)
+
+    def dense(self, queries: Leaves) -> Array:
+        """(K, n, N)."""
+        out = np.empty((self.n_outputs, len(self.walked.targets), len(queries)))
+        for first, made in self.blocks(queries):
+            for own, block in zip(out, made):
+                own[first : first + len(block)] = block
+        return out.swapaxes(1, 2)
+
+    # -- proof ----------------------------------------------------------------------------------------------------------
+
+    def prove(self) -> float:
+        """Compare what all rows together put into each leaf with the leaf's own value; the largest difference, relative.
+
+        So the account adds up for every x, whichever leaves it falls into.
+        """
+        w = self.walked
+        sums = [np.zeros(int(w.smooth.trees.n_leaves[own].sum())) for own in self.trees]
+        for rows in track(list(self._blocks(0)), "pushes"):
+            for k, factors in enumerate(self.factors(rows)):
+                start = 0
+                for t, own in zip(self.trees[k], factors):
+                    n = int(w.smooth.trees.n_leaves[t])
+                    sums[k][start : start + n] += np.bincount(w.leaves[t, rows], own, n)
+                    start += n
+        worst, scale = 0.0, self._scale()
+        for k, found in enumerate(sums):
+            column = k if w.smooth.shared else 0
+            at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in self.trees[k]])
+            error = np.abs(found - w.smooth.trees.values[at, column])
+            largest = int(error.argmax())
+            if not error[largest] <= EXACT * scale:
+                expected = float(w.smooth.trees.values[at[largest], column])
+                raise ExactnessError("sum of the pushes in a leaf", float(found[largest]), expected, CHANGED)
+            worst = max(worst, float(error[largest]) / scale)
+        return worst
+
+    def _scale(self) -> float:
+        return max(float(np.abs(self.walked.score).max()), float(np.abs(self.base).max()), 1e-300)
+
+    def _agree(self, total: Array, expected: Array, what: str) -> None:
+        if not len(total):
+            return
+        error = np.abs(total - expected)
+        worst = np.unravel_index(int(error.argmax()), error.shape)
+        scale = max(self._scale(), float(np.abs(expected).max()))
+        if not error[worst] <= EXACT * scale:
+            cause = "Please report it: the account of this model does not add up."
+            raise ExactnessError(f"score of {what} {worst[0]} (from 0)", total[worst], expected[worst], cause)

@@ -1,0 +1,188 @@
+"""Pushes: an account of every score that adds up, against a loop over leaves that shares no code with axil."""
+
+from functools import cache
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+from boosting_models import BINARY, CASES, CLASSES, LGB, SCORE, WEIGHTS, X_NEW, XGB, N, X, case_of
+from fixed_structure import first, pushes, sigmoid
+from more_models import MODELS, kernel, soft, weighted_logistic
+
+import axil
+
+EVERY = [*CASES, *MODELS]
+
+
+@cache
+def fitted(name):
+    return case_of(name) if name in CASES else MODELS[name]().fit()
+
+
+@cache
+def explainer_of(name, threads=1):
+    case = fitted(name)
+    return axil.JacobianExplainer(case.model, X, case.y, case.weights, case.offsets, n_threads=threads)
+
+
+def brute_force(case, explainer):
+    """(K, n, N): from the library's own leaves and, where the start is no plain formula, its own first score."""
+    targets = case.targets
+    if targets.shape[1] == 1 and case.loss == "logistic" and case.library == "xgboost" and case.start == "own":
+        targets = np.asarray(case.y, dtype=float)[:, None]
+    w = case.w if case.library == "sklearn" else np.float32(case.w).astype(float)
+    more = {"rate": 0.25, **case.more}
+    if case.offsets is not None:
+        more["offsets"] = case.offsets[:, None]
+    counted = w * more["factors"] if more.pop("start_factors", False) else w
+    start = case.start
+    base = explainer.base if start == "own" else first(start, case.loss, counted @ targets / counted.sum())
+    more.pop("query_start", None)
+    leaves = [case.leaves(rows) for rows in (X, X_NEW)]
+    if leaves[0].shape[1] * leaves[0].shape[2] < 6 * targets.shape[1]:  # leaves that all outputs share
+        leaves = [np.repeat(found.reshape(len(found), -1, 1), targets.shape[1], axis=2) for found in leaves]
+    return pushes(*leaves, targets, w, case.loss, base, **more)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_pushes_add_up_and_are_what_the_rows_put_into_their_leaves(name):
+    """The loop runs freely in float64 and the libraries fit in float32, which moves gradients by some 1e-7 of the largest."""
+    case, explainer = fitted(name), explainer_of(name)
+    K = case.targets.shape[1]
+    found = explainer.pushes(X_NEW).reshape(K, len(X_NEW), N)
+    scores = case.scores(X_NEW)
+    assert np.abs(explainer.base + found.sum(axis=2).T - scores).max() <= 1e-6 * np.abs(scores).max()
+    expected = brute_force(case, explainer)
+    assert np.abs(found - expected).max() < 2e-6 * np.abs(expected).max()
+    assert np.abs(found).max() > 0
+
+
+@pytest.mark.parametrize("name", ["lightgbm binary", "lightgbm multiclass", "catboost multiclass", "lightgbm custom"])
+def test_blocks_and_threads_change_nothing(name, monkeypatch):
+    whole = explainer_of(name).pushes(X)
+    monkeypatch.setattr("axil.jacobian.pushes.BLOCK_ENTRIES", 1)  # 64 rows at a time
+    assert np.array_equal(explainer_of(name).pushes(X), whole)
+    assert np.array_equal(explainer_of(name, 3).pushes(X), whole)
+    assert explainer_of(name).pushes(X[:0]).shape == (*whole.shape[:-2], 0, N)
+
+
+def mutations(case):
+    """Data that differ in one place from those of the fit."""
+    y, other = case.y, int(np.flatnonzero(case.y != case.y[0])[0])
+    flipped, swapped = y.copy(), y.copy()
+    flipped[0] = y[other]
+    swapped[[0, other]] = y[[other, 0]]
+    weights = case.weights
+    yield "flipped", X, flipped, weights
+    yield "swapped", X, swapped, weights
+    yield "missing", X[:-1], y[:-1], None if weights is None else weights[:-1]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["lightgbm binary", "lightgbm huber", "lightgbm custom", "xgboost multiclass", "xgboost vector leaves", "xgboost custom",
+     "xgboost pseudo-huber", "catboost multiclass", "catboost logcosh", "sklearn binary",
+     "sklearn exponential", "sklearn hist poisson"],
+)  # fmt: skip
+def test_data_that_are_not_those_of_the_fit_are_caught(name):
+    case = fitted(name)
+    for what, rows, y, weights in mutations(case):
+        try:
+            axil.JacobianExplainer(case.model, rows, y, weights)
+        except axil.ExactnessError:
+            continue
+        pytest.fail(what)
+
+
+def native_logistic(scores, data):
+    weight = data.get_weight()
+    weight = 1.0 if weight is None or not len(weight) else weight
+    p = sigmoid(scores)
+    return weight * (p - data.get_label()), weight * p * (1 - p)
+
+
+def native_softmax(scores, data):
+    return soft(data.get_label(), scores)
+
+
+TRAIN = {"num_leaves": 5, "min_data_in_leaf": 5, "learning_rate": 0.25, "verbose": -1, "num_threads": 1}
+BOOST = {"eta": 0.25, "max_depth": 3, "nthread": 1}
+
+
+def weighed(data):
+    return {"data": X, "label": data, "weight": WEIGHTS}
+
+
+BOOSTERS = {
+    "lightgbm": lambda f: lgb.train({**TRAIN, "objective": f}, lgb.Dataset(X, BINARY, weight=WEIGHTS), 6),
+    "xgboost": lambda f: xgb.train(BOOST, xgb.DMatrix(X, BINARY, weight=WEIGHTS), 6, obj=f),
+}
+
+
+@pytest.mark.parametrize("library", BOOSTERS)
+def test_an_objective_of_your_own_is_asked_as_the_library_asks_it(library):
+    booster = BOOSTERS[library](native_logistic)
+    explainer = axil.JacobianExplainer(booster, X, BINARY, WEIGHTS, objective=native_logistic)
+    raw = booster.predict(X_NEW) if library == "lightgbm" else booster.predict(xgb.DMatrix(X_NEW), output_margin=True)
+    assert np.abs(explainer.base + explainer.pushes(X_NEW).sum(axis=1) - raw).max() < 1e-6 * np.abs(raw).max()
+    with pytest.raises(axil.UnsupportedQuestionError, match="own objective"):
+        explainer(X_NEW).weights  # noqa: B018
+
+    def other(scores, data):
+        g, h = native_logistic(scores, data)
+        return 1.01 * g, h
+
+    with pytest.raises(axil.ExactnessError):
+        axil.JacobianExplainer(booster, X, BINARY, WEIGHTS, objective=other)
+    with pytest.raises(axil.InputError, match="raised ZeroDivisionError"):
+        axil.JacobianExplainer(booster, X, BINARY, WEIGHTS, objective=lambda scores, data: 1 / 0)
+    with pytest.raises(axil.InputError, match="expected 120 numbers"):
+        axil.JacobianExplainer(booster, X, BINARY, WEIGHTS, objective=lambda scores, data: (scores[1:], scores))
+    with pytest.raises(axil.InputError, match="expected the function"):
+        axil.JacobianExplainer(booster, X, BINARY, WEIGHTS, objective="mse")
+
+
+def test_an_objective_of_several_classes():
+    booster = lgb.train({**TRAIN, "objective": native_softmax, "num_class": 3}, lgb.Dataset(X, CLASSES), 6)
+    other = xgb.train({**BOOST, "num_class": 3}, xgb.DMatrix(X, CLASSES), 6, obj=native_softmax)
+    for model, raw in (
+        (booster, booster.predict(X_NEW)),
+        (other, other.predict(xgb.DMatrix(X_NEW), output_margin=True)),
+    ):
+        explainer = axil.JacobianExplainer(model, X, CLASSES, objective=native_softmax)
+        assert np.allclose(explainer.base + explainer.pushes(X_NEW).sum(axis=2).T, raw, atol=1e-6)
+
+
+def test_an_estimator_knows_its_own_objective():
+    weighted = xgb.XGBRegressor(**XGB, objective=weighted_logistic).fit(X, BINARY, sample_weight=WEIGHTS)
+    found = axil.JacobianExplainer(weighted, X, BINARY, WEIGHTS).pushes(X_NEW)
+    given = axil.JacobianExplainer(weighted, X, BINARY, WEIGHTS, objective=weighted_logistic).pushes(X_NEW)
+    assert np.array_equal(found, given)
+    coupled = lgb.LGBMRegressor(**LGB, objective=kernel).fit(X, SCORE)  # rows whose gradients depend on each other
+    made = axil.JacobianExplainer(coupled, X, SCORE).pushes(X_NEW)
+    assert np.allclose(made.sum(axis=1), coupled.predict(X_NEW), atol=1e-9)
+
+
+def test_an_objective_where_there_is_none_is_refused():
+    with pytest.raises(axil.InputError, match="leave it out"):
+        axil.JacobianExplainer(fitted("lightgbm binary").model, X, BINARY, objective=native_logistic)
+    with pytest.raises(axil.InputError, match="leave it out"):
+        axil.JacobianExplainer(fitted("xgboost binary").model, X, BINARY, objective=native_logistic)
+    with pytest.raises(axil.InputError, match="only LightGBM and XGBoost"):
+        axil.JacobianExplainer(fitted("sklearn binary").model, X, BINARY, objective=native_logistic)
+
+
+@pytest.mark.parametrize("name", ["lightgbm huber", "catboost mae by gradients", "xgboost pseudo-huber"])
+def test_a_loss_without_derivatives_says_so(name):
+    with pytest.raises(axil.UnsupportedQuestionError, match="add up to the score"):
+        explainer_of(name).weight_derivatives(X_NEW)
+
+
+def test_squared_error_has_the_same_pushes_either_way():
+    """`Explainer.pushes` walks residuals, `JacobianExplainer.pushes` gradients; L1 is in both."""
+    for settings in ({}, {"reg_alpha": 1.5}, {"subsample": 0.6, "subsample_freq": 1}):
+        model = lgb.LGBMRegressor(**LGB, **settings).fit(X, SCORE, sample_weight=WEIGHTS)
+        exact = axil.Explainer(model, X, SCORE, WEIGHTS).pushes(X_NEW)
+        found = axil.JacobianExplainer(model, X, SCORE, WEIGHTS).pushes(X_NEW)
+        assert np.abs(found - exact).max() < 1e-6 * np.abs(exact).max()  # one of them takes the model's rounded leaves
