@@ -419,6 +419,28 @@ def test_types_that_are_trusted_are_named(run):
     assert "--trust: forest.skops is read with sklearn.tree._tree.Tree" in run("check forest.skops --trust")[2]
 
 
+def test_pushes_of_a_classifier_add_up_on_the_screen_too(run, fails, folder):
+    model = lgb.LGBMClassifier(n_estimators=3, num_leaves=4, verbose=-1).fit(X, Y > 140)
+    model.booster_.save_model("dear.txt")
+    table = TRAIN.assign(y=(Y > 140).astype(int))
+    table.to_csv("labels.csv", index=False)
+    more = " ".join(PLAIN.split()).replace("train.csv", "labels.csv")
+    code, out, _ = run(f"explain dear.txt {more} --query query.csv --top 300 --csv pushes.csv")
+    assert code == 0
+    assert "they add up to it, exactly" in out
+    assert "through the link" in out
+    found = pd.read_csv("pushes.csv")
+    assert "weight" not in found
+    base = float(axil.explain(model, X, Y > 140).base[0])
+    for _, own in found.groupby("query"):
+        assert abs(own["contribution"].sum() + base - own["prediction"].iloc[0]) < 1e-9
+        assert abs(1 / (1 + np.exp(-own["prediction"].iloc[0])) - own["through the link"].iloc[0]) < 1e-9
+    code, out, _ = run(f"check dear.txt {more}")
+    assert code == 0
+    assert "pushes that add up to the score, proven on labels.csv" in out
+    fails(f"blame dear.txt {more} --validation labels.csv", "blame has no answer here")
+
+
 def test_models_that_are_refused(run, fails, folder):
     lgb.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, TRAIN["kind"]).booster_.save_model("classes.txt")
     xgb.XGBClassifier(n_jobs=1, n_estimators=2).fit(X, Y > 140).save_model("classes.json")
@@ -429,7 +451,6 @@ def test_models_that_are_refused(run, fails, folder):
         assert out.startswith(f"{name}: no exact weights")
         assert verdict in out
         assert "objective=" in out
-        fails(f"explain {name} {PLAIN} --query query.csv", "This model has objective=", code=1)
     MODELS["xgboost.pkl"][0].save_model("sampled.json")  # which does not say which rows were drawn
     fails(f"check sampled.json {PLAIN}", "a model file does not keep subsample and seed", code=1)
     joblib.dump({"not": "a model"}, folder / "dict.joblib")

@@ -21,6 +21,7 @@ def squared(y, F):
     [
         (lgb.LGBMRegressor(**SMALL), Y, "exact", "axil.Explainer"),
         (lgb.LGBMClassifier(**SMALL), Y > 0, "additive", "axil.JacobianExplainer"),
+        (lgb.LGBMRegressor(**SMALL, objective=squared), Y, "additive", "axil.JacobianExplainer"),
         (LogisticRegression(tol=1e-10), Y > 0, "jacobian", "axil.JacobianExplainer"),
     ],
 )

@@ -28,8 +28,8 @@ def explanation(sums):
 
 
 def test_members_are_those_that_users_ask_for(explanation):
-    arrays = {"weights", "intercepts", "targets", "index", "query_index", "outputs", "exact", "scale"}
-    views = {"predictions", "contributions", "effective_size", "negative_share"}
+    arrays = {"weights", "intercepts", "targets", "index", "query_index", "outputs", "exact", "kind", "scale"}
+    views = {"predictions", "contributions", "probabilities", "effective_size", "negative_share"}
     methods = {"top", "group", "concentration", "to_html", "to_frame"}
     assert {name for name in dir(explanation) if not name.startswith("_")} == arrays | views | methods
 

@@ -225,7 +225,7 @@ class Explainer(Questions, Streamed):
         proven.require(size, "Take a smaller batch_size or raise memory_limit.")
         return map(Explanation, batches(proven, queries, size, sparse))
 
-    def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
+    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
@@ -234,7 +234,7 @@ class Explainer(Questions, Streamed):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         k : int
             How many training rows per prediction.
-        by : "weight" or "contribution"
+        by : "weight" or "contribution", default "weight"
             What the largest are the largest of, in absolute value.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
@@ -243,7 +243,7 @@ class Explainer(Questions, Streamed):
         tables.check_by(by)
         k = inputs.as_count(k, "k")
         proven = self.proven
-        return top(proven, proven.queries(X, init_score), k, by)
+        return top(proven, proven.queries(X, init_score), k, by or "weight")
 
     def _stream(self, X: Any, init_score: Any) -> Stream:
         proven = self.proven

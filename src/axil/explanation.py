@@ -30,14 +30,22 @@ class Explanation:
     All arrays are on the scale of the fit, so that they add up. Of a model fitted to logarithms, targets and predictions are
     logarithms, and ``scale.inverse(predictions)`` are prices. Tables, plots and the page show prices: their column target is in
     prices, "contribution (log)" is not, and factor is what the row multiplies the prediction by.
+
+    Of boosted classifiers, and of other losses than squared error, ``kind`` is "additive": no exact weights exist, predictions
+    are raw scores. ``contributions`` are pushes, what each row's own gradients put into the score, and with the ``intercepts``
+    they sum to it exactly, whatever the target. ``weights`` are then derivatives of the score by the targets, good for small
+    changes only and computed when they are first asked for. All tables, plots and measures are of the pushes.
     """
 
     _sums: WeightedSums
 
     @property
     def weights(self) -> Any:
-        """(n, n_train) or (K, n, n_train): the weight of each training target; scipy.sparse where asked for."""
-        return self._sums.weights
+        """(n, n_train) or (K, n, n_train): the weight of each training target; scipy.sparse where asked for.
+
+        Derivatives by the targets unless ``exact``; of an additive explanation they are computed now, and once.
+        """
+        return self._sums.derived.weights
 
     @property
     def intercepts(self) -> Array:
@@ -47,7 +55,7 @@ class Explanation:
     @property
     def targets(self) -> Array:
         """(n_train,) or (n_train, K): the training targets, on the scale of the fit; one-hot for classes."""
-        return self._sums.targets
+        return self._sums.labels
 
     @property
     def index(self) -> NDArray[Any]:
@@ -61,8 +69,27 @@ class Explanation:
 
     @property
     def exact(self) -> bool:
-        """Whether the weights decompose the prediction, not only differentiate it."""
-        return self._sums.exact
+        """Whether the weights decompose the prediction, not only differentiate it.
+
+        False of an additive explanation too: its contributions are exact, but they are not weights times targets.
+        """
+        return self._sums.kind == "exact"
+
+    @property
+    def kind(self) -> str:
+        """ "exact" (weights decompose), "additive" (pushes do) or "jacobian" (derivatives alone), as `axil.supports` has it."""
+        return self._sums.kind
+
+    @property
+    def probabilities(self) -> Array | None:
+        """(n,) or (n, K): what the link makes of the scores of an additive explanation; None where there is no link.
+
+        Probabilities of classes (of the second of two), or the expected value of a Poisson, gamma or Tweedie target.
+        """
+        account = self._sums.account
+        if account is None or account.means is None:
+            return None
+        return account.means[:, 0].copy() if self.outputs is None else account.means.copy()
 
     @property
     def outputs(self) -> NDArray[Any] | None:
@@ -71,7 +98,10 @@ class Explanation:
 
     @property
     def predictions(self) -> Array:
-        """(n,) or (n, K): ``weights @ targets + intercepts``, the model's own predictions, on the scale of the fit."""
+        """(n,) or (n, K): ``weights @ targets + intercepts``, the model's own predictions, on the scale of the fit.
+
+        Of an additive explanation ``contributions.sum(axis=-1) + intercepts``, the model's raw scores.
+        """
         return self._sums.predictions
 
     @property
@@ -81,7 +111,9 @@ class Explanation:
 
     @property
     def contributions(self) -> Any:
-        """``weights * targets``, by output if there are several; with the intercept they sum to the prediction."""
+        """``weights * targets``, or pushes, by output if there are several; with the intercept they sum to the prediction."""
+        if self._sums.additive:
+            return self._sums.weights
         parts = [
             weights.multiply(y).tocsr() if issparse(weights) else weights * y for weights, y in self._sums.by_output()
         ]
@@ -98,16 +130,17 @@ class Explanation:
         return Explanation(self._sums[as_positions(which, len(self))])
 
     def __repr__(self) -> str:
-        kind = "exact" if self.exact else "derivative"
+        kind = {"exact": "exact", "additive": "pushes that add up to the score", "jacobian": "derivative"}[self.kind]
         outputs = "" if self.outputs is None else f" of {len(self.outputs)} outputs"
         rows = f"{len(self)} predictions{outputs} by {len(self.targets)} training rows"
         fitted = "" if self.scale.is_identity else f", fitted to {self.scale.name}"
         return f"<axil.Explanation: {rows}, {kind}, structure held fixed{fitted}>"
 
-    def top(self, k: int = 10, by: str = "weight") -> Any:
+    def top(self, k: int = 10, by: str | None = None) -> Any:
         """The k training rows with the largest |weight| (or |contribution|) in each prediction.
 
-        A frame with the columns query, rank (from 1), row, weight, target, contribution, and output if there are several.
+        A frame with the columns query, rank (from 1), row, weight, target, contribution, and output if there are several; an
+        additive explanation has no column weight.
         Where the model was fitted to transformed targets, target is not transformed and the name of contribution says how it is,
         such as "contribution (log)"; for logarithms there is a column factor, ``target ** weight``.
 
@@ -115,19 +148,21 @@ class Explanation:
         ----------
         k : int
             How many training rows per prediction.
-        by : "weight" or "contribution"
-            What the largest are the largest of, in absolute value.
+        by : "weight" or "contribution", optional
+            What the largest are the largest of, in absolute value; by default weights, of an additive explanation contributions.
         """
         tables.check_by(by)
         k = as_count(k, "k")
-        return self._table(self._sums.top_columns(k, by))
+        if by == "weight" and self._sums.additive:
+            return Explanation(self._sums.derived).top(k, by)
+        return self._table(self._sums.top_columns(k, self._sums.order(by)))
 
     def _table(self, columns: dict[str, Any]) -> Any:
-        """A frame of the user's library; that of a derivative says so."""
+        """A frame of the user's library; one that is not of exact weights says so."""
         return self._told(tables.make(columns, self._sums.backend))
 
     def _told(self, frame: Any) -> Any:
-        return frame if self.exact else tables.note(frame, tables.DERIVATIVE)
+        return frame if self.exact else tables.note(frame, tables.NOTES[self.kind])
 
     def group(self, labels: Any) -> Any:
         """How much of each prediction comes from each group of training rows: the sums of weights and contributions.
@@ -196,13 +231,15 @@ class Explanation:
         return page.preview(self._sums, repr(self).strip("<>"))
 
     def to_frame(self) -> Any:
-        """The weights as a frame: one row a query, one column a training row.
+        """The weights, or of an additive explanation the pushes, as a frame: one row a query, one column a training row.
 
         pandas keeps the labels as index and columns; other libraries get a column "query" and the labels as text.
         """
-        if self.weights.ndim == 3:
-            raise InputError("Each output has weights of its own, which make no single table; use .weights[output].")
-        weights = self.weights.toarray() if issparse(self.weights) else self.weights.copy()
+        weights = self._sums.weights
+        if weights.ndim == 3:
+            name = "contributions" if self._sums.additive else "weights"
+            raise InputError(f"Each output has {name} of its own, which make no single table; use .{name}[output].")
+        weights = weights.toarray() if issparse(weights) else weights.copy()
         if self._sums.backend == "pandas":
             import pandas as pd
 

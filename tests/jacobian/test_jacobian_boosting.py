@@ -95,7 +95,7 @@ def test_probabilities_are_differentiated_through_the_link(name, link):
         expected = differences(predict, case.targets[:, k], COLUMNS, 1e-5)
         assert np.abs(found[k][:, COLUMNS].T - expected).max() < 1e-6 * np.abs(found[k]).max()
     own = case.model.predict_proba(X_NEW)[:, -K:] if hasattr(case.model, "predict_proba") else case.model.predict(X_NEW)
-    assert np.allclose(explanation.predictions.reshape(len(X_NEW), K), np.reshape(own, (len(X_NEW), K)), atol=1e-6)
+    assert np.allclose(explanation.probabilities.reshape(len(X_NEW), K), np.reshape(own, (len(X_NEW), K)), atol=1e-6)
 
 
 SQUARED = {

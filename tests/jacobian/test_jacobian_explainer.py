@@ -40,10 +40,13 @@ def test_one_output(binary):
     assert np.allclose(explanation.predictions, BINARY.predict(X.head(4), raw_score=True))
     assert list(explanation.index) == list(X.index)
     assert list(explanation.query_index) == list(X.index[:4])
-    assert "derivative" in repr(explanation)
-    assert "derivative" in repr(binary)
+    assert "add up to the score" in repr(explanation)
+    assert "add up to the score" in repr(binary)
     frames = binary.top(X.head(2)), explanation.top(), explanation.group(LABELS), explanation.concentration()
     for frame in (*frames, explanation.to_frame()):
+        assert "pushes" in frame.attrs["axil"]
+        assert "weight" not in frame
+    for frame in (binary.top(X.head(2), by="weight"), explanation.top(by="weight")):
         assert "derivative" in frame.attrs["axil"]
     assert "leaf_error" in repr(binary.report)
     assert binary.report["tolerance"] <= 1e-5
@@ -54,7 +57,8 @@ def test_several_outputs(multi):
     assert explanation.weights.shape == (3, 4, 80)
     assert list(multi.outputs) == [0, 1, 2]
     assert np.array_equal(multi.targets, np.eye(3)[THREE])
-    assert np.allclose(explanation.predictions, MULTI.predict_proba(X.head(4)))
+    assert np.allclose(explanation.predictions, MULTI.predict(X.head(4), raw_score=True))
+    assert np.allclose(explanation.probabilities, MULTI.predict_proba(X.head(4)))
     assert multi.weight_derivatives(X.head(4)).shape == (3, 4, 80)
 
 
@@ -62,7 +66,7 @@ def test_top_streams_what_explanations_hold(binary, multi):
     for explainer in (binary, multi):
         for by in ("weight", "contribution"):
             pd.testing.assert_frame_equal(explainer.top(X, 3, by), explainer(X).top(3, by))
-    assert binary.top(X.head(0)).shape == (0, 6)
+    assert binary.top(X.head(0)).shape == (0, 5)
     assert set(multi(X.head(2)).group(LABELS)["group"]) == {"cheap", "dear"}
 
 

@@ -12,6 +12,7 @@ from axil.cli import screen
 from axil.errors import LONGEST_VALUE, shortened
 from axil.explanation import Explanation
 
+LINK = "through the link"  # column of probabilities, or expected values, that scores stand for
 SIGNED = ("weight", "contribution", "gradient", "gain")  # columns whose signs are shown
 
 
@@ -26,19 +27,20 @@ class Answer:
 
     title: str
     top: Any  #: the columns of `Explanation.top`, and prediction
-    share: float  #: of sum |weight| that these rows hold
+    share: float  #: of sum |weight|, or of pushes, that these rows hold
+    quantity: str  #: which of them
     n_train: int
     query: int  #: the position of the query
 
     def lines(self, training: Any, queries: Any) -> list[str]:
         """A title, the table with features as far as there is room, the query's own above them, and the share."""
-        names = [name for name in self.top.columns if name not in ("query", "output", "prediction")]
+        names = [name for name in self.top.columns if name not in ("query", "output", "prediction", LINK)]
         columns = [
             screen.column(name, self.top[name].to_numpy(), is_signed(name), "query" if name == "row" else " ")
             for name in names
         ]
         columns += features(rows_of(self.top, training), queries.iloc[[self.query]])
-        held = f"{self.share:.0%} of the absolute weight of all {self.n_train} training rows is in this table."
+        held = f"{self.share:.0%} of the absolute {self.quantity} of all {self.n_train} training rows is in this table."
         return [self.title, *screen.fitted(columns), held]
 
 
@@ -47,7 +49,8 @@ def comparables(
 ) -> tuple[Any, list[Answer]]:
     """The k largest training rows of every prediction with their features beside the query's, and the first answers to show.
 
-    The columns are those of `Explanation.top`, then prediction, and ``name (row)`` and ``name (query)`` for each feature.
+    The columns are those of `Explanation.top`, then prediction, for scores what the link makes of them, and ``name (row)`` and
+    ``name (query)`` for each feature.
     """
     import pandas as pd
 
@@ -58,6 +61,8 @@ def comparables(
         outputs = 1 if part.outputs is None else len(part.outputs)
         lines = len(top) // (len(part) * outputs)
         top["prediction"] = np.repeat(part.scale.inverse(part.predictions).reshape(-1), lines)
+        if part.probabilities is not None:
+            top[LINK] = np.repeat(np.asarray(part.probabilities).reshape(-1), lines)
         answers += _answers(part, top, lines, outputs, start)[: n_shown * outputs - len(answers)]
         asked = queries.iloc[np.repeat(np.arange(start, start + len(part)), lines * outputs)]
         parts.append(with_features(top, training, asked))
@@ -67,7 +72,9 @@ def comparables(
 
 def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) -> list[Answer]:
     """An answer for each prediction and output of a batch."""
-    sizes = np.abs(part.weights).sum(axis=-1)
+    pushed = part.kind == "additive" and "weight" not in top.columns  # whose weights nobody asked for
+    quantity = "contribution" if pushed else "weight"
+    sizes = np.abs(part.contributions if pushed else part.weights).sum(axis=-1)
     sizes = np.broadcast_to(np.atleast_2d(sizes).T, (len(part), outputs))  # outputs that share trees share weights
     found = []
     for query in range(len(part)):
@@ -75,10 +82,11 @@ def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) 
             at = (query * outputs + output) * lines
             own = top.iloc[at : at + lines]
             name = "" if part.outputs is None else f", output {screen.visible(str(part.outputs[output]))}"
-            share = own["weight"].abs().sum() / sizes[query, output] if sizes[query, output] else 0.0
+            share = own[quantity].abs().sum() / sizes[query, output] if sizes[query, output] else 0.0
             label = shortened(screen.visible(str(part.query_index[query])), LONGEST_VALUE)
             title = f"Query {label}{name}: predicted {own['prediction'].iloc[0]:.7g}"
-            found.append(Answer(title, own, float(share), len(part.targets), start + query))
+            title += f", {LINK} {own[LINK].iloc[0]:.4g}" if LINK in own else ""
+            found.append(Answer(title, own, float(share), quantity, len(part.targets), start + query))
     return found
 
 

@@ -69,7 +69,9 @@ def parser() -> argparse.ArgumentParser:
     _data(one, required=True)
     one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to explain: {TABLE}")
     one.add_argument(
-        "--by", default="weight", choices=("weight", "contribution"), help="what is largest (default: weight)"
+        "--by",
+        choices=("weight", "contribution"),
+        help="what is largest (default: weight; contribution where pushes add up to a score)",
     )
     _answer(one, top=10)
     one.add_argument("--html", metavar="FILE", help="write a page that a browser shows")

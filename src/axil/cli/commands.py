@@ -9,24 +9,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from axil import adapters
-from axil.adapters import files
+from axil.adapters import files, smooth
 from axil.cli import answers, data, screen
-from axil.errors import InputError, UnsupportedModelError
+from axil.entry import explain as explained
+from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
 from axil.explainer import Explainer, limits_of
 from axil.inputs import as_count, as_file
+from axil.jacobian import JacobianExplainer
 from axil.machine.atomic import atomic
-from axil.output.tables import NOTE
+from axil.output.tables import NOTES
 from axil.scale import INVERSES
 from axil.supports import supports
 
 MOST_ON_SCREEN = 20  # predictions; --csv and --format have them all
-SENTENCE = f"{NOTE[0].upper()}{NOTE[1:]}."
 VERDICTS = {
     "exact": "exact weights",
     "additive": "no exact weights, but pushes that add up to the score",
     "jacobian": "no exact weights, but derivatives",
     "no": "no exact weights",
 }
+PROVEN = {"exact": "exact weights", "additive": "pushes that add up to the score"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Question:
 
     name: str
     adapter: adapters.Model
-    explainer: Explainer
+    explainer: Explainer | JacobianExplainer
     roles: data.Roles
     training: data.Rows
 
@@ -44,12 +46,19 @@ class Question:
         return data.rows_like(self.training, path, self.roles, self.adapter, with_target)
 
     @property
+    def sentence(self) -> str:
+        """What the numbers are."""
+        note = NOTES[self.explainer.kind]
+        return f"{note[0].upper()}{note[1:]}."
+
+    @property
     def proof(self) -> str:
         """The model's kind and how well the replay agreed."""
-        found, rows = (
-            self.explainer.verification,
-            f"{len(self.training.features)} training rows of {self.training.path}",
-        )
+        rows = f"{len(self.training.features)} training rows of {self.training.path}"
+        if isinstance(self.explainer, JacobianExplainer):
+            error = f"; pushes add up to {self.explainer.report['sum_error']:.0e} of the largest score"
+            return f"{self.name}: {self.adapter.library}, {rows}{error}"
+        found = self.explainer.verification
         error = "" if found is None else f"; replayed predictions agree to {found.max_error:.0e} of the largest"
         held = "" if found is None or found.held is None else f"\nheld fixed besides the splits: {found.held}"
         return f"{self.name}: {self.adapter.library}, {rows}{error}{held}"
@@ -83,7 +92,7 @@ def show(question: Question, shown: list[answers.Answer], queries: Any, out: Any
     left = len(queries) - MOST_ON_SCREEN
     if left > 0:
         print(f"\n{left} more predictions: --csv FILE or --format csv has them all.", file=out)
-    print(f"\n{SENTENCE}", file=out)
+    print(f"\n{question.sentence}", file=out)
 
 
 def check(arguments: argparse.Namespace, out: Any) -> int:
@@ -93,11 +102,13 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
         raise InputError(f"{given} was given without {lacking}; give both to replay the fit, or neither.")
     if arguments.train is None:
         model, _ = _model(arguments)
-        found = supports(model)
-        print(f"{arguments.model}: {VERDICTS[found.kind]}\n{found.reason}", file=out)
-        return 0 if found.exact else 1
+        known = supports(model)
+        print(f"{arguments.model}: {VERDICTS[known.kind]}\n{known.reason}", file=out)
+        return 0 if known.exact else 1
     question = _question(arguments)
-    print(f"{arguments.model}: exact weights, proven on {arguments.train}\n{question.explainer.verification}", file=out)
+    explainer = question.explainer
+    found = explainer.report if isinstance(explainer, JacobianExplainer) else explainer.verification
+    print(f"{arguments.model}: {PROVEN[explainer.kind]}, proven on {arguments.train}\n{found}", file=out)
     return 0
 
 
@@ -105,6 +116,10 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows whose target, once corrected, would lower the validation error most."""
     _check_answer(arguments)
     question = _question(arguments)
+    if isinstance(question.explainer, JacobianExplainer):
+        raise UnsupportedQuestionError(
+            "blame", "of this model there are no exact weights", "Use axil explain, or blame of axil.explain in Python."
+        )
     validation = question.rows(arguments.validation, with_target=True)
     features = question.training.features
     table = question.explainer.blame(validation.features, validation.target)
@@ -118,7 +133,7 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
     columns += answers.features(answers.rows_of(shown, features))
     print(screen.visible(question.proof), file=out)
     print(f"{len(validation.features)} validation rows of {arguments.validation}; the largest gain first\n", file=out)
-    print("\n".join([*screen.fitted(columns), "", SENTENCE]), file=out)
+    print("\n".join([*screen.fitted(columns), "", question.sentence]), file=out)
     return 0
 
 
@@ -132,17 +147,31 @@ def _model(arguments: argparse.Namespace) -> tuple[Any, adapters.Model | None]:
             return model, None
 
 
+def _pushed(model: Any) -> Any:
+    """The adapter of a model whose score adds up from pushes; None where it is refused altogether."""
+    try:
+        return smooth.find(model)
+    except UnsupportedModelError:
+        return None
+
+
 def _question(arguments: argparse.Namespace) -> Question:
     # What is wrong with these is said before files are read.
     limits_of(arguments.threads, arguments.memory_limit, arguments.scratch)
     model, adapter = _model(arguments)
-    adapter = adapters.read(model) if adapter is None else adapter
+    pushed = None if adapter is not None else _pushed(model)
+    if adapter is None:
+        adapter = adapters.read(model) if pushed is None else pushed
     named = arguments.index, arguments.weights, arguments.features, arguments.categorical
     roles = data.Roles(arguments.target, *named)
     training = data.training_rows(arguments.train, roles, adapter)
     settings = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit, "scratch": arguments.scratch}
     inverse = None if arguments.inverse_func is None else INVERSES[arguments.inverse_func]
     with files.usable(arguments.model, arguments.train):
+        if pushed is not None:
+            given = model, training.features, training.target, training.weights
+            limits: dict[str, Any] = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit}
+            return Question(arguments.model, adapter, explained(*given, **limits), roles, training)
         explainer = Explainer(
             model, training.features, training.target, training.weights, inverse_func=inverse, **settings
         )

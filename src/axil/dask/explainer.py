@@ -253,7 +253,7 @@ class Explainer(Streamed):
         "Use explainer.top(X) for the labels of the rows, and look them up in your collection.",
     )
 
-    def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
+    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: every partition sends its k largest weights alone.
 
         Parameters
@@ -262,7 +262,7 @@ class Explainer(Streamed):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         k : int
             How many training rows per prediction.
-        by : "weight" or "contribution"
+        by : "weight" or "contribution", default "weight"
             What the largest are the largest of, in absolute value.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
@@ -275,7 +275,9 @@ class Explainer(Streamed):
         for asked, intercepts, labels, check in self._batches(X, offsets):
             check(self._made(asked) + intercepts)
             shared = literal(asked)
-            found: Best = self._cluster.total([task(best, part, shared, k, by) for part in self._held.partitions])
+            found: Best = self._cluster.total(
+                [task(best, part, shared, k, by or "weight") for part in self._held.partitions]
+            )
             parts.append(self._lines(labels, "rank", np.arange(1, found.weights.shape[2] + 1)))
             parts[-1] |= {"row": found.labels.ravel(), "weight": found.weights.ravel(), "target": found.targets.ravel()}
             parts[-1]["contribution"] = parts[-1]["weight"] * parts[-1]["target"]

@@ -143,6 +143,11 @@ class Boosting:
             self._check(leaves, scores)
         return leaves, scores
 
+    @property
+    def meaning(self) -> str:
+        """What `means` gives: "probability", "mean", or "" for nothing."""
+        return self._loss.meaning
+
     def means(self, scores: Array) -> Array | None:
         """(n, K): what the link makes of scores; None where that is the scores themselves."""
         return self._loss.mean(scores) if self._loss.meaning else None

@@ -1,9 +1,9 @@
-"""JacobianExplainer: the derivative of predictions by training targets, where no exact weights can exist."""
+"""JacobianExplainer: pushes that add up to a score, and derivatives by targets, where no exact weights can exist."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -20,12 +20,16 @@ from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.jacobian.boosting import Boosting
 from axil.machine.progress import track
 from axil.output import tables
+from axil.output.account import Account
 from axil.output.context import Context
 from axil.output.sums import WeightedSums
 from axil.questions.explain import STREAM
 from axil.questions.streamed import Stream, Streamed
+from axil.scale import IDENTITY
 from axil.supports import supports
 from axil.types import Array
+
+Sums = Callable[[Any, NDArray[Any]], WeightedSums]  # rows and their labels -> sums
 
 #: Modules with a ``read`` as `axil.jacobian.base.Reader` has it, tried in order.
 READERS = ("axil.jacobian.boosting", "axil.jacobian.sklearn_smooth", "axil.jacobian.torch")
@@ -43,17 +47,18 @@ class Report(dict[str, Any]):
 
 
 class JacobianExplainer(Streamed):
-    """How predictions move with each training target, to first order, with the fitted structure held fixed.
+    """Scores of boosted models as sums of pushes, for every loss, and derivatives of smooth models by their training targets.
 
-    ``J[i, j] = d prediction_i / d y_j``. It is a derivative, not a decomposition: J times the targets is not the prediction,
-    and a change of targets that is not small moves predictions along a curve. Explanations have ``exact=False``, J for
-    weights and ``intercepts = predictions - J @ targets``, so that weights times targets plus intercepts is the prediction all
-    the same. For models that are linear in their targets J is the exact weights.
+    Boosted trees (``kind`` "additive"): a push is what a row's own gradients put into a score. Contributions are pushes and
+    intercepts the base; together they are the raw score, exactly. ``weights`` are derivatives, computed when asked for.
 
-    ``output``: "raw" scores, or "probability", what the link makes of them: probabilities of classes, the expected value of a
-    Poisson, gamma or Tweedie target. Of two classes there is one output, the second class, and targets are 0 and 1; more
-    classes have an output each, which is differentiated by its own column of the one-hot targets.
-    ``loss``: of a model that does not say what it was fitted to.
+    Other smooth models (``kind`` "jacobian") have derivatives alone, ``J[i, j] = d prediction_i / d y_j``: how a prediction moves
+    with each target, for small changes, structure held fixed. J times the targets is not the prediction: intercepts are
+    ``predictions - J @ targets``, so that weights times targets plus intercepts is the prediction all the same. For models
+    that are linear in their targets J is the exact weights.
+
+    Of two classes there is one output, the second class, and targets are 0 and 1; more classes have an output each, which is
+    differentiated by its own column of the one-hot targets.
 
     Parameters
     ----------
@@ -68,7 +73,8 @@ class JacobianExplainer(Streamed):
     init_score : array of shape (n_train,) or (n_train, K), optional
         The offsets of the fit.
     output : "raw" or "probability"
-        What is differentiated: scores, or what the link makes of them.
+        What weights differentiate: scores, or what the link makes of them: probabilities of classes, the expected value of a
+        Poisson, gamma or Tweedie target. Contributions are of scores either way.
     loss : optional
         The loss of a model that does not say what it was fitted to.
     objective : function, optional
@@ -88,7 +94,7 @@ class JacobianExplainer(Streamed):
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     >>> model = LGBMClassifier(n_estimators=20, verbose=-1).fit(X, y)
     >>> JacobianExplainer(model, X, y, output="probability")(X.head(3))
-    <axil.Explanation: 3 predictions by 569 training rows, derivative, structure held fixed>
+    <axil.Explanation: 3 predictions by 569 training rows, pushes that add up to the score, structure held fixed>
     """
 
     exact = False
@@ -129,9 +135,8 @@ class JacobianExplainer(Streamed):
 
     def __repr__(self) -> str:
         proof = "verified" if self.report else "not verified"
-        return (
-            f"<axil.JacobianExplainer: {self._model.library}, {len(self.targets)} training rows, derivative, {proof}>"
-        )
+        kind = "pushes that add up to the score" if self.kind == "additive" else "derivative"
+        return f"<axil.JacobianExplainer: {self._model.library}, {len(self.targets)} training rows, {kind}, {proof}>"
 
     def __call__(self, X: Any) -> Explanation:
         """Calls `explain`.
@@ -144,7 +149,9 @@ class JacobianExplainer(Streamed):
         return self.explain(X)
 
     def explain(self, X: Any) -> Explanation:
-        """The derivative of the prediction of every row of X by every training target; 8 * n * n_train bytes and more.
+        """The pushes of every training row on the score of every row of X, or its derivatives by the targets.
+
+        8 * n * n_train bytes and more, for each output.
 
         Parameters
         ----------
@@ -167,36 +174,83 @@ class JacobianExplainer(Streamed):
         """
         X = self._rows(X)
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
-        size = given or self._budget.batch_size(self._model.bytes_per_query())
+        size = given or self._budget.batch_size(self._bytes_per_query())
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
         return map(Explanation, self._batches(X, size))
 
-    def _batches(self, X: Any, size: int, even_empty: bool = False) -> Iterator[WeightedSums]:
-        n, labels = X.shape[0], inputs.row_labels(X)
+    def _batches(self, X: Any, size: int, even_empty: bool = False, sums: Sums | None = None) -> Iterator[WeightedSums]:
+        n, labels, sums = X.shape[0], inputs.row_labels(X), sums or self._sums
         for start in track(range(0, max(n, 1) if even_empty else n, size), "explain"):
             part = slice(start, start + size)
-            yield self._sums(inputs.take_rows(X, part), labels[part])
+            yield sums(inputs.take_rows(X, part), labels[part])
 
     def _stream(self, X: Any, init_score: Any) -> Stream:
         if init_score is not None:
             raise InputError(
                 "init_score is not taken here: derivatives are of the model's own predictions. Leave it out."
             )
-        rows = self._rows(X)
-        self._require(1, "Raise memory_limit.")
+        return self._streamed(self._rows(X), self._sums, self._bytes_per_query(), tables.NOTES[self.kind])
+
+    def _streamed(self, rows: Any, sums: Sums, bytes_per_query: int, note: str) -> Stream:
+        self._budget.require(
+            bytes_per_query, f"The explanation of one row by {len(self.targets)}", "Raise memory_limit."
+        )
         return Stream(
             rows=rows,
-            batches=lambda size: self._batches(rows, size, even_empty=True),
+            batches=lambda size: self._batches(rows, size, even_empty=True, sums=sums),
             n_targets=(len(self._targets), self._targets.shape[1]),
             index=lambda: self.index,
             outputs=self.outputs,
             backend=self._backend,
             budget=self._budget,
-            bytes_per_query=self._model.bytes_per_query(),
+            bytes_per_query=bytes_per_query,
             features=self._features,
             feature_names=self._model.feature_names,
-            note=tables.DERIVATIVE,
+            note=note,
         )
+
+    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
+        """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
+
+        By contribution, the default of an additive explainer, blocks of training rows are read out and no derivative is computed.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        k : int
+            How many training rows per prediction.
+        by : "weight" or "contribution", optional
+            What the largest are the largest of, in absolute value; by default weights, of an additive explainer contributions.
+        init_score : None
+            Not taken here.
+        """
+        tables.check_by(by)
+        k = inputs.as_count(k, "k")
+        stream = self._stream(X, init_score)
+        if not isinstance(self._model, Boosting):
+            return super().top(X, k, by)
+        lines, outputs = min(k, len(self._targets)), self._targets.shape[1]
+        if by == "weight":
+            derived = self._streamed(stream.rows, self._derivatives, self._model.bytes_per_query(), tables.DERIVATIVE)
+            return derived.table(lines, 7, lambda one: one.top_columns(k, "weight"))
+        size = tables.batch_size(
+            self._budget, len(stream.rows), lines * outputs, 7, self._model.pushes.bytes_per_query()
+        )
+        parts, labels = [], inputs.row_labels(stream.rows)
+        for start in range(0, max(stream.rows.shape[0], 1), size):
+            part = slice(start, start + size)
+            leaves, _ = self._model.located(inputs.take_rows(stream.rows, part))
+            found = [
+                tables.Largest(len(leaves), k, np.ones(len(self._targets)), "weight", self._n_threads)
+                for _ in range(outputs)
+            ]
+            for first, blocks in self._model.pushes.blocks(leaves):
+                for one, block in zip(found, blocks):
+                    one.add(block, first)
+            columns = tables.top_columns(found, self.index, labels[part], self.outputs, IDENTITY, self._targets)
+            parts.append({name: values for name, values in columns.items() if name != "weight"})
+        return tables.note(tables.concatenate(parts, self._backend), tables.ADDITIVE)
 
     _no_features = "the training rows of this explainer are no table", "Use explainer.top(X)."
 
@@ -248,11 +302,43 @@ class JacobianExplainer(Streamed):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         """
         X = self._rows(X)
-        self._require(X.shape[0], "Ask for fewer rows at a time, or raise memory_limit.")
+        what = f"The derivatives of {X.shape[0]} predictions by {len(self.targets)} training rows"
+        instead = "Ask for fewer rows at a time, or raise memory_limit."
+        self._budget.require(X.shape[0] * self._model.bytes_per_query(), what, instead)
         found = self._model.weight_derivatives(X)
         return found[0] if self.outputs is None else found
 
     def _sums(self, X: Any, labels: NDArray[Any]) -> WeightedSums:
+        """Pushes where there are any, else derivatives."""
+        if not isinstance(self._model, Boosting):
+            return self._derivatives(X, labels)
+        model, single = self._model, self.outputs is None
+        leaves, scores = model.located(X)
+        pushes, base = model.pushes.dense(leaves), np.tile(model.pushes.base, (len(scores), 1))
+        return WeightedSums(
+            weights=pushes[0] if single else pushes,
+            intercepts=base[:, 0] if single else base,
+            targets=np.ones_like(self.targets),
+            index=self.index,
+            query_index=labels,
+            kind="additive",
+            outputs=self.outputs,
+            backend=self._backend,
+            n_threads=self._n_threads,
+            context=Context(owned_rows(X), self._features, model.feature_names, scores),
+            seen=self._targets,
+            account=Account(model.meaning, model.means(scores), self._derived),
+        )
+
+    def _derived(self, X: Any) -> WeightedSums:
+        """The derivatives of rows that an additive explanation has: asked for by ``explanation.weights``."""
+        what = f"The derivatives of {X.shape[0]} predictions by {len(self.targets)} training rows"
+        self._budget.require(
+            X.shape[0] * self._model.bytes_per_query(), what, "Take fewer predictions: explanation[:10]."
+        )
+        return self._derivatives(X, np.arange(X.shape[0]))
+
+    def _derivatives(self, X: Any, labels: NDArray[Any]) -> WeightedSums:
         predictions = self._model.predictions(X)
         derivatives = self._model.target_derivatives(X)
         products = [own @ y for own, y in zip(derivatives, self._targets.T)]
@@ -264,7 +350,7 @@ class JacobianExplainer(Streamed):
             targets=self.targets,
             index=self.index,
             query_index=labels,
-            exact=False,
+            kind="jacobian",
             outputs=self.outputs,
             backend=self._backend,
             n_threads=self._n_threads,
@@ -274,9 +360,13 @@ class JacobianExplainer(Streamed):
     def _rows(self, X: Any) -> Any:
         return inputs.as_features(_as_rows(X), self._model, "X", self._features)
 
+    def _bytes_per_query(self) -> int:
+        """Bytes that the explanation of one row takes while it is made."""
+        return 16 * self._targets.size if isinstance(self._model, Boosting) else self._model.bytes_per_query()
+
     def _require(self, n: int, instead: str) -> None:
-        what = f"The derivatives of {n} predictions by {len(self.targets)} training rows"
-        self._budget.require(n * self._model.bytes_per_query(), what, instead)
+        what = f"The explanation of {n} predictions by {len(self.targets)} training rows"
+        self._budget.require(n * self._bytes_per_query(), what, instead)
 
 
 def _as_rows(X: Any) -> Any:

@@ -82,6 +82,10 @@ class Pushes:
             made[:, own] += trees.values[w.starts[t] + queries[:, t].astype(np.intp)]
         return made
 
+    def bytes_per_query(self) -> int:
+        """Bytes that one query takes while its pushes are handed on block by block, with its part of a block."""
+        return 8 * (sum(int(self.walked.smooth.trees.n_leaves[own].sum()) for own in self.trees) + 64 * self.n_outputs)
+
     # -- rows -----------------------------------------------------------------------------------------------------------
 
     @cached_property

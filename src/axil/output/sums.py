@@ -1,4 +1,4 @@
-"""WeightedSums: predictions as weighted sums of the training targets, and the columns of every table about them."""
+"""WeightedSums: predictions as weighted sums of the training targets, or as sums of pushes, and the columns of their tables."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scipy.sparse import csc_array, issparse
 from axil.inputs.owned import frozen
 from axil.machine.shared import one_blas_thread
 from axil.output import tables
+from axil.output.account import Account
 from axil.output.context import Context
 from axil.scale import IDENTITY, TargetScale
 from axil.types import Array
@@ -22,20 +23,25 @@ ROUNDING = 1e-12  # of a running sum of weights
 
 @dataclass(frozen=True, eq=False)
 class WeightedSums:
-    """n predictions, ``weights @ targets + intercepts``; `Explanation`, tables and pages are views on it."""
+    """n predictions, ``weights @ targets + intercepts``; `Explanation`, tables and pages are views on it.
+
+    In an additive account the weights are pushes and every target is 1, so that all views are of pushes; the targets that
+    people read are in ``seen``.
+    """
 
     weights: Any  #: (n, n_train) or (K, n, n_train); scipy.sparse where asked for
     intercepts: Array  #: (n,) or (n, K) what no target makes: a constant base, offsets
     targets: Array  #: (n_train,) or (n_train, K), on the scale of the fit; one-hot for classes
     index: NDArray[Any]  #: (n_train,) the user's labels of the training rows
     query_index: NDArray[Any]  #: (n,) the user's labels of the explained rows
-    exact: bool = True  #: whether the weights decompose the prediction, not only differentiate it
+    kind: str = "exact"  #: "exact"; "additive": weights are pushes; "jacobian": they only differentiate the prediction
     outputs: NDArray[Any] | None = None  #: (K,) numbers of the outputs or names of the classes; None for one output
     backend: str = "pandas"  #: the frame library that tables are made with
     n_threads: int = 1
     context: Context | None = None  #: features and the model's own predictions, where they are known
     scale: TargetScale = IDENTITY  #: of the fit
-    seen: Array | None = None  #: (n_train, K) targets as people read them; None where that is the scale of the fit
+    seen: Array | None = None  #: (n_train, K) targets as people read them; None where those are the targets here
+    account: Account | None = None  #: of an additive account
 
     def __post_init__(self) -> None:
         """Arrays that are shared, with the explainer or with parts of these sums, are read-only."""
@@ -57,7 +63,27 @@ class WeightedSums:
         """Some of the predictions, by a slice or an array of positions."""
         weights = self.weights[:, which] if self.weights.ndim == 3 else self.weights[which]
         kept = {"intercepts": self.intercepts[which], "query_index": self.query_index[which]}
-        return replace(self, weights=weights, context=None if self.context is None else self.context[which], **kept)
+        context = None if self.context is None else self.context[which]
+        account = None if self.account is None else self.account[which]
+        return replace(self, weights=weights, context=context, account=account, **kept)
+
+    @property
+    def additive(self) -> bool:
+        """Whether this is a sum of pushes."""
+        return self.kind == "additive"
+
+    @property
+    def labels(self) -> Array:
+        """(n_train,) or (n_train, K): the targets on the scale of the fit; of an account the true ones."""
+        return self.seen.reshape(self.targets.shape) if self.additive and self.seen is not None else self.targets
+
+    @property
+    def derived(self) -> WeightedSums:
+        """The derivatives by the targets: of an account computed now, of all others these sums themselves."""
+        if self.account is None or self.context is None:
+            return self
+        found: WeightedSums = self.account.derived(self.context.X)
+        return replace(found, query_index=self.query_index)
 
     def dense(self) -> WeightedSums:
         """These sums with their weights in one array."""
@@ -118,6 +144,10 @@ class WeightedSums:
 
     # -- columns of tables ----------------------------------------------------------------------------------------------
 
+    def order(self, by: str | None) -> str:
+        """What rows are the largest of unless people say it: contributions in an account, weights elsewhere."""
+        return ("contribution" if self.additive else "weight") if by is None else by
+
     def largest(self, k: int, by: str = "weight") -> list[tables.Largest]:
         """The k largest of each prediction, for each output."""
         largest = []
@@ -134,7 +164,10 @@ class WeightedSums:
         return self._lines(self.largest(k, by))
 
     def _lines(self, largest: list[tables.Largest]) -> dict[str, Any]:
-        return tables.top_columns(largest, self.index, self.query_index, self.outputs, self.scale, self.shown)
+        columns = tables.top_columns(largest, self.index, self.query_index, self.outputs, self.scale, self.shown)
+        if self.additive:
+            del columns["weight"]  # a push is the contribution
+        return columns
 
     def similar_columns(self, k: int) -> dict[str, Any]:
         """The columns of `top`, the share of ``sum |weight|`` down to each row and the rows' positions."""
@@ -144,8 +177,9 @@ class WeightedSums:
         values, rows = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("values", "rows"))
         share = _ratio(np.cumsum(np.abs(values), axis=2), np.broadcast_to(sizes, values.shape).copy())
         made: dict[str, Any] = {}
-        for name, values in columns.items():  # the share comes after the weight
-            made |= {name: values, "share": share.ravel()} if name == "weight" else {name: values}
+        before = "contribution" if self.additive else "weight"  # of the share
+        for name, values in columns.items():
+            made |= {name: values, "share": share.ravel()} if name == before else {name: values}
         return made | {"position": rows.ravel()}
 
     def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]:
@@ -156,8 +190,9 @@ class WeightedSums:
                 member = csc_array((values, codes, np.arange(n_train + 1)), shape=(len(groups), n_train))
                 total = member @ weights.T
                 sums.append((total.toarray() if issparse(total) else total).T)
+        weights = {} if self.additive else {"weight": np.stack(sums[::2], axis=1).ravel()}
         return tables.label_columns(self.query_index, self.outputs, "group", groups) | {
-            "weight": np.stack(sums[::2], axis=1).ravel(),
+            **weights,
             **tables.contribution_columns(np.stack(sums[1::2], axis=1).ravel(), self.scale),
         }
 

@@ -41,7 +41,11 @@ SMALLER = "Ask for fewer rows of X at a time, for fewer lines of each, or raise 
 
 NOTE = "exact with the fitted structure held fixed; not a retraining"
 DERIVATIVE = "a derivative by the targets with the fitted structure held fixed; not a decomposition of the prediction"
+ADDITIVE = "pushes: what each row's own gradients put into the score; with the base they add up to it, exactly"
 FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
+
+
+NOTES = {"exact": NOTE, "additive": ADDITIVE, "jacobian": DERIVATIVE}  # by what the weights are
 
 
 def note(frame: Any, text: str) -> Any:
@@ -62,9 +66,10 @@ def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[N
     return [np.asarray(X[:, i][rows]) for i in chosen]
 
 
-def check_by(by: str) -> None:
-    """Refuse an order that tables are not sorted by."""
-    as_choice(by, ("weight", "contribution"), "by")
+def check_by(by: str | None) -> None:
+    """Refuse an order that tables are not sorted by; None leaves it open."""
+    if by is not None:
+        as_choice(by, ("weight", "contribution"), "by")
 
 
 class Largest:

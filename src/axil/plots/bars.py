@@ -65,6 +65,8 @@ def group(
     """
     tables.check_by(by)
     k = as_count(k, "k")
+    if says(source, tables.ADDITIVE) or (isinstance(source, Explanation) and source.kind == "additive"):
+        by = "contribution"  # there are no weights
     names, sums, head, exact, fitted = _sums(source, labels, by, query, output, exact)
     name = _summed(by, exact)
     shown = np.sort(largest(sums, k))

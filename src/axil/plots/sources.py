@@ -34,17 +34,20 @@ class Prediction:
     value: float | None = None  #: the prediction itself, as people read it
     scale: TargetScale = IDENTITY  #: of the fit
     name: str = ""  #: query and output, as the user calls them; empty for plain arrays
-    exact: bool = True
+    exact: bool = True  #: whether they add up to the prediction
+    additive: bool = False  #: whether the weights are pushes, which are contributions themselves
     complete: bool = True  #: whether all training rows are here, not only the largest
 
     @property
     def quantity(self) -> str:
         """Name of its weights."""
-        return "weight" if self.exact else "derivative"
+        return "contribution" if self.additive else "weight" if self.exact else "derivative"
 
     @property
     def long_name(self) -> str:
         """Description of its weights, where there is room for it."""
+        if self.additive:
+            return "contribution to the score"
         return "weight" if self.exact else "derivative of the prediction by the target"
 
 
@@ -69,28 +72,33 @@ def whole_prediction(source: Any, query: int, output: Any, exact: bool) -> Predi
 def _of_explanation(explanation: Explanation, query: int, output: Any, labels: Any) -> Prediction:
     one = explanation[check_position(query, len(explanation), "query")]
     k = output_position(output, explanation.outputs)
-    weights = one.weights[k] if one.weights.ndim == 3 else one.weights
+    additive = one.kind == "additive"
+    every = one.contributions if additive else one.weights
+    weights = every[k] if every.ndim == 3 else every
     targets = one.targets if one.targets.ndim == 1 else one.targets[:, k]
     weights = weights.toarray()[0] if issparse(weights) else weights[0]
     return Prediction(
         weights=weights,
         labels=one.index if labels is None else row_labels(labels, len(targets)),
         targets=one.scale.inverse(one.targets).reshape(len(targets), -1)[:, k],
-        contributions=weights * targets,
+        contributions=weights if additive else weights * targets,
         intercept=float(one.intercepts.ravel()[k]),
         value=float(one.scale.inverse(one.predictions).ravel()[k]),
         scale=one.scale,
         name=_name(one.query_index[0], None if one.outputs is None else one.outputs[k]),
-        exact=one.exact,
+        exact=one.exact or additive,
+        additive=additive,
     )
 
 
 def _of_frame(source: Any, query: int, output: Any, labels: Any, exact: bool) -> Prediction:
-    lines, name = one_query(source, query, output, ("row", "weight"))
+    additive = says(source, tables.ADDITIVE)
+    values = "contribution" if additive else "weight"
+    lines, name = one_query(source, query, output, ("row", values))
     n = len(lines["row"])
-    weights = as_vector(lines["weight"], n, 'the column "weight"', "table")
+    weights = as_vector(lines[values], n, f'the column "{values}"', "table")
     targets = as_vector(lines["target"], n, 'the column "target"', "table") if "target" in lines else None
-    scale, contributions = IDENTITY, None if targets is None else weights * targets
+    scale, contributions = IDENTITY, weights if additive else None if targets is None else weights * targets
     column, label = labelled(lines, "contribution")
     if label:
         scale, contributions = TargetScale(label), as_vector(lines[column], n, f'the column "{column}"', "table")
@@ -102,6 +110,7 @@ def _of_frame(source: Any, query: int, output: Any, labels: Any, exact: bool) ->
         scale=scale,
         name=name,
         exact=exact and not says(source, tables.DERIVATIVE),
+        additive=additive,
         complete=False,
     )
 

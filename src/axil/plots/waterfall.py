@@ -62,6 +62,8 @@ def contributions(
         one = one_prediction(source, query, output, labels, exact)
         if one.targets is None:
             raise InputError("The frame has no column 'target'; expected one made by top or similar.")
+        if one.additive and reference is not None:
+            raise InputError("Pushes are not multiples of the targets, so they count from no reference; leave it out.")
         parts = np.asarray(one.contributions) - one.weights * (reference or 0.0)
     else:
         parts = one_row(source, query, "contributions")
@@ -84,6 +86,8 @@ def _axis(one: Prediction, reference: float | None) -> str:
         over = "" if reference is None else f" / {_level(reference, one.scale)}"
         target = f"{one.scale.shift:g} + target" if one.scale.shift else "target"
         return f"running product of {f'({target}{over})' if ' ' in target + over else target} ^ {one.quantity}"
+    if one.additive:
+        return "running sum of contributions to the score"
     return f"running sum of {one.quantity} × " + (
         target if reference is None else f"({target} − {canvas.number(reference)})"
     )

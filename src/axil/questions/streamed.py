@@ -69,7 +69,7 @@ class Streamed(ABC):
     def _stream(self, X: Any, init_score: Any) -> Stream:
         """The rows of X, checked, with their weights to come."""
 
-    def top(self, X: Any, k: int = 10, by: str = "weight", init_score: Any = None) -> Any:
+    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
@@ -78,8 +78,8 @@ class Streamed(ABC):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         k : int
             How many training rows per prediction.
-        by : "weight" or "contribution"
-            What the largest are the largest of, in absolute value.
+        by : "weight" or "contribution", optional
+            What the largest are the largest of, in absolute value; by default weights, of an additive explainer contributions.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
             place of base_score, as in its own ``predict``. JacobianExplainer takes none.
@@ -88,7 +88,7 @@ class Streamed(ABC):
         k = inputs.as_count(k, "k")
         stream = self._stream(X, init_score)
         lines = min(k, stream.n_targets[0])
-        return stream.table(lines, 7, lambda one: one.top_columns(k, by))
+        return stream.table(lines, 7, lambda one: one.top_columns(k, one.order(by)))
 
     def effective_size(self, X: Any, init_score: Any = None) -> Array:
         """`Explanation.effective_size` for any number of rows of X: never holds an (n, n_train) array.

@@ -134,9 +134,17 @@ def test_several_outputs(shared):
         explanation = explainer(X[:6])
         assert data_of(explainer.to_html(X[:6], k=9)) == data_of(explanation.to_html(k=9))
         assert data_of(explainer.to_html(X[:0]))["n"] == 0
-    summary = data_of(explanation.to_html(groups=np.arange(120) % 2, sigma=[1.0, 2.0, 3.0]))
+    sigma = [1.0, 2.0, 3.0] if shared else None
+    summary = data_of(explanation.to_html(groups=np.arange(120) % 2, sigma=sigma))
     assert (len(summary["weights"]), len(summary["predictions"])) == (1 if shared else 3, 3)
-    assert summary["exact"] is shared
+    assert (summary["kind"] == "exact") is shared
+    if not shared:
+        assert summary["standard_errors"] is None
+        with pytest.raises(axil.UnsupportedQuestionError, match="sigma"):
+            explanation.to_html(sigma=[1.0, 2.0, 3.0])
+        np.testing.assert_allclose(np.transpose(summary["means_of_scores"]), explanation.probabilities, rtol=SHORT)
+        assert summary["meaning"] == "probability"
+        return
     norms = np.atleast_2d(np.linalg.norm(explanation.weights, axis=-1)) * np.array([[1.0], [2.0], [3.0]])
     np.testing.assert_allclose(summary["standard_errors"], norms, rtol=SHORT)
     assert summary["features"] == ["x0", "x1", "x2", "x3"]

@@ -62,7 +62,8 @@ function start(data) {
   const state = { query: 0, output: 0, sort: "rank", descending: false };
   const own = (columns) => columns[shared ? 0 : state.output]; // those of a set of weights
   const of = (columns, i) => own(columns)[i];
-  const [targetsShown, shown] = data.scale === null ? [training.targets, data.predictions] : [training.shown, data.shown];
+  const [targetsShown, shown] = [training.shown ?? training.targets, data.shown ?? data.predictions];
+  const additive = data.kind === "additive", exact = data.kind === "exact"; // pushes: every target is one, and weights are contributions
   const targetDigits = decimalsOf(targetsShown.flat(), 7);
   const priceDigits = Math.max(decimalsOf(shown.flat(), 6), targetDigits);
   const price = (x) => format(x, priceDigits); // targets and predictions as people read them
@@ -76,7 +77,8 @@ function start(data) {
   const ofFit = scale === null ? "" : ` (${scale.name})`;
   const plus = log && scale.shift ? `${scale.shift} + ` : "";
   const amountName = log ? "Factor" : "Contribution" + ofFit;
-  const word = data.exact ? "weight" : "derivative";
+  const word = { exact: "weight", additive: "contribution", jacobian: "derivative" }[data.kind];
+  const score = additive ? "Score" : "Prediction";
 
   function rowsOf(i) {
     const [rows, weights] = [own(data.rows), own(data.weights)];
@@ -150,7 +152,11 @@ function start(data) {
     return make("div", { className }, make("dt", { textContent: name }), make("dd", { textContent: text }), ...(note ? [make("dd", { className: "note", textContent: note })] : []));
   }
   function showCards(i) {
-    const output = state.output, cards = [card("Prediction", price(shown[output][i]), scale === null ? "" : `${value(data.predictions[output][i])}${ofFit}`)];
+    const output = state.output, cards = [card(score, price(shown[output][i]), scale === null ? "" : `${value(data.predictions[output][i])}${ofFit}`)];
+    if (data.means_of_scores !== null) {
+      const mean = data.means_of_scores[output][i], probability = data.meaning === "probability";
+      cards.push(card(probability ? "Probability" : "Expected value", format(mean, decimalsOf([mean], 4)), `what the score stands for`));
+    }
     if (data.standard_errors !== null) {
       const error = data.standard_errors[output][i];
       cards.push(card("Standard error" + ofFit, format(error, decimalsOf([error], 3)), `noise of the targets passed on; not the model's bias${data.about_sigma === null ? "" : `; ${data.about_sigma}`}`));
@@ -169,11 +175,13 @@ function start(data) {
     const full = (x) => format(x, digits);
     const model = data.model === null ? null : data.model[state.output][i];
     const target = scale === null ? "target" : `target${ofFit}`;
-    const sum = `Sum of ${word} × ${target} over all ${count(data.n_train)} training rows + intercept ${full(data.intercepts[state.output][i])} = ${full(made)}.`;
+    const sum = `Sum of ${additive ? "contributions" : `${word} × ${target}`} over all ${count(data.n_train)} training rows + intercept ${full(data.intercepts[state.output][i])} = ${full(made)}.`;
     const apart = made === model ? "equal" : Math.abs(made - model).toExponential(1).replace("-", "−") + " apart";
-    byId("proof").textContent = sum + (model === null ? " It was not compared with the model." : ` The model itself predicts ${full(model)}${ofFit}; the two are ${apart}.`) +
+    byId("proof").textContent = sum + (model === null ? " It was not compared with the model." : ` The model's own ${score.toLowerCase()} is ${full(model)}${ofFit}; the two are ${apart}.`) +
       (scale === null ? "" : ` As a target that is ${price(shown[state.output][i])}.`);
-    byId("meaning").textContent = data.exact
+    byId("meaning").textContent = additive
+      ? "Contributions are pushes: what each row's own gradients put into the raw score while the model was fitted. With the intercept, where every score starts, they sum to the score exactly. They are not sensitivities: other rows have their part in a row's gradients. They do not say what a refit would do."
+      : exact
       ? `Exact with the fitted structure held fixed: the splits stay as they are and only the values in the leaves follow the targets. A weight is how far the prediction${ofFit} would move if that one target${ofFit} were one larger. It does not say what a refit would do.`
       : "A derivative with the fitted structure held fixed: how the prediction moves, to first order, with each target. It does not decompose the prediction: the intercept is what is left over, so that the sum above holds by construction. It does not say what a refit would do.";
     if (scale !== null) byId("meaning").textContent += log
@@ -206,7 +214,7 @@ function start(data) {
   // ---- comparables ----
 
   const columns = [
-    { key: "label", name: "Row", label: true }, { key: "rank", name: "Rank" }, { key: "weight", name: data.exact ? "Weight" : "Derivative" },
+    { key: "label", name: "Row", label: true }, { key: "rank", name: "Rank" }, { key: "weight", name: additive ? "Push" : exact ? "Weight" : "Derivative" },
     { key: "share", name: "Share so far" }, { key: "target", name: "Target" }, { key: "contribution", name: amountName },
     ...(training.features === null ? [] : data.features.map((name, f) => ({ key: f, name, feature: true }))),
   ];
@@ -250,7 +258,7 @@ function start(data) {
     const total = (name, weight, share, contribution) => make("tr", {}, label(name), cell(""), cell(weight === null ? "" : format(weight, decimals)), cell(share), cell(""), cell(contribution), ...blanks(width));
     const foot = [];
     if (left > 0) foot.push(total(`All ${count(left)} other rows`, of(data.rest_weights, i), all.length ? percent(1 - all.at(-1).share) : "", amount(data.rest_contributions[state.output][i])));
-    foot.push(total("Intercept", null, "", amount(data.intercepts[state.output][i])), total(log ? "Prediction" : "Prediction" + ofFit, null, "", level(data.predictions[state.output][i])));
+    foot.push(total("Intercept", null, "", amount(data.intercepts[state.output][i])), total(log ? "Prediction" : score + ofFit, null, "", level(data.predictions[state.output][i])));
     table(byId("rows"), [make("tr", {}, ...columns.map(headOf)), query], lines, foot); // in the head the query's features stay in sight
     byId("rows-found").textContent = wanted ? `${count(kept.length)} of ${count(all.length)} rows shown` : "";
     return all;
@@ -271,7 +279,7 @@ function start(data) {
     const others = all.slice(MOST_STEPS), left = data.n_train - all.length;
     if (others.length) found.push({ name: `${count(others.length)} other listed rows`, change: add(others) });
     if (left > 0) found.push({ name: `${count(left)} rows not listed`, change: contribution - rest * mean });
-    found.push({ name: log ? "Prediction" : "Prediction" + ofFit, change: data.predictions[state.output][i], total: true });
+    found.push({ name: log ? "Prediction" : score + ofFit, change: data.predictions[state.output][i], total: true });
     return found;
   }
   function along(low, high, from, to) {
@@ -310,7 +318,7 @@ function start(data) {
       ? `Each bar is a ${plus}target to the power of its ${word}. Together with the intercept they multiply to ${plus}the prediction. The axis is logarithmic.`
       : `Each bar is the ratio of a ${plus}target to the geometric mean, ${level(data.means[state.output])}, to the power of its ${word}. The axis is logarithmic.`;
     else byId("waterfall-note").textContent = fromZero
-      ? `Each bar is a ${word} times its target${ofFit}. Together with the intercept they sum to the prediction.`
+      ? `Each bar is a ${additive ? word : `${word} times its target${ofFit}`}. Together with the intercept they sum to the ${score.toLowerCase()}.`
       : `Each bar is a ${word} times how far its target${ofFit} is from the mean, ${value(data.means[state.output])}. The axis does not start at zero.`;
   }
   function showShare(i, all, needed) {
@@ -357,7 +365,8 @@ function start(data) {
     showProof(i);
   }
 
-  const kind = data.exact ? "exact" : "a derivative";
+  const kind = { exact: "exact", additive: "pushes that add up to the score", jacobian: "a derivative" }[data.kind];
+  byId("start").closest("label").hidden = additive; // a push has no mean target to count from
   byId("about").textContent = `${count(data.n)} predictions by ${count(data.n_train)} training rows; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.`;
   byId("rows-title").textContent = `Comparables: the training rows of largest ${word}`;
   byId("rows-note").textContent = `Share so far: of the absolute ${word}, down to this row.` +

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.errors import UnsupportedQuestionError
 from axil.inputs import chosen_columns
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
 from axil.output.sums import WeightedSums
@@ -45,6 +46,10 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
     names: list[str] = []
     chosen: list[int] = []
     for part in parts:
+        if part.additive and options.sigma is not None:
+            raise UnsupportedQuestionError(
+                "sigma", "standard errors follow from weights, and pushes are none", "Leave sigma out."
+            )
         about = part.context
         if about is not None:
             names = names or about.names()
@@ -63,7 +68,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
     if about is not None and about.X_train is not None:
         beside = [cells(own, digits) for own in feature_columns(about.X_train, positions, chosen)]
     return {
-        "exact": bool(part.exact),
+        "kind": part.kind,
         "n_train": len(targets),
         "n": len(made["labels"]),
         "k": made["rows"].shape[2],
@@ -82,10 +87,12 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "training": {
             "labels": labels(part.index[positions]),
             "targets": [numbers(column) for column in targets[positions].T],
-            "shown": None if part.scale.is_identity else [numbers(column) for column in part.shown[positions].T],
+            "shown": None if part.seen is None else [numbers(column) for column in part.shown[positions].T],
             "features": beside,
         },
         "shown": None if part.scale.is_identity else [numbers(column) for column in made["shown"].T],
+        "meaning": "" if part.account is None else part.account.meaning,
+        "means_of_scores": [numbers(column) for column in made["means"].T] if "means" in made else None,
         "groups": None if options.groups is None else labels(options.groups[1]),
         **_columns(made, options, about is not None and about.predictions is not None),
     }
@@ -145,6 +152,8 @@ def _batch(part: WeightedSums, options: Options) -> dict[str, Any]:
         "effective_sizes": part.effective_size.reshape(sets, n).T,
         "negative_shares": part.negative_share.reshape(sets, n).T,
     }
+    if part.account is not None and part.account.means is not None:
+        made["means"] = part.account.means
     return made if options.groups is None else made | _groups(part, *options.groups, n, outputs, sets)
 
 
@@ -152,7 +161,8 @@ def _groups(
     part: WeightedSums, codes: NDArray[np.intp], groups: NDArray[Any], n: int, outputs: int, sets: int
 ) -> dict[str, Any]:
     """The groups of largest |weight| of each prediction, and what all others add up to."""
-    columns, names = part.group_columns(codes, groups), ("weight", part.scale.label("contribution"))
+    columns, of_fit = part.group_columns(codes, groups), part.scale.label("contribution")
+    names = "contribution" if part.additive else "weight", of_fit  # pushes are both
     weights, contributions = (columns[name].reshape(n, outputs, len(groups)) for name in names)
     weights = weights[:, :sets]
     order = np.argsort(-np.abs(weights), axis=2, kind="stable")

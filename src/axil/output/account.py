@@ -1,0 +1,31 @@
+"""Account: facts about predictions that pushes add up to, beside the pushes themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from axil.machine.shared import Kept
+from axil.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """Numbers beside an additive account: what the link makes of the scores, and derivatives, computed when asked for."""
+
+    meaning: str  #: of a score behind the link: "probability", "mean", or "" where the score is all there is
+    means: Array | None  #: (n, K) what the link makes of the scores; None where it leaves them as they are
+    derive: Callable[[Any], Any]  #: the `WeightedSums` of derivatives by the targets, for rows (n, features)
+    kept: Kept = field(default_factory=Kept, repr=False)
+
+    def derived(self, X: Any) -> Any:
+        """The derivatives of these predictions, whose rows are X, computed once."""
+        return self.kept.get("derived", lambda: self.derive(X))
+
+    def __getitem__(self, which: Any) -> Account:
+        """The account of some of the predictions, by position; with their derivatives where these are known."""
+        kept = Kept()
+        for name, known in self.kept.known().items():
+            kept.get(name, lambda own=known[which]: own)  # type: ignore[misc]
+        return Account(self.meaning, None if self.means is None else self.means[which], self.derive, kept)
