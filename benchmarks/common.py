@@ -26,8 +26,8 @@ def friedman(n, seed=0):
     return X, y + rng.normal(size=n)
 
 
-def fit(X, y, trees=100, leaves=31):
-    params = {"objective": "regression", "num_leaves": leaves, "learning_rate": RATE, "verbose": -1, "seed": 0}
+def fit(X, y, trees=100, leaves=31, objective="regression"):
+    params = {"objective": objective, "num_leaves": leaves, "learning_rate": RATE, "verbose": -1, "seed": 0}
     return lgb.train(params, lgb.Dataset(X, y), trees)
 
 

@@ -53,6 +53,8 @@ class Loss(ABC):
     recorded = False
     #: whether row weights are in the gradients already
     weighs_rows = False
+    #: a, where g is known from exp(a F) alone: steps of a score then multiply it, which spares the exponential; 0: it is not
+    exponent = 0.0
     #: what the link makes of a score: "probability", "mean", or "" for the score itself
     meaning = "probability"
 
@@ -69,6 +71,10 @@ class Loss(ABC):
     def gradient(self, y: Array, F: Array) -> Array:
         """(N, K): g alone."""
         return np.asarray(self.slopes(y, F).g)
+
+    def gradient_of(self, y: Array, odds: Array) -> Array:
+        """(N, K): g where ``odds`` are exp(a F), for losses with an ``exponent`` a."""
+        raise NotImplementedError
 
     def start(self, means: Array) -> Array:
         """(K,): the scores that a fit starts from, given the targets' weighted means (K,)."""
@@ -162,6 +168,18 @@ class Logistic(Loss):
         found -= y
         return found if self.scale == 1 else self.scale * found
 
+    @property
+    def exponent(self) -> float:  # type: ignore[override]
+        """Minus the scale."""
+        return -self.scale
+
+    def gradient_of(self, y: Array, odds: Array) -> Array:
+        """s (1 / (1 + exp(-s F)) - y)."""
+        found = odds + 1.0
+        np.divide(1.0, found, out=found)
+        found -= y
+        return found if self.scale == 1 else self.scale * found
+
     def link(self, means: Array) -> Array:
         """Logits over the scale."""
         if self.from_mean:
@@ -199,6 +217,7 @@ class Softmax(Loss):
 
     name = "softmax"
     coupled = True
+    exponent = 1.0
 
     def _slopes(self, y: Array, F: Array) -> Slopes:
         p = self.mean(F)
@@ -207,6 +226,10 @@ class Softmax(Loss):
     def gradient(self, y: Array, F: Array) -> Array:
         """p - y."""
         return self.mean(F) - y
+
+    def gradient_of(self, y: Array, odds: Array) -> Array:
+        """exp(F) over its sum, less y."""
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True) - y)
 
     def joint_slopes(self, y: Array, F: Array, v: Array) -> Slopes:
         """g, and for h the row's own term of H times its leaf's values v (N, K)."""
@@ -258,6 +281,15 @@ class Deviance(Loss):
         if self.power == 2:
             return 1 - y * np.exp(-F)
         return np.asarray(np.exp((2 - self.power) * F) - y * np.exp((1 - self.power) * F))
+
+    @property
+    def exponent(self) -> float:  # type: ignore[override]
+        """1 for Poisson, -1 for gamma; between them are two exponentials."""
+        return {1.0: 1.0, 2.0: -1.0}.get(self.power, 0.0)
+
+    def gradient_of(self, y: Array, odds: Array) -> Array:
+        """exp(F) - y, or 1 - y exp(-F)."""
+        return odds - y if self.power == 1 else 1 - y * odds
 
     def link(self, means: Array) -> Array:
         """Logarithms."""

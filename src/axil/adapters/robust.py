@@ -141,6 +141,7 @@ class Exponential(Logistic):
     scale: float = 2.0
 
     name = "exponential"
+    exponent = 0.0
 
     def _slopes(self, y: Array, F: Array) -> Slopes:
         up, down = np.exp(F), np.exp(-F)

@@ -30,6 +30,7 @@ from axil.machine.progress import track
 from axil.types import Array, Leaves
 
 BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs
+LARGEST = 300.0  # of |a F|: far from where exp(a F) overflows
 EXACT = 1e-6  # of the largest score: how closely pushes add up
 
 CHANGED = "The model may have changed since the explainer was made: make a new one."
@@ -109,6 +110,27 @@ class Pushes:
             found.append(terms)
         return found
 
+    @cached_property
+    def _exponent(self) -> float:
+        """The loss's, where exp(a F) of no training row can overflow on its way through the trees; else 0."""
+        w = self.walked
+        if w.gradients is not None or not w.loss.exponent:
+            return 0.0
+        most = float(np.abs(w.start).max(initial=0.0))
+        for one in w.rounds:
+            most += sum(abs(c) * float(np.abs(w.steps[s].value).max(initial=0.0)) for s, c in one.changes)
+        return float(w.loss.exponent) if abs(w.loss.exponent) * most <= LARGEST else 0.0
+
+    @cached_property
+    def _moves(self) -> list[list[tuple[int, int, Array]]]:
+        """For each round (tree, output, (L_t,)): what scores gain, or what exp(a F) is multiplied by, in each leaf."""
+        w, a = self.walked, self._exponent
+        found = []
+        for one in w.rounds:
+            gains = [(int(w.stage_tree[s]), int(w.stage_output[s]), c * w.steps[s].value) for s, c in one.changes]
+            found.append([(t, k, np.exp(a * gain) if a else gain) for t, k, gain in gains])
+        return found
+
     def factors(self, rows: slice) -> list[Array]:
         """For each output (T_k, rows): what each row puts into the score of whoever shares its leaf, tree by tree."""
         w = self.walked
@@ -130,9 +152,13 @@ class Pushes:
             weights = weights * w.smooth.factors[rows]
         even = bool(np.all(weights == 1))
         score = np.array(np.broadcast_to(w.start if w.start.ndim == 1 else w.start[rows], y.shape))
-        for one, terms in zip(w.rounds, self._terms):
-            kept = None if w.gradients is None else w.gradients[terms[0].round, rows]
-            g = w.loss.gradient(y, score) if kept is None else kept.astype(np.float64)
+        a = self._exponent
+        state = np.exp(a * score) if a else score
+        for terms, moves in zip(self._terms, self._moves):
+            if w.gradients is not None:
+                g = w.gradients[terms[0].round, rows].astype(np.float64)
+            else:
+                g = w.loss.gradient_of(y, state) if a else w.loss.gradient(y, state)
             g = g if even else g * weights[:, None]
             for term in terms:
                 leaf = leaves[term.tree]
@@ -144,9 +170,11 @@ class Pushes:
                 if w.drawn is not None:
                     put *= w.drawn[term.tree, rows]
                 found[term.output][term.place, columns] += put
-            for s, coefficient in one.changes:
-                t, k = int(w.stage_tree[s]), int(w.stage_output[s])
-                score[:, k] += np.take(coefficient * w.steps[s].value, leaves[t])
+            for t, k, table in moves:
+                if a:
+                    state[:, k] *= np.take(table, leaves[t])
+                else:
+                    state[:, k] += np.take(table, leaves[t])
 
     def _blocks(self, n: int) -> Iterator[slice]:
         n_rows = len(self.walked.targets)
