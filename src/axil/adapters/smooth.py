@@ -43,6 +43,7 @@ class SmoothTrees:
     factors: Array | None = None  #: (N,) what multiplies row weights in leaves, but not in the base
     l2_by_weight: float = 0.0  #: what l2 grows by with the weight of any row
     base_in_fit: bool = True  #: False: predictions start from the base, the fit did not
+    start_held: str = ""  #: why the start does not follow the targets in a replay; empty: it does, or is a constant
     underived: str = ""  #: why there are no derivatives by the targets; empty: there are
 
 

@@ -12,7 +12,7 @@ from axil import adapters
 from axil.adapters import files, smooth
 from axil.cli import answers, data, screen
 from axil.entry import explain as explained
-from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
+from axil.errors import InputError, UnsupportedModelError
 from axil.explainer import Explainer, limits_of
 from axil.inputs import as_count, as_file
 from axil.jacobian import JacobianExplainer
@@ -116,10 +116,6 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows whose target, once corrected, would lower the validation error most."""
     _check_answer(arguments)
     question = _question(arguments)
-    if isinstance(question.explainer, JacobianExplainer):
-        raise UnsupportedQuestionError(
-            "blame", "of this model there are no exact weights", "Use axil explain, or blame of axil.explain in Python."
-        )
     validation = question.rows(arguments.validation, with_target=True)
     features = question.training.features
     table = question.explainer.blame(validation.features, validation.target)

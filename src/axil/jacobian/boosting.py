@@ -13,8 +13,10 @@ from axil.adapters import smooth
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
+from axil.jacobian.forward import moved
 from axil.jacobian.pushes import Pushes
-from axil.jacobian.reverse import Reverse
+from axil.jacobian.refit import Refit, refit
+from axil.jacobian.reverse import Combined, Reverse
 from axil.jacobian.stages import check_scores, walk
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
@@ -90,7 +92,9 @@ class Boosting:
         leaves = assign_leaves(adapter, X, len(targets), n_leaves, Limits(n_threads, budget))  # type: ignore[arg-type]
         self._walked = walk(adapter, fitted, leaves, targets, offsets, verify)
         self._adapter, self._n_threads, self._raw = adapter, n_threads, output == "raw"
-        self.targets, self._underived = targets, fitted.underived
+        self.targets, self._underived, self.classes = targets, fitted.underived, adapter.classes
+        self._rows = TrainingRows(None, targets, weights, offsets)
+        self._as_fitted: Refit | None = None
         self.pushes = Pushes(self._walked, n_threads)
         self.report = {}
         if verify:
@@ -151,6 +155,55 @@ class Boosting:
     def means(self, scores: Array) -> Array | None:
         """(n, K): what the link makes of scores; None where that is the scores themselves."""
         return self._loss.mean(scores) if self._loss.meaning else None
+
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+        """(n, K): targets, or classes, as the user gives them, rounded as the library keeps them."""
+        found = inputs.as_targets(given, n, self._adapter.n_outputs, self.classes, what, rows)
+        if self.classes is not None and self._adapter.n_outputs == 1:
+            found = found[:, 1:]
+        found = round_to(self._adapter.precision, found)
+        self._loss.check(found)
+        return found
+
+    def refitted(self, targets: Array) -> Refit:
+        """The fit to targets (N, K), the structure held fixed."""
+        if self._walked.smooth.start_held:
+            raise UnsupportedQuestionError(
+                "what_if",
+                f"{self._walked.smooth.start_held}, which is not computed again",
+                "Fit with a constant start, such as base_score=0 or boost_from_average=False.",
+            )
+        if targets is self.targets and self._as_fitted is not None:
+            return self._as_fitted
+        other = self._adapter.smooth_trees(replace(self._rows, targets=targets))
+        found = refit(self._walked, targets, other.loss, other.factors)
+        if targets is self.targets:
+            self._as_fitted = found
+        return found
+
+    def along(self, direction: Array) -> Array:
+        """(N,): J v for the training rows' own predictions, of one output."""
+        self.require_derivatives()
+        return self._link_slopes() * moved(self._walked, direction)
+
+    def across(self, u: Array) -> Array:
+        """(N,): J'u, of one output."""
+        self.require_derivatives()
+        slopes = (self._link_slopes() * u)[:, None]
+        return Combined(self._walked, self._walked.leaves.T, slopes, self._n_threads).by_targets()[:, 0]
+
+    def _link_slopes(self) -> Array:
+        """(N,): how the training rows' predictions, without offsets, move with their scores."""
+        if self._raw:
+            return np.ones(len(self.targets))
+        return self._loss.mean_slopes(self.pushes.scores(self._walked.leaves.T))[:, 0, 0]
+
+    def validation_gradient(self, X: Any, y: Array) -> Array:
+        """(N, K): the derivative of the mean loss on rows X with targets y, (n, K), by every training target."""
+        self.require_derivatives()
+        leaves, scores = self.located(X)
+        slopes = self._loss.gradient(y, scores) / len(y)  # softmax's are of the whole loss already
+        return Combined(self._walked, leaves, slopes, self._n_threads).by_targets()
 
     def require_derivatives(self) -> None:
         """Raise where the loss has none."""

@@ -104,16 +104,19 @@ class Reverse:
         """Add to ``a`` what the scores after this round ask of the stages that changed them."""
         w = self.walked
         gathered: dict[tuple[int, int], Array] = {}  # steps of one tree have their sums in common
-        columns = np.arange(self.n_outputs * self.n)
         for stage, coefficient in one.changes:
             t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
             if (t, k) not in gathered:
-                sums = np.empty((int(w.smooth.trees.n_leaves[t]), len(columns)))
+                sums = np.empty((int(w.smooth.trees.n_leaves[t]), self.n_outputs * self.n))
                 self._sweep(t, self.P[k], NONE, sums, None, ALL)
-                sums[np.tile(self.queries[:, t], self.n_outputs), columns] += self.seeds[k]
+                self._asked(t, k, sums)
                 gathered[t, k] = sums
             part = coefficient * gathered[t, k]
             self.a[stage] = self.a[stage] + part if stage in self.a else part
+
+    def _asked(self, t: int, k: int, sums: Array) -> None:
+        """Add what the queries' own scores ask of their leaves in tree t."""
+        sums[np.tile(self.queries[:, t], self.n_outputs), np.arange(self.n_outputs * self.n)] += self.seeds[k]
 
     def _pull(self, one: Round, slopes: Any) -> None:
         """Add to P what the stages of this round ask of the scores before it."""
@@ -178,6 +181,32 @@ class Reverse:
     ) -> None:
         leaves, starts = self.walked.leaves[tree : tree + 1], np.array([0, len(table)])
         self.backend.rows(leaves, starts).sweep(state, apply, table, rows, gather, table, None)
+
+
+class Combined(Reverse):
+    """Reverse mode for one number that moves with the scores of n queries: J'u, over all outputs and columns of the targets."""
+
+    def __init__(self, walked: Walked, queries: Leaves, slopes: Array, n_threads: int):
+        """``queries`` (n, T): leaves; ``slopes`` (n, K): how the number moves with each score."""
+        super().__init__(walked, queries[:1], slopes.sum(axis=0)[None, None, :], n_threads)
+        self.queries, self.slopes = queries.astype(np.intp), slopes
+
+    def by_targets(self) -> Array:
+        """(N, K): by every column of the targets, in O(T N) for each score."""
+        w = self.walked
+        out = np.zeros((self.n_scores, self.n_rows, 1))
+
+        def take(stage: int, slopes: Any, counted: Array, by_g: Array, by_h: Array) -> None:
+            k = int(w.stage_output[stage])
+            rows = w.weights * counted * (by_g * _of(slopes.g_by_target, k) + by_h * _of(slopes.h_by_target, k))
+            self._apply(out[k], int(w.stage_tree[stage]), self.a[stage], rows)
+
+        start = self._run(take) @ w.start_slopes()  # (1, K): by the means
+        counted = w.weights * w.start_factors
+        return np.asarray(out[:, :, 0].T + np.outer(counted / counted.sum(), start[0]))
+
+    def _asked(self, t: int, k: int, sums: Array) -> None:
+        sums[:, 0] += np.bincount(self.queries[:, t], self.slopes[:, k], len(sums))
 
 
 def _of(slope: Any, k: int) -> Any:

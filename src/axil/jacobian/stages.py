@@ -59,6 +59,7 @@ class Walked:
     score: Array  #: (N, K) of the training rows, in the end
     leaf_error: float  #: relative to the largest leaf value
     recovered: dict[str, Any]
+    scales: Array  #: (stages,) what a step was shortened by; 1 for whole ones
     start: Array  #: (N, K) or (K,) scores of the training rows, before the first round
     gradients: Array | None = None  #: (rounds, N, K) where a loss cannot be asked about single rows
 
@@ -135,6 +136,7 @@ class _Walk:
         self.stage_tree: list[int] = []
         self.stage_output: list[int] = []
         self.steps: list[Step] = []
+        self.scales: list[float] = []
         self.rounds: list[Round] = []
         self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
 
@@ -163,6 +165,7 @@ class _Walk:
             score=self.score,
             leaf_error=error,
             recovered=recovered,
+            scales=np.array(self.scales),
             start=self.start,
             gradients=np.stack(self.gradients) if self.gradients else None,
         )
@@ -232,6 +235,7 @@ class _Walk:
             self.stage_tree.append(t)
             self.stage_output.append(k)
             self.steps.append(step)
+            self.scales.append(scale)
         return list(range(first, len(self.steps)))
 
     def _advance(self, stages: list[int]) -> None:

@@ -102,9 +102,13 @@ class SignedSet:
                 side.add_sparse(csr_array((clip(found.data, 0.0), found.indices, found.indptr), found.shape))
             return self
         for first, block in effects.blocks():
-            for side, clip in sides:
-                side.add(clip(block, 0.0), first)
+            self.add(block, first)
         return self
+
+    def add(self, block: Array, first: int) -> None:
+        """Take in the effects (rows, n) of the training rows from ``first`` on."""
+        for side, clip in ((self.positive, np.maximum), (self.negative, np.minimum)):
+            side.add(clip(block, 0.0), first)
 
     def chosen(self, i: int) -> tuple[Rows, Array]:
         """Rows and effects of the sign that adds up to more for prediction i; rows without effect are left out."""

@@ -29,7 +29,8 @@ from axil.errors import InputError
 from axil.types import Array
 
 _CLASSES = "multi:softprob", "multi:softmax"
-_OWN_START = "pseudo-huber", "squared-log", "custom"
+_FROM_STEP = "pseudo-huber", "squared-log"
+_OWN_START = *_FROM_STEP, "custom"
 _LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {
     **dict.fromkeys(SQUARED_ERROR, lambda model: Squared()),
     **dict.fromkeys(("binary:logistic", "reg:logistic"), lambda model: Logistic(newton_start=model.logistic_newton)),
@@ -158,6 +159,7 @@ class SmoothXGBoost(XGBoostAdapter):
             factors=self._factors(rows.targets) if isinstance(loss, Logistic) else None,
             base_in_fit=not rows.totals.offset,
             underived=self._underived(loss),
+            start_held=_FROM_ZERO if loss.name in _FROM_STEP and self._model.base_estimated else "",
         )
 
     def _loss(self, rows: TrainingRows) -> Loss:
