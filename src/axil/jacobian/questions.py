@@ -2,21 +2,145 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
 
 from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError
+from axil.jacobian.base import Differentiated
 from axil.jacobian.boosting import Boosting
 from axil.machine.memory import Budget
 from axil.output import tables
+from axil.questions.explain import STREAM
 from axil.questions.removal import SignedSet, set_columns
 from axil.types import Array
 
 WHAT_IF = "exact with the fitted structure held fixed: every leaf value is computed again; not a retraining"
+
+
+class BoostedQuestions(ABC):
+    """Questions that need boosted trees, as methods of `JacobianExplainer`."""
+
+    index: NDArray[Any]
+    targets: Array
+    outputs: NDArray[Any] | None
+    _model: Differentiated
+    _targets: Array
+    _budget: Budget
+    _backend: str
+    _n_threads: int
+
+    @abstractmethod
+    def _rows(self, X: Any) -> Any:
+        """Rows to explain, checked."""
+
+    @property
+    def base(self) -> Array:
+        """(K,): the score that every row starts from; with the pushes it adds up to a row's score."""
+        return self._boosting("base").pushes.base.copy()
+
+    def pushes(self, X: Any) -> Array:
+        """(n, n_train) or (K, n, n_train): what each training row's own gradients put into the score of each row of X.
+
+        ``base + pushes.sum(axis=-1)`` is the model's raw score, exactly, for every loss; it is checked on every use. A push is no
+        sensitivity: other rows have their part in a row's gradients. 8 * K * n * n_train bytes.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        """
+        model, X = self._boosting("pushes"), self._rows(X)
+        size = 8 * X.shape[0] * self._targets.size
+        self._budget.require(size, f"The pushes of {len(self.targets)} rows on {X.shape[0]} predictions", STREAM)
+        found = model.pushes.dense(model.located(X)[0])
+        return found[0] if self.outputs is None else found
+
+    def what_if(self, targets: Mapping[Any, Any], X: Any) -> Any:
+        """The scores of X if some training rows, by label, had other targets or classes, structure held fixed.
+
+        Exact, and not linear: the fit is replayed with the new targets, every leaf value computed again from gradients that
+        follow them. Splits, rates, draws, sample weights, and which leaves the library set to zero, are held fixed. A frame with
+        the columns query, before, after, change, then probability (or mean) before and after, and output if there are several.
+        Cost of one replay, O(T N).
+
+        Parameters
+        ----------
+        targets : mapping of row label to target
+            The new targets, or classes.
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        """
+        model, X = self._boosting("what_if"), self._rows(X)
+        changed = changed_targets(model, self.index, targets)
+        return what_if(model, X, inputs.row_labels(X), self.outputs, changed, self._backend)
+
+    @property
+    def operator(self) -> LinearOperator:
+        """J of the training rows as a linear operator: ``operator @ v`` is one walk, ``operator.T @ u`` one sweep backwards."""
+        model, n = self._boosting("operator"), len(self._targets)
+        if self.outputs is not None:
+            raise UnsupportedQuestionError(
+                "operator",
+                f"this model has {len(self.outputs)} outputs",
+                "Use explainer(X).weights for those that you need.",
+            )
+        return LinearOperator(
+            (n, n),
+            matvec=lambda v: model.along(np.reshape(v, n).astype(float)),
+            rmatvec=lambda u: model.across(np.reshape(u, n).astype(float)),
+            dtype=np.float64,
+        )
+
+    def blame(self, X_val: Any, y_val: Any) -> Any:
+        """Which training labels raise the log-loss, or deviance, on validation rows: to first order, structure held fixed.
+
+        Of classes a frame with the columns row, target, corrected, gain, the largest gain first: by how much the mean loss would
+        fall per unit that the row's label moves towards that class. Of other losses row, target and gradient, the derivative of
+        the mean loss by the target. One sweep backwards, O(T N K).
+
+        Parameters
+        ----------
+        X_val : table
+            The n validation rows.
+        y_val : array of shape (n,)
+            Their targets, or classes.
+        """
+        model, X_val = self._boosting("blame"), self._rows(X_val)
+        return blame(model, X_val, y_val, self.index, self.outputs, self._backend)
+
+    def removal_set(self, X: Any, m: int) -> Any:
+        """Up to m training rows that pushed each score furthest in one direction, by what they pushed.
+
+        A frame with the columns query, rank, row, push, and output if there are several. The direction is the one in which the m
+        largest pushes add up to more. Deleting such rows moves refitted scores further than those of the largest derivatives.
+        Streamed: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        m : int
+            The largest number of rows in a set.
+        """
+        model, X, m = self._boosting("removal_set"), self._rows(X), inputs.as_count(m, "m")
+        kept = self.index, self._budget, self._backend, self._n_threads
+        return removal_set(model, X, inputs.row_labels(X), self.outputs, m, *kept)
+
+    def _boosting(self, question: str) -> Boosting:
+        """The model, where it is boosted: what `question` needs."""
+        if not isinstance(self._model, Boosting):
+            raise UnsupportedQuestionError(
+                question,
+                "this model is not a sum of steps along gradients",
+                "Ask for weights, its derivatives by the targets.",
+            )
+        return self._model
 
 
 def changed_targets(model: Boosting, index: NDArray[Any], targets: Mapping[Any, Any]) -> Array:
