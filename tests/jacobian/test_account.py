@@ -128,3 +128,17 @@ def test_top_needs_no_table_of_all_rows():
     with pytest.raises(axil.InputError, match="memory_limit"):
         explainer(many)
     assert len(explainer.top(many, 1)) == 300
+
+
+def test_the_preview_and_files_name_what_they_show(case, tmp_path):
+    explainer, _ = case
+    explanation = explainer(X_NEW)
+    text = explanation._repr_html_()
+    for words in ("score", "largest contributions: row (contribution)", "mean" if "mean" in text else "probability"):
+        assert words in text
+    explainer.write(X_NEW, tmp_path / "pushes.parquet")
+    found = pd.read_parquet(tmp_path / "pushes.parquet")
+    own = explanation.contributions
+    own = own if own.ndim == 2 else np.moveaxis(own, 0, 1).reshape(-1, N)
+    assert np.array_equal(np.stack(found["contributions"]), own)
+    assert "weights" not in found

@@ -1,5 +1,7 @@
 """Pushes: an account of every score that adds up, against a loop over leaves that shares no code with axil."""
 
+import pickle
+from dataclasses import replace
 from functools import cache
 
 import lightgbm as lgb
@@ -11,6 +13,7 @@ from fixed_structure import first, pushes, sigmoid
 from more_models import MODELS, kernel, soft, weighted_logistic
 
 import axil
+from axil.jacobian.pushes import Pushes
 
 EVERY = [*CASES, *MODELS]
 
@@ -186,3 +189,36 @@ def test_squared_error_has_the_same_pushes_either_way():
         exact = axil.Explainer(model, X, SCORE, WEIGHTS).pushes(X_NEW)
         found = axil.JacobianExplainer(model, X, SCORE, WEIGHTS).pushes(X_NEW)
         assert np.abs(found - exact).max() < 1e-6 * np.abs(exact).max()  # one of them takes the model's rounded leaves
+
+
+@pytest.mark.parametrize("name", ["lightgbm binary", "catboost multiclass", "lightgbm custom"])
+def test_an_account_that_does_not_add_up_raises_on_construction_and_on_use(name):
+    """Rows that count a thousandth more than in the fit: the proof is not the replay of the leaves, which came before."""
+    account = explainer_of(name)._model.pushes
+    walked = account.walked
+    wrong = Pushes(replace(walked, weights=1.001 * walked.weights), 1)
+    with pytest.raises(axil.ExactnessError, match="pushes in a leaf"):
+        wrong.prove()
+    queries = explainer_of(name)._model.located(X_NEW)[0]
+    with pytest.raises(axil.ExactnessError, match="explained row"):
+        wrong.dense(queries)
+    assert account.prove() < 1e-12
+
+
+def test_scores_too_large_for_their_exponential_are_walked_plainly():
+    walked = explainer_of("lightgbm binary")._model.pushes.walked
+    far = replace(walked, start=walked.start + 1e4, score=walked.score + 1e4)
+    assert Pushes(walked, 1)._exponent == -1
+    assert Pushes(far, 1)._exponent == 0
+    assert np.isfinite(Pushes(far, 1).factors(slice(0, N))[0]).all()
+    plain = Pushes(walked, 1)
+    plain.__dict__["_exponent"] = 0.0
+    assert np.allclose(plain.factors(slice(0, N))[0], Pushes(walked, 1).factors(slice(0, N))[0], rtol=0, atol=1e-14)
+
+
+def test_explainers_and_explanations_can_be_pickled():
+    for name in ("lightgbm binary", "xgboost custom"):
+        explainer = explainer_of(name)
+        again = pickle.loads(pickle.dumps(explainer))
+        assert np.array_equal(again.pushes(X_NEW), explainer.pushes(X_NEW))
+        assert np.array_equal(pickle.loads(pickle.dumps(explainer(X_NEW))).contributions, explainer.pushes(X_NEW))

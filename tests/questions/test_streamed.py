@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from sklearn.linear_model import LogisticRegression
 
 import axil
 import axil.dask
-from axil.output.tables import DERIVATIVE, NOTE
+from axil.output.tables import NOTES
 
 RNG = np.random.default_rng(5)
 X = pd.DataFrame(RNG.normal(size=(90, 3)), columns=["rooms", "size", "age"], index=[f"house {i}" for i in range(90)])
@@ -19,14 +20,18 @@ CLASSES = np.digitize(X["rooms"], [-0.5, 0.5])
 QUIET = {"n_estimators": 6, "num_leaves": 5, "min_child_samples": 5, "verbose": -1, "n_jobs": 1}
 GROUPS = np.array(["a", "b", "c"])[np.arange(90) % 3]
 NEW = X.iloc[:11] + 0.1
-KINDS = ["exact", "derivative", "derivatives of classes", "dask"]
+KINDS = ["exact", "derivative", "pushes", "pushes of classes", "dask"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def explainer(request):
     """In this thread: Dask's own threads would be others in every run."""
     with dask.config.set(scheduler="synchronous"):
-        if request.param == "derivatives of classes":
+        if request.param == "derivative":
+            model = LogisticRegression(tol=1e-10).fit(X, CLASSES > 1)
+            yield axil.JacobianExplainer(model, X, CLASSES > 1, output="probability")
+            return
+        if request.param == "pushes of classes":
             model = lgb.LGBMClassifier(**QUIET).fit(X, CLASSES)
             yield axil.JacobianExplainer(model, X, CLASSES, output="probability")
             return
@@ -60,7 +65,7 @@ def labels_for(explainer):
 
 def test_tables(explainer, batches):
     whole = explainer(NEW)
-    note = NOTE if whole.exact else DERIVATIVE
+    note = NOTES[whole.kind]
     pairs = [
         (explainer.top(NEW, 3), whole.top(3)),
         (explainer.top(NEW, 3, by="contribution"), whole.top(3, by="contribution")),
@@ -70,7 +75,7 @@ def test_tables(explainer, batches):
     for found, wanted in pairs:
         same(found, wanted)
         if not whole.exact:
-            assert found.attrs["axil"] == DERIVATIVE
+            assert found.attrs["axil"] == note
     assert pairs[-1][0].attrs["axil"] == note
 
 
@@ -90,7 +95,7 @@ def test_comparables(explainer, batches):
     np.testing.assert_array_equal(found["age (row)"], X.loc[found["row"], "age"])
     np.testing.assert_array_equal(found["age (query)"], NEW.loc[found["query"], "age"])
     assert found["share"].between(0, 1 + 1e-12).all()
-    assert found.attrs["axil"] == (NOTE if whole.exact else DERIVATIVE)
+    assert found.attrs["axil"] == NOTES[whole.kind]
 
 
 def test_files(explainer, batches, tmp_path):
@@ -98,22 +103,24 @@ def test_files(explainer, batches, tmp_path):
     explainer.write(NEW, tmp_path / "w.parquet")
     table = pd.read_parquet(tmp_path / "w.parquet")
     n_outputs = 1 if whole.outputs is None else len(whole.outputs)
-    weights = np.stack(table["weights"].to_list()).reshape(len(NEW), n_outputs, -1)
-    wanted = whole.weights if whole.weights.ndim == 3 else whole.weights[None]
+    name = "contributions" if whole.kind == "additive" else "weights"
+    weights, wanted = np.stack(table[name].to_list()).reshape(len(NEW), n_outputs, -1), getattr(whole, name)
+    wanted = wanted if wanted.ndim == 3 else wanted[None]
     np.testing.assert_allclose(weights.swapaxes(0, 1), wanted, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(table["prediction"], whole.predictions.ravel(), rtol=1e-9)
     assert list(table["query"]) == list(np.repeat(NEW.index, n_outputs))
     explainer.write(NEW, tmp_path / "w.zarr")
     stored = zarr.open_group(str(tmp_path / "w.zarr"), mode="r")
-    np.testing.assert_allclose(stored["weights"][...], whole.weights, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(stored[name][...], getattr(whole, name), rtol=1e-9, atol=1e-12)
     assert list(stored["index"][...]) == list(X.index)
     with pytest.raises(axil.InputError, match="no rows"):
         explainer.write(NEW.head(0), tmp_path / "none.zarr")
 
 
 def test_pages(explainer):
-    page = explainer.to_html(NEW, groups=GROUPS, k=4, sigma=2.0)
-    assert page == explainer(NEW).to_html(groups=GROUPS, k=4, sigma=2.0)
+    sigma = None if explainer(NEW).kind == "additive" else 2.0  # whose pushes pass no noise on
+    page = explainer.to_html(NEW, groups=GROUPS, k=4, sigma=sigma)
+    assert page == explainer(NEW).to_html(groups=GROUPS, k=4, sigma=sigma)
     with pytest.raises(axil.InputError, match="columns"):
         explainer.to_html(NEW, columns=["none of this name"])
 

@@ -51,15 +51,10 @@ class Objective:
         """The loss on rows with these targets (N, K) and weights; scores are given in this precision."""
         label = targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1)
         weight = no_weights if weights is None else weights.astype(np.float32)
-        rows = TrainingSet(label.astype(np.float32), weight)
+        return Custom(asked=Asked(self, TrainingSet(label.astype(np.float32), weight), precision))
 
-        def asked(F: Array) -> tuple[Any, Any]:
-            scores = F[:, 0].astype(precision) if F.shape[1] == 1 else F.astype(precision)
-            return self._call(scores, rows)
-
-        return Custom(asked=asked)
-
-    def _call(self, scores: Any, rows: TrainingSet) -> tuple[Any, Any]:
+    def call(self, scores: Any, rows: TrainingSet) -> tuple[Any, Any]:
+        """Gradients and hessians of these rows, as the function returns them."""
         label, weight = rows.get_label(), rows.get_weight()
         how = "scores, data set" if self.native else "labels, scores"
         try:
@@ -80,6 +75,20 @@ class Objective:
                 f"{type(error).__name__}: {shown(error)}. Pass the function that the model was fitted with."
             ) from error
         return g, h
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An objective on its training set."""
+
+    objective: Objective
+    rows: TrainingSet
+    precision: Any
+
+    def __call__(self, F: Array) -> tuple[Any, Any]:
+        """Gradients and hessians at scores (N, K)."""
+        scores = F[:, 0] if F.shape[1] == 1 else F
+        return self.objective.call(scores.astype(self.precision), self.rows)
 
 
 def as_objective(given: Any, own: Any, native: bool) -> Objective | None:

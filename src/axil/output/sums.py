@@ -73,6 +73,11 @@ class WeightedSums:
         return self.kind == "additive"
 
     @property
+    def name(self) -> str:
+        """What files call the weights: pushes are contributions."""
+        return "contributions" if self.additive else "weights"
+
+    @property
     def labels(self) -> Array:
         """(n_train,) or (n_train, K): the targets on the scale of the fit; of an account the true ones."""
         return self.seen.reshape(self.targets.shape) if self.additive and self.seen is not None else self.targets

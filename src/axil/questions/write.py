@@ -55,7 +55,7 @@ def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
 def _write_parquet(
     parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
 ) -> None:
-    """One line a query and output: query, output, prediction, intercept, weights (a list in the order of the training rows)."""
+    """One line a query and output: query, output, prediction, intercept, weights (a list in the order of the rows)."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -77,7 +77,7 @@ def _write_parquet(
             columns |= {
                 "prediction": pa.array(one.predictions.reshape(-1)),
                 "intercept": pa.array(one.intercepts.reshape(-1)),
-                "weights": pa.FixedSizeListArray.from_arrays(pa.array(flat), len(index)),
+                one.name: pa.FixedSizeListArray.from_arrays(pa.array(flat), len(index)),
             }
             table = pa.table(columns)
             if writer is None:
@@ -92,7 +92,7 @@ def _write_parquet(
 def _write_zarr(
     parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
 ) -> None:
-    """A group of arrays: weights (n, N) or (K, n, N), predictions, intercepts, and the labels query_index and index."""
+    """A group of arrays: weights (n, N) or (K, n, N), or contributions, predictions, intercepts, and labels of both sides."""
     try:
         import zarr
     except ImportError:
@@ -117,9 +117,9 @@ def _write_zarr(
         part = slice(start, start + len(one))
         if not arrays:
             own, scores = one.weights.shape[:-2], one.predictions.shape[1:]
-            arrays["weights"] = make("weights", (*own, n, len(index)), (*own, *CHUNK), np.float64)
+            arrays[one.name] = make(one.name, (*own, n, len(index)), (*own, *CHUNK), np.float64)
             for name in ("predictions", "intercepts"):
                 arrays[name] = make(name, (n, *scores), (1 << 16, *scores), np.float64)
-        arrays["weights"][(..., part, slice(None))] = one.weights
+        arrays[one.name][(..., part, slice(None))] = one.weights
         arrays["predictions"][part], arrays["intercepts"][part] = one.predictions, one.intercepts
         start = part.stop
