@@ -19,6 +19,7 @@ class Context:
     X_train: Any  #: (n_train, features); None where they are not kept
     feature_names: list[str] | None  #: as the model has them
     predictions: Array | None  #: (n, K) the model's own, offsets included; None where it was not asked
+    held: str = ""  #: what is held fixed besides the splits
 
     def names(self) -> list[str]:
         """The names of the columns."""

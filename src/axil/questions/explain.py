@@ -45,7 +45,8 @@ def weighted_sums(proven: ProvenModel, queries: Queries, sparse: bool = False) -
         seen=proven.seen,
     )
     own = proven.check(queries, made.predictions.reshape(intercepts.shape))
-    context = Context(owned_rows(queries.rows), proven.features, proven.adapter.feature_names, own)
+    held = "" if proven.verification is None or proven.verification.held is None else str(proven.verification.held)
+    context = Context(owned_rows(queries.rows), proven.features, proven.adapter.feature_names, own, held)
     return replace(made, context=context)
 
 

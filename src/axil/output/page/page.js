@@ -367,7 +367,7 @@ function start(data) {
 
   const kind = { exact: "exact", additive: "pushes that add up to the score", jacobian: "a derivative" }[data.kind];
   byId("start").closest("label").hidden = additive; // a push has no mean target to count from
-  byId("about").textContent = `${count(data.n)} predictions by ${count(data.n_train)} training rows; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.`;
+  byId("about").textContent = `${count(data.n)} predictions by ${count(data.n_train)} training rows; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.${data.held ? ` Held fixed besides the splits: ${data.held}.` : ""}`;
   byId("rows-title").textContent = `Comparables: the training rows of largest ${word}`;
   byId("rows-note").textContent = `Share so far: of the absolute ${word}, down to this row.` +
     (training.features === null ? "" : ` Coloured features equal the prediction's own, to ${data.feature_digits} digits.`) +

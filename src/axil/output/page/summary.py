@@ -80,6 +80,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "features_left_out": len(names) - len(chosen) if options.columns is None else 0,
         "feature_digits": digits,
         "about_sigma": options.about_sigma,
+        "held": "" if about is None else about.held,
         "queries": {
             "labels": labels(made["labels"]),
             "features": [cells(_joined(own), digits) for own in zip(*features)],
