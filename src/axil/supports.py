@@ -62,7 +62,10 @@ def supports(model: Any) -> Support:
 def _smooth(model: Any, error: UnsupportedModelError) -> Support:
     """The support of a model without exact weights: pushes, a derivative, or what stands in their way."""
     try:
-        if smooth.find(model) is not None:
+        found = smooth.find(model)
+        if found is not None and found.refused_draws is not None:
+            raise found.refused_draws
+        if found is not None:
             return Support("additive", error.setting, str(error))
         if error.derivative:
             smooth.refuse_learners(model)

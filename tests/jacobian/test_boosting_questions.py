@@ -1,12 +1,13 @@
 """Questions about boosted classifiers and other losses, against an independent replay with the leaves held fixed."""
 
+from dataclasses import replace
 from functools import cache
 
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
-from boosting_models import BINARY, CASES, CLASSES, COUNTS, LGB, X_NEW, N, X, case_of
+from boosting_models import BINARY, CASES, CENTRED, CLASSES, COUNTS, LGB, X_NEW, N, X, case_of
 from fixed_structure import differences, replay, sigmoid, softmax
 from more_models import MODELS
 
@@ -89,6 +90,19 @@ def test_bad_targets_are_refused():
         case = MODELS[name]().fit()
         with pytest.raises(axil.UnsupportedQuestionError, match="starts from"):
             axil.JacobianExplainer(case.model, X, case.y, case.weights).what_if({3: 1.0}, X_NEW)
+
+
+def test_what_if_where_a_leaf_has_a_value_for_every_class():
+    """XGBoost's vector leaves; from 3.1 on the fit starts from centred logarithms of the shares."""
+    case = replace(MODELS["xgboost vector leaves"]().fit(), start=CENTRED)
+    found = axil.JacobianExplainer(case.model, X, case.y, case.weights).what_if(others(case), X_NEW)["change"]
+    leaves = [np.repeat(case.model.apply(rows).astype(int)[:, :, None], 3, axis=2) for rows in (X, X_NEW)]
+    w = np.float32(case.w).astype(float)
+    old, new = (
+        replay(*leaves, y, w, case.loss, case.start, rate=0.25, **case.more)
+        for y in (case.targets, targets_with(case, others(case)))
+    )
+    assert np.abs(found.to_numpy() - (new - old).ravel()).max() < 1e-6 * np.abs(new - old).max()
 
 
 def test_what_if_of_an_objective_of_your_own_asks_it_again():
