@@ -177,7 +177,7 @@ function start(data) {
     const target = scale === null ? "target" : `target${ofFit}`;
     const sum = `Sum of ${additive ? "contributions" : `${word} × ${target}`} over all ${count(data.n_train)} training rows + intercept ${full(data.intercepts[state.output][i])} = ${full(made)}.`;
     const apart = made === model ? "equal" : Math.abs(made - model).toExponential(1).replace("-", "−") + " apart";
-    byId("proof").textContent = sum + (model === null ? " It was not compared with the model." : ` The model's own ${score.toLowerCase()} is ${full(model)}${ofFit}; the two are ${apart}.`) +
+    byId("proof").textContent = sum + (model === null ? " It was not compared with the model." : ` The model itself ${additive ? "has the score" : "predicts"} ${full(model)}${ofFit}; the two are ${apart}.`) +
       (scale === null ? "" : ` As a target that is ${price(shown[state.output][i])}.`);
     byId("meaning").textContent = additive
       ? "Contributions are pushes: what each row's own gradients put into the raw score while the model was fitted. With the intercept, where every score starts, they sum to the score exactly. They are not sensitivities: other rows have their part in a row's gradients. They do not say what a refit would do."
@@ -251,7 +251,9 @@ function start(data) {
     const kept = all.filter((line) => text(line).includes(wanted)).sort(compare);
     const blanks = (n) => Array.from({ length: n }, () => cell(""));
     const ownFeatures = columns.some((column) => column.feature) ? asked.map((x) => featureCell(x)) : [];
-    const query = make("tr", { className: "query" }, label("This prediction"), ...blanks(3), cell(price(shown[state.output][i])), cell(""), ...ownFeatures);
+    const mean = data.means_of_scores === null ? null : data.means_of_scores[state.output][i]; // what a target compares with
+    const beside = mean === null ? price(shown[state.output][i]) : format(mean, decimalsOf([mean], 4));
+    const query = make("tr", { className: "query" }, label("This prediction"), ...blanks(3), cell(beside), cell(""), ...ownFeatures);
     const lines = kept.map((line) => make("tr", {}, label(line.label), cell(count(line.rank)), cell(format(line.weight, decimals)), cell(percent(line.share)),
       cell(format(line.target, targetDigits)), cell(amount(line.contribution)), ...line.features.map((x, f) => featureCell(x, asked[f]))));
     const width = columns.length - 6, left = data.n_train - all.length;
