@@ -68,7 +68,8 @@ NOTES = {
     "residuals. GOSS multiplies the rows that it draws from the rest by one constant. Gradient-based sampling gives each row a "
     "weight that depends on its residual, so leaf values are no longer linear in the residuals.",
     "CatBoost": "Categories with more than `one_hot_max_size` values are refused. CatBoost's default is 2 on most data: raise it "
-    "above the number of categories (say `one_hot_max_size=50`) and fit again.",
+    "above the number of categories (say `one_hot_max_size=50`) and fit again. With `monotone_constraints` a pattern is held "
+    "fixed besides the splits: [what that means](meaning.md). MultiRMSE takes the constraints and does not enforce them.",
 }
 #: Values that the tables do not hold by name, by setting and whether there is a derivative.
 VALUES = {
@@ -77,6 +78,7 @@ VALUES = {
     ("loss", True): "poisson, gamma",
     ("loss", False): "absolute_error, huber, quantile",
     ("boosting", False): "rf with GOSS",
+    ("leaf_estimation_iterations", False): "above 1 with monotone_constraints",
 }
 OTHER = "any other, also your own"
 SECTIONS = {

@@ -154,6 +154,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 ZERO_WEIGHTS = replace(table(), weight=np.maximum(table().weight - 1.5, 0))
 STEPS: dict[str, Any] = {"leaf_estimation_iterations": 4}
+MONOTONE: dict[str, Any] = {"monotone_constraints": [-1, 1, 1, -1, 0, 0, 0, 0]}
 SHRINK: dict[str, Any] = {"model_shrink_rate": 0.3}
 
 _MAKERS: dict[str, Callable[[], Case]] = {
@@ -254,6 +255,28 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     ),
     "score_function=L2": lambda: regressor(score_function="L2", grow_policy="Lossguide"),
     "monotone_constraints=0": lambda: regressor(monotone_constraints=[0] * 8),
+    "monotone constraints": lambda: regressor(**MONOTONE),
+    "monotone weighted": lambda: regressor(**MONOTONE, weighted=True, l2_leaf_reg=0.123, bootstrap_type="MVS"),
+    "monotone Gradient Ordered": lambda: regressor(
+        **MONOTONE, leaf_estimation_method="Gradient", boosting_type="Ordered", model_shrink_rate=0
+    ),
+    "monotone l2_leaf_reg=0": lambda: regressor(**MONOTONE, l2_leaf_reg=0, boost_from_average=False),
+    "monotone baseline": lambda: regressor(**MONOTONE, offset=True, weighted=True),
+    "monotone some weights zero": lambda: regressor(ZERO_WEIGHTS, **MONOTONE, weighted=True),
+    "monotone stopped": lambda: evaluated(**MONOTONE),
+    "monotone stopped, much shrunk": lambda: evaluated(**MONOTONE, **SHRINK),
+    "monotone truncated": lambda: truncated(regressor(**MONOTONE), 5),
+    "monotone one-hot": lambda: regressor(
+        convert=lambda X: categories(X)[list("fabcdegh")],
+        cat_features=["f", "g"],
+        monotone_constraints={"b": -1, "c": 1, "d": 1},
+        **ONE_HOT,
+    ),
+    "monotone nan": lambda: regressor(with_gaps(), **MONOTONE, nan_mode="Max"),
+    "monotone all": lambda: regressor(monotone_constraints=[1, -1] * 4, depth=7),
+    "monotone loaded json": lambda: loaded(regressor(**MONOTONE), "json"),
+    "monotone scale": lambda: scaled(regressor(**MONOTONE), 2.5, True),
+    "multi monotone": lambda: multi(**MONOTONE, **STEPS),  # which several targets do not enforce
     "depth=0": lambda: regressor(depth=0),
     "depth=10": lambda: regressor(depth=10, iterations=3),
     "one tree": lambda: regressor(iterations=1),

@@ -6,6 +6,7 @@ import copy
 import os
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import catboost as cb
@@ -17,6 +18,7 @@ import pytest
 from catboost_models import CASES, QUIET, Case, loaded, pickled, regressor, table
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.isotonic import isotonic_regression
 
 from axil.adapters.catboost.adapter import CatBoostAdapter, read
 from axil.adapters.contract import FittedTrees, TrainingRows
@@ -66,7 +68,12 @@ def leaf_values(trees: FittedTrees, own: slice, S: Array, W: Array) -> Array:
     l2, steps = trees.l2[own], np.broadcast_to(trees.steps, trees.l2.shape)[own]
     with np.errstate(divide="ignore", invalid="ignore"):
         after = np.where(np.isinf(l2), 0, (1 - (l2 / (W + l2)) ** steps) / W)
-        return np.where(steps == 1, 1 / (W + l2), after)[:, None] * S
+        found = np.where(steps == 1, 1 / (W + l2), after)[:, None] * S
+    for first, last in pairwise(trees.chains.starts if trees.chains is not None else ()):
+        chain = trees.chains.order[first:last] - own.start
+        if last - first > 1 and own.start <= trees.chains.order[first] < own.stop:
+            found[chain, 0] = isotonic_regression(found[chain, 0], sample_weight=(W + l2)[chain])
+    return found
 
 
 def tables(trees: FittedTrees) -> tuple[Array, Array]:

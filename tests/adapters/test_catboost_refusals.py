@@ -11,10 +11,24 @@ from typing import Any
 import catboost as cb
 import numpy as np
 import pytest
-from catboost_models import CASES, ONE_HOT, QUIET, Case, categories, loaded, regressor, several, table, with_targets
+from catboost_models import (
+    CASES,
+    MONOTONE,
+    ONE_HOT,
+    QUIET,
+    Case,
+    categories,
+    loaded,
+    minute,
+    regressor,
+    several,
+    table,
+    with_targets,
+)
 from common import check_refusal
 from numpy.typing import NDArray
 
+from axil import Explainer
 from axil.adapters.catboost.adapter import read
 from axil.adapters.catboost.blob import parse
 from axil.adapters.catboost.refusals import REFUSALS
@@ -62,7 +76,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "langevin shrink": ({"langevin": True, "model_shrink_rate": 0.1}, "langevin", "True", "(ii)"),
     "diffusion_temperature": ({"diffusion_temperature": 10}, "langevin", "True", "(ii)"),
     "posterior_sampling": ({"posterior_sampling": True}, "posterior_sampling", "True", "(ii)"),
-    "monotone": ({"monotone_constraints": [0] * 7 + [1]}, "monotone_constraints", "7: 1", "(ii)"),
+    "monotone steps": (
+        {"monotone_constraints": [0] * 7 + [1], "leaf_estimation_iterations": 3},
+        "leaf_estimation_iterations",
+        "3 with monotone_constraints",
+        None,
+    ),
     "target statistics": (
         {"convert": categories, "cat_features": ["f", "g"]},
         "one_hot_max_size",
@@ -110,9 +129,19 @@ def test_refuses_sums_of_models() -> None:
     check_refusal(cb.sum_models([one, other], weights=[0.5, 0.5]), "sum_models", "2 models", None)
 
 
-def test_refuses_a_continued_model_whose_first_fit_is_not_linear() -> None:
+def test_refuses_a_continued_model_of_which_some_trees_are_monotone() -> None:
     first = loaded(regressor(monotone_constraints=[1] + [0] * 7))
-    check_refusal(regressor(fit={"init_model": first.model}).model, "monotone_constraints", "0: 1", "(ii)")
+    check_refusal(
+        regressor(fit={"init_model": first.model}).model, "monotone_constraints", "0: 1 with init_model", None
+    )
+    then = regressor(monotone_constraints=[1] + [0] * 7, fit={"init_model": loaded(regressor()).model})
+    check_refusal(then.model, "monotone_constraints", "0: 1 with init_model", None)
+
+
+def test_refuses_monotone_constraints_on_leaves_whose_rows_are_dropped() -> None:
+    case = regressor(minute(table()), weighted=True, bootstrap_type="No", **MONOTONE)
+    with pytest.raises(UnsupportedModelError, match=r"drops rows of leaves below 1\.2e-07 before it pools leaves"):
+        Explainer(case.model, case.X, case.y, sample_weight=case.sample_weight)
 
 
 def test_refuses_a_continued_model_whose_first_trees_are_shrunk() -> None:

@@ -76,8 +76,8 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
         params["boosting_type"] = "Ordered"
     if data.y.ndim == 2:
         params["loss_function"] = "MultiRMSE"
-    if draw.flag("monotone", 0.02):
-        params["monotone_constraints"] = [1] + [0] * (data.X.shape[1] - 1)
+    if policy == "SymmetricTree" and draw.flag("monotone", 0.1):
+        params["monotone_constraints"] = [1] + [draw.pick("sign", 0, -1)] * (data.X.shape[1] - 1)
     return params
 
 

@@ -39,6 +39,7 @@ REFUSED = [
     (CC(**CAT, auto_class_weights="Balanced"), BINARY, "class_weights"),
     (CC(**CAT, model_shrink_rate=0.1), BINARY, "model_shrink_rate"),
     (CC(**CAT, langevin=True), BINARY, "langevin"),
+    (CC(**CAT, monotone_constraints=[1, 0, 0, 0], model_shrink_rate=0), BINARY, "monotone_constraints"),
     (CC(**CAT, l2_leaf_reg=0), CLASSES, "l2_leaf_reg"),
     (GradientBoostingRegressor(**GB, loss="huber"), SCORE, "loss"),
     (GradientBoostingRegressor(**GB, loss="absolute_error"), SCORE, "loss"),

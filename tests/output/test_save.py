@@ -252,6 +252,8 @@ ARRAYS = {
     "l1 below zero": lambda s: {"0.l1": np.float64(-1)},
     "max_step of text": lambda s: {"0.max_step": np.array("no")},
     "some of the nodes": lambda s: {"0.nodes.starts": np.zeros(1, np.int64)},
+    "some of the chains": lambda s: {"0.chains.starts": np.zeros(1, np.int64)},
+    "chains of other leaves": lambda s: {f"0.chains.{name}": np.arange(3) for name in ("order", "starts", "trees")},
     "shifts of another length": lambda s: {"0.shift": np.ones(3)},
     "columns of some trees": lambda s: {"0.columns": np.arange(3)},
     "columns out of range": lambda s: {"0.columns": np.arange(len(s["0.n_leaves"])) + 10**9},

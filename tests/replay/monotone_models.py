@@ -2,27 +2,33 @@
 
 The rule is written here as the libraries have it: both children of a split are clipped to the interval of their parent, and a
 split on a constrained feature cuts that interval at the middle of the two clipped values. LightGBM's other methods clip at values
-of other nodes; here the node is found by its value alone, which the fitted leaf must share to the last digits.
+of other nodes; here the node is found by its value alone, which the fitted leaf must share to the last digits. CatBoost pools the
+leaves of its symmetric trees by isotonic regression; here that is scikit-learn's.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import catboost as cb
 import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.isotonic import isotonic_regression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 Array = NDArray[np.float64]
 SIGNS = np.array([1, -1, 0, 1, 0])
 RATE = 0.3
+RATE32 = float(np.float32(RATE))  # as CatBoost keeps it
 N_ROWS, N_TREES = 160, 6
 
 
@@ -118,6 +124,60 @@ def clipped(tree: Tree, raw: Array) -> Array:
     return values
 
 
+@dataclass(frozen=True)
+class Pooled:
+    """A CatBoost model and the orders its leaves must rise in, listed here from the splits that it writes to JSON."""
+
+    model: Any
+    X: Array
+    y: Array
+    weights: Array | None
+    rows: NDArray[np.int64]  #: (N, T) leaf of each training row
+    signs: list[list[int]]  #: of each tree those of its splits
+    l2: float
+    shrink: float
+
+    def again(self, targets: Array) -> Array:
+        """(N,): the predictions of the training rows by the fit to other targets, pooled as these lead to."""
+        w = np.ones(len(targets)) if self.weights is None else self.weights
+        score = np.full(len(targets), w @ targets / w.sum())
+        for t, signs in enumerate(self.signs):
+            score = score * (1 if t == 0 else 1 - self.shrink * RATE32)
+            leaf, n = self.rows[:, t], 1 << len(signs)
+            weights = np.bincount(leaf, w, n) + self.l2 * w.mean()
+            values = np.bincount(leaf, w * (targets - score), n) / weights
+            for chain in orders(signs):
+                values[chain] = isotonic_regression(values[chain], sample_weight=weights[chain])
+            score = score + RATE32 * values[leaf]
+        return score
+
+
+def orders(signs: list[int]) -> list[list[int]]:
+    """The leaves that free splits put together, as words of outcomes: lexical where signs are 1, turned over where -1."""
+    found: dict[tuple[int, ...], list[tuple[tuple[int, ...], int]]] = {}
+    for leaf in range(1 << len(signs)):
+        outcomes = [leaf >> split & 1 for split in range(len(signs))]
+        free = tuple(outcome for outcome, sign in zip(outcomes, signs) if sign == 0)
+        word = tuple(outcome * sign for outcome, sign in zip(outcomes, signs) if sign != 0)
+        found.setdefault(free, []).append((word, leaf))
+    return [[leaf for _, leaf in sorted(words)] for words in found.values()]
+
+
+def of_catboost(weighted: bool = False, **params: Any) -> Pooled:
+    X, y, weights = table()
+    y, w = y.astype(np.float32).astype(float), weights.astype(np.float32).astype(float) if weighted else None
+    quiet = {"verbose": False, "allow_writing_files": False, "thread_count": 1, "iterations": N_TREES}
+    settings = {"depth": 4, "learning_rate": RATE, "monotone_constraints": SIGNS.tolist(), **quiet, **params}
+    model = cb.CatBoostRegressor(**settings).fit(X, y, sample_weight=w)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_model(f"{folder}/model.json", format="json")
+        written = json.loads(Path(f"{folder}/model.json").read_text())
+    signs = [[int(SIGNS[s["float_feature_index"]]) for s in tree["splits"]] for tree in written["oblivious_trees"]]
+    said = model.get_all_params()
+    rows = np.asarray(model.calc_leaf_indexes(X)).astype(int)
+    return Pooled(model, X, y, w, rows, signs, float(np.float32(said["l2_leaf_reg"])), said["model_shrink_rate"])
+
+
 def table(seed: int = 0) -> tuple[Array, Array, Array]:
     """Rows, targets that are monotone in some columns but for a strong rest, and weights."""
     rng = np.random.default_rng(seed)
@@ -204,7 +264,10 @@ def of_trees(kind: Any, weighted: bool = False, **params: Any) -> Fit:
 
 
 _BENT: dict[str, Any] = {"lambda_l1": 1.0, "lambda_l2": 0.5, "max_delta_step": 0.8}
-MODELS: dict[str, Callable[[], Fit]] = {
+MODELS: dict[str, Callable[[], Fit | Pooled]] = {
+    "CatBoost": of_catboost,
+    "CatBoost weighted Gradient": lambda: of_catboost(True, leaf_estimation_method="Gradient", l2_leaf_reg=0.5),
+    "CatBoost without shrinking": lambda: of_catboost(True, model_shrink_rate=0, bootstrap_type="Bernoulli", depth=6),
     **{
         f"LightGBM {method}": lambda method=method: of_lightgbm(method)
         for method in ("basic", "intermediate", "advanced")

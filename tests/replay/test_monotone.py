@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
+import catboost_models
 import numpy as np
 import pytest
 import sklearn_models
 import xgboost_models
-from monotone_models import MODELS, Fit
+from monotone_models import MODELS, Fit, Pooled
 from sklearn.ensemble import ExtraTreesRegressor
 
 from axil import Explainer
@@ -17,7 +18,7 @@ from axil.inputs import take_rows
 
 
 @cache
-def fitted(name: str) -> Fit:
+def fitted(name: str) -> Fit | Pooled:
     return MODELS[name]()
 
 
@@ -27,7 +28,7 @@ def explained(name: str) -> Explainer:
     return Explainer(fit.model, fit.X, fit.y, sample_weight=fit.weights)
 
 
-def predictions(fit: Fit) -> np.ndarray:
+def predictions(fit: Fit | Pooled) -> np.ndarray:
     classes = hasattr(fit.model, "predict_proba")
     if type(fit.model).__name__ == "Booster" and "xgboost" in type(fit.model).__module__:
         import xgboost
@@ -60,7 +61,7 @@ def test_targets_move_predictions_by_the_weights(name):
         np.testing.assert_allclose((up - down) / (2 * step), weights[:, row], atol=1e-9, rtol=1e-7)
 
 
-def wrong(fit: Fit) -> dict[str, tuple]:
+def wrong(fit: Fit | Pooled) -> dict[str, tuple]:
     rng = np.random.default_rng(1)
     i, j = rng.choice(len(fit.y), 2, replace=False)
     one, two = fit.y.copy(), fit.y.copy()
@@ -100,14 +101,15 @@ BENT = ("monoton", "reg_alpha", "max_delta_step")
 GRID = [
     *(("xgboost", name) for name in xgboost_models.CASES if any(word in name for word in BENT) and "=0" not in name),
     *(("sklearn", name) for name in sklearn_models.CASES if "monoton" in name and "=0" not in name),
+    *(("catboost", name) for name in catboost_models.CASES if name.startswith("monotone ")),
 ]
 
 
 @pytest.mark.parametrize(("library", "name"), GRID)
 def test_wrong_data_of_sampled_models_are_noticed(library, name):
     """One target changed, two swapped, a row left out, weights scaled; ``=500`` has no leaf but zero, and says nothing."""
-    case = (xgboost_models if library == "xgboost" else sklearn_models).CASES[name]()
-    margin = getattr(case, "base_margin", None)
+    case = {"xgboost": xgboost_models, "sklearn": sklearn_models, "catboost": catboost_models}[library].CASES[name]()
+    margin = getattr(case, "base_margin", getattr(case, "baseline", None))
     rng, y = np.random.default_rng(2), np.asarray(case.y)
     changed, swapped = y.copy(), y.copy()
     i = int(rng.integers(len(y)))

@@ -14,7 +14,7 @@ from axil.adapters.boundary import ReadsRows
 from axil.adapters.routes import Routes
 from axil.errors import UnsupportedModelError
 from axil.scale import IDENTITY, TargetScale
-from axil.structure import Coefficients, Nodes
+from axil.structure import Chains, Coefficients, Nodes
 from axil.types import Array
 
 __all__ = [
@@ -140,7 +140,8 @@ class FittedTrees:
 
     With S the sum over a leaf's rows of weight * draw * residual and W that of weight * draw, the leaf's value before the
     rate is ``S / (W + l2)``; after ``steps`` Newton steps ``(1 - (l2 / (W + l2)) ** steps) * S / W``. A leaf that the library
-    sets to zero has l2 = inf. ``l1``, ``max_step`` and ``nodes`` bend values further: see `Regularisation`; they take K = 1.
+    sets to zero has l2 = inf. ``l1``, ``max_step``, ``nodes`` and ``chains`` bend values further: see `Regularisation`; they
+    take K = 1.
     """
 
     n_leaves: NDArray[np.int64]  #: (T,)
@@ -154,6 +155,7 @@ class FittedTrees:
     l1: float = 0.0  #: by how much a sum is moved towards zero
     max_step: float = np.inf  #: the largest value of a leaf before the rate, either way
     nodes: Nodes | None = None  #: where leaf values depend on more than their own rows, or inner nodes are evidence
+    chains: Chains | None = None  #: along which values must rise
     steps: int | Array = 1  #: Newton steps, of all leaves or (L,) of each
     l2_by_weight: bool = False  #: whether l2 is in proportion to the sum of all row weights
     row_weights: Array | None = None  #: (N,) weights that the fit used in place of the sample weights

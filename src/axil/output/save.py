@@ -29,7 +29,7 @@ from axil.replay.build import confirm, tree_engine
 from axil.replay.checks import checked_rows
 from axil.replay.proven import ProvenModel
 from axil.scale import INVERSES, FittedTargets, loaded_targets, user_scale
-from axil.structure import Coefficients, Nodes, Regularisation, Structure
+from axil.structure import Chains, Coefficients, Nodes, Regularisation, Structure
 
 FORMAT = "axil-explainer"
 VERSION = 4
@@ -38,7 +38,9 @@ _PARTS = (
     "l2 steps l2_by_weight l1 max_step mixed mixing.data mixing.columns mixing.ends"
 )
 _NODES = [part.name for part in fields(Nodes)]
-_NAMES = "|".join(map(re.escape, [*_PARTS.split(), *(f"nodes.{name}" for name in _NODES)]))
+_CHAINS = [part.name for part in fields(Chains)]
+_OF_RULES = [*(f"nodes.{name}" for name in _NODES), *(f"chains.{name}" for name in _CHAINS)]
+_NAMES = "|".join(map(re.escape, [*_PARTS.split(), *_OF_RULES]))
 _MEMBER = re.compile(rf"(header|targets|shown|index|index\.ends|\d+\.(?:{_NAMES}))\.npy")
 _CHUNK = 1 << 20  # bytes read at a time
 
@@ -263,6 +265,8 @@ def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
         arrays |= {"l1": regularisation.l1, "max_step": regularisation.max_step}
         if regularisation.nodes is not None:
             arrays |= {f"nodes.{name}": getattr(regularisation.nodes, name) for name in _NODES}
+        if regularisation.chains is not None:
+            arrays |= {f"chains.{name}": getattr(regularisation.chains, name) for name in _CHAINS}
     return {name: np.asarray(array) for name, array in arrays.items() if array is not None}
 
 
@@ -273,6 +277,7 @@ def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
     nodes = {name: own.pop(f"nodes.{name}") for name in _NODES if f"nodes.{name}" in own}
     if "slack" in nodes and nodes["slack"].ndim == 0:
         nodes["slack"] = nodes["slack"].item()
+    chains = {name: own.pop(f"chains.{name}") for name in _CHAINS if f"chains.{name}" in own}
     regularisation = Regularisation(
         own.pop("l2"),
         own.pop("steps"),
@@ -280,6 +285,7 @@ def _structure(arrays: dict[str, NDArray[Any]], prefix: str) -> Structure:
         _number(own.pop("l1")),
         _number(own.pop("max_step")),
         Nodes(**nodes) if nodes else None,
+        Chains(**chains) if chains else None,
     )
     mixing = _unpacked(own)
     parts: dict[str, Any] = {"base": None, **own}

@@ -26,7 +26,7 @@ class Held:
     moved: int  #: leaves whose sums L1 moved towards zero
     zero: int  #: leaves whose sums L1 put to zero
     clipped: int  #: leaves at the largest step
-    bounded: int  #: leaves at a monotone bound
+    bounded: int  #: leaves at a monotone bound, or pooled with others to keep an order
     shift: float = (
         np.nan
     )  #: the largest part of a training row's prediction that no target makes, because of the pattern

@@ -86,7 +86,7 @@ def regularisation_of(trees: FittedTrees) -> Regularisation:
     """How leaf values follow from their sums and weights; see `FittedTrees`."""
     l2 = np.asarray(trees.l2, dtype=np.float64)
     steps = np.broadcast_to(np.asarray(trees.steps, dtype=np.float64), l2.shape)
-    return Regularisation(l2, steps, trees.l2_by_weight, trees.l1, trees.max_step, trees.nodes)
+    return Regularisation(l2, steps, trees.l2_by_weight, trees.l1, trees.max_step, trees.nodes, trees.chains)
 
 
 def fitted_structure(

@@ -1,9 +1,20 @@
 """The frozen structure of a fitted ensemble: all that decides the weights."""
 
+from axil.structure.chains import Chains
 from axil.structure.nodes import Nodes
 from axil.structure.pattern import Pattern
 from axil.structure.regularisation import Regularisation
 from axil.structure.transfer import Transferable, aligned
 from axil.structure.trees import Coefficients, Structure, cell_dtype
 
-__all__ = ["Coefficients", "Nodes", "Pattern", "Regularisation", "Structure", "Transferable", "aligned", "cell_dtype"]
+__all__ = [
+    "Chains",
+    "Coefficients",
+    "Nodes",
+    "Pattern",
+    "Regularisation",
+    "Structure",
+    "Transferable",
+    "aligned",
+    "cell_dtype",
+]

@@ -2,6 +2,7 @@
 
 A sum changes its pattern at l1, at zero and where its value is at the largest step; a value at its bounds; and a bound, where it
 is the nearest of several values, when another becomes the nearest. Inner nodes count as far as values of leaves depend on them.
+Pools of leaves change where two meet or one comes apart: see `Chains.nearest`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Near:
 def nearest(rule: Regularisation, sums: Array, leaf_weights: Array, k: int) -> tuple[Array, Array]:
     """(L, k') and (k',): the k nearest changes, as maps of the leaf sums, and how far each is."""
     n_leaves = len(sums)
+    if rule.chains is not None:
+        return rule.chains.nearest(sums, leaf_weights, leaf_weights + rule.l2, k)
     if rule.nodes is None or not rule.mixes:
         free = rule.scale(leaf_weights)
         denominators = np.divide(1.0, free, out=np.full_like(free, np.inf), where=free > 0)

@@ -6,7 +6,8 @@ With the pattern held fixed, as the splits are, every leaf value is an affine ma
 
 A sum beyond l1 has ``scale * S - sign * scale * l1``; one within it, zero; a clipped value, plus or minus max_step. A value at a
 monotone bound is the middle of two children's values further up, each of which is such a map itself, of the sum over all rows
-below it; and smoothing mixes a node's own map with its parent's.
+below it; and smoothing mixes a node's own map with its parent's. Leaves that are pooled have the sum of all their sums, divided
+by that of their ``W + l2``.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def hold(rule: Regularisation, sums: Array, leaf_weights: Array) -> Pattern:
     free = rule.scale(leaf_weights)
     if not rule.bends and not rule.mixes:
         return Pattern(free, None, None, {})
-    scale, shift = _affine(rule, sums, np.divide(1.0, free, out=np.zeros_like(free), where=free > 0))
+    denominators = np.divide(1.0, free, out=np.zeros_like(free), where=free > 0)
+    scale, shift = _affine(rule, sums, denominators)
     bounded = np.zeros(len(sums), dtype=np.bool_)
     kinds = {
         "moved": (scale > 0) & (shift != 0),
@@ -54,7 +56,10 @@ def hold(rule: Regularisation, sums: Array, leaf_weights: Array) -> Pattern:
         "clipped": (scale == 0) & (shift != 0),
     }
     mixing: list[csr_array | None] = []
-    if rule.mixes:
+    if rule.chains is not None:
+        bounded = rule.leaf_values(sums, leaf_weights) != rule.step(sums, denominators)
+        mixing = rule.chains.mixing(sums, denominators)
+    elif rule.mixes:
         assert rule.nodes is not None
         values = rule.node_values(sums, leaf_weights)
         at, leaves = rule.nodes.ends
@@ -73,6 +78,8 @@ def bytes_needed(rule: Regularisation, sums: Array, leaf_weights: Array) -> int:
     """Bytes that the mixing of these leaves takes, and the maps of the largest tree while it is made."""
     if not rule.mixes:
         return 0
+    if rule.chains is not None:
+        return 3 * 12 * rule.chains.entries(sums, leaf_weights + rule.l2)  # while one is made of the product of two
     nodes, values = _nodes(rule), rule.node_values(sums, leaf_weights)
     n_leaves = (np.diff(nodes.starts) + 1) // 2
     most = np.repeat(n_leaves, np.diff(nodes.starts))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.structure.chains import Chains
 from axil.structure.nodes import Ids, Nodes
 from axil.structure.transfer import Transferable
 from axil.types import Array
@@ -30,7 +31,8 @@ class Regularisation(Transferable):
 
     A leaf's value is ``scale * S`` with ``scale = 1 / (W + l2)``, after ``steps`` Newton steps ``(1 - q ** steps) / W`` with
     ``q = l2 / (W + l2)``. With l1 the sum is first moved towards zero by l1, up to zero; a value beyond ``max_step`` is put
-    back to it; and then come the smoothing and the bounds of `Nodes`.
+    back to it; and then come the smoothing and the bounds of `Nodes`. Leaves of `Chains` are pooled instead, and have neither
+    l1 nor a largest step nor nodes.
     """
 
     l2: Array  #: (L,); inf: the leaf is left at zero
@@ -39,6 +41,7 @@ class Regularisation(Transferable):
     l1: float = 0.0
     max_step: float = np.inf
     nodes: Nodes | None = None  #: None: a leaf's value depends on nothing but its own rows
+    chains: Chains | None = None  #: along which values must rise
 
     @property
     def bends(self) -> bool:
@@ -50,7 +53,7 @@ class Regularisation(Transferable):
         """Whether splits must be monotone."""
         nodes = self.nodes
         if nodes is None:
-            return False
+            return self.chains is not None
         return (nodes.signs is not None and bool(nodes.signs.any())) or (
             nodes.rivals is not None and len(nodes.rivals) > 0
         )
@@ -94,7 +97,10 @@ class Regularisation(Transferable):
         """(L,): the values of leaves with these sums (L,) and weights (L,), before the rate."""
         if self.nodes is None:
             scale = self.scale(leaf_weights)
-            return self.step(sums, np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0))
+            denominators = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+            if self.chains is not None:
+                sums, denominators = self.chains.pooled(sums, denominators)
+            return self.step(sums, denominators)
         at, leaves = self.nodes.ends
         found = np.empty_like(sums)
         found[leaves] = self.node_values(sums, leaf_weights).bounded[at]
@@ -124,6 +130,7 @@ class Regularisation(Transferable):
 
     def tree(self, t: int, leaves: slice) -> Regularisation:
         """The rule for one tree, whose leaves these are."""
+        assert self.chains is None, "chains of single trees are not asked for"
         nodes = None if self.nodes is None else self.nodes.tree(t)
         return replace(self, l2=self.l2[leaves], steps=self.steps[leaves], nodes=nodes)
 

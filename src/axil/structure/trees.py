@@ -116,6 +116,8 @@ class Structure(Transferable):
             expected += [("l2", self.regularisation.l2, leaves), ("steps", self.regularisation.steps, leaves)]
             if self.regularisation.nodes is not None:
                 self.regularisation.nodes.check(self.n_leaves)
+            if self.regularisation.chains is not None:
+                self.regularisation.chains.check(self.n_leaves)
         if self.coefficients is not None:
             expected.append(("omega", self.coefficients.omega, (self.n_trees + 1, self.n_trees)))
             expected.append(("beta", self.coefficients.beta, (self.n_trees + 1,)))

@@ -79,8 +79,8 @@ def known_regularisation(s: Structure) -> Regularisation:
     if s.mixing is not None:
         raise UnsupportedQuestionError(
             "removal",
-            "with path_smooth or monotone constraints the value of a leaf depends on the values above it, and how these follow "
-            "the weight of a row is not computed",
+            "with path_smooth or monotone constraints the value of a leaf depends on other nodes, and how these follow the "
+            "weight of a row is not computed",
             "Weights, what_if and blame work for it; for removal fit without these settings.",
         )
     if s.regularisation is None:

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.catboost.blob import parse
+from axil.adapters.catboost.monotone import chains, signs_of
 from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
 from axil.adapters.catboost.refusals import REFUSALS, Reading, doubt
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
 from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.refusals import not_fitted, refuse
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedModelError
 from axil.types import Array
 
 
@@ -66,6 +67,8 @@ class CatBoostAdapter(TreeModel):
         self.n_outputs = self._blob.n_outputs
         # CatBoost leaves lighter leaves at 0 (CalcLeafDers, catboost/private/libs/algo/approx_calcer.cpp).
         self._least_weight = 0.0 if "MultiRMSE" in self._reading.losses else float(np.finfo(np.float32).eps)
+        signs = {} if "MultiRMSE" in self._reading.losses else signs_of(self._reading.last)  # which it does not enforce
+        self._chains = chains(self._blob, signs) if signs else None
         # A continued fit starts from the model before and says boost_from_average=False.
         self._estimated = self._fits[-1].from_average or bool(np.any(self._blob.bias != 0))
         self._set_tolerances()
@@ -104,7 +107,15 @@ class CatBoostAdapter(TreeModel):
         if not rows.totals.even and self._shuffled(rows):  # they are then sums of the weights of other rows
             recorded = None
         if recorded is not None:
-            l2 = np.where(recorded <= self._least_weight, np.inf, l2)
+            light, chained = recorded <= self._least_weight, self._in_chains()
+            if (light & chained & (recorded > 0)).any():
+                raise UnsupportedModelError(
+                    "sample_weight",
+                    f"leaves of {recorded[light & chained].max():.3g} in all, with monotone_constraints",
+                    f"CatBoost drops rows of leaves below {self._least_weight:.2g} before it pools leaves, which is not replayed",
+                    "Fit with larger weights, or without monotone_constraints.",
+                )
+            l2 = np.where(light & ~chained, np.inf, l2)
         if last.leaves_zero:
             l2 = np.full_like(l2, np.inf)
         whole = recorded is not None and rows.totals.even and bool(np.all(recorded == np.rint(recorded)))
@@ -119,9 +130,10 @@ class CatBoostAdapter(TreeModel):
                 base=None if self._estimated else np.zeros(self.n_outputs),
                 base_value=base_value,
                 steps=steps,
+                chains=self._chains,
                 l2_by_weight=True,
                 coefficients=coefficients(last, rates, blob.scale * self._shrunk_further(rows, base_value), factor),
-                doubt=partial(doubt, self._continued, zeros_above_negatives(rows.X) if rows.at_hand else None),
+                doubt=partial(doubt, self._reading.continued, zeros_above_negatives(rows.X) if rows.at_hand else None),
             )
         ]
 
@@ -131,7 +143,14 @@ class CatBoostAdapter(TreeModel):
         if not last.shrink or n_trees >= last.iterations or not rows.at_hand:
             return 1.0
         mean_weight = rows.totals.weight / rows.totals.n_rows
-        return shrunk_further(last, n_trees, next(self._stages(rows, base)), mean_weight)
+        first = None if self._chains is None else self._chains.first()
+        return shrunk_further(last, n_trees, next(self._stages(rows, base)), mean_weight, first)
+
+    def _in_chains(self) -> NDArray[np.bool_]:
+        """(L,): leaves of trees with constrained splits, which are pooled however light they are."""
+        if self._chains is None:
+            return np.zeros(int(self._n_leaves.sum()), dtype=np.bool_)
+        return np.repeat(self._chains.longest() > 1, self._n_leaves)
 
     def _shuffled(self, rows: TrainingRows) -> bool:
         """Whether the fit shuffled the rows, as it does before it encodes categories by the targets, but not the weights
@@ -143,18 +162,11 @@ class CatBoostAdapter(TreeModel):
         encoded = min(size or 2 for size in self._reading.values("cat_feature_params", "one_hot_max_size"))
         return most_categories(rows.X, self._cat_features) > encoded
 
-    @property
-    def _continued(self) -> bool:
-        """Whether training went on from another model."""
-        last = self._fits[-1]
-        started_before = bool(np.any(self._blob.bias != 0)) and not last.from_average
-        return len(self._fits) > 1 or len(self._n_leaves) > last.iterations or started_before
-
     def _regularisation(self, rows: TrainingRows, base: Array) -> tuple[Array, Array, int | Array]:
         """rates (T,), l2 (L,) and steps."""
         n_trees, last = len(self._n_leaves), self._fits[-1]
         mean_weight = rows.totals.weight / rows.totals.n_rows
-        if not self._continued or not (rows.at_hand or rows.leaf_totals):
+        if not self._reading.continued or not (rows.at_hand or rows.leaf_totals):
             return np.full(n_trees, last.rate), np.full(self._n_leaves.sum(), last.scaled_l2(mean_weight)), last.steps
         return settings_of_each_tree(self._fits, self._stages(rows, base), mean_weight)
 

@@ -92,6 +92,22 @@ class ModelBlob:
         )
 
     @cached_property
+    def depths(self) -> NDArray[np.int64]:
+        """(T,): how many splits each symmetric tree has."""
+        return self.trees.numbers(2, "<i4").astype(np.int64)
+
+    @cached_property
+    def split_features(self) -> NDArray[np.int64]:
+        """The feature, among those of numbers, of each split of symmetric trees, tree after tree; -1 for other kinds.
+
+        Splits are numbered by the borders of these features, feature after feature, and then by those of other kinds.
+        """
+        features = self.trees.tables(5)
+        own = np.repeat([int(feature.number(1, "i", 0)) for feature in features], [f.length(3) for f in features])
+        split = np.minimum(self.trees.numbers(1, "<i4").astype(np.int64), len(own))
+        return np.asarray(np.append(own, -1)[split], dtype=np.int64)
+
+    @cached_property
     def leaf_values(self) -> Array:
         """(L * K,): of each leaf its outputs."""
         return self.trees.numbers(8, "<f8")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.catboost.blob import ModelBlob
+from axil.adapters.catboost.monotone import signs_of
 from axil.adapters.refusals import Refusal, refusal
 from axil.errors import UnsupportedModelError
 
@@ -43,6 +44,13 @@ class Reading:
     def on_gpu(self) -> bool:
         """Whether any fit ran on a GPU."""
         return any(settings.get("task_type") == "GPU" for settings in self.blob.settings)
+
+    @property
+    def continued(self) -> bool:
+        """Whether training went on from another model."""
+        last = self.last["boosting_options"]
+        started_before = bool(np.any(self.blob.bias != 0)) and not last.get("boost_from_average", False)
+        return len(self.blob.settings) > 1 or len(self.blob.depths) > int(last["iterations"]) or started_before
 
     @property
     def bundles(self) -> bool:
@@ -122,12 +130,20 @@ def _flag(name: str) -> Callable[[Reading], str]:
     return lambda model: "True" if any(model.values("boosting_options", name)) else ""
 
 
-def _monotone(model: Reading) -> str:
-    for signs in model.values("tree_learner_options", "monotone_constraints"):
-        found = {name: int(sign) for name, sign in dict(signs or {}).items() if int(sign) != 0}
-        if found:
-            return ", ".join(f"{name}: {sign}" for name, sign in found.items())
-    return ""
+def monotone(model: Reading) -> str:
+    """The first monotone constraints of a fit, "0: 1" say."""
+    found: dict[int, int] = next(filter(None, map(signs_of, model.blob.settings)), {})
+    return ", ".join(f"{feature}: {sign}" for feature, sign in found.items())
+
+
+def _monotone_steps(model: Reading) -> str:
+    steps = model.values("tree_learner_options", "leaf_estimation_iterations")
+    many = next((int(n) for n in steps if n and int(n) > 1), 0)
+    return f"{many} with monotone_constraints" if many and monotone(model) and "RMSE" in model.losses else ""
+
+
+def _monotone_continued(model: Reading) -> str:
+    return f"{monotone(model)} with init_model" if monotone(model) and model.continued else ""
 
 
 def _features(kind: str) -> Callable[[Reading], str]:
@@ -208,6 +224,7 @@ EXACT = (
     "boost_from_average, baseline, sample_weight, learning_rate (also the one CatBoost picks)",
     "l2_leaf_reg, leaf_estimation_method Newton and Gradient, leaf_estimation_iterations",
     "model_shrink_rate, model_shrink_mode",
+    "monotone_constraints with leaf_estimation_iterations=1, with the pattern held: which leaves are pooled",
     "early stopping (use_best_model), continued training (init_model)",
     "missing values (nan_mode), categorical features that are one-hot (one_hot_max_size)",
 )
@@ -260,11 +277,20 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "Fit with langevin=False.",
     ),
     Refusal(
+        "leaf_estimation_iterations",
+        _monotone_steps,
+        "leaves are pooled again after each step, and axil replays the pools of one step only",
+        None,
+        "Fit with leaf_estimation_iterations=1.",
+        linear_only=True,
+    ),
+    Refusal(
         "monotone_constraints",
-        _monotone,
-        "leaf values are averaged wherever their order would break a constraint",
-        "(ii)",
-        "Fit without monotone_constraints.",
+        _monotone_continued,
+        "a model that was continued does not record which of its trees had the constraints",
+        None,
+        "Fit all trees at once, or without monotone_constraints.",
+        linear_only=True,
     ),
     Refusal(
         "leaf_estimation_method",

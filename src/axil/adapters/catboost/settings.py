@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.contract import Coefficients
+from axil.structure import Chains
 from axil.types import Array
 
 
@@ -137,12 +138,19 @@ class Stage:
         return found if found.l2 >= 0 and self.agrees(found, mean_weight) else None
 
 
-def shrunk_further(fit: Fit, n_trees: int, first: Stage, mean_weight: float) -> float:
-    """Factor of the trees that are left, from those that ``shrink`` removed after the fit, as the first tree shows."""
+def shrunk_further(fit: Fit, n_trees: int, first: Stage, mean_weight: float, chains: Chains | None) -> float:
+    """Factor of the trees that are left, from those that ``shrink`` removed after the fit, as the first tree shows.
+
+    ``chains`` are those of the first tree.
+    """
     products = np.cumprod([fit.shrinkage(t) for t in range(fit.iterations)])[n_trees - 1 :]
     l2 = first.l2(fit, fit.scaled_l2(mean_weight))
+    sums, weights = first.sums, first.weights + l2
+    if chains is not None:
+        pooled, weights = chains.pooled(sums[:, 0], weights)
+        sums = pooled[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        made = products[0] * fit.rate * np.nan_to_num(first.sums / (first.weights + l2)[:, None])
+        made = products[0] * fit.rate * np.nan_to_num(sums / weights[:, None])
     ratio = float(np.sum(first.values * made)) / (float(np.sum(made**2)) or 1.0)
     later = products / products[0]
     return float(later[np.abs(later - ratio).argmin()])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.catboost.adapter import CatBoostAdapter
-from axil.adapters.catboost.refusals import REFUSALS, Reading
+from axil.adapters.catboost.refusals import REFUSALS, Reading, monotone
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals
@@ -79,6 +79,13 @@ def _shrinkage(model: Reading) -> str:
 
 SMOOTH = smooth_refusals(
     REFUSALS,
+    Refusal(
+        "monotone_constraints",
+        monotone,
+        "leaf values are averaged wherever their order would break a constraint",
+        "(ii)",
+        "Fit without monotone_constraints.",
+    ),
     Refusal(
         "loss_function",
         lambda model: next((loss for loss in model.losses if loss not in _LOSSES), ""),
