@@ -33,8 +33,13 @@ DRAWN = ("base logit", "log-loss", "tanh network, 500", "relu network, 500", "ML
 def proof(asked: Asked, kind: str) -> str:
     """What the explainer found when it was built."""
     if kind == "exact":
-        found = axil.Explainer(asked.model, asked.X, asked.y).verification
-        return f"K y within {found.max_error:.0e}"
+        explainer = axil.Explainer(asked.model, asked.X, asked.y)
+        found, more = explainer.verification, ""
+        if found.held is not None:
+            more = ", pattern held"
+        elif not explainer.scale.is_identity:
+            more = f" ({explainer.scale.name})"
+        return f"K y within {found.max_error:.0e}{more}"
     try:
         report = axil.JacobianExplainer(asked.model, asked.X, asked.y).report
     except axil.UnsupportedModelError as refused:

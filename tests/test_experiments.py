@@ -125,10 +125,11 @@ def test_the_boundary(written):
     models = lines_of(written / "boundary.csv")
     assert {line["paper"] for line in models} == {"", *kinds}
     for line in models:
-        assert line["axil"] in kinds.get(line["paper"], {"exact", "additive", "jacobian", "no"}), line
+        beyond = {"exact"} if line["proof"].endswith((", pattern held", ")")) else set()  # affine, or on another scale
+        assert line["axil"] in kinds.get(line["paper"], {"exact", "additive", "jacobian", "no"}) | beyond, line
         assert (line["axil"] == "exact") == line["proof"].startswith("K y within"), line
         assert line["axil"] == "exact" or line["setting"], line
-    errors = [float(line["proof"].split()[-1]) for line in models if line["axil"] == "exact"]
+    errors = [float(line["proof"].split()[3].strip(",")) for line in models if line["axil"] == "exact"]
     assert max(errors) < 1e-6
     assert not [
         line["model"] for line in models if line["proof"].startswith("refused")
@@ -155,7 +156,7 @@ def test_the_page_counts_the_models_of_the_boundary():
     for words in (
         f"{len(models)} small fitted models",
         f"All {len(yes)} models of classes to which the paper says yes",
-        f"None of the {len(no)} of classes to which it says no",
+        f"Of the {len(no)} of classes to which it says no, {sum(line['axil'] == 'exact' for line in no)}",
         f"{len(beyond)} models of classes of which it says nothing are exact",
         f"{len(differentiated)} of the {len(no)} have derivatives",
     ):

@@ -15,7 +15,7 @@ from xgboost_models import CASES as XGBOOST
 
 import axil
 from axil import InputError, _core, adapters
-from axil.adapters.routes import Kind, Nodes, make_routes
+from axil.adapters.routes import Kind, Splits, make_routes
 
 TINY = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
 ODD = [
@@ -254,7 +254,7 @@ def random_nodes(rng, n_leaves, n_features, n_thresholds):
     kinds[(features != 0) & (kinds == Kind.CATEGORIES)] = Kind.RIGHT
     thresholds = pools[features, rng.integers(n_thresholds, size=total)]
     outcomes = {int(i): rng.integers(2, size=7).astype(np.uint8) for i in np.flatnonzero(kinds == Kind.CATEGORIES)}
-    return Nodes(np.array(starts), features, thresholds, kinds, np.concatenate(children), outcomes)
+    return Splits(np.array(starts), features, thresholds, kinds, np.concatenate(children), outcomes)
 
 
 @pytest.mark.parametrize(
@@ -281,10 +281,10 @@ def test_too_many_thresholds_or_leaves_are_left_to_the_library():
     n = 70000
     chain = np.stack([~np.arange(n), np.append(np.arange(1, n), ~n)], axis=1)
     kinds = np.full(n, Kind.LEFT.value)
-    many = Nodes(np.array([0, n]), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, chain, {})
+    many = Splits(np.array([0, n]), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, chain, {})
     assert make_routes(many, single=False, strict=False, zero=0.0, infinite=True) is None
     pairs = np.tile([[~0, ~1]], (n, 1))
-    many = Nodes(np.arange(n + 1), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, pairs, {})
+    many = Splits(np.arange(n + 1), np.zeros(n, dtype=np.int64), np.arange(n, dtype=float), kinds, pairs, {})
     assert make_routes(many, single=False, strict=False, zero=0.0, infinite=True) is None
 
 
