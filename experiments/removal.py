@@ -47,11 +47,11 @@ def measure(name: str, n_rows: int) -> list[object]:
         return engine.without(rows).predicted(leaves, targets)[:, 0] - before
 
     deleted = np.random.default_rng(0).choice(n_rows, N_DELETED, replace=False)
-    first = explainer.removal(queries)[:, deleted].ravel()
+    first = explainer.removal(queries, method="first-order")[:, deleted].ravel()
     exact = np.stack([change(np.array([row])) for row in deleted], axis=1).ravel()
     moved = []
     for greedy in (False, True):
-        table = explainer.removal_set(queries[:N_SETS], SET_SIZE, greedy=greedy)
+        table = explainer.removal_set(queries[:N_SETS], SET_SIZE, greedy=greedy, method="first-order")
         rows = [table.loc[table["query"] == i, "row"].to_numpy() for i in range(N_SETS)]
         moved.append(np.mean([abs(change(own)[i]) for i, own in enumerate(rows)]))
     correlation, slope = np.corrcoef(first, exact)[0, 1], first @ exact / (first @ first)

@@ -187,3 +187,21 @@ def test_linear_leaves_have_weights(tmp_path, monkeypatch):
     assert float(line["features per leaf"]) > 1
     errors = [float(line[name]) for name in ("training rows off by", "new rows off by")]
     assert max(errors) < 1e-7  # LightGBM keeps residuals in single precision
+
+
+def test_leave_one_out_errors_by_trees_are_compared_with_cross_validation(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import loo_curve
+
+    monkeypatch.setattr(loo_curve, "TREES", 30)
+    monkeypatch.setitem(loo_curve.SETTINGS, "n_estimators", 30)
+    monkeypatch.setattr(sys, "argv", ["loo_curve.py", "--quick"])
+    loo_curve.main()
+    printed = capsys.readouterr().out.splitlines()
+    head, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in [printed[2], *printed[4:]])
+    assert [cells[0] for cells in lines] == ["friedman", "scikit_learn_diabetes"]
+    for cells in lines:
+        line = dict(zip(head, cells))
+        assert (
+            0 < float(line["error"]) < 1 <= float(line["costs, leave-one-out"])
+        )  # the splits saw the rows' own targets

@@ -84,6 +84,20 @@ def blame_frame():
     return explainer().blame(data()[2], data()[3])
 
 
+@cache
+def boosted():
+    from lightgbm import LGBMRegressor
+
+    X, y, _, _ = data()
+    model = LGBMRegressor(n_estimators=10, num_leaves=6, min_child_samples=5, verbose=-1).fit(X, y)
+    return axil.Explainer(model, X, y)
+
+
+def error_curve():
+    trees = np.arange(21)
+    return pd.DataFrame({"trees": trees, "error": 3 + 0.9**trees, "training_error": 2 + 2 * 0.85**trees})
+
+
 def removal_curves():
     effects = np.sort(explanation().weights, axis=1)[:2, ::-1]
     return {"one": effects[0, :12], "another": effects[1, :12]}
@@ -101,6 +115,7 @@ DRAWN = {
     "blame": lambda ax: plots.blame(blame_frame(), 8, by="gradient", ax=ax),
     "removal": lambda ax: plots.removal(removal_curves(), ax=ax),
     "leverage": lambda ax: plots.leverage(explainer().leverage(), ax=ax),
+    "loo_curve": lambda ax: plots.loo_curve(error_curve(), ax=ax),
     "ranked": lambda ax: plots.leverage(explainer().leverage(), ranked=True, ax=ax),
 }
 
@@ -420,13 +435,24 @@ def test_concentration_counts_as_the_table_does():
     assert ax.texts[0].get_text() == "\n".join(f"{share:.0%}: {n} rows" for share, n in zip((0.5, 0.8, 0.95), counted))
 
 
-def test_removal_adds_up_effects_of_several_methods():
-    X, y, new, _ = data()
-    from lightgbm import LGBMRegressor
+def test_errors_by_trees_are_those_of_the_frame():
+    frame = boosted().loo_curve()
+    ax = plots.loo_curve(frame)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["without the row", "with all rows"]
+    for line, column in zip(ax.lines, ("error", "training_error")):
+        np.testing.assert_array_equal(line.get_ydata(), frame[column])
+    several = frame.assign(output="a")
+    assert plots.loo_curve(several, output="a").get_title("left").startswith("Output a")
+    with pytest.raises(InputError, match="output is 'b'; expected one of"):
+        plots.loo_curve(several, output="b")
 
-    model = LGBMRegressor(n_estimators=10, num_leaves=6, min_child_samples=5, verbose=-1).fit(X, y)
-    asked = axil.Explainer(model, X, y)
-    frames = {"first order": asked.removal_set(new, 5), "greedy": asked.removal_set(new, 5, greedy=True)}
+
+def test_removal_adds_up_effects_of_several_methods():
+    new, asked = data()[2], boosted()
+    frames = {
+        "first order": asked.removal_set(new, 5, method="first-order"),
+        "greedy": asked.removal_set(new, 5, greedy=True),
+    }
     ax = plots.removal(frames, query=2)
     for line, frame in zip(ax.lines[1:], frames.values()):
         effects = frame[frame["query"] == "patient 82"]["effect"]
@@ -536,6 +562,7 @@ BAD = {
     "group by": (lambda: plots.group(explanation(), years(), by="size"), "by is 'size'"),
     "group array": (lambda: plots.group(np.ones(3)), "The table is a ndarray"),
     "blame by": (lambda: plots.blame(blame_frame(), by="size"), "by is 'size'"),
+    "no errors by trees": (lambda: plots.loo_curve([1.0, 2.0]), "explainer.loo_curve"),
     "no curves": (lambda: plots.removal({}), "curves is empty"),
     "curve": (lambda: plots.removal([[1.0, 2.0]]), "a curve has shape"),
     "no leverage": (lambda: plots.leverage([]), "no entries"),

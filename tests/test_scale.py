@@ -347,6 +347,65 @@ def test_blame_measures_the_error_on_the_scale_of_the_fit(homes):
     assert "effect (log)" in explainer.removal_set(X[:1], 2).columns
 
 
+def test_deletions_are_in_prices_and_their_errors_on_the_scale_of_the_fit(homes):
+    X, prices = homes
+    model, explainer, by_hand = both(homes)
+    plain = axil.Explainer(model.regressor_, X, np.log(prices))
+    gone = list(X.index[:3])
+    table, logs = explainer.without(gone, X[:Q]), plain.without(gone, X[:Q])
+    np.testing.assert_allclose(table["before"], model.predict(X[:Q]), rtol=1e-9)
+    np.testing.assert_allclose(table["after"], np.exp(logs["after"]), rtol=1e-12)
+    np.testing.assert_allclose(table["change"], table["after"] - table["before"])
+    left_out, logs = explainer.leave_one_out(), plain.leave_one_out()
+    np.testing.assert_array_equal(left_out["target"], prices)
+    np.testing.assert_allclose(left_out["prediction"], np.exp(logs["prediction"]), rtol=1e-12)
+    np.testing.assert_allclose(left_out["residual"], left_out["target"] - left_out["prediction"])
+    pd.testing.assert_frame_equal(by_hand.leave_one_out(), left_out, rtol=1e-9)
+    model, logs_explainer = logs_of(homes)
+    curve, plain = logs_explainer.loo_curve(), axil.Explainer(model, X, np.log(prices))
+    assert list(curve.columns) == ["trees", "error (log)", "training_error (log)"]
+    np.testing.assert_array_equal(curve["error (log)"], plain.loo_curve()["error"])
+    assert "mean squared error (log)" in axil.plots.loo_curve(curve).get_ylabel()
+
+
+def test_shapley_values_are_of_errors_on_the_scale_of_the_fit(homes):
+    X, prices = homes
+    model, explainer, by_hand = both(homes)
+    table = explainer.shapley(X[:20], prices[:20], baseline=np.full(N, 2e5))
+    assert list(table.columns) == ["row", "target", "baseline", "value (log)"]
+    np.testing.assert_allclose(table["baseline"], 2e5)
+    np.testing.assert_array_equal(table["target"], prices[table["row"]])
+    plain = axil.Explainer(model.regressor_, X, np.log(prices))
+    logs = plain.shapley(X[:20], np.log(prices[:20]), baseline=np.full(N, np.log(2e5)))
+    np.testing.assert_allclose(table["value (log)"], logs["value"], rtol=1e-9)
+    again = by_hand.shapley(X[:20], np.log(prices[:20]), baseline=np.full(N, np.log(2e5)))
+    pd.testing.assert_frame_equal(again, table, rtol=1e-9)
+    assert "value (log)" in explainer.shapley(X[:20], prices[:20], groups=np.arange(N) % 3).columns
+    with pytest.raises(InputError, match="baseline holds"):
+        explainer.shapley(X[:20], prices[:20], baseline=np.full(N, -1.0))
+
+
+def test_budgets_take_lines_and_ranges_as_targets_were_given(homes):
+    """Moving the targets listed, by what_if, leads to the price listed; one target fewer does not cross the line."""
+    X, prices = homes
+    model, explainer, by_hand = both(homes)
+    line, most = 1.15 * model.predict(X[:1])[0], 0.2 * prices.to_numpy()
+    listed = explainer.budget(X[:1], line, most, listed=True)
+    assert list(listed.columns) == ["query", "rank", "row", "change (log)", "prediction"]
+    assert len(listed) == explainer.budget(X[:1], line, most)["fewest"][0] > 1
+    weights = dict(zip(X.index, explainer(X[:1]).weights[0]))
+    moved = {row: prices[row] * (1.2 if weights[row] > 0 else 0.8) for row in listed["row"]}
+    after = explainer.what_if(moved, X[:1])["after"][0]
+    np.testing.assert_allclose(listed["prediction"].iloc[-1], after, rtol=1e-12)
+    assert after >= line > listed["prediction"].iloc[-2]
+    logs = np.log(prices.to_numpy() - most), np.log(prices.to_numpy() + most)
+    pd.testing.assert_frame_equal(by_hand.budget(X[:1], np.log(line), logs, listed=True), listed, rtol=1e-9)
+    with pytest.raises(InputError, match="line holds"):
+        explainer.budget(X[:1], -5.0, most)
+    with pytest.raises(InputError, match="ranges holds"):
+        explainer.budget(X[:1], line, 2 * prices.to_numpy())
+
+
 def test_baselines_take_targets_as_the_explainer_did(homes):
     X, prices = homes
     model = wrapped(REGRESSORS["lightgbm"], X, prices, func=np.log, inverse_func=np.exp)

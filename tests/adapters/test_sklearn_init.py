@@ -113,9 +113,13 @@ def test_other_data_than_those_of_the_fit_show(name):
 
 def test_questions_without_an_answer_say_so(tmp_path):
     explainer = explain(CASES["ridge"]())
-    for ask in (explainer.removal, explainer.steps):
+    for ask in (explainer.removal, explainer.pushes, lambda X: explainer.without([0], X)):
         with pytest.raises(axil.UnsupportedQuestionError, match="what another model leaves over"):
             ask(DATA.X_new)
+    with pytest.raises(axil.UnsupportedQuestionError, match="leave_one_out"):
+        explainer.leave_one_out()
+    with pytest.warns(axil.ApproximationWarning, match="approximate here"):
+        explainer.blame(DATA.X_new, np.zeros(len(DATA.X_new)))
     with pytest.raises(axil.InputError, match="not saved"):
         explainer.save(tmp_path / "file.npz")
     assert np.all(explainer.standard_error(DATA.X_new[:3]) > 0)

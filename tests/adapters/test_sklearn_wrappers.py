@@ -219,7 +219,7 @@ def test_removal_adds_up():
 
 def test_removal_of_bags_is_a_derivative_by_the_weights_of_the_rows():
     case = CASES["bagging ridge columns"]()
-    found, row = explain(case).removal(case.X_new), 5
+    found, row = explain(case).removal(case.X_new, method="first-order"), 5
     slope = np.zeros(len(case.X_new))
     for model, bag, columns in zip(
         case.model.estimators_, case.model.estimators_samples_, case.model.estimators_features_
@@ -230,6 +230,52 @@ def test_removal_of_bags_is_a_derivative_by_the_weights_of_the_rows():
             again = clone(model).fit(case.X[:, columns], case.y, sample_weight=weight)
             slope -= sign * again.predict(case.X_new[:, columns]) / 2e-5 / len(case.model.estimators_)
     np.testing.assert_allclose(found[:, row], slope, rtol=0, atol=1e-7)  # of a difference quotient
+
+
+@pytest.mark.parametrize(
+    "name", ["voting", "voting of voting", "outputs lightgbm", "bagging boosting", "bagging pipelines"]
+)
+def test_deletions_of_sums_are_fits_without_the_row(name):
+    case = CASES[name]()
+    explainer, row = explain(case), 5
+    found = explainer.removal(case.X_new, method="exact")
+    table = explainer.without([row], case.X_new)
+    change = table["change"].to_numpy().reshape(len(case.X_new), -1)
+    wanted = found[..., row].T.reshape(change.shape)
+    # Sums in another order, and in leaf space instead of a replay.
+    np.testing.assert_allclose(wanted, change, rtol=0, atol=1e-9 * SIZE)
+
+
+def test_deletions_of_bags_are_refits():
+    """Of ridge regressions, which have no structure: every bag that drew the row is fitted without it."""
+    for name, drawn in (("bagging ridge columns", False), ("bagging pipelines", True)):
+        case, row = CASES[name](), 5
+        after = np.zeros(len(case.X_new))
+        for model, bag, columns in zip(
+            case.model.estimators_, case.model.estimators_samples_, case.model.estimators_features_
+        ):
+            kept = bag[bag != row]
+            again = clone(model[-1] if drawn else model)
+            scale = model[0].transform if drawn else np.asarray
+            again.fit(scale(case.X[kept][:, columns]), case.y[kept])
+            after += again.predict(scale(case.X_new[:, columns])) / len(case.model.estimators_)
+        found = explain(case).without([row], case.X_new)["after"]
+        np.testing.assert_allclose(found, after, rtol=0, atol=1e-9 * SIZE)  # of two solvers
+
+
+def test_leaving_rows_out_of_sums():
+    for name in ("voting", "bagging ridge columns"):
+        case = CASES[name]()
+        left_out = explain(case).leave_one_out()
+        known = np.flatnonzero(~np.isnan(left_out["prediction"]))
+        assert len(known)
+        row = int(known[0])
+        after = explain(case).without([row], case.X[[row]])["after"][0]
+        np.testing.assert_allclose(left_out["prediction"][row], after, rtol=0, atol=1e-9 * SIZE)
+    with pytest.raises(axil.UnsupportedQuestionError, match=r"leave_one_out.*copies of rows"):
+        explain(CASES["bagging pipelines"]()).leave_one_out()
+    with pytest.raises(axil.UnsupportedQuestionError, match="loo_curve"):
+        explain(CASES["voting"]()).loo_curve()
 
 
 def test_pushes_and_greedy_sets_of_sums_of_trees():

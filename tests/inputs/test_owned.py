@@ -203,7 +203,7 @@ def test_a_tree_that_was_changed_by_hand_is_an_error() -> None:
     model = RandomForestRegressor(5, random_state=0).fit(X, y)
     explainer = axil.Explainer(model, X, y)
     model.estimators_[0].tree_.value[:] += 30.0
-    asked = [explainer, explainer.top, explainer.similar, explainer.removal, explainer.steps, explainer.effective_size]
+    asked = [explainer, explainer.top, explainer.similar, explainer.removal, explainer.pushes, explainer.effective_size]
     for ask in [*asked, explainer.standard_error, lambda X: explainer.what_if({0: 1.0}, X)]:
         with pytest.raises(axil.ExactnessError, match="may have changed"):
             ask(QUERIES)

@@ -189,15 +189,42 @@ def test_left_out_values_of_least_squares_are_those_of_refits(name):
         np.testing.assert_allclose(frame["corrected"][row], refitted, rtol=1e-8)
 
 
-def test_left_out_values_agree_with_their_own_predictions():
-    """With its target at that value a row's prediction, structure held fixed, is that value."""
+def test_corrections_are_predictions_without_the_row():
+    """`leave_one_out`, which tests/weights/test_deletion.py compares with fits without the row."""
     case, explainer = case_of("lightgbm", "weighted"), explainer_of("lightgbm", "weighted")
-    frame = explainer.blame(case.X_new, validation("lightgbm", "weighted")).set_index("row")
+    frame = explainer.blame(case.X_new, validation("lightgbm", "weighted")).set_index("row").sort_index()
+    left_out = explainer.leave_one_out()
+    np.testing.assert_array_equal(frame["corrected"], left_out["prediction"])
+    np.testing.assert_array_equal(left_out["residual"], left_out["target"] - left_out["prediction"])
+    assert "exact" in left_out.attrs["axil"]
+
+
+def test_left_out_values_agree_with_their_own_predictions_where_rows_cannot_be_deleted():
+    """With its target at that value a row's prediction, structure held fixed, is that value."""
+    case, explainer = case_of("lightgbm", "path_smooth=2"), explainer_of("lightgbm", "path_smooth=2")
+    with pytest.warns(axil.ApproximationWarning, match="leave-one-out.*path_smooth") as said:
+        frame = explainer.blame(case.X_new, validation("lightgbm", "path_smooth=2")).set_index("row")
+    assert said[0].filename == __file__
     s = explainer.proven.engines[0].structure
     for row in (0, 5, 77):
         y = explainer.targets.copy()
         y[row] = frame["corrected"][row]
         np.testing.assert_allclose(replay(s, y, s.leaves().T)[row], y[row], rtol=1e-10)
+
+
+def test_corrections_that_take_long_are_approximate_unless_asked_for(monkeypatch):
+    """By the warning's own advice they are exact, and what is known by then is used."""
+    case, y = case_of("lightgbm", "weighted"), validation("lightgbm", "weighted")
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    monkeypatch.setattr("axil.questions.targets.WARNED", 0.0)
+    monkeypatch.setattr("axil.questions.left_out.seconds_of", lambda proven: 40.0)
+    with pytest.warns(axil.ApproximationWarning, match=r"take some 40 seconds.*leave_one_out\(\)") as said:
+        near = explainer.blame(case.X_new, y).set_index("row").sort_index()["corrected"]
+    assert said[0].filename == __file__
+    monkeypatch.undo()
+    exact = explainer.leave_one_out()["prediction"]
+    assert 0 < np.nanmedian(np.abs(near - exact)) < 0.01 * np.ptp(case.y)
+    np.testing.assert_array_equal(explainer.blame(case.X_new, y).set_index("row").sort_index()["corrected"], exact)
 
 
 def test_rows_that_only_their_own_target_speaks_for_have_no_correction():

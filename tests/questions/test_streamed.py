@@ -12,6 +12,9 @@ from sklearn.linear_model import LogisticRegression
 import axil
 import axil.dask
 from axil.output.tables import NOTES
+from axil.questions.questions import Questions
+from axil.questions.rows import RowQuestions
+from axil.questions.streamed import OTHERS
 
 RNG = np.random.default_rng(5)
 X = pd.DataFrame(RNG.normal(size=(90, 3)), columns=["rooms", "size", "age"], index=[f"house {i}" for i in range(90)])
@@ -143,3 +146,19 @@ def test_offsets_are_in_no_weight(monkeypatch):
     offsets = np.arange(len(NEW), dtype=float)
     same(explainer.group(NEW, GROUPS, init_score=offsets), explainer(NEW, offsets).group(GROUPS))
     np.testing.assert_array_equal(explainer.effective_size(NEW, offsets), explainer(NEW, offsets).effective_size)
+
+
+def test_questions_that_need_more_than_weights_are_refused_by_name(explainer):
+    """Every public method of Questions; an explainer of exact weights has them all."""
+    names = {name for name, value in vars(Questions).items() | vars(RowQuestions).items() if callable(value)}
+    names = {name for name in names if not name.startswith("_")}
+    assert set(OTHERS) == names
+    for name in sorted(names):
+        if isinstance(explainer, axil.Explainer) or hasattr(type(explainer), name):  # some have one of their own
+            assert callable(getattr(explainer, name))
+            continue
+        assert not hasattr(explainer, name)
+        with pytest.raises(axil.UnsupportedQuestionError, match=f"{name} has no answer here.*axil.Explainer"):
+            getattr(explainer, name)
+    with pytest.raises(AttributeError, match="has no attribute 'wieghts'"):
+        explainer.wieghts  # noqa: B018

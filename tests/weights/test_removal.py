@@ -143,7 +143,7 @@ def of_output(structure, k):
 @pytest.mark.parametrize(("library", "name"), CASES)
 def test_models_against_a_weighted_replay(library, name):
     case, explainer = pair_of(library, name)
-    found = explainer.removal(case.X_new[:4])
+    found = explainer.removal(case.X_new[:4], method="first-order")
     leaves = explainer.proven.adapter.leaves(case.X_new[:4])
     rows = np.arange(0, len(explainer.targets), 29)
     largest = 0.0
@@ -163,7 +163,7 @@ def test_smoothers_against_refits_with_other_weights(name):
     """Central differences of refits: their own error is a few 1e-8 of the effects."""
     case, explainer = case_of("smoother", name), explainer_of("smoother", name)
     w = np.ones(len(case.y)) if case.sample_weight is None else np.array(case.sample_weight)
-    effects = explainer.removal(case.X_new)
+    effects = explainer.removal(case.X_new, method="first-order")
     for j in (0, 17, 100):
         step = 1e-4 * (np.arange(len(w)) == j)
         up, down = (
@@ -183,8 +183,6 @@ def test_what_has_no_removal_is_refused_by_name():
         for ask in (explainer.removal, lambda X, e=explainer: e.removal_set(X, 3)):
             with pytest.raises(UnsupportedQuestionError, match=what):
                 ask(X)
-    with pytest.raises(UnsupportedQuestionError, match="greedy"):
-        explainer_of("smoother", "ridge").removal_set(case_of("smoother", "ridge").X_new[:1], 2, greedy=True)
 
 
 SETS = [
@@ -196,12 +194,13 @@ SETS = [
 ]
 
 
+@pytest.mark.parametrize("method", ["exact", "first-order"])
 @pytest.mark.parametrize(("library", "name"), SETS)
-def test_sets_are_the_largest_effects_of_one_sign(library, name, monkeypatch):
+def test_sets_are_the_largest_effects_of_one_sign(library, name, method, monkeypatch):
     case, explainer = pair_of(library, name)
     monkeypatch.setattr("axil.machine.memory.BATCH_BYTES", 8 * len(case.y) * 3 * len(explainer.proven.engines))
-    effects = explainer.removal(case.X_new[:5]).reshape(-1, 5, len(case.y))
-    table = explainer.removal_set(case.X_new[:5], 6)
+    effects = explainer.removal(case.X_new[:5], method).reshape(-1, 5, len(case.y))
+    table = explainer.removal_set(case.X_new[:5], 6, method=method)
     parts = table.groupby("query" if explainer.outputs is None else ["query", "output"], sort=False)
     assert len(parts) == 5 * len(effects)
     for (_, part), found in zip(parts, np.swapaxes(effects, 0, 1).reshape(-1, len(case.y))):
@@ -210,7 +209,7 @@ def test_sets_are_the_largest_effects_of_one_sign(library, name, monkeypatch):
         np.testing.assert_allclose(part["effect"], expected[expected != 0], rtol=0, atol=1e-12 * np.abs(found).max())
         assert list(part["rank"]) == list(range(1, len(part) + 1))
         np.testing.assert_allclose(found[part["row"]], part["effect"], rtol=0, atol=1e-12 * np.abs(found).max())
-    assert "first-order" in table.attrs["axil"]
+    assert ("first-order" in table.attrs["axil"]) == (method == "first-order")
 
 
 GREEDY = [
@@ -253,7 +252,7 @@ def test_greedy_sets_move_further():
     s, leaves = explainer.proven.engines[0].structure, explainer.proven.adapter.leaves(X)
     moved = {}
     for greedy in (False, True):
-        table = explainer.removal_set(X, 8, greedy=greedy)
+        table = explainer.removal_set(X, 8, greedy=greedy, method="first-order")
         moved[greedy] = []
         for i, (_, part) in enumerate(table.groupby("query", sort=False)):
             w = np.ones(s.n_rows)
@@ -263,12 +262,18 @@ def test_greedy_sets_move_further():
     assert np.mean(moved[True]) >= np.mean(moved[False])
 
 
-def test_limits_and_no_queries():
+@pytest.mark.filterwarnings("ignore::axil.ApproximationWarning")
+def test_limits_and_no_queries(monkeypatch):
     case = case_of("lightgbm", "regressor")
     explainer = axil.Explainer(case.model, case.X, case.y, memory_limit="256 KiB")
+    monkeypatch.setattr("axil.questions.removal.PATIENCE", 0.0)  # for replays
     with pytest.raises(InputError, match=r"memory_limit.*removal_set"):
         explainer.removal(case.X)
-    assert len(explainer.removal_set(case.X, 2)) == 2 * len(case.y)
+    with pytest.warns(axil.ApproximationWarning, match="first-order") as said:
+        table = explainer.removal_set(case.X, 2)
+    assert said[0].filename == __file__
+    assert len(table) == 2 * len(case.y)
+    assert "first-order" in table.attrs["axil"]
     assert explainer.removal(case.X[:0]).shape == (0, len(case.y))
     assert list(explainer.removal_set(case.X[:0], 2).columns) == ["query", "rank", "row", "effect"]
     with pytest.raises(InputError, match="m is 0"):

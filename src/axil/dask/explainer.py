@@ -310,6 +310,11 @@ class Explainer(Streamed):
             parts[-1] |= {"weight": found.weights.ravel(), "contribution": found.contributions.ravel()}
         return tables.concatenate(parts, "pandas")
 
+    _no_others = (
+        "it is not computed over training rows in Dask collections",
+        "Use axil.Explainer on training rows in memory, or the weights of explainer.weights(X).",
+    )
+
     def prepare(self) -> Explainer:
         """Build leaf space now, in one pass over the rows; with ``verify=True`` the proof has built it already."""
         held, entries = self._held, []

@@ -253,6 +253,10 @@ class JacobianExplainer(BoostedQuestions, Streamed):
             parts.append({name: values for name, values in columns.items() if name != "weight"})
         return tables.note(tables.concatenate(parts, self._backend), tables.ADDITIVE)
 
+    _no_others = (
+        "it needs exact weights, and this explainer has derivatives by the targets",
+        "Use axil.Explainer for a model that has exact weights (axil.supports(model)).",
+    )
     _no_features = "the training rows of this explainer are no table", "Use explainer.top(X)."
 
     @property

@@ -11,7 +11,7 @@ fixed, and the axes say so; those of a `JacobianExplainer` are called derivative
 """
 
 from axil.plots.bars import blame, group, weights
-from axil.plots.curves import concentration, leverage, removal
+from axil.plots.curves import concentration, leverage, loo_curve, removal
 from axil.plots.heat import matrix
 from axil.plots.points import targets, weights_against
 from axil.plots.waterfall import contributions
@@ -22,6 +22,7 @@ __all__ = [
     "contributions",
     "group",
     "leverage",
+    "loo_curve",
     "matrix",
     "removal",
     "targets",

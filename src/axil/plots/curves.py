@@ -1,4 +1,4 @@
-"""Curves: how few rows hold how much weight, the total effect of removing rows, leverage."""
+"""Curves: how few rows hold how much weight, the total effect of removing rows, errors by trees, leverage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from axil.errors import InputError
+from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_flag, as_frame, as_numbers, as_vector
 from axil.output import tables
@@ -122,6 +122,37 @@ def _effects(curve: Any, query: int, output: Any) -> tuple[Array, str, str]:
     lines, name = one_query(curve, query, output, ("query", "rank", column))
     order = np.argsort(lines["rank"], kind="stable")
     return as_vector(lines[column][order], len(order), f'the column "{column}"', "removed"), name, fitted
+
+
+def loo_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
+    """The leave-one-out error and the training error after every number of trees.
+
+    ``frame``: what ``explainer.loo_curve()`` returns. No mark where it is lowest: that is no rule for when to stop.
+    """
+    read = as_frame(frame)
+    known = [] if read is None else list(read.columns)
+    (error, fitted), (training_error, _) = labelled(known, "error"), labelled(known, "training_error")
+    columns = ("trees", error, training_error)
+    if read is None or not set(columns) <= set(known):
+        raise InputError(f"frame is {shown(frame)}; expected what explainer.loo_curve() returns.")
+    lines, name = {column: read[column].to_numpy() for column in columns}, ""
+    if "output" in read.columns:
+        outputs = read["output"].to_numpy()
+        output = outputs[0] if output is None else output
+        if not (outputs == output).any():
+            raise InputError(
+                f"output is {shown(output)}; expected one of {shown(list(dict.fromkeys(outputs.tolist())))}."
+            )
+        lines, name = {column: values[outputs == output] for column, values in lines.items()}, f"Output {output}\n"
+    ax = canvas.new_axes(ax)
+    for i, (column, label) in enumerate({error: "without the row", training_error: "with all rows"}.items()):
+        style: dict[str, Any] = {"color": canvas.LINES[i], "linestyle": canvas.DASHES[i]}
+        ax.plot(lines["trees"], lines[column], label=label, linewidth=1.8, **style)
+    size = canvas.fixed(f"mean squared error{f' ({fitted})' if fitted else ''}")
+    canvas.dress(ax, f"{name}Errors of training rows after every number of trees", "trees", size)
+    canvas.whole_ticks(ax)
+    canvas.key(ax)
+    return ax
 
 
 def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | None = None) -> Axes:

@@ -24,6 +24,10 @@ PROBES = 32  # random vectors
 TOGETHER = 8  # of them in one pass
 PATIENCE = 10.0  # seconds that an answer may take for sigma alone, unless asked for by name
 WARNED = 30.0  # seconds above which work on all training rows is announced
+WITHOUT_LEVERAGES = (
+    'Without them there are degrees_of_freedom(estimate=True), standard_error(X, sigma="estimate"), and blame with '
+    "correction=None or a correction of your own."
+)
 LEAST_FREEDOM = 1e-9  # of the number of rows: below it residuals say nothing of the noise
 
 
@@ -41,21 +45,20 @@ def leverages(proven: ProvenModel) -> Array:
 
 def _leverages(proven: ProvenModel) -> Array:
     available = proven.budget.available
-    announce("leverages", proven, sum(engine.costs(available).leverage for engine in proven.engines))
+    seconds = sum(engine.costs(available).leverage for engine in proven.engines)
+    announce(f"The leverages of {len(proven.targets)} training rows take", seconds, WITHOUT_LEVERAGES, 6)
     found = np.stack([engine.leverage(available) for engine in proven.engines], axis=1)
     found.setflags(write=False)
     return found
 
 
-def announce(what: str, proven: ProvenModel, seconds: float) -> None:
-    """Say, before work on all training rows begins, how long it takes, if that is long."""
+def announce(what: str, seconds: float, instead: str, depth: int) -> None:
+    """Say, before work on all training rows begins, how long it takes, if that is long; the question is so many calls above."""
     if WARNED < seconds < np.inf:
         warnings.warn(
-            f"The {what} of {len(proven.targets)} training rows take {in_time(seconds)} on two cores, once for this explainer. "
-            'Without them there are degrees_of_freedom(estimate=True), standard_error(X, sigma="estimate"), and blame with '
-            "correction=None or a correction of your own.",
+            f"{what} {in_time(seconds)} on two cores, once for this explainer. {instead}",
             CostWarning,
-            stacklevel=7,  # the question that was asked
+            stacklevel=depth + 1,
         )
 
 
@@ -116,7 +119,8 @@ def exact(proven: ProvenModel) -> Array:
 
 def _exact(proven: ProvenModel) -> Array:
     own, available = leverages(proven).sum(axis=0), proven.budget.available
-    announce("squared weights", proven, sum(engine.costs(available).squares for engine in proven.engines))
+    seconds = sum(engine.costs(available).squares for engine in proven.engines)
+    announce(f"The squared weights of {len(proven.targets)} training rows take", seconds, WITHOUT_LEVERAGES, 6)
     squares = [engine.squares(available) for engine in proven.engines]
     freedom = len(proven.targets) - 2 * own + np.array(squares)
     _require_freedom(proven, freedom)

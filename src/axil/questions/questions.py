@@ -1,7 +1,7 @@
 """Questions: what a proven model can be asked about its training data beyond weights.
 
-All answers are exact with the fitted structure held fixed, except removal, which is a first-order effect and says so. None
-of them is a retraining: a refit may choose other splits.
+All answers are exact with the fitted structure held fixed; where exact deletions do not fit, removal takes first-order effects
+and says so. None of them is a retraining: a refit may choose other splits.
 """
 
 from __future__ import annotations
@@ -12,86 +12,19 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.errors import InputError, shown
-from axil.questions import noise, removal
+from axil.errors import InputError
+from axil.questions import budget as budgets
+from axil.questions import noise, valuation
 from axil.questions.explain import batches
+from axil.questions.rows import RowQuestions
 from axil.questions.streamed import measured
 from axil.questions.targets import blame, changed_rows, corrections, on_scale, reach, what_if
-from axil.replay.proven import ProvenModel
+from axil.replay.queries import Queries
 from axil.types import Array
 
 
-class Questions:
+class Questions(RowQuestions):
     """The questions, as methods of `Explainer`."""
-
-    def __init__(self, proven: ProvenModel):
-        self._proven = proven
-
-    @property
-    def proven(self) -> ProvenModel:
-        """The model and its training data as they were proven: what every answer comes from."""
-        return self._proven
-
-    def removal(self, X: Any) -> Array:
-        """(n, n_train), or (K, n, n_train): the first-order change of each prediction on deleting each training row.
-
-        ``-w_j dF(x) / dw_j``; positive: without the row the prediction would be higher. Structure, draws and all other weights
-        are held fixed. As costly as the weights; 8 * K * n * n_train bytes.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        """
-        proven = self.proven
-        return removal.dense(proven, proven.queries(X), removal.removals, prepared=True)
-
-    def pushes(self, X: Any) -> Array:
-        """(n, n_train), or (K, n, n_train): what each training row puts into the steps that the trees take to each prediction.
-
-        ``sum_t rate_t w_j r_tj / (W + l2)`` over the trees t where the row is in x's leaf, with r_tj the residual that the tree
-        saw of it. Positive: the row raised the prediction. With the base they add up to it, exactly, as contributions do; but a
-        row's push is not of its target alone: other rows have their part in r_tj, which the weights follow and pushes do
-        not. For a forest: weights times targets. Costs less than the weights; 8 * K * n * n_train bytes.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        """
-        proven = self.proven
-        return removal.dense(proven, proven.queries(X), removal.pushes)
-
-    def removal_set(self, X: Any, m: int, greedy: bool = False, by: str = "effect") -> Any:
-        """Up to m training rows whose removal moves each prediction furthest, all in one direction.
-
-        A frame with the columns query, rank, row, effect, and output if there are several. The direction is the one in which the
-        m largest first-order effects add up to more; rows that have none are left out. ``greedy``: after each row the fit
-        without it is computed again, structure held fixed, so that the next is the best one then and effects are exact; some
-        three passes over the trees for each row of the set and query. ``by="pushes"``: by what the rows put into the steps of
-        the trees instead (`pushes`; the column is push), which predicts better what a refit without them does
-        (docs/paper/faithfulness.md).
-        Streamed: never holds an (n, n_train) array.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        m : int
-            The largest number of rows in a set.
-        greedy : bool, default False
-            Choose each row with those before it removed; effects are then exact.
-        by : "effect" or "pushes"
-            What rows are chosen by.
-        """
-        m = inputs.as_count(m, "m")
-        inputs.as_choice(by, ("effect", "pushes"), "by")
-        if inputs.as_flag(greedy, "greedy") and by == "pushes":
-            raise InputError(
-                'greedy=True computes effects again after each row, and by="pushes" has none: leave one of them out.'
-            )
-        proven = self.proven
-        return removal.removal_set(proven, proven.queries(X), m, greedy, by)
 
     def what_if(self, targets: Mapping[Any, Any], X: Any, init_score: Any = None) -> Any:
         """The predictions of X if some training rows, by label, had other targets (of a classifier: other classes).
@@ -139,13 +72,7 @@ class Questions:
             One replay of the fit for each row named, O(T (N + n)), 32 of them together.
         """
         proven = self.proven
-        try:
-            labels = None if isinstance(rows, (str, bytes)) else list(rows)
-        except Exception:  # whatever an object that is no sequence raises
-            labels = None
-        if labels is None:
-            raise InputError(f"rows is {shown(rows)}; expected a list of labels of training rows.")
-        chosen = inputs.positions(labels, proven.index, "rows")
+        chosen = self._positions(rows)
         return reach(proven, proven.queries(X, init_score), chosen)
 
     def blame(self, X_val: Any, y_val: Any, correction: Any = "leave-one-out", init_score: Any = None) -> Any:
@@ -154,10 +81,13 @@ class Questions:
         A frame with the columns row, target, gradient, corrected, gain, and output if there are several, largest gain first.
         ``gradient``: of the mean squared validation error in the row's target, ``(2 / n) K'(prediction - y_val)``, in one sweep;
         predictions are weights times targets, in float64.
-        ``corrected``: what else the target might be: with "leave-one-out" what all other rows say, ``(F_j - K_jj y_j) /
-        (1 - K_jj)``, nan where K_jj is within 1e-6 of one; or your own out-of-fold predictions as an array (n_train,) or
-        (n_train, K). ``gain``: by how much the mean squared validation error would fall if this one target were corrected,
-        exactly ``-(d gradient_j + d^2 / n sum_i K_ij^2)`` with d the correction; the squares are streamed.
+        ``corrected``: what else the target might be: with "leave-one-out" the prediction without the row, structure held fixed
+        (`leave_one_out`; nan where there is none); or your own out-of-fold predictions as an array (n_train,) or (n_train, K).
+        Models that `leave_one_out` refuses, takes more than 30 seconds for, or has no prediction from for most rows, such as
+        forests of full depth, have ``(F_j - K_jj y_j) / (1 - K_jj)`` instead: the target at which the row's own prediction would
+        agree with it, of forests the mean of the others by weight. For boosted trees an `ApproximationWarning` says so. ``gain``:
+        by how much the mean squared validation error would fall if this one target were corrected, exactly
+        ``-(d gradient_j + d^2 / n sum_i K_ij^2)`` with d the correction; the squares are streamed.
         ``correction=None``: gradients alone, the largest first. Several outputs have a mean squared error each.
 
         Of a model fitted to transformed targets the error is on the scale of the fit, such as the squared error of logarithms,
@@ -177,12 +107,114 @@ class Questions:
             place of base_score, as in its own ``predict``.
         """
         proven = self.proven
+        queries, y = self._validation(X_val, y_val, init_score)
+        return blame(proven, queries, y, corrections(proven, correction))
+
+    def _validation(self, X_val: Any, y_val: Any, init_score: Any) -> tuple[Queries, Array]:
+        """Validation rows and their targets (n, K), checked."""
+        proven = self.proven
         queries = proven.queries(X_val, init_score)
         if not len(queries):
             raise InputError("X_val has no rows; expected validation rows with their targets.")
         classes = proven.adapter.classes
         y = inputs.as_targets(y_val, len(queries), proven.targets.shape[1], classes, "y_val", "validation")
-        return blame(proven, queries, on_scale(proven, y, "y_val"), corrections(proven, correction))
+        return queries, on_scale(proven, y, "y_val")
+
+    def shapley(
+        self, X_val: Any, y_val: Any, baseline: Any = "mean", groups: Any = None, init_score: Any = None
+    ) -> Any:
+        """The exact Shapley value of every training target for the error on validation rows.
+
+        A coalition of training rows knows its targets, all others have a baseline, and its worth is minus the mean squared
+        error on the validation rows, structure held fixed. ``value`` is a row's mean contribution over all orders in which rows
+        may join; the values sum to the fall of the error from no target known to all. Positive: knowing this target lowers the
+        error. In closed form, ``d_j [K'(e + r)]_j / n``, by one sweep, O(T (N + n)), for all rows.
+
+        A frame with the columns row, target, baseline, value, and output if there are several, largest value first. With
+        ``groups`` the columns group, rows, value: a group's value as one player is the sum of its rows' values. Several outputs
+        have a mean squared error each. Of a model fitted to transformed targets the error, and so "value (log)", is on the scale
+        of the fit; target and baseline are in prices. ``y_val`` and ``baseline`` are given as ``y_train`` was.
+
+        Parameters
+        ----------
+        X_val : table
+            The n validation rows.
+        y_val : array of shape (n,) or (n, K)
+            Their targets, or classes, given as ``y_train`` was.
+        baseline : "mean", "others" or array of shape (n_train,) or (n_train, K)
+            The targets of rows that are not known: the mean of all, what the others say (`leave_one_out`; a row of which they
+            say nothing keeps its target and has the value nan), or numbers of your own.
+        groups : sequence of length n_train, optional
+            A label for each training row: a year, a region, a source.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the validation rows, as in `Explainer.explain`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:300], y[:300])
+        >>> values = Explainer(model, X[:300], y[:300]).shapley(X[300:], y[300:])
+        >>> error = ((y[300:] - model.predict(X[300:])) ** 2).mean()
+        >>> none_known = ((y[300:] - y[:300].mean()) ** 2).mean()
+        >>> bool(abs(values["value"].sum() - (none_known - error)) < 1e-6 * error)
+        True
+        """
+        proven = self.proven
+        queries, y = self._validation(X_val, y_val, init_score)
+        codes = None if groups is None else inputs.group_codes(groups, len(proven.targets), "groups")
+        return valuation.shapley(proven, queries, y, valuation.baselines(proven, baseline), codes)
+
+    def budget(
+        self, X: Any, line: Any, ranges: Any, groups: Any = None, listed: bool = False, init_score: Any = None
+    ) -> Any:
+        """The fewest training targets, each moved within its range, that bring each prediction of X to a line or across it.
+
+        Exact with the structure held fixed: predictions are linear in the targets, so sorting rows by the most that each can add
+        towards the line, ``|k_j| * range_j``, is best. A frame with the columns query, prediction, fewest (nan: all targets
+        together do not suffice), furthest (the prediction with every target moved as far as it helps), and output if there are
+        several. Where ``fewest`` is m, no m - 1 wrong or forged targets within these ranges can have put the prediction on this
+        side of the line. Streamed: never holds an (n, n_train) array.
+
+        With L1, clipped steps or monotone constraints the pattern is held fixed as well (``verification.held``). Of a model
+        fitted to transformed targets predictions are in prices, and "change (log)" is on the scale of the fit; line and ranges
+        are given as ``y_train`` was.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        line : float
+            The number that predictions are to reach.
+        ranges : float, array of shape (n_train,) or (n_train, K), or a tuple of two of these
+            How far each target may move either way; a tuple: the lowest and the highest value of each target.
+        groups : sequence of length n_train, optional
+            Labels of the training rows: the fewest groups whose targets all move.
+        listed : bool, default False
+            List these rows, or groups, instead: query, rank, row, change, and prediction with all down to this one moved.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> found = explainer.budget(X.head(2), line=150.0, ranges=20.0)
+        >>> list(found.columns)
+        ['query', 'prediction', 'fewest', 'furthest']
+        """
+        proven = self.proven
+        lines = np.full((1, proven.targets.shape[1]), inputs.as_number(line, "line"))
+        within = budgets.Ranges.of(ranges, proven)
+        codes = None if groups is None else inputs.group_codes(groups, len(proven.targets), "groups")
+        listed = inputs.as_flag(listed, "listed")
+        queries = proven.queries(X, init_score)
+        return budgets.budget(proven, queries, on_scale(proven, lines, "line")[0], within, codes, listed)
 
     def leverage(self) -> Array:
         """(n_train,), or (K, n_train) where outputs have trees of their own: K[j, j], each row's weight in its own prediction.

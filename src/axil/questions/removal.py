@@ -1,15 +1,26 @@
-"""Removal: the effects of deleting training rows, what they put into the steps of trees, and sets of rows to remove."""
+"""Removal: the effects of deleting training rows, what they put into the steps of trees, and sets of rows to remove.
+
+Effects are exact wherever leaf space fits into memory, or where replays of the fit, one per training row, take `PATIENCE`.
+Otherwise they are taken to first order, unless exact ones are asked for by name.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil.errors import ApproximationWarning
+from axil.machine.memory import in_words
+from axil.machine.progress import in_time
 from axil.output import tables
+from axil.questions.noise import PATIENCE, announce
+from axil.questions.targets import change_columns
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -23,7 +34,17 @@ Ask = Callable[[Engine, Any, Array], Sequence[Effects]]
 INSTEAD = "Use explainer.removal_set(X, m) for the largest, or raise memory_limit."
 
 
-def removals(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects]:
+@dataclass(frozen=True)
+class Way:
+    """A way to compute one number about every training row and query."""
+
+    name: str
+    ask: Ask
+    note: str  #: on the numbers
+    prepares: bool = False  #: whether leaf space makes it faster
+
+
+def first_order(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects]:
     """For each column of the targets the first-order effects of deleting training rows."""
     return engine.removal(coordinates, targets)
 
@@ -33,17 +54,58 @@ def pushes(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects
     return engine.pushes(coordinates, targets)
 
 
-def dense(proven: ProvenModel, queries: Queries, ask: Ask, prepared: bool = False) -> Array:
+FIRST_ORDER = Way("removal", first_order, tables.FIRST_ORDER, prepares=True)
+PUSHES = Way("pushes", pushes, tables.NOTE)
+
+
+def way_of(proven: ProvenModel, method: str | None, taken: int) -> Way:
+    """The way to compute effects by this method, where so many bytes are taken; None: exact where that fits."""
+    if method == "first-order":
+        return FIRST_ORDER
+    available = max(proven.budget.available - taken, 0)
+    costs = [engine.costs(available) for engine in proven.engines]
+    seconds = sum(min(cost.deletion, cost.replays) for cost in costs)
+    fits = all(cost.deletion < np.inf for cost in costs)
+    if not (method == "exact" or fits or seconds <= PATIENCE):
+        if seconds < np.inf:
+            warnings.warn(
+                f"Exact deletions of {len(proven.targets)} training rows do not fit into {in_words(available)} in leaf space, "
+                f"and replays take {in_time(seconds)}: the effects are first-order ones. Raise memory_limit, or wait for exact "
+                'ones with method="exact".',
+                ApproximationWarning,
+                stacklevel=3,
+            )
+        return FIRST_ORDER
+    announce(
+        f"Exact deletions of {len(proven.targets)} training rows take", seconds, 'method="first-order" takes less.', 3
+    )
+
+    def exact(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects]:
+        return engine.deletion(coordinates, targets, available)
+
+    return Way("removal", exact, tables.NOTE)
+
+
+def without(proven: ProvenModel, queries: Queries, rows: NDArray[np.intp]) -> Any:
+    """The table of `Questions.without`."""
+    before = proven.predicted(queries)  # which checks them
+    left = replace(proven, engines=[engine.without(rows) for engine in proven.engines], verification=None)
+    after = left.predicted(queries)
+    columns = change_columns(proven, queries, before, after)
+    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+
+
+def dense(proven: ProvenModel, queries: Queries, way: Way) -> Array:
     """(n, N), or (K, n, N): one number about every training row, gathered."""
     n, (n_train, n_outputs) = len(queries), proven.targets.shape
-    array = 8 * n * n_train * n_outputs
-    if prepared and array < proven.budget.available:
+    array = array_bytes(proven, queries)
+    if way.prepares and array < proven.budget.available:
         proven = proven.prepared_for(n, array)
     working = proven.streamed_bytes()
     room = 3 * 8 * min(n * n_train, BLOCK_ENTRIES)  # for a block of effects, with what they are made of
     proven.budget.require(array + working + room, f"An array of {n} predictions by {n_train} rows", INSTEAD)
     transposed = np.empty((n_outputs, n_train, n))  # as they come, for a block of training rows
-    for start, batch, effects in _effects(proven, queries, proven.budget.batch_size(working, array + room), ask):
+    for start, batch, effects in _effects(proven, queries, proven.budget.batch_size(working, array + room), way):
         own = slice(start, start + len(batch))
         for k, of_output in enumerate(effects):
             for first, block in of_output.blocks():
@@ -52,27 +114,32 @@ def dense(proven: ProvenModel, queries: Queries, ask: Ask, prepared: bool = Fals
     return found[0] if proven.outputs is None else found
 
 
+def array_bytes(proven: ProvenModel, queries: Queries) -> int:
+    """Bytes of one number for every query, training row and output."""
+    return 8 * len(queries) * proven.targets.size
+
+
 def _effects(
-    proven: ProvenModel, queries: Queries, size: int, ask: Ask
+    proven: ProvenModel, queries: Queries, size: int, way: Way
 ) -> Iterator[tuple[int, Queries, list[Effects]]]:
     """So many queries at a time, with the position of the first; their effects are read out block by block."""
-    for start, batch in proven.batches(queries, size, ask.__name__):
+    for start, batch in proven.batches(queries, size, way.name):
         proven.predicted(batch)  # which checks them
         served = proven.by_output(proven.targets)
-        yield start, batch, [one for engine, own in served for one in ask(engine, batch.coordinates, own)]
+        yield start, batch, [one for engine, own in served for one in way.ask(engine, batch.coordinates, own)]
 
 
-def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, by: str) -> Any:
+def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, way: Way) -> Any:
     """The table of `Questions.removal_set`."""
     found, (n_train, n_outputs) = [], proven.targets.shape
     lines, outputs = min(m, n_train) * n_outputs, proven.outputs
     plain = proven
-    if by == "effect":
+    if way.prepares:
         proven = proven.prepared_for(len(queries), tables.bytes_of(len(queries) * lines, 7))
     working = proven.streamed_bytes() + 6 * 8 * lines
     size = tables.batch_size(proven.budget, len(queries), lines, 6 if outputs is None else 7, working)
     served = [(engine, own, k) for engine, own in plain.by_output(proven.targets) for k in range(own.shape[1])]
-    for start, batch, effects_of in _effects(proven, queries, size, removals if by == "effect" else pushes):
+    for start, batch, effects_of in _effects(proven, queries, size, way):
         sets = [SignedSet(len(batch), m, n_train, proven.n_threads).read(own) for own in effects_of]
         for i in range(len(batch)):
             for output, ((engine, own, k), largest) in enumerate(zip(served, sets)):
@@ -80,10 +147,9 @@ def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, by:
                 if greedy:
                     rows, effects = remove_in_turn(engine, batch.coordinates[i : i + 1], own, k, (rows, effects))
                 found.append((start + i, output if outputs is None else outputs[output], rows, effects))
-    name = proven.scale.label({"effect": "effect", "pushes": "push"}[by])
+    name = proven.scale.label("push" if way is PUSHES else "effect")
     columns = set_columns(found, name, proven.index, queries.labels, outputs is not None)
-    exact = greedy or by == "pushes"
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE if exact else tables.FIRST_ORDER)
+    return tables.note(tables.make(columns, proven.backend), tables.NOTE if greedy else way.note)
 
 
 class SignedSet:
@@ -95,7 +161,7 @@ class SignedSet:
 
     def read(self, effects: Effects) -> SignedSet:
         """Take in all of them."""
-        sides = (self.positive, np.maximum), (self.negative, np.minimum)
+        sides = (self.positive, np.fmax), (self.negative, np.fmin)
         found = effects.sparse()
         if found is not None:
             for side, clip in sides:
@@ -107,7 +173,7 @@ class SignedSet:
 
     def add(self, block: Array, first: int) -> None:
         """Take in the effects (rows, n) of the training rows from ``first`` on."""
-        for side, clip in ((self.positive, np.maximum), (self.negative, np.minimum)):
+        for side, clip in ((self.positive, np.fmax), (self.negative, np.fmin)):
             side.add(clip(block, 0.0), first)
 
     def chosen(self, i: int) -> tuple[Rows, Array]:

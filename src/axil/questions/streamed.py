@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +62,39 @@ def measured(parts: Iterable[WeightedSums], measure: Callable[[WeightedSums], Ar
     return np.concatenate([np.atleast_2d(measure(part)) for part in parts], axis=1)
 
 
+OTHERS = (
+    *(
+        "removal",
+        "without",
+        "removal_set",
+        "pushes",
+        "leave_one_out",
+        "loo_curve",
+        "what_if",
+        "reach",
+        "blame",
+        "shapley",
+    ),
+    *("budget", "leverage", "degrees_of_freedom", "standard_error"),
+)  # questions that need K, and `Questions` has
+
+
+class MissingQuestionError(UnsupportedQuestionError, AttributeError):
+    """A question that an explainer has no method for; an AttributeError too, so that hasattr is False."""
+
+
 class Streamed(ABC):
     """Questions about any number of rows X. None of them holds an (n, n_train) array."""
+
+    _no_others: tuple[str, str]  # the reason for which an explainer has none of `OTHERS`, and what to do
+
+    if not TYPE_CHECKING:  # mypy is to know of no other attributes
+
+        def __getattr__(self, name):
+            """Refuse a question that this explainer cannot answer, by name."""
+            if name in OTHERS:
+                raise MissingQuestionError(name, *self._no_others)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @abstractmethod
     def _stream(self, X: Any, init_score: Any) -> Stream:

@@ -11,19 +11,23 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
-from axil.errors import ApproximationWarning, InputError, shown
-from axil.machine.progress import track
+from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, shown
+from axil.machine.progress import in_time, track
 from axil.output import tables
+from axil.questions import left_out
 from axil.questions.explain import batches
-from axil.questions.noise import leverages
+from axil.questions.noise import WARNED, leverages
 from axil.replay.held import leaves_beyond
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
+from axil.weights.boosting import BoostedTrees
+from axil.weights.left_out import LEAST_LEFT
+from axil.weights.sums import Residual, Sum
 
 COLUMNS = 32  # training rows whose weights are computed together
 COPIES = 4  # of their columns while the fit is replayed
-LEAST_LEFT = 1e-6  # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
+MOST_ALONE = 0.5  # of the training rows: above it their predictions without themselves correct too few
 
 
 def changed_rows(proven: ProvenModel, targets: Mapping[Any, Any]) -> Array:
@@ -59,20 +63,24 @@ def what_if(proven: ProvenModel, queries: Queries, moved: Array) -> Any:
     """The table of `Questions.what_if`, for targets moved by (N, K)."""
     proven.predicted(queries)  # which checks them
     change = proven.across(moved, lambda engine, own: engine.apply(queries.coordinates, own, queries.offsets.base))
-    _warn_beyond(proven, proven.targets + moved)
-    before = queries.predictions
-    columns: dict[str, Any] = {"query": np.repeat(queries.labels, moved.shape[1])}
-    if proven.outputs is not None:
-        columns["output"] = np.tile(proven.outputs, len(queries))
-    after = before + change
-    if not proven.scale.is_identity:
-        before, after = proven.scale.inverse(before), proven.scale.inverse(after)
-        change = after - before
-    columns |= {"before": before.ravel(), "after": after.ravel(), "change": change.ravel()}
+    warn_beyond(proven, proven.targets + moved)
+    columns = change_columns(proven, queries, queries.predictions, queries.predictions + change)
+    if proven.scale.is_identity:
+        columns["change"] = change.ravel()  # without the rounding of the predictions
     return tables.note(tables.make(columns, proven.backend), tables.NOTE)
 
 
-def _warn_beyond(proven: ProvenModel, targets: Array) -> None:
+def change_columns(proven: ProvenModel, queries: Queries, before: Array, after: Array) -> dict[str, Any]:
+    """query, (output,) before, after and change, as people read them, from predictions (n, K) on the scale of the fit."""
+    columns: dict[str, Any] = {"query": np.repeat(queries.labels, before.shape[1])}
+    if proven.outputs is not None:
+        columns["output"] = np.tile(proven.outputs, len(queries))
+    if not proven.scale.is_identity:
+        before, after = proven.scale.inverse(before), proven.scale.inverse(after)
+    return columns | {"before": before.ravel(), "after": after.ravel(), "change": (after - before).ravel()}
+
+
+def warn_beyond(proven: ProvenModel, targets: Array) -> None:
     """Warn where a fit to these targets would leave the pattern that weights hold fixed."""
     held = None if proven.verification is None else proven.verification.held
     if held is None:
@@ -115,19 +123,40 @@ def corrections(proven: ProvenModel, correction: Any) -> Array | None:
                 f'correction is {shown(correction)}; expected "leave-one-out", None, or an array of your own out-of-fold '
                 "predictions of the training rows, as from sklearn.model_selection.cross_val_predict(model, X_train, y_train)."
             )
-        return left_out_values(proven.fitted(), leverages(proven), proven.targets)
+        seconds, available = left_out.seconds_of(proven), proven.budget.available
+        if WARNED < seconds < np.inf and seconds > sum(e.costs(available).leverage for e in proven.engines):
+            longer = f"fits without each of {len(proven.targets)} training rows take {in_time(seconds)} on two cores"
+            return _agreeing_values(proven, f'{longer}, and explainer.leave_one_out()["prediction"] waits for them')
+        try:
+            found = left_out.predictions(proven)
+        except UnsupportedQuestionError as error:
+            return _agreeing_values(proven, error.reason)
+        if np.isnan(found).mean() <= MOST_ALONE:
+            return found
+        return _agreeing_values(
+            proven, "most training rows are alone in one of their leaves, so no fit without them says more"
+        )
     n, n_outputs = proven.targets.shape
     return on_scale(proven, inputs.as_table(correction, n, n_outputs, "correction"), "correction")
 
 
-def left_out_values(fitted: Array, leverage: Array, targets: Array) -> Array:
+def _agreeing_values(proven: ProvenModel, reason: str) -> Array:
     """(N, K): ``(F_j - K_jj y_j) / (1 - K_jj)``, the target at which row j's own prediction would agree with it.
 
     That is what all other rows say of row j. Where K_jj is within 1e-6 of one they say nothing: nan.
     """
+    if any(isinstance(engine, (BoostedTrees, Sum, Residual)) for engine in proven.engines):
+        warnings.warn(
+            f'correction="leave-one-out" is approximate here: {reason}. The column corrected has the target at which the '
+            "row's own prediction would agree with it, a few percent nearer to the row's target than the prediction without the "
+            "row. Out-of-fold predictions of your own are better: correction=cross_val_predict(model, X_train, y_train).",
+            ApproximationWarning,
+            stacklevel=4,
+        )
+    leverage = leverages(proven)
     left = 1.0 - leverage
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(left > LEAST_LEFT, (fitted - leverage * targets) / left, np.nan)
+        return np.where(left > LEAST_LEFT, (proven.fitted() - leverage * proven.targets) / left, np.nan)
 
 
 def blame(proven: ProvenModel, queries: Queries, y: Array, corrected: Array | None) -> Any:

@@ -157,11 +157,15 @@ class ProvenModel:
 
     def fitted(self) -> Array:
         """(N, K): the training rows' own predictions, with the offsets of the fit, as the weights make them."""
-        made = self.across(self.targets, lambda engine, own: engine.predicted(None, own))
+        return self.across(self.targets, lambda engine, own: engine.predicted(None, own)) + self.besides()
+
+    def besides(self) -> Array:
+        """(K,): what the training rows' own predictions have besides those of the engines: less the base that offsets replace."""
+        none = np.zeros(self.targets.shape[1])
         if not getattr(self.adapter, "offset_replaces_base", False):
-            return made
+            return none
         s = self.engines[0].structure  # a base that is estimated stays: it is in the weights, and so in leverages too
-        return made if s.offsets is None or s.base is None else made - self.base_numbers()
+        return none if s.offsets is None or s.base is None else none - self.base_numbers()
 
     # -- memory ---------------------------------------------------------------------------------------------------------
 

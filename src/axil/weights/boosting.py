@@ -39,7 +39,10 @@ from axil.weights import leverage as hat
 from axil.weights import removal
 from axil.weights.answers import Answer, Collector, DenseAnswer, Effects
 from axil.weights.contract import Memory, Seconds, own_leaves
+from axil.weights.deletion import ByReplay, Deletion, InLeafSpace, Level, at_share, shares_of
+from axil.weights.deletion import Work as DeletionWork
 from axil.weights.leaf_space import INVERTED, LeafSpace, asked
+from axil.weights.left_out import LeftOut, left_out
 from axil.weights.passes import Adjoints, Passes, leaf_sums
 from axil.weights.residuals import FittedValues, predictions
 
@@ -64,6 +67,7 @@ class BoostedTrees:
         self._passes = Passes(s, self.rows)
         self._target_sums: tuple[Array, Array] | None = None
         self._kept_fit: FittedValues | None = None
+        self._kept_deletions: tuple[FittedValues, Deletion] | None = None
         self._kept = Kept()  # these trees in leaf space
         self._offset_sums = offset_sums if s.offsets is None else leaf_sums(s, self.rows, s.offsets)
 
@@ -102,27 +106,62 @@ class BoostedTrees:
     def leverage(self, available: int) -> Array:
         """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
         if self._work(1).leaf_space_pays(available):
-            return hat.leverage_in_leaf_space(self._space(), self.rows)
+            return hat.leverage_in_leaf_space(self.space(), self.rows)
         return hat.leverage_by_rows(self._own_weights(available))
 
     def squares(self, available: int) -> float:
         """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
         if self._work(hat.MATRICES).leaf_space_pays(available):
-            return hat.squares_in_leaf_space(self._space(), self.rows)
+            return hat.squares_in_leaf_space(self.space(), self.rows)
         return hat.squares_by_rows(self._own_weights(available))
 
     def costs(self, available: int) -> Seconds:
         each = self.backend.costs
+        deletions = self._deletion_work if removal.is_known(self.structure) else None
         return Seconds(
             leverage=self._work(1).seconds(available),
             squares=self._work(hat.MATRICES).seconds(available),
             column=each.visit_seconds * each.sweep * self.structure.n_rows * self.structure.n_trees,
+            deletion=deletions.in_leaf_space if deletions and deletions.needed <= available else np.inf,
+            replays=deletions.by_replay if deletions else np.inf,
         )
 
     def removal(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
         fits = removal.fits(self.rows, self.fit(targets))
         adjoints = self.adjoints(own_leaves(self.structure, queries))
         return [removal.ReadOutEffects(fit, adjoints) for fit in fits]
+
+    def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[Effects]:
+        return self.deletions(targets, available).effects(own_leaves(self.structure, queries))
+
+    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
+        removal.known_regularisation(self.structure, "leave_one_out")
+        return left_out(self.deletions(targets, available), own)
+
+    def deletions(self, targets: Array, available: int) -> Deletion:
+        """The fits to these targets without one row each: in leaf space, or by replays where that does not fit or takes less."""
+        kept, fitted = self._kept_deletions, self.fit(targets)
+        if kept is None or kept[0] is not fitted:
+            self._kept_deletions = kept = fitted, self._deletions(fitted, available)
+        return kept[1]
+
+    def _deletions(self, fitted: FittedValues, available: int) -> Deletion:
+        s, work = self.structure, self._deletion_work
+        replayed = ByReplay(fitted, self._fit_without)
+        if not work.uses_leaf_space(available):
+            return replayed
+        levels = []
+        for share in shares_of(s):
+            trees = self if share == 0 else BoostedTrees(at_share(s, share), self.backend)
+            levels.append(Level.of(share, self.rows, trees.fit(fitted.targets), trees.space()))
+        return InLeafSpace(levels, replayed, available - work.needed)
+
+    def _fit_without(self, row: int, targets: Array) -> FittedValues:
+        return self.without(np.array([row])).fit(targets)
+
+    @property
+    def _deletion_work(self) -> DeletionWork:
+        return DeletionWork.of(self.structure, self.backend.costs, self.leaf_space is not None)
 
     def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
         return removal.pushes(self.rows, self.fit(targets), own_leaves(self.structure, queries))
@@ -296,7 +335,8 @@ class BoostedTrees:
     def _prepare(self) -> BoostedTrees:
         return self.in_leaf_space(LeafSpace.build(self.structure, self.backend, self.rows))
 
-    def _space(self) -> LeafSpace:
+    def space(self) -> LeafSpace:
+        """Leaf space, built unless it is there."""
         space = self.prepared().leaf_space
         assert space is not None
         return space

@@ -18,6 +18,7 @@ from axil.errors import ExactnessError
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Answer, Effects
+from axil.weights.left_out import LeftOut
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Seconds:
     leverage: float
     squares: float
     column: float  #: of K v, for each of its vectors
+    deletion: float  #: of exact deletions of every row by itself; inf where they do not fit into memory
+    replays: float  #: of the same by one replay per row
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,19 @@ class Engine(Protocol):
         """``sum_ij K[i, j]^2``, likewise."""
 
     def costs(self, available: int) -> Seconds:
-        """The time of `leverage` and `squares` with so many bytes to work in, and of `apply` for the training rows."""
+        """The time of work on all training rows with so many bytes to work in."""
 
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """For each column of the targets (N, K) the effects ``-w_j dF(x) / dw_j`` of deleting training rows; see `removal`."""
+
+    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
+        """For each column of the targets (N, K) the exact changes ``F(x) without row j - F(x)``, with so many bytes to work in.
+
+        The structure is held fixed. nan where without row j no weight is left. See `deletion`.
+        """
+
+    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
+        """Each row in the fit to the targets (N, K) without it; ``own`` (K,): what its predictions have besides."""
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """For each column of the targets (N, K) what training rows put into the trees' steps; see `removal.pushes`.

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.kernels.cpu import Cpu
-from axil.structure import Structure
+from axil.structure import Regularisation, Structure
 from axil.types import Array, Leaves
 from axil.weights import removal
 from axil.weights.answers import Answer, Effects, SparseAnswer
 from axil.weights.contract import Memory, Seconds, own_leaves
+from axil.weights.left_out import LeftOut
 
 FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
@@ -30,6 +31,8 @@ def is_forest(structure: Structure) -> bool:
         return False
     if c is None or base is None or structure.offsets is not None or structure.mixing or structure.shift is not None:
         return False
+    if structure.regularisation is not None and structure.regularisation.by_weight:
+        return False  # a row's deletion would change every leaf
     return not c.omega[:-1].any() and (not base.any() or not c.beta[:-1].any())
 
 
@@ -89,7 +92,7 @@ class Forest:
 
     def costs(self, available: int) -> Seconds:
         column = FOREST_SECONDS * self.structure.n_rows * self.structure.n_trees
-        return Seconds(column, column * self.structure.n_trees, column)
+        return Seconds(column, column * self.structure.n_trees, column, column, np.inf)
 
     def removal(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
         """``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
@@ -102,6 +105,43 @@ class Forest:
             effects = csr_array((R.data * (at - y[R.indices]), R.indices, R.indptr), shape=R.shape)
             found.append(SparseAnswer(csr_array(met @ effects), none))
         return found
+
+    def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[Effects]:
+        """No tree sees another, so a row's deletion changes its own leaves alone: see `_changes`."""
+        R, met = self._rows_of_leaves, self._met(queries)
+        none = np.zeros((met.shape[0], 1))
+        found = [csr_array((change, R.indices, R.indptr), shape=R.shape) for change in self._changes(targets).T]
+        return [SparseAnswer(csr_array(met @ changes), none) for changes in found]
+
+    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
+        """A row meets no other leaves than its own, so its prediction changes by the sum of what they do."""
+        R, s = self._rows_of_leaves, self.structure
+        changes, alone = np.zeros((s.n_rows, targets.shape[1])), np.zeros(s.n_rows, dtype=bool)
+        np.add.at(changes, R.indices, self._changes(targets))
+        leaf, weight = self._entries
+        alone[R.indices[removal.left_of(s.leaf_weights[leaf], weight) == 0]] = True
+        return LeftOut(np.where(alone[:, None], np.nan, self.predicted(None, targets) + changes + own))
+
+    def _changes(self, targets: Array) -> Array:
+        """(entries, K): ``c_t (a' (S - w b y) - a S)``, the change of predictions in an entry's leaf without its row."""
+        s, (leaf, weight) = self.structure, self._entries
+        rule, final = removal.known_regularisation(s), np.repeat(s.final, s.n_leaves)[leaf]
+        left, before = removal.left_of(s.leaf_weights[leaf], weight), s.leaf_scale[leaf]
+        scale = Regularisation(rule.l2[leaf], rule.steps[leaf]).scale(left)
+        values = (self._rows_of_leaves @ targets)[leaf]
+        values = np.divide(values, final[:, None], out=np.zeros_like(values), where=final[:, None] != 0)
+        sums = np.divide(values, before[:, None], out=np.zeros_like(values), where=before[:, None] > 0)
+        after = scale[:, None] * (sums - weight[:, None] * targets[self._rows_of_leaves.indices])
+        return np.asarray(final[:, None] * (after - values))
+
+    @property
+    def _entries(self) -> tuple[NDArray[np.intp], Array]:
+        """(entries,) twice: the leaf of each entry of the index, and the weight of its row in the tree: weight * draw."""
+        s, R = self.structure, self._rows_of_leaves
+        leaf = np.repeat(np.arange(s.total_leaves), np.diff(R.indptr))
+        tree = np.searchsorted(s.starts, leaf, side="right") - 1
+        drawn = s.draws[(s.cells[tree, R.indices] // s.n_leaves[tree]).astype(np.intp)]
+        return leaf, drawn if s.row_weights is None else drawn * s.row_weights[R.indices]
 
     def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
         """No tree sees another: the residuals are the targets, and the pushes weights times targets."""

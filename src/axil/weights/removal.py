@@ -35,6 +35,7 @@ from axil.weights.passes import Adjoints, leaf_sums
 from axil.weights.residuals import FittedValues
 
 BLOCK_ENTRIES = 1 << 20  # residuals held at a time, over all trees
+ROUNDING = 4 * float(np.finfo(float).eps)  # of a sum of weights: what is less is none
 
 
 @dataclass(frozen=True)
@@ -74,18 +75,23 @@ def fits(training: Rows, fitted: FittedValues) -> list[Fit]:
     return [Fit(training, fitted, k, level * values, drift * values) for k, values in enumerate(fitted.values.T)]
 
 
-def known_regularisation(s: Structure) -> Regularisation:
-    """How leaf values follow from row weights; refused where that is not known."""
+def is_known(s: Structure) -> bool:
+    """Whether it is known how leaf values follow from row weights."""
+    return s.mixing is None and s.regularisation is not None
+
+
+def known_regularisation(s: Structure, question: str = "removal") -> Regularisation:
+    """How leaf values follow from row weights; the question is refused where that is not known."""
     if s.mixing is not None:
         raise UnsupportedQuestionError(
-            "removal",
+            question,
             "with path_smooth or monotone constraints the value of a leaf depends on other nodes, and how these follow the "
             "weight of a row is not computed",
-            "Weights, what_if and blame work for it; for removal fit without these settings.",
+            f"Weights, what_if and blame work for it; for {question} fit without these settings.",
         )
     if s.regularisation is None:
         raise UnsupportedQuestionError(
-            "removal", "how leaf values follow from row weights was not recorded", "Make the explainer again."
+            question, "how leaf values follow from row weights was not recorded", "Make the explainer again."
         )
     return s.regularisation
 
@@ -162,7 +168,7 @@ def pushes(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any
 def without(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Structure:
     """The structure of a fit in which these rows have no weight and all else is held fixed. Cost O(T N)."""
     s = structure
-    regularisation = known_regularisation(s)
+    regularisation = known_regularisation(s, "without")
     weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
     weights[rows] = 0.0
     if not weights.any():
@@ -170,9 +176,21 @@ def without(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> S
     regularisation = regularisation.scaled(float(weights.sum()) / s.total_weight)
     weighted = replace(s, row_weights=weights)
     leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
-    scale, shift = regularisation.scale(leaf_weights), s.shift
-    if shift is not None:  # with the pattern held: a leaf at zero or at the largest step stays there
+    return rescaled(replace(weighted, leaf_weights=leaf_weights), regularisation)
+
+
+def rescaled(structure: Structure, regularisation: Regularisation) -> Structure:
+    """The structure with leaf values by this rule and its leaf weights; with the pattern held, a constant leaf stays one."""
+    s, shift = structure, structure.shift
+    scale = regularisation.scale(s.leaf_weights)
+    if shift is not None:
         moving = s.leaf_scale > 0
         scale = np.where(moving, scale, 0.0)
         shift = np.where(moving, shift * np.divide(scale, s.leaf_scale, out=np.zeros_like(scale), where=moving), shift)
-    return replace(weighted, leaf_weights=leaf_weights, leaf_scale=scale, shift=shift, regularisation=regularisation)
+    return replace(s, leaf_scale=scale, shift=shift, regularisation=regularisation)
+
+
+def left_of(whole: Array, part: Array) -> Array:
+    """Weights less parts of them; exactly zero where rounding alone is left."""
+    left = whole - part
+    return np.where(left > ROUNDING * whole, left, 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
 from axil.weights.contract import Memory, Seconds
+from axil.weights.left_out import LEAST_LEFT, LeftOut
 
 PRODUCT_SECONDS = 1e-10  # per multiplication
 
@@ -77,17 +78,22 @@ class Smoother:
     def costs(self, available: int) -> Seconds:
         column = PRODUCT_SECONDS * float(math.prod(self.fitted.training.shape))
         columns = 1 if self.fitted.solution is None else 2 * self.fitted.training.shape[1]
-        return Seconds(column, columns * column, column)
+        return Seconds(column, columns * column, column, columns * column, np.inf)
 
-    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
-        if not self.fitted.weighs_squares:
+    def _solution(self, question: str) -> Array:
+        """(p, N): the solution of weighted least squares; refused where it is of anything else."""
+        if not self.fitted.weighs_squares or self.fitted.solution is None:
             raise UnsupportedQuestionError(
-                "removal",
-                "neighbours and Gaussian processes have no sample weights, so there is no derivative to take: without a row "
+                question,
+                "neighbours and Gaussian processes have no sample weights, so there is none to take away: without a row "
                 "others would take its place",
                 "Weights, what_if and blame work for it; refit without the row to see what it does.",
             )
+        return self.fitted.solution
+
+    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
+        self._solution("removal")
         residuals, weights = targets - self.predicted(None, targets), self.ask(queries).dense()
         none = np.zeros((len(weights), 1))
         return [DenseAnswer(-weights * column, none) for column in residuals.T]
@@ -99,12 +105,38 @@ class Smoother:
             "Use the contributions of its explanation: weights times targets.",
         )
 
+    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
+        """Weighted least squares: ``-k_j(x) residual_j / (1 - K[j, j])``; nan where K[j, j] is one."""
+        self._solution("removal")
+        moves, weights = self._residuals_alone(targets, available), self.ask(queries).dense()
+        none = np.zeros((len(weights), 1))
+        return [DenseAnswer(-weights * column, none) for column in moves.T]
+
+    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
+        """Weighted least squares: the residual without the row is ``residual_j / (1 - K[j, j])``."""
+        self._solution("leave_one_out")
+        return LeftOut(targets - self._residuals_alone(targets, available) + own)
+
+    def _residuals_alone(self, targets: Array, available: int) -> Array:
+        """(N, K): the residual of each row in the fit without it; nan where nothing but the row determines its prediction."""
+        left = 1.0 - self.leverage(available)[:, None]
+        residuals = targets - self.predicted(None, targets)
+        return np.divide(residuals, left, out=np.full_like(residuals, np.nan), where=left > LEAST_LEFT)
+
+    @one_blas_thread()
     def without(self, rows: NDArray[np.intp]) -> Smoother:
-        raise UnsupportedQuestionError(
-            "removal_set with greedy=True",
-            "the solution of a linear smoother is not computed again without rows",
-            "Use greedy=False, or refit without the rows: a smoother keeps no structure that a refit would change.",
-        )
+        """Weighted least squares: ``k'(x) = k(x) - k_S(x) (I - K_SS)^-1 (I - K)_S`` for a set S of rows."""
+        solution = self._solution("without")
+        own = -(self.fitted.training[rows] @ solution)
+        own[np.arange(len(rows)), rows] += 1.0
+        if len(rows) and np.linalg.svd(own[:, rows], compute_uv=False)[-1] <= LEAST_LEFT:
+            raise InputError(
+                f"Nothing but the {len(rows)} rows named determines their own predictions, so there is no fit without them; "
+                "ask for a smaller set."
+            )
+        changed = solution - solution[:, rows] @ np.linalg.solve(own[:, rows], own)
+        changed[:, rows] = 0.0
+        return replace(self, fitted=replace(self.fitted, solution=changed))
 
     @property
     def memory(self) -> Memory:

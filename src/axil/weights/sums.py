@@ -16,6 +16,7 @@ from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
 from axil.weights.contract import Engine, Memory, Seconds
+from axil.weights.left_out import LeftOut
 
 BATCH_ENTRIES = 1 << 22  # weights of training rows held at a time
 
@@ -100,11 +101,43 @@ class Sum:
         column = sum(costs.column for _, costs in found)
         leverage = sum(self.n_rows * c.column if term.rows is not None else c.leverage for term, c in found)
         if len(self.terms) == 1 and self.terms[0].rows is None:
-            return Seconds(leverage, found[0][1].squares, column)
-        return Seconds(leverage, self.n_rows * column, column)
+            return replace(found[0][1], leverage=leverage)
+        deletion = sum(costs.deletion for _, costs in found) if self._all_rows else np.inf
+        replays = sum(min(costs.deletion, costs.replays) for _, costs in found)
+        if not self._all_rows and replays < np.inf:
+            replays = 2 * self.n_rows * column
+        return Seconds(leverage, self.n_rows * column, column, deletion, replays)
+
+    @property
+    def _all_rows(self) -> bool:
+        """Whether every model was fitted to all N rows, each once."""
+        return all(term.rows is None for term in self.terms)
 
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         return self._effects(lambda term: term.engine.removal(term.own(queries), term.taken(targets)))
+
+    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
+        """A row is deleted from every model by itself, so that changes add up; copies of a row in one model do not."""
+        if self._all_rows:
+            share = available // len(self.terms)
+            return self._effects(lambda term: term.engine.deletion(term.own(queries), targets, share))
+        before, changes = self.predicted(queries, targets), []
+        for row in range(self.n_rows):
+            changes.append(self.without(np.array([row])).predicted(queries, targets) - before)
+        none = np.zeros((len(before), 1))
+        return [DenseAnswer(np.ascontiguousarray(own), none) for own in np.stack(changes, axis=-1).swapaxes(0, 1)]
+
+    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
+        """Likewise; a row that one of the models says nothing of has no prediction."""
+        if not self._all_rows:
+            raise UnsupportedQuestionError(
+                "leave_one_out",
+                "the models of this bag were fitted to copies of rows, which are not left out together",
+                "Weights, what_if, blame and without work for it; its out-of-bag predictions say what others say of a row.",
+            )
+        share, none = available // len(self.terms), np.zeros_like(own)
+        parts = (t.coefficient * t.engine.left_out(targets, none, share).predictions for t in self.terms)
+        return LeftOut(_total(parts) + own)
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
         return self._effects(lambda term: term.engine.pushes(term.own(queries), term.taken(targets)))
@@ -191,16 +224,22 @@ class Residual:
 
     def costs(self, available: int) -> Seconds:
         column = 2 * self.first.costs(available).column + self.then.costs(available).column
-        return Seconds(self.n_rows * column, self.n_rows * column, column)
+        return Seconds(self.n_rows * column, self.n_rows * column, column, np.inf, np.inf)
 
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         raise _unanswered("removal")
+
+    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
+        raise _unanswered("removal")
+
+    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
+        raise _unanswered("leave_one_out")
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
         raise _unanswered("pushes")
 
     def without(self, rows: NDArray[np.intp]) -> Residual:
-        raise _unanswered("removal_set with greedy=True")
+        raise _unanswered("without")
 
     @property
     def memory(self) -> Memory:

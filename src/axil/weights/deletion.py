@@ -1,0 +1,389 @@
+"""Deletion: the fits without one training row each, exactly, with the structure held fixed.
+
+Without row j the leaf weights of its T leaves J fall, and so their scales go from a to a'. All other equations of the fit (see
+`boosting`) stay as they are. So the fit without the row is the old one with something added to the sums of these leaves. With R
+the responses of leaf values to leaf sums (`leaf_space`), v the leaf values and u their derivative by the base,
+
+    r_t = y_j - offset_j - beta_t base' - sum_{s < t} omega[t, s] q_s
+    q_t = a'_t / a_t (v_t + d u_t + sum_{s < t} R[t, s] x_s - a_t w b_t r_t)
+    x_t = -(w b_t r_t + q_t (1 / a'_t - 1 / a_t))         (-w b_t (r_t - q_t) for a = 1 / (W + l2))
+
+tree by tree, where t and s stand for the row's own leaves. q are their values without the row, r its residuals, x what is added
+to the sums, and ``d = -w (y_j - base) / (W - w)`` the change of an estimated base. Then
+
+    F(x) without the row - F(x) = sum_t phi_t[leaf_t(j)] x_t + beta(x) d
+
+with the adjoints phi and beta of the query: the first-order formula of `removal`, with the residuals and values after the
+deletion in place of those before. A leaf that no row is left in has the value zero. O(T^2) per row once, O(T) per query after.
+
+Where l2 grows with the total weight W, a deletion changes every leaf, by a smooth function of the share e = w_j / W. Rows of one
+share use the fit with l2 (1 - e) in place of the old one. Where there are many shares, the answer is interpolated in e between
+`Level`s, at as many Chebyshev points as leave less than rounding: all poles are at e >= 1, as denominators are W + l2 (1 - e).
+
+Where leaf space does not fit, fits are replayed one by one: O(T N) per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil.kernels import Costs, Rows
+from axil.machine.progress import track
+from axil.machine.shared import Kept
+from axil.structure import Regularisation, Structure
+from axil.types import Array, Leaves
+from axil.weights.answers import Effects
+from axil.weights.leaf_space import LeafSpace
+from axil.weights.passes import Adjoints
+from axil.weights.removal import known_regularisation, left_of, rescaled
+from axil.weights.residuals import FittedValues
+
+BLOCK_ENTRIES = 1 << 17  # of trees by rows that are worked on at a time
+DOMINANT = (
+    1e4  # times the rest of its leaf: the fit without so heavy a row is replayed, as differences would lose digits
+)
+LOST = 1e-17  # what interpolation may leave, of the answer
+HELD = 1 << 29  # bytes of additions to sums that are kept from one batch of queries to the next
+PAIR_SECONDS = 8e-9  # per row and pair of trees
+REPLAYS = 4  # passes over the trees that a replay without a row takes
+GROUP_SECONDS = 1e-4  # per tree of a replay besides
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The fits without each of some rows, where these rows see them: each its own."""
+
+    values: Array  #: (K, T, rows) of the row's leaves, before any rate
+    base: Array  #: (K, rows)
+
+
+class Deletion(Protocol):
+    """The fits to some targets without one row each."""
+
+    @property
+    def fitted(self) -> FittedValues:
+        """The fit with all rows."""
+
+    def alone(self, rows: slice) -> Alone:
+        """What these rows see of the fits without them; nan where no weight is left."""
+
+    def effects(self, queries: Leaves) -> Sequence[Effects]:
+        """For each output the changes of predictions in these leaves, (n, T), on deleting each row; nan likewise."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """The fit with one l2, in leaf space."""
+
+    share: float  #: of all weight, by which l2 is less than it was
+    rows: Rows
+    fitted: FittedValues
+    space: LeafSpace
+    responses: Array  #: (L, L) of leaf values to leaf sums
+    of_base: Array  #: (L,) of leaf values to the base
+
+    @classmethod
+    def of(cls, share: float, rows: Rows, fitted: FittedValues, space: LeafSpace) -> Level:
+        responses = space.responses
+        return cls(share, rows, fitted, space, responses, -(responses @ fitted.structure.base_share))
+
+    def adjoints(self, queries: Leaves) -> Adjoints:
+        """Of predictions in these leaves, (n, T)."""
+        s, phi = self.fitted.structure, self.space.adjoints(queries)
+        return Adjoints(phi, s.beta[-1] - s.base_share @ phi)
+
+    def walk(self, block: Block, base: Array) -> tuple[Array, Array]:
+        """(K, T, rows) twice: the values q of the rows' own leaves without them, and the additions x to these leaves' sums.
+
+        ``base`` (K, rows): without the row.
+        """
+        s, f, flat = self.fitted.structure, self.fitted, self.responses.ravel()
+        scale = s.leaf_scale[block.leaf]
+        left = block.left_scale(s)
+        kept = np.divide(left, scale, out=np.ones_like(scale), where=scale > 0)  # a constant leaf stays as it is
+        constant = np.zeros_like(scale)  # what the sum of a leaf that no row is left in loses besides
+        if s.shift is not None:
+            np.divide(s.shift[block.leaf], scale, out=constant, where=(scale > 0) & (left == 0))
+        stiffer = block.stiffer(s, scale, left)
+        values, added = np.empty((2, len(base), *block.leaf.shape))
+        changed = base - f.base[:, None]
+        residual = f.started(block.rows).T - s.beta[0] * base
+        at, met = np.empty_like(block.leaf), np.empty_like(scale)
+        for t, leaf in enumerate(block.leaf):
+            np.add(leaf * s.total_leaves, block.leaf[:t], out=at[:t])
+            pairs = np.take(flat, at[:t], out=met[:t], mode="clip")  # leaves are in range; this mode takes no copy
+            pull = block.weight[t] * residual
+            for k in range(len(base)):
+                seen = f.values[leaf, k] + changed[k] * self.of_base[leaf] + np.einsum("tj,tj->j", pairs, added[k, :t])
+                values[k, t] = kept[t] * (seen - scale[t] * pull[k])
+                added[k, t] = -(pull[k] + stiffer[t] * values[k, t] + constant[t])
+            residual = block.residual(s, t, residual, values, base)
+        return values, added
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some training rows in the trees of a structure."""
+
+    rows: slice
+    leaf: NDArray[np.int64]  #: (T, rows) numbered among all L leaves
+    weight: Array  #: (T, rows) of the row in each tree: weight * draw
+
+    @classmethod
+    def of(cls, s: Structure, rows: slice) -> Block:
+        cells = s.cells[:, rows]
+        n_leaves = s.n_leaves[:, None].astype(cells.dtype)
+        level, leaf = (0, cells) if len(s.draws) == 1 else np.divmod(cells, n_leaves)
+        weight = np.broadcast_to(s.draws[level], leaf.shape)
+        if s.row_weights is not None:
+            weight = weight * s.row_weights[rows]
+        return cls(rows, s.starts[:-1, None] + leaf.astype(np.int64), weight)
+
+    def left(self, s: Structure) -> Array:
+        """(T, rows): the weight of each leaf without the row."""
+        return left_of(s.leaf_weights[self.leaf], self.weight)
+
+    def left_scale(self, s: Structure) -> Array:
+        """(T, rows): the scale of each leaf without the row."""
+        rule = known_regularisation(s)
+        own = Regularisation(rule.l2[self.leaf], rule.steps[self.leaf])
+        return np.where(s.leaf_scale[self.leaf] > 0, own.scale(self.left(s)), 0.0)
+
+    def stiffer(self, s: Structure, scale: Array, left: Array) -> Array:
+        """(T, rows): ``1 / a' - 1 / a``, by which each leaf resists less without the row; 0 where it is a constant or empty."""
+        moving = (scale > 0) & (left > 0)
+        found = np.where(moving, -self.weight, 0.0)  # exactly, after one step
+        several = moving & (known_regularisation(s).steps[self.leaf] > 1)
+        found[several] = 1.0 / left[several] - 1.0 / scale[several]
+        return found
+
+    def residual(self, s: Structure, t: int, before: Array, values: Array, base: Array) -> Array:
+        """(K, rows): what tree t + 1 sees, or the last residual, from what tree t saw and the values (K, T, rows) up to t."""
+        if s.coefficients is None:
+            return np.asarray(before - s.rates[t] * values[:, t])
+        step = s.coefficients.omega[t + 1, : t + 1] - s.coefficients.omega[t, : t + 1]
+        changed = np.flatnonzero(step)
+        drift = (s.beta[t + 1] - s.beta[t]) * base
+        return np.asarray(before - np.einsum("t,ktj->kj", step[changed], values[:, changed]) - drift)
+
+
+def base_without(fitted: FittedValues, rows: slice) -> Array:
+    """(K, rows): the base of the fit without each of these rows; nan where no weight is left."""
+    s, targets = fitted.structure, fitted.targets[rows].T
+    w = np.ones(targets.shape[1]) if s.row_weights is None else s.row_weights[rows]
+    left = left_of(np.array(s.total_weight), w)
+    left = np.where(left > 0, left, np.nan)
+    before = fitted.base[:, None] + np.zeros_like(targets)
+    return np.asarray(before - (w / left) * (targets - before if s.base is None else np.zeros_like(targets)))
+
+
+class InLeafSpace:
+    """Deletions by the formula; fits without a row that outweighs the rest of a leaf by far are replayed."""
+
+    def __init__(self, levels: list[Level], replayed: ByReplay, available: int):
+        """``levels`` as `shares_of` says; what all rows add to sums is kept where that is little of these bytes."""
+        self.levels, self.replayed = levels, replayed
+        s, outputs = self.fitted.structure, self.fitted.targets.shape[1]
+        self._holds = 8 * len(levels) * outputs * s.n_trees * s.n_rows <= min(HELD, available // 4)
+        self._kept = Kept()
+
+    @property
+    def fitted(self) -> FittedValues:
+        return self.replayed.fitted
+
+    def _walk(self, level: Level, rows: slice) -> tuple[Array, Array]:
+        return level.walk(Block.of(level.fitted.structure, rows), base_without(self.fitted, rows))
+
+    def added(self, i: int, rows: slice) -> Array:
+        """(K, T, rows): the additions to sums at level i."""
+        if self._holds:
+            return self._kept.get(i, lambda: self._all_added(self.levels[i]))[:, :, rows]
+        return self._walk(self.levels[i], rows)[1]
+
+    def _all_added(self, level: Level) -> Array:
+        s = self.fitted.structure
+        found = np.empty((self.fitted.targets.shape[1], s.n_trees, s.n_rows))
+        for rows in track(blocks_of(s), "deletions"):
+            found[:, :, rows] = self._walk(level, rows)[1]
+        return found
+
+    def alone(self, rows: slice) -> Alone:
+        parts = [self._walk(level, rows)[0] for level in self.levels]
+        values = np.asarray(sum(part * own for part, own in zip(parts, self.basis(rows))))
+        base = base_without(self.fitted, rows)
+        for j in self.dominant(rows):
+            own = self.replayed.alone(slice(j, j + 1))
+            values[:, :, j - rows.start], base[:, j - rows.start] = own.values[:, :, 0], own.base[:, 0]
+        return Alone(values, base)
+
+    def effects(self, queries: Leaves) -> Sequence[Effects]:
+        asked = [level.adjoints(queries) for level in self.levels]
+        before = self.fitted.predictions(queries.T)
+        started = [level.fitted.predictions(queries.T) - before for level in self.levels]
+        return [LeafSpaceEffects(self, queries, asked, started, k) for k in range(before.shape[1])]
+
+    def basis(self, rows: slice) -> Array:
+        """(levels, rows): the shares of the levels in the answer about each row: Lagrange's polynomials."""
+        s, shares = self.fitted.structure, np.array([level.share for level in self.levels])
+        found = np.ones((len(shares), rows.stop - rows.start))
+        at = (1.0 if s.row_weights is None else s.row_weights[rows]) / s.total_weight
+        for i, j in np.argwhere(~np.eye(len(shares), dtype=bool)):
+            found[i] *= (at - shares[j]) / (shares[i] - shares[j])
+        return found
+
+    def dominant(self, rows: slice) -> NDArray[np.intp]:
+        """Those of these rows that outweigh the rest of one of their leaves by `DOMINANT`."""
+        s = self.fitted.structure
+        block = Block.of(s, rows)
+        heavy = (block.left_scale(s) > DOMINANT * s.leaf_scale[block.leaf]).any(axis=0)
+        return np.asarray(rows.start + np.flatnonzero(heavy))
+
+
+@dataclass(frozen=True)
+class LeafSpaceEffects:
+    """Changes of n predictions of one output on deleting each of N rows, to be read out."""
+
+    deletion: InLeafSpace
+    queries: Leaves
+    asked: list[Adjoints]  #: at each level
+    started: list[Array]  #: (n, K) at each level: what its l2 alone changes
+    output: int
+
+    def dense(self) -> Array:
+        return gathered(self, self.deletion.fitted.structure.n_rows, len(self.queries))
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        d, k, n = self.deletion, self.output, len(self.queries)
+        s = d.fitted.structure
+        tables = [s.by_cells(adjoints.phi, drawn=False) for adjoints in self.asked]  # draws are in the additions
+        for rows in blocks_of(s, n):
+            basis, changed = d.basis(rows), base_without(d.fitted, rows)[k] - d.fitted.base[k]
+            out, part = np.zeros((2, rows.stop - rows.start, n))
+            for i, level in enumerate(d.levels):
+                level.rows.scaled_read_out(tables[i], basis[i] * d.added(i, rows)[k], rows.start, part)
+                out += part
+                out += np.outer(basis[i] * changed, self.asked[i].beta)
+                out += np.outer(basis[i], self.started[i][:, k])
+            out[np.isnan(changed)] = np.nan
+            for j in d.dominant(rows):
+                out[j - rows.start] = d.replayed.changes(int(j), self.queries)[:, k]
+            yield rows.start, out
+
+    def sparse(self) -> csr_array | None:
+        return None
+
+
+@dataclass(frozen=True)
+class ByReplay:
+    """Deletions by fits without one row after the other."""
+
+    fitted: FittedValues  #: with all rows
+    refit: Callable[[int, Array], FittedValues]  #: without this row, to these targets
+
+    def _without(self, j: int) -> FittedValues | None:
+        lost = np.isnan(base_without(self.fitted, slice(j, j + 1))).any()
+        return None if lost else self.refit(j, self.fitted.targets)
+
+    def alone(self, rows: slice) -> Alone:
+        leaf = Block.of(self.fitted.structure, rows).leaf
+        values, base = np.full((self.fitted.targets.shape[1], *leaf.shape), np.nan), base_without(self.fitted, rows)
+        for i, j in enumerate(range(rows.start, rows.stop)):
+            fitted = self._without(j)
+            if fitted is not None:
+                values[:, :, i], base[:, i] = fitted.values[leaf[:, i]].T, fitted.base
+        return Alone(values, base)
+
+    def changes(self, j: int, queries: Leaves) -> Array:
+        """(n, K): the changes of predictions in these leaves, (n, T), without row j."""
+        before, fitted = self.fitted.predictions(queries.T), self._without(j)
+        return np.full_like(before, np.nan) if fitted is None else fitted.predictions(queries.T) - before
+
+    def effects(self, queries: Leaves) -> Sequence[Effects]:
+        return [ReplayedEffects(self, queries, k) for k in range(self.fitted.targets.shape[1])]
+
+
+@dataclass(frozen=True)
+class ReplayedEffects:
+    """Changes of n predictions of one output on deleting each of N rows, by replays."""
+
+    deletion: ByReplay
+    queries: Leaves
+    output: int
+
+    def dense(self) -> Array:
+        return gathered(self, self.deletion.fitted.structure.n_rows, len(self.queries))
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        for j in track(range(self.deletion.fitted.structure.n_rows), "deletions"):
+            yield j, self.deletion.changes(j, self.queries)[None, :, self.output]
+
+    def sparse(self) -> csr_array | None:
+        return None
+
+
+def gathered(effects: Effects, n_rows: int, n: int) -> Array:
+    """(n, N): effects that come in blocks."""
+    out = np.empty((n_rows, n))
+    for first, block in effects.blocks():
+        out[first : first + len(block)] = block
+    return out.T
+
+
+def blocks_of(s: Structure, n: int = 1) -> list[slice]:
+    """The training rows in blocks, for so many queries."""
+    step = max(16, BLOCK_ENTRIES // max(s.n_trees, n))
+    return [slice(first, min(first + step, s.n_rows)) for first in range(0, s.n_rows, step)]
+
+
+def shares_of(s: Structure) -> Array:
+    """(levels,): the shares of all weight at which leaf space is needed; 0 alone where l2 does not follow the total weight."""
+    if not known_regularisation(s).by_weight:
+        return np.zeros(1)
+    at = np.unique(np.ones(1) if s.row_weights is None else s.row_weights) / s.total_weight
+    at = at[left_of(np.ones(1), at) > 0]
+    if len(at) < 2:
+        return at if len(at) else np.zeros(1)
+    middle, half = (at[0] + at[-1]) / 2, (at[-1] - at[0]) / 2
+    pole = (1 - middle) / half
+    n = int(np.ceil(-np.log(LOST) / np.log(pole + np.sqrt(pole**2 - 1)))) + 1
+    return at if len(at) <= n else middle + half * np.cos(np.pi * (np.arange(n) + 0.5) / n)
+
+
+def at_share(s: Structure, share: float) -> Structure:
+    """The structure where l2 is less by this share; all else as it is."""
+    return s if share == 0 else rescaled(s, known_regularisation(s).scaled(1 - share))
+
+
+@dataclass(frozen=True)
+class Work:
+    """Seconds and bytes that deletions of all rows take, roughly."""
+
+    in_leaf_space: float
+    by_replay: float
+    needed: int  #: bytes, in leaf space
+
+    @classmethod
+    def of(cls, s: Structure, costs: Costs, ready: bool) -> Work:
+        """``ready``: leaf space is there already."""
+        shares = shares_of(s)
+        levels = len(shares)
+        built = levels - (ready and 0.0 in shares)
+        leaf_space = costs.pair * s.n_rows * s.n_trees**2 / 2 + costs.inverse * s.total_leaves**3
+        pairs = levels * PAIR_SECONDS * s.n_rows * s.n_trees**2 / 2
+        replay = REPLAYS * costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees + GROUP_SECONDS * s.n_trees
+        matrix = 8 * s.total_leaves**2
+        return cls(
+            built * costs.visit_seconds * leaf_space + pairs,
+            s.n_rows * replay,
+            built * LeafSpace.size(s) + levels * matrix,
+        )
+
+    def uses_leaf_space(self, available: int) -> bool:
+        """Whether it fits and is the faster way."""
+        return self.needed <= available and self.in_leaf_space <= self.by_replay

@@ -1,0 +1,117 @@
+"""The fewest targets that move a prediction across a line, against all subsets and against what_if."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingRegressor
+from test_contract import case_of, explainer_of
+
+import axil
+from axil import InputError
+
+
+@pytest.fixture(scope="module")
+def nine():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(9, 2)), rng.uniform(1, 5, 9)
+    model = GradientBoostingRegressor(n_estimators=6, max_depth=2, random_state=0).fit(X, y)
+    return axil.Explainer(model, X, y), rng.normal(size=(4, 2))
+
+
+def fewest_of(K, y, low, high, predictions, line, codes):
+    """The smallest number of groups, over all subsets of them, that reach the line with each target at its better end."""
+    found = []
+    for k, prediction in zip(K, predictions):
+        sign = 1.0 if line > prediction else -1.0
+        best = None
+        for size in range(codes.max() + 2):
+            for chosen in combinations(range(codes.max() + 1), size):
+                moved = np.where(np.isin(codes, chosen), np.where(sign * k > 0, high, low), y)
+                if sign * (prediction + k @ (moved - y)) >= sign * line:
+                    best = size
+                    break
+            if best is not None:
+                break
+        found.append(np.nan if best is None else best)
+    return found
+
+
+@pytest.mark.parametrize("line", [2.0, 2.9, 3.3, 9.0])
+@pytest.mark.parametrize("codes", [np.arange(9), np.arange(9) % 4], ids=["rows", "groups"])
+@pytest.mark.parametrize("pair", [False, True])
+def test_no_smaller_set_crosses_the_line(nine, line, codes, pair):
+    explainer, X = nine
+    one, y = explainer(X), explainer.targets
+    far = np.linspace(0.0, 2.0, 9)
+    low, high = (np.full(9, 1.0), np.full(9, 5.0)) if pair else (y - far, y + far)
+    groups = None if codes.max() == 8 else codes
+    frame = explainer.budget(X, line, (1.0, np.full(9, 5.0)) if pair else far, groups)
+    expected = fewest_of(one.weights, y, low, high, one.predictions, line, codes)
+    np.testing.assert_array_equal(frame["fewest"], expected)
+    np.testing.assert_allclose(frame["prediction"], one.predictions)
+    assert "exact" in frame.attrs["axil"]
+
+
+@pytest.mark.parametrize(
+    ("library", "name"), [("lightgbm", "weighted"), ("xgboost", "one_output_per_tree"), ("smoother", "neighbours")]
+)
+def test_listed_rows_move_predictions_as_what_if_says(library, name):
+    case, explainer = case_of(library, name), explainer_of(library, name)
+    X, n_outputs = case.X_new[:3], explainer.proven.targets.shape[1]
+    queries = explainer.proven.queries(X)
+    predictions = explainer.proven.predicted(queries)
+    line = float(predictions.max() + 0.2 * np.ptp(explainer.proven.targets[:, 0]))
+    far = 0.5 * np.ptp(explainer.proven.targets[:, 0])
+    counted, listed = explainer.budget(X, line, far), explainer.budget(X, line, far, listed=True)
+    assert counted["fewest"].notna().any()
+    for i in range(3):
+        for k in range(n_outputs):
+            own = listed[listed["query"] == queries.labels[i]]
+            own = own if n_outputs == 1 else own[own["output"] == k]
+            fewest = counted["fewest"][i * n_outputs + k]
+            assert len(own) == (0 if np.isnan(fewest) else fewest)
+            if not len(own):
+                continue
+            weights = explainer.reach(list(own["row"]), X)
+            weights = weights if weights.ndim == 2 else weights[k]
+            new = {}
+            for row, weight in zip(own["row"], weights[i]):
+                new[row] = explainer.proven.targets[row].copy()
+                new[row][k] += far * np.sign(weight)
+            new = {row: value if n_outputs > 1 else value[0] for row, value in new.items()}
+            change = explainer.what_if(new, X)["change"].to_numpy().reshape(3, n_outputs)[i, k]
+            np.testing.assert_allclose(own["prediction"].iloc[-1] - predictions[i, k], change, rtol=1e-9)
+            assert own["prediction"].iloc[-1] >= line > predictions[i, k]
+            assert len(own) == 1 or own["prediction"].iloc[-2] < line
+
+
+def test_on_the_line_and_nothing_to_explain(nine):
+    explainer, X = nine
+    at = float(explainer(X[:1]).predictions[0])
+    assert explainer.budget(X[:1], at, 1.0)["fewest"][0] == 0
+    assert list(explainer.budget(X[:0], at, 1.0).columns) == ["query", "prediction", "fewest", "furthest"]
+    assert list(explainer.budget(X[:0], at, 1.0, listed=True).columns) == [
+        "query",
+        "rank",
+        "row",
+        "change",
+        "prediction",
+    ]
+    assert np.isnan(explainer.budget(X[:1], at + 1, 0.0)["fewest"][0])
+
+
+def test_refusals(nine):
+    explainer, X = nine
+    for ranges, message in [
+        (-1.0, "numbers from 0 up"),
+        (np.ones(3), "ranges has shape"),
+        ((0.0, 1.0, 2.0), "ranges has 3 parts"),
+        ((3.0, 5.0), "beyond its range from"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            explainer.budget(X, 1.0, ranges)
+    with pytest.raises(InputError, match="line"):
+        explainer.budget(X, "high", 1.0)
+    with pytest.raises(InputError, match="groups"):
+        explainer.budget(X, 1.0, 1.0, groups=[1, 2])

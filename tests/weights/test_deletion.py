@@ -1,0 +1,258 @@
+"""Exact deletions against fits without the row: an independent replay, `engine.without`, and refits of the libraries."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from reference import random_structure, reweighted_replay
+from sklearn.base import clone
+from test_boosting import random_queries
+from test_contract import case_of, explainer_of
+from test_removal import CASES, SHAPES, engine_of, of_output, pair_of
+
+import axil
+from axil import InputError, UnsupportedQuestionError
+from axil.kernels.cpu import Cpu
+from axil.weights import deletion
+from axil.weights.boosting import BoostedTrees
+from axil.weights.deletion import ByReplay, InLeafSpace
+
+ENOUGH = 1 << 30  # bytes
+SHAPES |= {
+    "l2 by one weight": {"l2": 2.0, "by_weight": True},
+    "l2 by weight shifted": {"l2": 2.0, "by_weight": True, "weighted": True, "shifted": True},
+    "l2 by weight many rows": {"l2": 50.0, "by_weight": True, "weighted": True, "n_rows": 400},
+    "steps drops offsets": {"l2": 2.0, "steps": 3, "coefficients": "drops", "offsets": True, "draws": (1.0, 0.0)},
+}
+
+
+def targets_of(s):
+    return np.random.default_rng(0).normal(size=(s.n_rows, 1)) + 3
+
+
+def weights_without(s, j):
+    w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
+    w[j] = 0.0
+    return w
+
+
+@pytest.fixture(params=["leaf space", "kept", "replays"])
+def way(request, monkeypatch):
+    """By the formula with several blocks of rows, its additions to sums made again or kept; or by replays."""
+    monkeypatch.setattr(deletion, "BLOCK_ENTRIES", 200)
+    monkeypatch.setattr(deletion, "HELD", (1 << 30) if request.param == "kept" else 0)
+    monkeypatch.setattr(deletion.Work, "uses_leaf_space", lambda self, available: request.param != "replays")
+    return request.param
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_effects_are_those_of_a_fit_without_the_row(shape, way):
+    """Sums of a few hundred products of order one; in shifted leaves without l2 values grow to some hundreds."""
+    s = random_structure(4, **SHAPES[shape])
+    queries, y = random_queries(s, 5), targets_of(s)
+    rows = np.arange(0, s.n_rows, -(-s.n_rows // 30))
+    (answer,) = engine_of(s, prepared=False).deletion(queries, y, ENOUGH)
+    before = reweighted_replay(s, y[:, 0], weights_without(s, []), queries).real
+    after = [reweighted_replay(s, y[:, 0], weights_without(s, j), queries).real for j in rows if s.n_rows > 1]
+    expected = (
+        np.array(after).T - before[:, None] if after else np.full((5, 1), np.nan)
+    )  # without the only row nothing is left
+    np.testing.assert_allclose(answer.dense()[:, rows], expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_are_left_out_of_their_own_predictions(shape, way):
+    """nan exactly where no other row of any weight is in one of the row's leaves."""
+    s = random_structure(4, **SHAPES[shape])
+    y, leaves = targets_of(s), s.leaves()
+    found = engine_of(s, prepared=False).left_out(y, np.zeros(1), ENOUGH).predictions[:, 0]
+    drawn = s.draws[s.cells // s.n_leaves[:, None]] * weights_without(s, [])
+    expected = []
+    for j in range(s.n_rows):
+        others = [np.delete(drawn[t] * (leaves[t] == leaves[t, j]), j).sum() for t in range(s.n_trees)]
+        moved = s.leaf_scale[s.starts[:-1] + leaves[:, j]] > 0
+        if s.n_rows == 1 or ((np.array(others) == 0) & (drawn[:, j] > 0) & moved).any():
+            expected.append(np.nan)
+            continue
+        offset = 0.0 if s.offsets is None else s.offsets[j, 0]
+        expected.append(reweighted_replay(s, y[:, 0], weights_without(s, j), leaves.T[[j]]).real[0] + offset)
+        if s.n_rows > 100 and j > 40:
+            break
+    np.testing.assert_allclose(found[: len(expected)], expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", ["weighted", "l2", "offsets", "bags weighted l2", "shifted", "l2 by weight"])
+def test_errors_after_every_number_of_trees_are_those_of_shorter_fits(shape):
+    s = random_structure(6, n_rows=60, most_leaves=4, **SHAPES[shape])
+    y = targets_of(s)
+    curve = engine_of(s, False).left_out(y, np.zeros(1), ENOUGH).curve
+    assert list(curve.trees) == list(range(s.n_trees + 1))
+    found = engine_of(s, False).left_out(y, np.zeros(1), ENOUGH).predictions[:, 0]
+    kept = ~np.isnan(found)
+    w = weights_without(s, [])[kept]
+    for n in (1, 3, s.n_trees):
+        shorter = first_trees(s, n)
+        alone = engine_of(shorter, False).left_out(y, np.zeros(1), ENOUGH).predictions[kept, 0]
+        np.testing.assert_allclose(curve.left_out[n, 0], np.average((y[kept, 0] - alone) ** 2, weights=w), rtol=1e-11)
+        own = engine_of(shorter, False).predicted(None, y)[kept, 0]
+        np.testing.assert_allclose(curve.fitted[n, 0], np.average((y[kept, 0] - own) ** 2, weights=w), rtol=1e-11)
+    assert curve.rows == kept.sum()
+
+
+def first_trees(s, n):
+    """The structure of the first n trees."""
+    rule, end = s.regularisation, s.starts[n]
+    return replace(
+        s,
+        cells=np.ascontiguousarray(s.cells[:n]),
+        n_leaves=s.n_leaves[:n],
+        leaf_weights=s.leaf_weights[:end],
+        leaf_scale=s.leaf_scale[:end],
+        rates=s.rates[:n],
+        shift=None if s.shift is None else s.shift[:end],
+        regularisation=replace(rule, l2=rule.l2[:end], steps=rule.steps[:end]),
+    )
+
+
+@pytest.mark.parametrize("coefficients", ["drops", "shrinkage", "forest"])
+def test_trees_that_are_not_fitted_in_turn_have_no_curve(coefficients):
+    s = random_structure(6, coefficients=coefficients, base=1.0)
+    assert engine_of(s, False).left_out(targets_of(s), np.zeros(1), ENOUGH).curve is None
+
+
+def test_parallel_trees_have_errors_after_whole_rounds():
+    s = random_structure(6, n_trees=9, coefficients="parallel")
+    assert list(engine_of(s, False).left_out(targets_of(s), np.zeros(1), ENOUGH).curve.trees) == [0, 3, 6, 9]
+
+
+def test_a_row_that_outweighs_its_leaves_is_replayed():
+    """1e9 times heavier than all others: differences of leaf sums would keep seven digits."""
+    s = random_structure(4, weighted=True, l2=1e-9)
+    w = s.row_weights.copy()
+    w[3] *= 1e9
+    leaf_weights = np.concatenate([np.bincount(leaf, w, n) for leaf, n in zip(s.leaves(), s.n_leaves)])
+    s = replace(s, row_weights=w, leaf_weights=leaf_weights, leaf_scale=s.regularisation.scale(leaf_weights))
+    engine, y, queries = BoostedTrees(s, Cpu(2)), targets_of(s), random_queries(s, 5)
+    assert 3 in engine.deletions(y, ENOUGH).dominant(slice(0, s.n_rows))
+    left = weights_without(s, 3)
+    expected = reweighted_replay(s, y[:, 0], left, queries).real - reweighted_replay(s, y[:, 0], w, queries).real
+    np.testing.assert_allclose(engine.deletion(queries, y, ENOUGH)[0].dense()[:, 3], expected, rtol=0, atol=1e-11)
+    own = reweighted_replay(s, y[:, 0], left, s.leaves().T[[3]]).real[0]
+    found = engine.left_out(y, np.zeros(1), ENOUGH).predictions[3, 0]
+    np.testing.assert_allclose(found, own, rtol=0, atol=1e-11)
+
+
+def test_memory_decides_between_leaf_space_and_replays():
+    s = random_structure(4, n_rows=200)
+    y = targets_of(s)
+    assert isinstance(BoostedTrees(s, Cpu(1)).deletions(y, ENOUGH), InLeafSpace)
+    assert isinstance(BoostedTrees(s, Cpu(1)).deletions(y, 8 * s.total_leaves**2), ByReplay)
+
+
+@pytest.mark.parametrize(("library", "name"), CASES)
+def test_models_against_fits_without_the_row(library, name):
+    """1e-9 of the largest effect: the replay of the reference adds up the same rows in another order."""
+    case, explainer = pair_of(library, name)
+    found = explainer.removal(case.X_new[:4], method="exact")
+    left_out = explainer.leave_one_out()
+    leaves = explainer.proven.adapter.leaves(case.X_new[:4])
+    rows = np.arange(0, len(explainer.targets), 61)
+    for k, effects in enumerate([found] if explainer.outputs is None else found):
+        shared = len(explainer.proven.engines) == 1
+        s = explainer.proven.engines[0 if shared else k].structure
+        own, y = leaves if s.columns is None else leaves[:, s.columns], explainer.proven.targets[:, k]
+        s = of_output(s, k if shared else 0)
+        before = reweighted_replay(s, y, weights_without(s, []), own).real
+        expected = [reweighted_replay(s, y, weights_without(s, j), own).real - before for j in rows]
+        scale = np.abs(effects).max()
+        np.testing.assert_allclose(effects[:, rows], np.array(expected).T, rtol=0, atol=1e-9 * scale)
+        part = left_out if explainer.outputs is None else left_out[left_out["output"] == explainer.outputs[k]]
+        alone = part["prediction"].to_numpy() - explainer.proven.fitted()[:, k]
+        changes = [
+            (reweighted_replay(s, y, weights_without(s, j), s.leaves().T[[j]]) - fitted_of(s, y, j)).real[0]
+            for j in rows
+        ]
+        known = ~np.isnan(alone[rows])
+        np.testing.assert_allclose(alone[rows][known], np.array(changes)[known], rtol=0, atol=1e-9 * np.abs(y).max())
+        assert known.any() or "weights minute" in name
+
+
+def fitted_of(s, y, j):
+    return reweighted_replay(s, y, weights_without(s, []), s.leaves().T[[j]])
+
+
+@pytest.mark.parametrize("name", ["linear regression weighted", "ridge", "ridge weighted", "kernel ridge weighted"])
+def test_smoothers_against_refits_without_rows(name):
+    """1e-8: least squares of the library, solved again, keeps some ten digits of predictions of order ten."""
+    case, explainer = case_of("smoother", name), explainer_of("smoother", name)
+    w = np.ones(len(case.y)) if case.sample_weight is None else np.array(case.sample_weight)
+    before, effects = case.model.predict(case.X_new), explainer.removal(case.X_new)
+    left_out = explainer.leave_one_out()["prediction"].to_numpy()
+    for rows in ([0], [17], [100], [3, 50, 51]):
+        left = w.copy()
+        left[rows] = 0.0
+        refit = clone(case.model).fit(case.X, case.y, sample_weight=left)
+        found = explainer.without(rows, case.X_new)
+        np.testing.assert_allclose(found["after"], refit.predict(case.X_new), rtol=0, atol=1e-8)
+        if len(rows) == 1:
+            np.testing.assert_allclose(effects[:, rows[0]], refit.predict(case.X_new) - before, rtol=0, atol=1e-8)
+            np.testing.assert_allclose(left_out[rows], refit.predict(case.X[rows]), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [
+        ("lightgbm", "weighted lambda_l2=3"),
+        ("xgboost", "one_output_per_tree weighted"),
+        ("catboost", "weighted"),
+        ("forest", "outputs"),
+    ],
+)
+def test_sets_of_rows_against_a_fit_without_them(library, name):
+    case, explainer = pair_of(library, name)
+    rows = [0, 5, 6, 40, 90]
+    table = explainer.without([explainer.proven.index[j] for j in rows], case.X_new[:4])
+    leaves, n_outputs = explainer.proven.adapter.leaves(case.X_new[:4]), explainer.proven.targets.shape[1]
+    for k in range(n_outputs):
+        shared = len(explainer.proven.engines) == 1
+        s = explainer.proven.engines[0 if shared else k].structure
+        own, y = leaves if s.columns is None else leaves[:, s.columns], explainer.proven.targets[:, k]
+        expected = reweighted_replay(of_output(s, k if shared else 0), y, weights_without(s, rows), own).real
+        np.testing.assert_allclose(table["after"][k::n_outputs], expected, rtol=0, atol=1e-9 * np.abs(y).max())
+    np.testing.assert_allclose(table["after"] - table["before"], table["change"], rtol=0, atol=1e-12 * np.abs(y).max())
+    assert "exact" in table.attrs["axil"]
+
+
+def test_what_has_no_deletion_is_refused_by_name():
+    for library, name, what in [
+        ("smoother", "neighbours", "neighbours and Gaussian processes"),
+        ("lightgbm", "path_smooth=2", "path_smooth"),
+    ]:
+        explainer, X = explainer_of(library, name), case_of(library, name).X_new
+        for question, ask in {
+            "removal": lambda X, e=explainer: e.removal(X, method="exact"),
+            "without": lambda X, e=explainer: e.without([0], X),
+            "leave_one_out": lambda X, e=explainer: e.leave_one_out(),
+        }.items():
+            with pytest.raises(UnsupportedQuestionError, match=f"{question} has no answer here.*{what}"):
+                ask(X)
+
+
+def test_bad_rows_and_methods():
+    case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
+    with pytest.raises(InputError, match="method"):
+        explainer.removal(case.X_new, method="second-order")
+    with pytest.raises(InputError, match="rows is 'abc'; expected a list"):
+        explainer.without("abc", case.X_new)
+    with pytest.raises(InputError, match="none of any weight is left"):
+        explainer.without(range(len(case.y)), case.X_new)
+    unchanged = explainer.without([], case.X_new)
+    np.testing.assert_allclose(unchanged["change"], 0.0, atol=1e-12 * np.abs(case.y).max())
+
+
+def test_long_work_is_announced(monkeypatch):
+    monkeypatch.setattr("axil.questions.noise.WARNED", 0.0)
+    case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
+    with pytest.warns(axil.CostWarning, match="Exact deletions of .* take") as said:
+        explainer.removal(case.X_new[:2])
+    assert said[0].filename == __file__
