@@ -1,4 +1,4 @@
-"""A dozen models as tuners make them, at a fixed seed: exact or refused by name. ``make tuned`` counts two hundred."""
+"""A dozen models as tuners make them, at a fixed seed: those of squared error exact. ``make tuned`` counts two hundred."""
 
 import csv
 import runpy
@@ -13,19 +13,17 @@ from fuzz.judge import silence
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SMALL = ["diabetes", "wine", "iris"]  # scikit-learn's own, which need no connection
-#: Settings that may still refuse a model of squared error.
-REFUSED = {"lambda_l1", "reg_alpha", "max_delta_step", "monotone_constraints", "monotonic_cst"}
 
 
 @pytest.mark.parametrize("number", range(12))
-def test_a_tuned_model_is_exact_or_refused_by_name(number):
+def test_a_tuned_model_of_squared_error_is_exact(number):
     with silence():
         draw, trial = tuned.model_of(number, 3, SMALL, tables.own)
     found = verdict.verdict_of(trial, draw)
-    assert found.kind in ("exact", "refused"), found.why
     if draw.chosen["squared error"]:
-        assert found.kind == "exact" or found.setting in REFUSED
+        assert found.kind == "exact", found
     else:
+        assert found.kind == "refused", found.why
         assert found.setting in ("objective", "loss", "loss_function")
 
 
