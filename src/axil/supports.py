@@ -70,5 +70,6 @@ def _smooth(model: Any, error: UnsupportedModelError) -> Support:
         if error.derivative:
             smooth.refuse_learners(model)
     except UnsupportedModelError as second:
-        return Support("no", second.setting, str(second))
+        told = second if error.derivative else error  # the reason against exact weights, unless they cannot exist
+        return Support("no", told.setting, str(told))
     return Support("jacobian" if error.derivative else "no", error.setting, str(error))
