@@ -68,7 +68,7 @@ class Stump(DecisionTreeRegressor):
 
 
 def test_bags_of_a_users_own_estimator():
-    with pytest.raises(axil.UnsupportedModelError, match="estimator=Stump"):
+    with pytest.raises(axil.UnsupportedModelError, match=r"estimators_\[0\]"):
         axil.Explainer(BaggingRegressor(Stump(), n_estimators=3).fit(X, Y), X, Y)
 
 

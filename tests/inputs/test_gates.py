@@ -53,7 +53,7 @@ JACOBIANS = {
     "lgb": lambda: LGBMClassifier(n_estimators=4, min_child_samples=4, verbose=-1, n_jobs=1).fit(X, CLASSES),
     "logistic": lambda: LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, CLASSES),
 }
-BASELINES = [getattr(baselines, name) for name in baselines.__all__ if name != "Baseline"]
+BASELINES = [getattr(baselines, name) for name in baselines.__all__ if name not in ("Baseline", "FittedClassifier")]
 
 
 @cache
@@ -111,6 +111,10 @@ KINDS = {
     ),
     **dict.fromkeys(("intercept", "prediction", "reference", "l2"), "number"),
     "by": "choice",
+    "method": "choice",
+    "line": "number",
+    "listed": "flag",
+    **dict.fromkeys(("ranges", "baseline", "objective", "frame"), "object"),
     "output": "output",
     "memory_limit": "limit",
     "columns": "columns",
@@ -138,6 +142,8 @@ DEFAULTS = {
     "which": 0,
     "rows": [0, 1],
     "what_if.targets": {0: 1.0},
+    "line": 0.0,
+    "ranges": np.ones(N),
 }
 
 
@@ -176,7 +182,7 @@ def drawings():
     }
     for name in plots.__all__:
         needed = {"source": frames.get(name, explanation())}
-        needed |= {"curves": frames["removal"], "values": frames["leverage"], "labels": None}
+        needed |= {"curves": frames["removal"], "values": frames["leverage"], "labels": None, "frame": e.loo_curve()}
         if name == "group":
             needed["labels"] = NAMES
         yield f"plots.{name}", getattr(plots, name), needed
@@ -353,7 +359,7 @@ def equal(found, expected):
     """To 1e-9, for leaf space may have been inverted meanwhile, which shows in the last digits."""
     return len(found) == len(expected) and all(
         a.shape == b.shape
-        and (np.allclose(a, b, rtol=1e-9, atol=1e-12) if a.dtype.kind == "f" else np.array_equal(a, b))
+        and (np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True) if a.dtype.kind == "f" else np.array_equal(a, b))
         for a, b in zip(found, expected)
     )
 

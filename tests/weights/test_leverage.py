@@ -58,7 +58,9 @@ def test_models(library, name):
     np.testing.assert_allclose(explainer.leverage(), np.diagonal(K, axis1=-2, axis2=-1), **CLOSE)
     np.testing.assert_allclose(explainer.degrees_of_freedom(), np.trace(K, axis1=-2, axis2=-1), **CLOSE)
     squares = [engine.squares(PLENTY) for engine in explainer.proven.engines]
-    close = CLOSE if library != "smoother" else {"rtol": 1e-8}  # a kernel matrix of low rank loses digits in the products
+    close = (
+        CLOSE if library != "smoother" else {"rtol": 1e-8}
+    )  # a kernel matrix of low rank loses digits in the products
     np.testing.assert_allclose(squares, np.square(K).reshape(len(squares), -1).sum(axis=1), **close)
     assert np.shape(explainer.leverage()) == K.shape[:-1]
     assert len(case.y) == K.shape[-1]

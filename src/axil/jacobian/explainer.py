@@ -236,7 +236,7 @@ class JacobianExplainer(BoostedQuestions, Streamed):
             derived = self._streamed(stream.rows, self._derivatives, self._model.bytes_per_query(), tables.DERIVATIVE)
             return derived.table(lines, 7, lambda one: one.top_columns(k, "weight"))
         size = tables.batch_size(
-            self._budget, len(stream.rows), lines * outputs, 7, self._model.pushes.bytes_per_query()
+            self._budget, stream.rows.shape[0], lines * outputs, 7, self._model.pushes.bytes_per_query()
         )
         parts, labels = [], inputs.row_labels(stream.rows)
         for start in range(0, max(stream.rows.shape[0], 1), size):

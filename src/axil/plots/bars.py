@@ -63,7 +63,7 @@ def group(
     ``source``: a frame of `group`, or an explanation with ``labels`` (n_train,). Of more than k groups the k largest are shown
     and all others are added up in one bar.
     """
-    tables.check_by(by)
+    as_choice(by, ("weight", "contribution"), "by")
     k = as_count(k, "k")
     if says(source, tables.ADDITIVE) or (isinstance(source, Explanation) and source.kind == "additive"):
         by = "contribution"  # there are no weights

@@ -136,6 +136,8 @@ def loo_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes
     if read is None or not set(columns) <= set(known):
         raise InputError(f"frame is {shown(frame)}; expected what explainer.loo_curve() returns.")
     lines, name = {column: read[column].to_numpy() for column in columns}, ""
+    if output is not None and "output" not in read.columns:
+        raise InputError(f"output is {shown(output)}, and this curve has one output alone: leave it out.")
     if "output" in read.columns:
         outputs = read["output"].to_numpy()
         output = outputs[0] if output is None else output

@@ -68,11 +68,14 @@ class Ranges:
 
 def _spread(given: Any, n: int, n_outputs: int, what: str) -> Array:
     """(N, K) from one number, (N,) or (N, K)."""
-    if np.ndim(given) == 0:
+    if isinstance(given, (int, float, np.number)):
         return np.full((n, n_outputs), inputs.as_number(given, what))
-    if np.ndim(given) == 1:
-        return np.repeat(inputs.as_vector(given, n, what)[:, None], n_outputs, axis=1)
-    return inputs.as_table(given, n, n_outputs, what)
+    return np.broadcast_to(inputs.as_table(given, n, _width(given, n_outputs), what), (n, n_outputs))
+
+
+def _width(given: Any, n_outputs: int) -> int:
+    """How many columns are expected: one for all outputs, unless there are two dimensions."""
+    return n_outputs if getattr(given, "ndim", 1) == 2 else 1
 
 
 @dataclass(frozen=True)
