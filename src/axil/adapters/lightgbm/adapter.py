@@ -190,7 +190,7 @@ class LightGBMAdapter(TreeModel):
             base_value=np.array([base_value]),
             l1=self._l1,
             max_step=self._max_step,
-            nodes=nodes,
+            nodes=None if nodes is None else _with_roots_known(nodes),
             sampler=self._sampler(evidence, totals.n_rows),
             coefficients=coefficients,
             hidden=printed,
@@ -463,6 +463,16 @@ class LightGBMAdapter(TreeModel):
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts", "weights" or "values"."""
         return cause(self._reading, what, self._lost > 0)
+
+
+def _with_roots_known(nodes: Nodes) -> Nodes:
+    """The nodes, their roots without values where all of these are zero: LightGBM 4.1 keeps none."""
+    roots = nodes.starts[:-1][nodes.leaf[nodes.starts[:-1]] < 0]
+    if (np.abs(nodes.values[roots]) > np.broadcast_to(nodes.slack, nodes.values.shape)[roots]).any():
+        return nodes
+    values = nodes.values.copy()
+    values[roots] = np.nan
+    return replace(nodes, values=values)
 
 
 def _copied(booster: Any, saved: str) -> Any:
