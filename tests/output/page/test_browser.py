@@ -241,9 +241,9 @@ def test_outputs_are_chosen(visit, exact):
             X[:6]
         )
     page = visit(explanation.to_html())
-    assert ("derivative" in page.locator("#about").inner_text()) is not exact
-    assert ("Derivative" in page.locator("#rows thead").inner_text()) is not exact
-    assert "with the fitted structure held fixed" in page.locator("#meaning").inner_text()
+    assert ("pushes that add up" in page.locator("#about").inner_text()) is not exact
+    assert ("Push" in page.locator("#rows thead").inner_text()) is not exact
+    assert "held fixed" in page.locator("#about").inner_text()
     page.locator("#output").select_option("2")
     assert page.locator("#name").inner_text() == f"0: {explanation.outputs[2]}"
     assert f"= {explanation.predictions[0, 2]:,.9f}".replace("-", "−") in page.locator("#proof").inner_text()
