@@ -43,7 +43,10 @@ class Held:
         pattern = f"the pattern of {100 * self.share:.3g} % of {self.n_leaves:,} leaves ({named or 'none'})"
         if np.isnan(self.radius):
             return pattern
-        return f"{pattern}; it adds up to {self.shift:.3g} to a prediction; one target may move by {self.radius:.3g}"
+        return (
+            f"{pattern}; its constants make at most {self.shift:.3g} of a prediction; "
+            f"it holds while one target moves by less than {self.radius:.3g}"
+        )
 
     def __add__(self, other: Held) -> Held:
         """The pattern of both, for outputs with trees of their own."""

@@ -155,8 +155,3 @@ def _cut(signs: NDArray[np.int8], children: Ids, bounded: Array, inner: Array, i
         at = np.flatnonzero(signs == sign)
         for side, own in zip(sides, children[at].T):
             inner[side, own], inner_ends[side, own] = middles[at], children[at]
-
-
-def flat(steps: int | Array, l2: Array) -> NDArray[np.float64]:
-    """(L,): the Newton steps of each leaf."""
-    return np.broadcast_to(np.asarray(steps, dtype=np.float64), l2.shape)
