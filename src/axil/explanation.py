@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil.errors import InputError
-from axil.inputs import as_count, as_positions, as_shares, as_sizes, group_codes
+from axil.inputs import as_count, as_positions, as_share, as_shares, as_sizes, group_codes
 from axil.output import page, tables
+from axil.output.portfolio import Portfolio
 from axil.output.sums import WeightedSums
 from axil.scale import TargetScale
 from axil.types import Array
@@ -199,6 +200,28 @@ class Explanation:
             Shares of ``sum |weight|``, from 0 to 1.
         """
         made = tables.make(self._sums.concentration_columns(as_shares(shares)), self._sums.backend)
+        return self._told(tables.note(made, tables.NOTE))
+
+    def portfolio(self, top: float = 0.05) -> Any:
+        """Each prediction as a portfolio of the training targets: its positions, and what changes from query to query.
+
+        A frame with a line per query, in their order, and the columns
+
+        - net, ``sum k``, and gross, ``sum |k|``;
+        - short, the sum of the negative weights, 0 or less: ``gross + 2 * short = net``;
+        - top_share, the share of gross in the largest ``top`` of the training rows;
+        - effective_size, ``gross^2 / sum k^2``;
+        - turnover, ``sum_j |k_j - k_j of the query before|``, without a factor of one half; nan of the first query;
+
+        and output where outputs have trees of their own. Of an additive explanation k are pushes: net is then the score without
+        its base. Of a `JacobianExplainer` without pushes k are derivatives.
+
+        Parameters
+        ----------
+        top : float, default 0.05
+            The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded up to whole rows.
+        """
+        made = tables.make(Portfolio(as_share(top, "top")).columns(self._sums), self._sums.backend)
         return self._told(tables.note(made, tables.NOTE))
 
     def to_html(

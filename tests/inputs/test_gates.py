@@ -123,6 +123,7 @@ KINDS = {
     "bags": "bags",
     "sigma": "sizes",
     "shares": "shares",
+    "top": "shares",
     "what_if.targets": "changes",
     "rows": "rows",
     "source": "drawn",

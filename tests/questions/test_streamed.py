@@ -74,6 +74,7 @@ def test_tables(explainer, batches):
         (explainer.top(NEW, 3, by="contribution"), whole.top(3, by="contribution")),
         (explainer.group(NEW, labels_for(explainer)), whole.group(GROUPS)),
         (explainer.concentration(NEW, (0.3, 0.9)), whole.concentration((0.3, 0.9))),
+        (explainer.portfolio(NEW, 0.1), whole.portfolio(0.1)),
     ]
     for found, wanted in pairs:
         same(found, wanted)
@@ -130,7 +131,7 @@ def test_pages(explainer):
 
 def test_no_rows(explainer):
     none = NEW.head(0)
-    assert len(explainer.top(none, 3)) == len(explainer.concentration(none)) == 0
+    assert len(explainer.top(none, 3)) == len(explainer.concentration(none)) == len(explainer.portfolio(none)) == 0
     assert len(explainer.group(none, labels_for(explainer))) == 0
     assert explainer.effective_size(none).shape[-1] == explainer.negative_share(none).shape[-1] == 0
 

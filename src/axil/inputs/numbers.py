@@ -242,6 +242,15 @@ def as_shares(shares: Any) -> Array:
     return found
 
 
+def as_share(value: Any, what: str) -> float:
+    """One share above 0 and up to 1."""
+    expected = "a number above 0 and up to 1"
+    found = _setting(value, what, expected)
+    if found.shape != () or not 0 < found <= 1:
+        raise InputError(f"{what} is {shown(value)}; expected {expected}.")
+    return float(found)
+
+
 def as_number(value: Any, what: str) -> float:
     """One finite number."""
     found = _setting(value, what, "a finite number")

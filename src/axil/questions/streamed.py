@@ -16,6 +16,7 @@ from axil.explanation import page_options
 from axil.machine.memory import Budget
 from axil.output import page, tables
 from axil.output.context import Context
+from axil.output.portfolio import Portfolio
 from axil.output.sums import WeightedSums
 from axil.questions import write as writing
 from axil.types import Array
@@ -184,6 +185,38 @@ class Streamed(ABC):
         wanted = inputs.as_shares(shares)
         stream = self._stream(X, init_score)
         return stream.table(len(wanted), 4, lambda one: one.concentration_columns(wanted))
+
+    def portfolio(self, X: Any, top: float = 0.05, init_score: Any = None) -> Any:
+        """The table of `Explanation.portfolio`, for any number of rows of X: never holds an (n, n_train) array.
+
+        Concentration, short position and turnover of each prediction's weights. The rows of X are taken in their order: sort them
+        by date, and turnover is what each forecast moved out of some training rows and into others since the one before.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        top : float, default 0.05
+            The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded up to whole rows.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> found = explainer.portfolio(X.head(3))
+        >>> list(found.columns)
+        ['query', 'net', 'gross', 'short', 'top_share', 'effective_size', 'turnover']
+        >>> bool((abs(found["net"] - 1) < 1e-9).all())  # weights of this model sum to one
+        True
+        """
+        share = inputs.as_share(top, "top")
+        return self._stream(X, init_score).table(1, 8, Portfolio(share).columns)
 
     def similar(self, X: Any, k: int = 10, columns: Sequence[Any] | None = None, init_score: Any = None) -> Any:
         """Comparables: the k training rows of largest |weight| in each prediction, their features beside the query's own.

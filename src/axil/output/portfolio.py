@@ -1,0 +1,67 @@
+"""Portfolio: the weights of each prediction as positions in the training targets, and how they turn over.
+
+A forecast of a smoother or of trees is a portfolio of past targets, prediction = intercept + sum_j k_j y_j. Its measures are
+those of a portfolio:
+
+    net = sum k,  gross = sum |k|,  short = sum of the negative k,  gross + 2 short = net
+    top_share = sum |k| of the largest rows / gross,  effective_size = gross^2 / sum k^2
+    turnover = sum_j |k_j - k_j of the query before|
+
+Turnover needs the weights of one query more: the last of the batch before.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from axil.output.sums import ROUNDING, WeightedSums
+from axil.types import Array
+
+
+class Portfolio:
+    """Portfolios of queries that come batch by batch, in their order."""
+
+    def __init__(self, top: float):
+        """``top``: the share of training rows, the largest first, that ``top_share`` is about."""
+        self.top = top
+        self._before: Array | None = None  # (1, n_train) or (K, n_train): the weights of the query before
+
+    def columns(self, sums: WeightedSums) -> dict[str, Any]:
+        """The columns of `Explanation.portfolio`."""
+        own = sums.weights.ndim == 3
+        parts, n = (sums.weights if own else [sums.weights]), len(sums)
+        shares, turnover = np.zeros((2, len(parts), n))
+        last = np.zeros((len(parts), len(sums.targets)))
+        for k, weights in enumerate(parts):
+            held, before = self._held(weights.shape[1]), None if self._before is None else self._before[k]
+            for i in range(n):
+                row = weights[[i]].toarray()[0] if issparse(weights) else weights[i]
+                shares[k, i] = np.partition(np.abs(row), -held)[-held:].sum()
+                turnover[k, i] = np.nan if before is None else np.abs(row - before).sum()
+                before = row
+            if n:
+                last[k] = before
+        if n:
+            self._before = last
+        gross = sums.sizes.reshape(shares.shape)
+        net = np.asarray(sums.weights.sum(axis=-1)).reshape(shares.shape)
+        made = {
+            "net": net,
+            "gross": gross,
+            "short": -np.maximum(gross - net, 0.0) / 2 + 0.0,
+            "top_share": np.divide(shares, gross, out=np.zeros_like(gross), where=gross > 0),
+            "effective_size": sums.effective_size.reshape(shares.shape),
+            "turnover": turnover,
+        }
+        labels = {"query": np.repeat(sums.query_index, len(parts))}
+        if own and sums.outputs is not None:
+            labels["output"] = np.tile(sums.outputs, n)
+        return labels | {name: values.T.ravel() for name, values in made.items()}
+
+    def _held(self, n_train: int) -> int:
+        """How many of the training rows the share is, rounded up."""
+        return max(1, math.ceil(self.top * n_train * (1 - ROUNDING)))
