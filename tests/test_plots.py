@@ -80,6 +80,11 @@ def years():
     return np.repeat([2019, 2020, 2021, 2022], 20)
 
 
+def quarters():
+    """Dates out of order, four rows to each."""
+    return pd.Series(pd.period_range("2000Q1", periods=20, freq="Q")[np.arange(80) * 7 % 20], name="quarter")
+
+
 def blame_frame():
     return explainer().blame(data()[2], data()[3])
 
@@ -116,6 +121,7 @@ DRAWN = {
     "removal": lambda ax: plots.removal(removal_curves(), ax=ax),
     "leverage": lambda ax: plots.leverage(explainer().leverage(), ax=ax),
     "loo_curve": lambda ax: plots.loo_curve(error_curve(), ax=ax),
+    "timeline": lambda ax: plots.timeline(explanation(), quarters(), query=2, ax=ax),
     "ranked": lambda ax: plots.leverage(explainer().leverage(), ranked=True, ax=ax),
 }
 
@@ -395,9 +401,10 @@ def test_points_are_the_rows():
         pd.Series(pd.date_range("2020-01-01", periods=80, freq="W"), name="visit"),
         pl.Series("visit", pd.date_range("2020-01-01", periods=80, freq="W").to_numpy()),
         [day.date() for day in pd.date_range("2020-01-01", periods=80, freq="W")],
+        pd.Series(pd.period_range("2020-01-05", periods=80, freq="D"), name="visit"),
         pd.Series(pd.date_range("2020-01-01", periods=80, freq="W", tz="UTC").tz_convert("Asia/Tokyo"), name="visit"),
     ],
-    ids=["pandas", "polars", "dates", "zone"],
+    ids=["pandas", "polars", "dates", "periods", "zone"],
 )
 def test_time_is_an_axis(values):
     ax = plots.weights_against(explanation(), values)
@@ -405,6 +412,66 @@ def test_time_is_an_axis(values):
     first = matplotlib.dates.date2num(np.datetime64("2020-01-05"))
     np.testing.assert_allclose(points(ax)[0], [first, explanation().weights[0][0]])
     assert ax.get_xlabel() == ("value" if isinstance(values, list) else "visit")
+
+
+def curve(ax):
+    """The steps of a timeline, without the two marks and the point at the end."""
+    (line,) = [line for line in ax.lines if line.get_drawstyle() == "steps-post"]
+    return line.get_xdata(orig=True), line.get_ydata()
+
+
+@pytest.mark.parametrize("reference", [None, 0.0, 150.0])
+def test_the_timeline_adds_contributions_up_date_by_date(reference):
+    e, dates = explanation(), quarters()
+    ax = plots.timeline(e, dates, query=2, reference=reference)
+    level = e.targets.mean() if reference is None else reference
+    times, levels = curve(ax)
+    np.testing.assert_array_equal(times[1:], np.unique(dates.dt.to_timestamp()))
+    start = e.intercepts[2] + level * e.weights[2].sum()
+    wanted = [start]  # one date after the other
+    for date in sorted(set(dates)):
+        own = (dates == date).to_numpy()
+        wanted.append(wanted[-1] + (e.weights[2][own] * (e.targets[own] - level)).sum())
+    np.testing.assert_allclose(levels, wanted, rtol=1e-9)
+    np.testing.assert_allclose(levels[-1], e.predictions[2], rtol=1e-9)
+    assert any(np.allclose(line.get_ydata(), e.predictions[2], rtol=1e-9) for line in ax.lines[:2])
+    assert ax.get_xlabel() == "quarter"
+    assert_readable(ax)
+
+
+def test_the_timeline_of_rows_without_a_date_still_ends_at_the_prediction():
+    e, dates = explanation(), np.where(np.arange(80) < 5, np.nan, np.arange(80) // 4)
+    ax = plots.timeline(e, dates, name="year")
+    assert ax.get_xlabel() == "year (5 rows without one come first)"
+    np.testing.assert_allclose(curve(ax)[1][-1], e.predictions[0], rtol=1e-9)
+    for wrong, message in (
+        (["spring", "autumn"] * 40, "dates are text; expected dates or numbers"),
+        (np.full(80, np.nan), "No training row has a date"),
+        (np.where(np.arange(80) < 5, np.inf, 1.0), "dates has an infinite number"),
+    ):
+        with pytest.raises(InputError, match=message):
+            plots.timeline(e, wrong)
+    with pytest.raises(InputError, match=r"expected an axil.Explanation: explainer\(X\)"):
+        plots.timeline(e.weights, dates)
+
+
+def test_the_timeline_of_one_output_of_pushes_and_of_logarithms():
+    from lightgbm import LGBMClassifier
+
+    X, y, new, _ = data()
+    e = forest()
+    k = list(e.outputs).index("middle")
+    np.testing.assert_allclose(curve(plots.timeline(e, quarters(), output="middle"))[1][-1], e.predictions[0, k])
+    high = y > 150
+    pushes = axil.explain(LGBMClassifier(n_estimators=5, num_leaves=4, verbose=-1).fit(X, high), X, high)(new)
+    _, levels = curve(plots.timeline(pushes, quarters()))
+    np.testing.assert_allclose(levels[[0, -1]], [pushes.intercepts[0], pushes.predictions[0]], rtol=1e-9)
+    with pytest.raises(InputError, match="Pushes are not multiples of the targets"):
+        plots.timeline(pushes, quarters(), reference=1.0)
+    model = KernelRidge(kernel="rbf", gamma=30.0, alpha=0.3).fit(X, np.log(y))
+    logs = axil.Explainer(model, X, np.log(y), inverse_func=np.exp)(new)
+    _, prices = curve(plots.timeline(logs, quarters()))
+    np.testing.assert_allclose(prices[-1], np.exp(logs.predictions[0]), rtol=1e-9)
 
 
 def test_text_stands_side_by_side_and_missing_values_are_counted():

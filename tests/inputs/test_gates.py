@@ -127,7 +127,7 @@ KINDS = {
     "what_if.targets": "changes",
     "rows": "rows",
     "source": "drawn",
-    "values": "values",
+    **dict.fromkeys(("values", "dates"), "values"),
     "leverage.values": "drawn",
     "curves": "drawn",
     **dict.fromkeys(("client", "ax", "loss", "model", "explainer", "inverse_func"), "object"),
@@ -184,6 +184,7 @@ def drawings():
     for name in plots.__all__:
         needed = {"source": frames.get(name, explanation())}
         needed |= {"curves": frames["removal"], "values": frames["leverage"], "labels": None, "frame": e.loo_curve()}
+        needed["dates"] = np.arange(N)
         if name == "group":
             needed["labels"] = NAMES
         yield f"plots.{name}", getattr(plots, name), needed

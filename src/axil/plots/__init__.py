@@ -14,6 +14,7 @@ from axil.plots.bars import blame, group, weights
 from axil.plots.curves import concentration, leverage, loo_curve, removal
 from axil.plots.heat import matrix
 from axil.plots.points import targets, weights_against
+from axil.plots.timeline import timeline
 from axil.plots.waterfall import contributions
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "matrix",
     "removal",
     "targets",
+    "timeline",
     "weights",
     "weights_against",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from axil.errors import InputError
 from axil.inputs import as_labels, as_vector, group_codes
 from axil.plots import canvas
-from axil.plots.sources import one_prediction, whole_prediction
+from axil.plots.sources import along, one_prediction, whole_prediction
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
@@ -61,27 +60,17 @@ def _positions(values: Any, n: int) -> tuple[NDArray[Any], list[Any] | None]:
     """Where the rows stand along the axis, numbers or dates; for text, where each kind stands and what it is called."""
     import pandas as pd
 
-    found = as_labels(values, n, "values")  # a date or a kind of text is as good as a number here
-    if found.dtype.kind == "c":
-        raise InputError("values are complex numbers; expected real ones, such as values.real.")
-    if found.dtype.kind == "m":
-        raise InputError("values are spans of time; expected numbers, such as days: values.dt.days.")
-    if found.dtype.kind == "M":
-        return found, None
-    known = ~pd.isna(found)
-    x = np.full(n, np.nan)
-    try:
-        x[known] = found[known].astype(np.float64)
+    x = along(values, n, "values")
+    if x is not None:
         return x, None
-    except (TypeError, ValueError, OverflowError):
-        pass
-    if all(isinstance(value, date) for value in found[known]):
-        return pd.to_datetime(found, utc=True).tz_localize(None).to_numpy(), None
+    found = as_labels(values, n, "values")
+    known = ~pd.isna(found)
     codes, groups = group_codes(found[known], int(known.sum()))
     if len(groups) > MOST_GROUPS:
         raise InputError(
             f"values has {len(groups)} kinds of text; expected up to {MOST_GROUPS}. Use axil.plots.group, or parse dates first."
         )
+    x = np.full(n, np.nan)
     x[known] = codes + np.linspace(-0.3, 0.3, len(codes))  # rows of one kind side by side, in their order
     return x, groups.tolist()
 

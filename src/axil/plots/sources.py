@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -218,6 +219,39 @@ def row_labels(labels: Any, n: int) -> NDArray[Any]:
     if labels is None:
         return np.arange(n)
     return as_labels(labels, n, "labels", "drawn")
+
+
+def along(values: Any, n: int, what: str) -> NDArray[Any] | None:
+    """(n,): where rows stand along an axis of numbers or dates, nan and nat where they have none; None if they are text.
+
+    Periods stand at their beginning, and dates with a time zone in UTC.
+    """
+    import pandas as pd
+
+    found = as_labels(values, n, what)  # a date is as good as a number here
+    if found.dtype.kind == "c":
+        raise InputError(f"{what} are complex numbers; expected real ones, such as {what}.real.")
+    if found.dtype.kind == "m":
+        raise InputError(f"{what} are spans of time; expected numbers, such as days: {what}.dt.days.")
+    if found.dtype.kind == "M":
+        return found
+    known = ~pd.isna(found)
+    x = np.full(n, np.nan)
+    try:
+        x[known] = found[known].astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    else:
+        if np.isinf(x).any():
+            raise InputError(f"{what} has an infinite number; expected finite ones, or nan where there is none.")
+        return x
+    if all(isinstance(value, date) for value in found[known]):
+        return np.asarray(pd.to_datetime(found, utc=True).tz_localize(None))
+    if all(isinstance(value, pd.Period) for value in found[known]):
+        dates = np.full(n, np.datetime64("NaT"), dtype="datetime64[ns]")
+        dates[known] = [value.to_timestamp().to_datetime64() for value in found[known]]
+        return dates
+    return None
 
 
 def text(label: Any) -> str:

@@ -76,14 +76,14 @@ def contributions(
     shown = min(k, len(parts))
     title = f"{canvas.head(one)}{shown} largest contributions" + (f" of {len(parts):,}" if one.complete else "")
     title += "" if one.exact else "\nderivative × target: not a decomposition"
-    return canvas.dress(ax, title, canvas.fixed(_axis(one, reference)), "training row", grid="x")
+    return canvas.dress(ax, title, canvas.fixed(running(one, reference)), "training row", grid="x")
 
 
-def _axis(one: Prediction, reference: float | None) -> str:
-    """The name of the axis: a sum, or for logarithms a product."""
+def running(one: Prediction, reference: float | None) -> str:
+    """The name of an axis of contributions added up: a sum, or for logarithms a product."""
     target = one.scale.label("target")
     if one.scale.is_log:
-        over = "" if reference is None else f" / {_level(reference, one.scale)}"
+        over = "" if reference is None else f" / {level(reference, one.scale)}"
         target = f"{one.scale.shift:g} + target" if one.scale.shift else "target"
         return f"running product of {f'({target}{over})' if ' ' in target + over else target} ^ {one.quantity}"
     if one.additive:
@@ -93,7 +93,7 @@ def _axis(one: Prediction, reference: float | None) -> str:
     )
 
 
-def _level(value: float, scale: TargetScale) -> str:
+def level(value: float, scale: TargetScale) -> str:
     """A level of the running sum, for logarithms as people read it."""
     return canvas.number(float(scale.inverse(np.array([value]))[0]) if scale.is_log else value)
 
@@ -124,7 +124,7 @@ def _steps(
     if intercept is None and not one.complete:
         first = "start"
     if shift is not None:
-        start, first = start + shift[1], f"all targets at {_level(shift[0], one.scale)}"
+        start, first = start + shift[1], f"all targets at {level(shift[0], one.scale)}"
     chosen = largest(parts, k)
     names, values = one.labels[chosen].tolist(), parts[chosen]
     left = len(parts) - len(chosen)
@@ -143,7 +143,7 @@ def _draw(ax: Axes, steps: Steps, scale: TargetScale) -> None:
     values = np.concatenate([[0.0], steps.values, [0.0]])
     ends = steps.start + np.cumsum(values)
     texts = [f"× {factor:.4g}" for factor in scale.factors(values)] if scale.is_log else canvas.numbers(values)
-    texts[0], texts[-1] = (f"\u2002{_level(end, scale)}" for end in (ends[0], ends[-1]))  # a space for the mark
+    texts[0], texts[-1] = (f"\u2002{level(end, scale)}" for end in (ends[0], ends[-1]))  # a space for the mark
     rest = n if steps.rest else None
     last = "prediction" if scale.is_log else scale.label("prediction")
     canvas.sign_bars(ax, [steps.first, *steps.names, last], values, ends - values, rest, texts)
@@ -151,4 +151,4 @@ def _draw(ax: Axes, steps: Steps, scale: TargetScale) -> None:
     ax.vlines(ends[:-1], np.arange(n + 1), np.arange(1, n + 2), color="0.5", linewidth=0.6, zorder=0.5)
     canvas.few_ticks(ax)
     if scale.is_log:
-        ax.xaxis.set_major_formatter(lambda x, _: _level(x, scale))
+        ax.xaxis.set_major_formatter(lambda x, _: level(x, scale))
