@@ -5,6 +5,8 @@ import runpy
 import sys
 from pathlib import Path
 
+import lightgbm as lgb
+import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
 from sklearn.tree import DecisionTreeRegressor
@@ -205,3 +207,25 @@ def test_leave_one_out_errors_by_trees_are_compared_with_cross_validation(monkey
         assert (
             0 < float(line["error"]) < 1 <= float(line["costs, leave-one-out"])
         )  # the splits saw the rows' own targets
+
+
+def test_values_of_rows_are_judged(monkeypatch):
+    """The parts that need no pyDVL, on rows whose spoilt targets are known."""
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import data_values
+    import paper_data
+
+    rows = data_values.Rows(*(part.to_numpy(float) for part in paper_data.read("friedman", None)), seed=0)
+    assert rows.wrong.sum() == 10
+    known = data_values.judge(np.where(rows.wrong, -1.0, 1.0), rows)
+    assert known["noisy labels"] == 1.0
+    assert data_values.judge(np.where(rows.wrong, 1.0, -1.0), rows)["noisy labels"] < 0.15
+    model = lgb.LGBMRegressor(**data_values.SETTINGS).fit(rows.X, rows.y)
+    nobody, all_rows = (
+        np.mean((rows.y_val - made) ** 2) for made in (rows.y.mean(), model.predict(rows.X_val))
+    )  # whose difference the values share out
+    # LightGBM keeps residuals in single precision.
+    np.testing.assert_allclose(data_values.exact(rows, "mean").sum(), nobody - all_rows, rtol=1e-7)
+    values = data_values.left_out(rows)
+    assert values.shape == (100,)
+    assert (values <= 0).all()
