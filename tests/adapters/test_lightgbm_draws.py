@@ -14,7 +14,7 @@ from lightgbm_models import BAG, DART, QUIET, Case, booster, read_trees, replay,
 from numpy.typing import NDArray
 
 from axil.adapters import read
-from axil.adapters.lightgbm.bagging import Bagging, Evidence, Goss, Replay, goss, histories, streams
+from axil.adapters.lightgbm.bagging import Bagging, Evidence, Goss, Replay, Seen, goss, histories, streams
 from axil.adapters.lightgbm.dart import Dart
 from axil.structure import Regularisation
 
@@ -84,19 +84,19 @@ def goss_loop(size: Array, part: int, top_rate: float, other_rate: float, genera
 @pytest.mark.parametrize("digits", [8, 0])  # 0: many residuals are the same
 def test_goss_against_a_loop(n_rows: int, rates: tuple[float, float], digits: int) -> None:
     rng = np.random.default_rng(n_rows)
-    for state in goss(*rates, 11, n_rows, None, 0)[:3]:
+    for state in goss(*rates, 11, n_rows, 0)[:3]:
         generators = [generator(11 + block) for block in range(-(-n_rows // 1024))]
         for _ in range(2):
             residuals = rng.normal(size=(n_rows, 1)).round(digits)
             size = np.abs(residuals[:, 0]).astype(np.float32)
-            drawn, state = state.attempt(False, residuals)
+            drawn, state = state.attempt(False, Seen(residuals))
             np.testing.assert_array_equal(drawn, goss_loop(size, state.part, *rates, generators))
 
 
 def test_goss_parts() -> None:
-    assert [state.part for state in goss(0.2, 0.1, 0, 1024, None, 8)] == [1024]
-    assert [state.part for state in goss(0.2, 0.1, 0, 3000, None, 8)] == [1024, 2048, 3000]
-    assert next(iter(goss(0.2, 0.1, 0, 3000, None, 1))).part == 3000
+    assert [state.part for state in goss(0.2, 0.1, 0, 1024, 8)] == [1024]
+    assert [state.part for state in goss(0.2, 0.1, 0, 3000, 8)] == [1024, 2048, 3000]
+    assert next(iter(goss(0.2, 0.1, 0, 3000, 1))).part == 3000
 
 
 # -- real models ------------------------------------------------------------------------------------------------------
@@ -251,8 +251,8 @@ def test_a_million_rows_and_a_hundred_trees() -> None:
 
 
 def test_states_are_never_changed() -> None:
-    residuals = np.random.default_rng(0).normal(size=(3000, 1))
-    for state in (Bagging(0.5, 1, streams(1, 3000), 3000), Goss(0.2, 0.1, 1024, streams(1, 3000), None)):
-        first, second = state.attempt(False, residuals), state.attempt(False, residuals)
+    seen = Seen(np.random.default_rng(0).normal(size=(3000, 1)))
+    for state in (Bagging(0.5, 1, streams(1, 3000), 3000), Goss(0.2, 0.1, 1024, streams(1, 3000))):
+        first, second = state.attempt(False, seen), state.attempt(False, seen)
         np.testing.assert_array_equal(first[0], second[0])
-        assert (first[1].attempt(False, residuals)[0] != first[0]).any()
+        assert (first[1].attempt(False, seen)[0] != first[0]).any()

@@ -54,19 +54,25 @@ def first(start, loss, means):
 def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf, steps=1, **more):
     """(n, K): the scores in the leaves ``queries`` (n, iterations, K) of a fit to y (N, K) in ``leaves`` (N, iterations, K).
 
-    ``more``: offsets (N, K); factors (N,), in leaves alone or with ``start_factors`` also in the start; bags (N, iterations);
-    ``scale_l2``: l2 is multiplied by the mean weight.
+    ``more``: offsets (N, K); factors (N,), in leaves alone or with ``start_factors`` also in the start; bags (N, iterations), or
+    a function that draws them by iteration, w g and w h; ``scale_l2``: l2 is multiplied by the mean weight; omega
+    (iterations + 1, iterations, K or 1) and beta (iterations + 1,): see `added_up`.
     """
     n_rows, n_iterations, n_outputs = leaves.shape
     f = more.get("factors", np.ones(n_rows))
     counted = w * f if more.get("start_factors") else w
     base = first(start, loss, counted @ y / counted.sum())
-    F, Q = base + more.get("offsets", 0.0) + np.zeros_like(y), base + np.zeros((len(queries), n_outputs))
+    offsets, asked = more.get("offsets", 0.0) + np.zeros_like(y), base + np.zeros((len(queries), n_outputs))
     if "query_start" in more:  # of predictions without an offset, where the fit had them
-        Q = first(more["query_start"], loss, counted @ y / counted.sum()) + np.zeros_like(Q)
+        asked = first(more["query_start"], loss, counted @ y / counted.sum()) + np.zeros_like(asked)
     l2 = l2 * w.mean() if more.get("scale_l2") else l2
+    grown, answers = [], []
     for t in range(n_iterations):
-        bag = more["bags"][:, t] if "bags" in more else 1.0
+        F = added_up(t, base, grown, rate, **more) + offsets
+        bag = 1.0
+        if "bags" in more:
+            bags = more["bags"]
+            bag = bags(t, *((w * f)[:, None] * each for each in LOSSES[loss](y, F))) if callable(bags) else bags[:, t]
         total, seen = [{} for _ in range(n_outputs)], F.copy()
         for _ in range(steps):
             if loss == "joint":
@@ -84,10 +90,18 @@ def replay(leaves, queries, y, w, loss, start, rate, l2=0.0, l1=0.0, most=np.inf
                     total[k][leaf] = total[k].get(leaf, 0.0) + v
                     moved[rows, k] = v
             seen = seen + moved
-        for k in range(n_outputs):
-            F[:, k] += rate * np.array([total[k][leaf] for leaf in leaves[:, t, k]])
-            Q[:, k] += rate * np.array([total[k].get(leaf, 0.0) for leaf in queries[:, t, k]])
-    return Q
+        for found, rows in ((grown, leaves), (answers, queries)):
+            found.append(
+                np.stack([[total[k].get(leaf, 0.0) for leaf in rows[:, t, k]] for k in range(n_outputs)], axis=1)
+            )
+    return added_up(n_iterations, asked, answers, rate, **more)
+
+
+def added_up(t, base, grown, rate, omega=None, beta=None, **more):
+    """The scores that iteration t sees: a base and the trees so far, as DART has dropped and scaled them."""
+    if omega is None:
+        return base + rate * sum(grown, np.zeros(1))
+    return beta[t] * base + sum((omega[t, s] * grown[s] for s in range(len(grown))), np.zeros(1))
 
 
 def joint(leaf, y, F, w, l2, total):
@@ -110,10 +124,14 @@ def pushes(leaves, queries, y, w, loss, base, rate, l2=0.0, l1=0.0, most=np.inf,
     """
     n_rows, n_iterations, n_outputs = leaves.shape
     f = more.get("factors", np.ones(n_rows))
-    F = base + more.get("offsets", 0.0) + np.zeros_like(y)
+    offsets, grown = more.get("offsets", 0.0) + np.zeros_like(y), []
     out = np.zeros((n_outputs, len(queries), n_rows))
     l2 = l2 * w.mean() if more.get("scale_l2") else l2
+    final = rate * np.ones((n_iterations, n_outputs))
+    if "omega" in more:
+        final = more["omega"][-1] * np.ones(n_outputs)
     for t in range(n_iterations):
+        F = added_up(t, base, grown, rate, **more) + offsets
         bag = more["bags"][:, t] if "bags" in more else 1.0
         seen, total = F.copy(), np.zeros_like(F)
         for _ in range(steps):
@@ -132,9 +150,9 @@ def pushes(leaves, queries, y, w, loss, base, rate, l2=0.0, l1=0.0, most=np.inf,
                         v = -np.sign(G) * max(abs(G) - l1, 0.0) / (H + l2) if H + l2 > 0 else 0.0
                         put = own[:, k] * (np.clip(v, -most, most) / G if G else 0.0)
                     moved[rows, k] = put.sum()
-                    out[k][np.ix_(queries[:, t, k] == leaf, rows)] += rate * put
+                    out[k][np.ix_(queries[:, t, k] == leaf, rows)] += final[t, k] * put
             seen, total = seen + moved, total + moved
-        F += rate * total
+        grown.append(total)
     return out
 
 

@@ -42,9 +42,39 @@ class SmoothTrees:
     most: float = 0.0  #: the largest |leaf value| before the rate; 0: any
     factors: Array | None = None  #: (N,) what multiplies row weights in leaves, but not in the base
     l2_by_weight: float = 0.0  #: what l2 grows by with the weight of any row
-    base_in_fit: bool = True  #: False: predictions start from the base, the fit did not
+    sampler: IterationSampler | None = (
+        None  #: where all trees of an iteration have the same rows; else that of ``trees``
+    )
+    #: (I + 1, T) what each tree's values before the rate are multiplied by in the scores that each of I iterations, and at last a
+    #: prediction, sees, 0 for trees that come later; None: by the rates. DART drops and scales trees.
+    omega: Array | None = None
+    beta: Array | None = None  #: (I + 1,) likewise what the base is multiplied by; None: 1
     start_held: str = ""  #: why the start does not follow the targets in a replay; empty: it does, or is a constant
     underived: str = ""  #: why there are no derivatives by the targets; empty: there are
+
+    @property
+    def base_shares(self) -> Array:
+        """(I + 1,): ``beta``."""
+        return np.ones(int(self.iterations[-1]) + 2) if self.beta is None else self.beta
+
+    @property
+    def draw_type(self) -> type[np.generic] | None:
+        """The type that holds how often, or with what factor, rows are drawn; None: all rows, always."""
+        if self.sampler is not None:
+            return self.sampler.dtype
+        return None if self.trees.sampler is None else np.uint8
+
+
+class IterationSampler(Protocol):
+    """Which rows each iteration's trees were fitted on; asked iteration after iteration, in order."""
+
+    dtype: type[np.generic]  #: of what it draws
+
+    def draw_by(self, trees: range, leaves: NDArray[np.integer[Any]], pull: Array, bend: Array) -> NDArray[Any]:
+        """(N,): with what factor each row was drawn for these trees, whose leaves are (trees, N); 0: out of bag.
+
+        ``pull`` and ``bend`` (N, K) are -weight * g and weight * h, for samplers that depend on them.
+        """
 
 
 class SmoothModel(Protocol):

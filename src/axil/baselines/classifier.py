@@ -109,6 +109,11 @@ class FittedClassifier:
                 f"The model was fitted to the loss {fitted.loss.name!r}; expected log-loss or softmax. For squared error give "
                 "the baseline an axil.Explainer; for other losses there are no baselines."
             )
+        if fitted.omega is not None:
+            raise InputError(
+                "The model was fitted with DART, which drops trees and puts them back smaller; the baselines are defined for "
+                "trees that are added one after the other. Ask axil.JacobianExplainer, which takes DART."
+            )
         if not np.isin(targets, (0.0, 1.0)).all():
             raise InputError("y_train holds shares; expected classes, 0 and 1 for a model that has no names for them.")
         leaves = assign_leaves(adapter, self._features, n_rows, fitted.trees.n_leaves, limits)  # type: ignore[arg-type]
@@ -146,7 +151,7 @@ class FittedClassifier:
             raise InputError("y holds numbers other than 0 and 1; expected classes.")
         w = self.walked
         leaves, scores = self._adapter.coordinates(X, self.n_threads).astype(np.intp), self._adapter.scores(X)
-        trees, made = w.smooth.trees, w.smooth.trees.base_value + np.zeros_like(scores)
+        trees, made = w.smooth.trees, w.base + np.zeros_like(scores)
         for t in range(len(trees.n_leaves)):
             own = slice(None) if w.smooth.shared else slice(int(w.smooth.outputs[t]), int(w.smooth.outputs[t]) + 1)
             made[:, own] += trees.values[w.starts[t] + leaves[:, t]]
@@ -167,9 +172,10 @@ class FittedClassifier:
         w = self.walked
         rows, asked = w.score.copy(), queries.scores.copy()
         for one in w.rounds[::-1]:
+            for t, k, gain in w.gains(one):
+                rows[:, k] -= gain[w.leaves[t]]
             for stage, coefficient in one.changes:
                 t, k, value = int(w.stage_tree[stage]), int(w.stage_output[stage]), w.steps[stage].value
-                rows[:, k] -= coefficient * value[w.leaves[t]]
                 asked[:, k] -= coefficient * value[queries.leaves[:, t]]
             yield one, rows, asked
 

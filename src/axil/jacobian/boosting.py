@@ -84,8 +84,9 @@ class Boosting:
         self._loss = fitted.loss
         self._loss.check(targets)
         n_leaves = fitted.trees.n_leaves
-        if fitted.trees.sampler is not None:
-            budget.require(len(targets) * len(n_leaves), "The draws of all trees", "Raise memory_limit.")
+        if fitted.draw_type is not None:
+            size = np.dtype(fitted.draw_type).itemsize * len(targets) * len(n_leaves)
+            budget.require(size, "The draws of all trees", "Raise memory_limit.")
         if fitted.loss.recorded:
             size = 4 * targets.size * (int(fitted.iterations[-1]) + 1)
             budget.require(size, "The gradients of your objective", "Raise memory_limit.")

@@ -21,7 +21,7 @@ def moved(walked: Walked, direction: Array) -> Array:
     w, dy = walked, direction
     counted = w.weights * w.start_factors
     base = float(w.start_slopes()[0, 0]) * float(counted @ dy) / float(counted.sum())
-    dF = np.full(len(dy), base if w.smooth.base_in_fit else 0.0)
+    dF = np.full(len(dy), w.smooth.base_shares[0] * base)
     score = w.start + np.zeros_like(w.targets)
     tangents: dict[int, Array] = {}
     for one in w.rounds:
@@ -39,10 +39,11 @@ def moved(walked: Walked, direction: Array) -> Array:
             dG, dH = (np.bincount(w.leaves[t], rows * each, n) for each in (dg, dh))
             tangents[stage] = step.by_g * dG + step.by_h * dH
         for stage, coefficient in one.changes:
-            leaf = w.leaves[w.stage_tree[stage]]
-            dF = dF + coefficient * tangents[stage][leaf]
-            score[:, 0] += coefficient * w.steps[stage].value[leaf]
-    return dF if w.smooth.base_in_fit else dF + base
+            dF = dF + coefficient * tangents[stage][w.leaves[w.stage_tree[stage]]]
+        dF = dF + one.base * base
+        for t, _, gain in w.gains(one):
+            score[:, 0] += gain[w.leaves[t]]
+    return dF
 
 
 def _column(slope: Array) -> Array:

@@ -59,7 +59,7 @@ class Pushes:
     @property
     def base(self) -> Array:
         """(K,): where every score starts; the scores of rows that no row pushes."""
-        return self.walked.smooth.trees.base_value
+        return self.walked.base
 
     @property
     def n_outputs(self) -> int:
@@ -118,7 +118,7 @@ class Pushes:
             return 0.0
         most = float(np.abs(w.start).max(initial=0.0))
         for one in w.rounds:
-            most += sum(abs(c) * float(np.abs(w.steps[s].value).max(initial=0.0)) for s, c in one.changes)
+            most += sum(float(np.abs(gain).max(initial=0.0)) for _, _, gain in w.gains(one))
         return float(w.loss.exponent) if abs(w.loss.exponent) * most <= LARGEST else 0.0
 
     @cached_property
@@ -127,8 +127,7 @@ class Pushes:
         w, a = self.walked, self._exponent
         found = []
         for one in w.rounds:
-            gains = [(int(w.stage_tree[s]), int(w.stage_output[s]), c * w.steps[s].value) for s, c in one.changes]
-            found.append([(t, k, np.exp(a * gain) if a else gain) for t, k, gain in gains])
+            found.append([(t, k, np.exp(a * gain) if a else gain) for t, k, gain in w.gains(one)])
         return found
 
     def factors(self, rows: slice) -> list[Array]:

@@ -42,9 +42,8 @@ def refit(walked: Walked, targets: Array, loss: Loss, factors: Array | None) -> 
     if smooth.trees.base is None:
         counted = w.weights * (factors if loss.newton_start and factors is not None else 1.0)
         base = loss.start(np.average(targets, axis=0, weights=counted))
-    score = w.start + np.zeros_like(targets)
-    if smooth.base_in_fit:
-        score += base - smooth.trees.base_value
+    shares = smooth.base_shares
+    score = w.start + shares[0] * (base - smooth.trees.base_value) + np.zeros_like(targets)
     weights = w.weights if factors is None else w.weights * factors
     made: dict[int, Array] = {}
     values = np.zeros_like(smooth.trees.values)
@@ -56,7 +55,8 @@ def refit(walked: Walked, targets: Array, loss: Loss, factors: Array | None) -> 
             gain = coefficient * made[stage]
             score[:, k] += gain[w.leaves[t]]
             values[w.starts[t] : w.starts[t + 1], k if smooth.shared else 0] += gain
-    return Refit(walked, base, values)
+        score += one.base * base
+    return Refit(walked, shares[-1] * base, values)
 
 
 def _steps(w: Walked, one: Round, targets: Array, score: Array, loss: Loss, weights: Array) -> list[Step]:

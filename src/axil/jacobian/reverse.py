@@ -84,11 +84,13 @@ class Reverse:
     def _run(self, take: Any) -> Array:
         """Run the rounds backwards, giving every stage to ``take``; (O * n, K): by the scores that the fit starts from."""
         w = self.walked
+        by_base = np.zeros_like(self.seeds.T)
         for one in track(w.rounds[::-1], "derivatives"):
             self._gather(one)
-            for stage, coefficient in one.changes:
-                t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-                self.score[:, k] -= coefficient * w.steps[stage].value[w.leaves[t]]
+            if one.base:
+                by_base += one.base * self._by_all_scores()
+            for t, k, gain in w.gains(one):
+                self.score[:, k] -= gain[w.leaves[t]]
             slopes = self._joint_slopes(one) if w.loss.joint else w.loss.slopes(w.targets, self.score)
             for stage in one.stages:
                 t = int(w.stage_tree[stage])
@@ -97,8 +99,11 @@ class Reverse:
             (self._pull_joint if w.loss.joint else self._pull)(one, slopes)
             for stage in one.stages:
                 del self.a[stage]
-        moved = np.stack([part.sum(axis=0) for part in self.P], axis=1) * w.smooth.base_in_fit
-        return np.asarray(moved + self.seeds.T)
+        return np.asarray(by_base + w.smooth.base_shares[0] * self._by_all_scores())
+
+    def _by_all_scores(self) -> Array:
+        """(O * n, K): how the outputs move with all scores of an output together, those of training rows and queries."""
+        return np.asarray(np.stack([part.sum(axis=0) for part in self.P], axis=1) + self.seeds.T)
 
     def _gather(self, one: Round) -> None:
         """Add to ``a`` what the scores after this round ask of the stages that changed them."""

@@ -7,7 +7,8 @@ scores; then the scores of the training rows change by multiples of stages' leaf
     F = F + coefficient * v[leaf]
 
 Plain boosting has one stage per round, with the rate as coefficient. Several Newton steps on one tree are stages whose
-coefficient is 1 until the tree is done and the rate from then on.
+coefficient is 1 until the tree is done and the rate from then on. DART takes earlier stages, with the first tree also the base,
+out of the scores and puts them back smaller: what changes after a round may be the stages of any round before, and the base.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Round:
 
     stages: tuple[int, ...]
     changes: tuple[tuple[int, float], ...]
+    base: float = 0.0  #: by how many bases the scores change besides
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Walked:
     smooth: SmoothTrees
     leaves: Leaves  #: (T, N)
     starts: NDArray[np.int64]  #: (T + 1,) where each tree's leaves begin among all
-    drawn: NDArray[np.uint8] | None  #: (T, N) whether each row was drawn for each tree; None: all were
+    drawn: NDArray[Any] | None  #: (T, N) with what factor each row was drawn for each tree; None: all were
     targets: Array  #: (N, K)
     weights: Array  #: (N,) as the base counts rows; 0 for one that the fit held out
     stage_tree: NDArray[np.int64]
@@ -67,6 +69,19 @@ class Walked:
     def loss(self) -> Loss:
         """Loss that the trees were fitted to."""
         return self.smooth.loss
+
+    @property
+    def base(self) -> Array:
+        """(K,): where predictions start."""
+        return np.asarray(self.smooth.base_shares[-1] * self.smooth.trees.base_value)
+
+    def gains(self, one: Round) -> list[tuple[int, int, Array]]:
+        """What scores gain after a round: (tree, output, (L_t,) by its leaf)."""
+        found = [(int(self.stage_tree[s]), int(self.stage_output[s]), c * self.steps[s].value) for s, c in one.changes]
+        if one.base:
+            every = np.ones(int(self.smooth.trees.n_leaves[0]))  # any tree: all its leaves have the same
+            found += [(0, k, one.base * base * every) for k, base in enumerate(self.smooth.trees.base_value)]
+        return found
 
     def counted(self, tree: int) -> Array:
         """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves."""
@@ -124,20 +139,21 @@ class _Walk:
         self.adapter, self.smooth, self.loss, self.leaves, self.targets = adapter, smooth, smooth.loss, leaves, targets
         trees = self.trees = smooth.trees
         self.n_steps = int(np.max(trees.steps))
-        n_rows, n_outputs = targets.shape
+        n_rows = len(targets)
         weighted = trees.row_weights is not None and not smooth.loss.weighs_rows
         self.weights = np.asarray(trees.row_weights) if weighted else np.ones(n_rows)
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
-        base = trees.base_value if smooth.base_in_fit else np.zeros(n_outputs)
+        base = smooth.base_shares[0] * trees.base_value
         self.start = base if offsets is None else base + offsets
         self.score = self.start + np.zeros_like(targets)
         self.gradients: list[Array] = []
-        self.drawn = None if trees.sampler is None else np.zeros(leaves.shape, dtype=np.uint8)
+        self.drawn = None if smooth.draw_type is None else np.zeros(leaves.shape, dtype=smooth.draw_type)
         self.stage_tree: list[int] = []
         self.stage_output: list[int] = []
         self.steps: list[Step] = []
         self.scales: list[float] = []
         self.rounds: list[Round] = []
+        self.ends: list[tuple[int, list[int]]] = []  # of each iteration: its last round, and its stages
         self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
 
     def run(self, check: bool) -> Walked:
@@ -146,8 +162,10 @@ class _Walk:
             self._check_counts_of_all_rows()
         first = np.flatnonzero(np.diff(self.smooth.iterations, prepend=-1))
         bounds = [*first, len(self.smooth.iterations)]
-        for begin, end in track(list(pairwise(bounds)), "replay"):
-            self._iteration(range(begin, end))
+        for number, (begin, end) in enumerate(track(list(pairwise(bounds)), "replay")):
+            self._iteration(number, range(begin, end))
+        if check:
+            self._check_counts_of_drawn_rows()
         rates, recovered = recover_rates(self.trees, self.replayed)
         error = self._check_values(rates) if check else 0.0
         self._settle(rates)
@@ -170,29 +188,62 @@ class _Walk:
             gradients=np.stack(self.gradients) if self.gradients else None,
         )
 
-    def _iteration(self, trees: range) -> None:
+    def _iteration(self, iteration: int, trees: range) -> None:
         """The trees of one iteration, of which each takes its steps: several only where it is the only one."""
         before = self.score.copy()
-        for t in trees:
-            if self.trees.sampler is not None and self.drawn is not None:
-                self.drawn[t] = self.trees.sampler.draw(t, self.leaves[t], None)  # type: ignore[arg-type]
         own: list[list[int]] = []
         scales = self._scales(trees[0])
         for number, scale in enumerate(scales):
             slopes = self.loss.slopes(self.targets, self.score)
             if self.loss.recorded:
                 self.gradients.append(slopes.g.astype(np.float32))
+            if number == 0:
+                self._draw(trees, slopes)
             stages = [s for t in trees for s in self._stages(t, slopes, scale)]
             own.append(stages)
             if number < len(scales) - 1:
                 self.rounds.append(Round(tuple(stages), tuple((stage, 1.0) for stage in stages)))
                 self._advance(stages)
         self.score = before
-        for t in trees:
+        for t, share in self._shares(iteration, trees):
             place = slice(self.starts[t], self.starts[t + 1])
             for column, k in enumerate(self._outputs(t)):
-                self.score[:, k] += self.trees.values[place, column][self.leaves[t]]
-        self.rounds.append(Round(tuple(own[-1]), tuple((s, np.nan) for stages in own for s in stages)))
+                self.score[:, k] += (share * self.trees.values[place, column])[self.leaves[t]]
+        moved = self._base_moved(iteration)
+        if moved:
+            self.score += moved * self.trees.base_value
+        self.ends.append((len(self.rounds), [s for stages in own for s in stages]))
+        self.rounds.append(Round(tuple(own[-1]), (), moved))
+
+    def _draw(self, trees: range, slopes: Any) -> None:
+        """Draw the rows of an iteration's trees."""
+        if self.drawn is None:
+            return
+        if self.smooth.sampler is None:
+            assert self.trees.sampler is not None
+            for t in trees:
+                self.drawn[t] = self.trees.sampler.draw(t, self.leaves[t], None)  # type: ignore[arg-type]
+            return
+        w = self.weights if self.smooth.factors is None else self.weights * self.smooth.factors
+        g, h = (np.broadcast_to(each, self.targets.shape) for each in (slopes.g, slopes.h))
+        own = slice(trees.start, trees.stop)
+        self.drawn[own] = self.smooth.sampler.draw_by(trees, self.leaves[own], -w[:, None] * g, w[:, None] * h)
+
+    def _base_moved(self, iteration: int) -> float:
+        """By how many bases the scores change after an iteration."""
+        return float(np.diff(self.smooth.base_shares)[iteration])
+
+    def _moved(self, iteration: int) -> Array:
+        """(T,): by how much the coefficients of all trees change after an iteration of DART."""
+        assert self.smooth.omega is not None
+        return np.asarray(self.smooth.omega[iteration + 1] - self.smooth.omega[iteration])
+
+    def _shares(self, iteration: int, trees: range) -> list[tuple[int, float]]:
+        """Trees whose part in the scores changes after an iteration, and by how much of their final values."""
+        if self.smooth.omega is None:
+            return [(t, 1.0) for t in trees]
+        moved, final = self._moved(iteration), self.smooth.omega[-1]
+        return [(int(t), float(moved[t] / final[t])) for t in np.flatnonzero(moved)]
 
     def _scales(self, t: int) -> list[float]:
         """Factor of each of the tree's steps; found on the leaf that needs most steps, that of least H."""
@@ -247,11 +298,17 @@ class _Walk:
 
         A leaf's rows share what rounding adds: the value that pushes add up to is the model's own too.
         """
-        for number, one in enumerate(self.rounds):
-            if not any(np.isnan(coefficient) for _, coefficient in one.changes):
-                continue
-            done = {s: rates[self.stage_tree[s]] - (0.0 if s in one.stages else 1.0) for s, _ in one.changes}
-            self.rounds[number] = Round(one.stages, tuple((s, float(c)) for s, c in done.items()))
+        stages_of: dict[int, list[int]] = {}
+        for s, t in enumerate(self.stage_tree):
+            stages_of.setdefault(t, []).append(s)
+        for iteration, (number, stages) in enumerate(self.ends):
+            one = self.rounds[number]
+            if self.smooth.omega is None:
+                done = {s: rates[self.stage_tree[s]] - (0.0 if s in one.stages else 1.0) for s in stages}
+            else:
+                moved = self._moved(iteration)
+                done = {s: moved[t] for t in np.flatnonzero(moved) for s in stages_of[int(t)]}
+            self.rounds[number] = replace(one, changes=tuple((s, float(c)) for s, c in done.items()))
             for s in one.stages:
                 t, k = self.stage_tree[s], self.stage_output[s]
                 if rates[t] == 0:
@@ -260,7 +317,7 @@ class _Walk:
                 column = k if self.smooth.shared else 0
                 missing = self.trees.values[place, column] / rates[t] - self.replayed[place, column]
                 self.steps[s] = replace(self.steps[s], value=self.steps[s].value + missing)
-            for s, _ in one.changes:
+            for s in stages:
                 t, column = self.stage_tree[s], self.stage_output[s] if self.smooth.shared else 0
                 place = slice(self.starts[t], self.starts[t + 1])
                 made, own = rates[t] * self.replayed[place, column], self.trees.values[place, column]
@@ -281,7 +338,7 @@ class _Walk:
 
     def _check_counts_of_all_rows(self) -> None:
         trees = self.trees
-        if trees.counts is None or trees.sampler is not None:
+        if trees.counts is None or self.drawn is not None:
             return
         taken = np.ones(len(self.targets)) if trees.held_out is None else (~trees.held_out).astype(float)
         n_given, n_fitted = int(taken.sum()), int(trees.counts[: trees.n_leaves[0]].sum())
@@ -290,6 +347,16 @@ class _Walk:
             raise ExactnessError("number of training rows", n_given, n_fitted, cause)
         found = np.concatenate([np.bincount(leaf, taken, n) for leaf, n in zip(self.leaves, trees.n_leaves)])
         compare("row count", found, trees.counts, 0.5, trees, self.adapter.causes("counts"))
+
+    def _check_counts_of_drawn_rows(self) -> None:
+        trees = self.trees
+        if trees.counts is None or self.drawn is None:
+            return
+        found = [np.bincount(leaf, row > 0, n) for leaf, row, n in zip(self.leaves, self.drawn, trees.n_leaves)]
+        # A tree without a split does not always say how many rows it had.
+        alone = np.repeat(trees.n_leaves == 1, trees.n_leaves)
+        counts = np.where(alone, trees.counts, np.concatenate(found))
+        compare("row count", counts, trees.counts, 0.5, trees, self.adapter.causes("counts"))
 
     def _check_values(self, rates: Array) -> float:
         trees = self.trees
@@ -309,8 +376,6 @@ def check_scores(adapter: SmoothModel, X: Any, offsets: Array | None, walked: Wa
     asked = np.arange(0, len(walked.score), -(-len(walked.score) // CHECKED_ROWS))
     expected = adapter.scores(take_rows(X, asked))
     found = walked.score[asked] - (0.0 if offsets is None else offsets[asked])
-    if not walked.smooth.base_in_fit:
-        found = found + walked.smooth.trees.base_value
     scale = float(np.abs(expected).max()) or 1.0
     error = np.abs(found - expected) / scale
     worst = np.unravel_index(int(error.argmax()), error.shape)

@@ -225,16 +225,23 @@ class LightGBMAdapter(TreeModel):
         if self._reading.forest:  # a tree that found no split lacks the base (src/boosting/rf.hpp)
             omega = np.vstack([np.zeros((T, T)), np.full(T, 1 / T)])
             return Coefficients(omega, np.append(np.ones(T), np.mean(self._n_leaves > 1)))
-        if not self._reading.dart:
-            return None
-        printed = np.array([float(tree.shrinkage) for tree in self._trees])
+        return self._drops(rows) if self._reading.dart else None
+
+    @property
+    def _n_iterations(self) -> int:
+        return len(self._trees) // self.n_outputs
+
+    def _drops(self, rows: TrainingRows) -> Coefficients:
+        """How DART's iterations add up, each of one tree for every output."""
+        n = self._n_iterations
+        printed = np.array([float(tree.shrinkage) for tree in self._trees]).reshape(n, self.n_outputs)
+        split = (self._n_leaves > 1).reshape(printed.shape)  # others hold nothing but a base
         dart = self._settings.dart()
         for stages in self._stages(rows):
-            omega, beta = dart.run(stages, T)
-            if (
-                np.allclose(printed[1:], omega[T, 1:], rtol=1e-5, atol=0)
-                and np.isclose(printed[0], [omega[T, 0], beta[T]], rtol=1e-5, atol=0).any()
-            ):
+            omega, beta = dart.run(stages, n)
+            alike = np.isclose(printed, omega[n][:, None], rtol=1e-5, atol=0)
+            alike[0] |= np.isclose(printed[0], beta[n], rtol=1e-5, atol=0)
+            if np.all(alike | ~split) and alike[0].all():
                 return Coefficients(omega, beta)
         raise UnsupportedModelError(
             "boosting",
@@ -246,13 +253,15 @@ class LightGBMAdapter(TreeModel):
 
     def _stages(self, rows: TrainingRows) -> Iterator[list[list[bool]]]:
         """Possible outcomes of DART's attempts at trees, the most likely first: the model does not say which found no split."""
-        T, n = len(self._trees), int(self._settings.number("num_iterations"))
-        grown = [bool(self._n_leaves[0] > 1)] + [True] * (T - 1)
+        T, n = self._n_iterations, int(self._settings.number("num_iterations"))
+        grown = [bool((self._n_leaves[: self.n_outputs] > 1).any())] + [True] * (T - 1)
         yield [grown]
         if n < T:
             yield [grown[: T - n], [True] * n]  # went on from a model of the same settings
         elif n > T:
             yield [grown + [True] * (n - T)]  # and lost the last trees since
+            if self.n_outputs > 1:
+                return
             n_rows = rows.totals.n_rows
             start = self._settings.bagging(n_rows) if self._reading.bags else None
             for outcomes in histories(start, self.leaves(rows.X), self._evidence(n_rows, None), n - T):
@@ -271,9 +280,9 @@ class LightGBMAdapter(TreeModel):
     def _sampler(self, evidence: Evidence, n_rows: int) -> Replay | None:
         """Which rows each tree was fitted on; None: all of them."""
         # Trees that are added one by one leave num_iterations as it was.
-        failures = max(int(self._settings.number("num_iterations")) - len(self._trees), 100)
+        failures = max(int(self._settings.number("num_iterations")) - self._n_iterations, 100)
         if self._reading.goss:
-            states = self._settings.goss(n_rows, evidence.weights)
+            states = self._settings.goss(n_rows)
             return Replay("LightGBM GOSS", states, evidence, failures)
         if not self._reading.bags:
             return None

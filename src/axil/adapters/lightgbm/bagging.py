@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil
 from typing import Any, Protocol
 
@@ -35,13 +36,44 @@ def streams(seed: int, n_rows: int) -> Words:
     return ((seed + np.arange(-(-n_rows // BLOCK), dtype=np.int64)) & 0xFFFFFFFF).astype(np.uint32)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """Gradients of one iteration, whose sums make its leaves, in float32 as LightGBM keeps them."""
+
+    gradients: Array  #: (N, K) -g
+    hessians: Array | None = None  #: (N, K); None: 1, of squared error
+    weights: Array | None = None  #: (N,) where they are not in the two above
+
+    @cached_property
+    def pull(self) -> NDArray[np.float32]:
+        """(N, K): -weight * g."""
+        return self._weighed(self.gradients.astype(np.float32))
+
+    @cached_property
+    def bend(self) -> NDArray[np.float32]:
+        """(N, K): weight * h."""
+        given = np.ones(self.gradients.shape) if self.hessians is None else self.hessians
+        return self._weighed(given.astype(np.float32))
+
+    def _weighed(self, found: NDArray[np.float32]) -> NDArray[np.float32]:
+        return found if self.weights is None else found * self.weights.astype(np.float32)[:, None]
+
+    @property
+    def sizes(self) -> NDArray[np.float32]:
+        """(N,): |g * h|, added up over the outputs one after the other."""
+        found = np.zeros(len(self.gradients), dtype=np.float32)
+        for k in range(self.gradients.shape[1]):
+            found += np.abs(self.pull[:, k] * self.bend[:, k])
+        return found
+
+
 class State(Protocol):
     """A sampler between two iterations; never changed, only replaced."""
 
-    def attempt(self, full: bool, residuals: Array | None) -> tuple[NDArray[Any], State]:
-        """The rows (N,) that one more attempt at a tree draws, and the state after it.
+    def attempt(self, full: bool, seen: Seen | None) -> tuple[NDArray[Any], State]:
+        """The rows (N,) that one more attempt at the trees of an iteration draws, and the state after it.
 
-        ``full``: the tree was fitted on all rows. An attempt that finds no split leaves no tree, but its draws are gone.
+        ``full``: they were fitted on all rows. An attempt that finds no split leaves no tree, but its draws are gone.
         """
 
     def grown(self) -> State:
@@ -59,7 +91,7 @@ class Bagging:
     bag: NDArray[np.bool_] | None = None
     iteration: int = 0
 
-    def attempt(self, full: bool, residuals: Array | None) -> tuple[NDArray[np.bool_], Bagging]:
+    def attempt(self, full: bool, seen: Seen | None) -> tuple[NDArray[np.bool_], Bagging]:
         # A bag that by chance holds all rows is kept for good.
         if self.bag is not None and (self.iteration % self.frequency or self.bag.all()):
             return self.bag, self
@@ -79,23 +111,19 @@ class Bagging:
 class Goss:
     """The rows of largest |gradient * hessian|, and some of the others with a factor (src/boosting/goss.hpp).
 
-    Each thread does this for its part of the rows, all in float32. The first int(1 / learning_rate) trees, which have
-    all rows, draw nothing.
+    Several outputs have one draw, by the sum over them. Each thread does this for its part of the rows, all in float32. The
+    first int(1 / learning_rate) iterations, which have all rows, draw nothing.
     """
 
     top_rate: float
     other_rate: float
     part: int  # rows to a thread
     generators: Words
-    weights: Array | None  # (N,) sample weights
 
-    def attempt(self, full: bool, residuals: Array | None) -> tuple[NDArray[Any], Goss]:
-        if full or residuals is None:
-            return np.ones(0 if residuals is None else len(residuals), dtype=np.float32), self
-        size = np.abs(residuals[:, 0].astype(np.float32))
-        if self.weights is not None:
-            w = self.weights.astype(np.float32)
-            size = np.abs((size * w) * w)
+    def attempt(self, full: bool, seen: Seen | None) -> tuple[NDArray[Any], Goss]:
+        if full or seen is None:
+            return np.ones(0 if seen is None else len(seen.gradients), dtype=np.float32), self
+        size = seen.sizes
         drawn = np.ones(len(size), dtype=np.float32)
         parts = [slice(start, start + self.part) for start in range(0, len(size), self.part)]
         for own in parts:
@@ -146,15 +174,13 @@ class Goss:
         return drawn
 
 
-def goss(
-    top_rate: float, other_rate: float, seed: int, n_rows: int, weights: Array | None, n_threads: int
-) -> tuple[Goss, ...]:
+def goss(top_rate: float, other_rate: float, seed: int, n_rows: int, n_threads: int) -> tuple[Goss, ...]:
     """One state for each way that threads may have parted the rows, that of ``n_threads`` (if known) first."""
     generators = streams(seed, n_rows)
     most = min(len(generators), MOST_THREADS)
     likely = [min(n, most) for n in (n_threads, 2, 4, 8, 16, 1) if n > 0]
     parts = dict.fromkeys(_part(n_rows, n) for n in (*likely, *range(1, most + 1)))
-    return tuple(Goss(top_rate, other_rate, part, generators, weights) for part in parts)
+    return tuple(Goss(top_rate, other_rate, part, generators) for part in parts)
 
 
 def _part(n_rows: int, n_parts: int) -> int:
@@ -172,18 +198,23 @@ class Evidence:
     rule: Regularisation
     weights: Array | None  #: (N,)
 
-    def agreement(self, tree: int, leaf: NDArray[Any], drawn: NDArray[Any], residuals: Array | None) -> int:
+    def lone(self, tree: int) -> bool:
+        """Whether a tree found no split."""
+        return int(self.starts[tree + 1] - self.starts[tree]) == 1
+
+    def agreement(self, tree: int, leaf: NDArray[Any], drawn: NDArray[Any], seen: Seen | None, output: int = 0) -> int:
         """0: the leaves have other counts, 1: the same counts but other values, 2: both are the same."""
         own = slice(self.starts[tree], self.starts[tree + 1])
         counts, n = self.counts[own], int(self.starts[tree + 1] - self.starts[tree])
         rows = np.flatnonzero(drawn)
         if len(rows) != counts.sum() or (np.bincount(leaf[rows], minlength=n) != counts).any():
             return 0
-        if residuals is None or len(drawn) >= MANY_ROWS:
+        if seen is None or len(drawn) >= MANY_ROWS:
             return 2
-        c = drawn[rows] * (1.0 if self.weights is None else self.weights[rows])
+        c = drawn[rows].astype(np.float64)
         sums, total = (
-            np.bincount(leaf[rows], of_rows, n).astype(np.float64) for of_rows in (c * residuals[rows, 0], c)
+            np.bincount(leaf[rows], c * of_rows[rows, output], n).astype(np.float64)
+            for of_rows in (seen.pull, seen.bend)
         )
         u, v = self.rule.tree(tree, own).leaf_values(sums, total), self.values[own]
         rate = (u @ v) / ((u @ u) or 1.0)
@@ -199,6 +230,7 @@ class Replay:
 
     def __init__(self, name: str, starts: Sequence[State], evidence: Evidence, n_failures: int, forest: bool = False):
         self.name = name
+        self.dtype: type[np.generic] = np.float32 if isinstance(starts[0], Goss) else np.uint8
         self._starts = tuple(starts)
         self._evidence = evidence
         self._n_failures = n_failures  # attempts without a tree that are looked through
@@ -211,23 +243,32 @@ class Replay:
 
     def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> NDArray[Any]:
         """(N,): with what factor each row was drawn for this tree, 0 for rows out of bag."""
+        seen = Seen(residuals, weights=self._evidence.weights)
+        return self.draw_iteration(range(tree, tree + 1), leaf[None], seen)
+
+    def draw_by(self, trees: range, leaves: NDArray[np.integer[Any]], pull: Array, bend: Array) -> NDArray[Any]:
+        """(N,): with what factor each row was drawn for the trees of one iteration; see `axil.adapters.smooth`."""
+        return self.draw_iteration(trees, leaves, Seen(pull, bend))
+
+    def draw_iteration(self, trees: range, leaves: NDArray[np.integer[Any]], seen: Seen) -> NDArray[Any]:
+        """(N,): likewise, ``leaves`` (trees, N)."""
+        tree = trees[0]
         if tree == 0:
             self._begin()
         starts, counts = self._evidence.starts, self._evidence.counts
-        full = int(counts[starts[tree] : starts[tree + 1]].sum()) == len(leaf)
-        everyone = np.ones(len(leaf), dtype=np.bool_)
-        if (
-            starts[tree + 1] - starts[tree] == 1
-        ):  # nothing to split: a forest keeps such a tree, boosting only the first
+        everyone = np.ones(leaves.shape[1], dtype=np.bool_)
+        split = [t for t in trees if not self._evidence.lone(t)]
+        if not split:  # a forest keeps such trees, boosting only the first
             if tree > 0 and not self._forest:
                 return everyone
-            drawn, states = zip(*(state.attempt(False, residuals) for state in self._states))
+            drawn, states = zip(*(state.attempt(False, seen) for state in self._states))
             self._states = tuple(state.grown() if self._forest else state for state in states)
             return everyone if tree == 0 else drawn[0]
+        full = int(counts[starts[split[0]] : starts[split[0] + 1]].sum()) == leaves.shape[1]
         best = -1
         chosen: tuple[NDArray[Any], tuple[State, ...], int] = everyone, self._states, 0
-        for drawn, states, failures in self._candidates(tree, full, everyone, residuals):
-            agreement = self._evidence.agreement(tree, leaf, drawn, residuals)
+        for drawn, states, failures in self._candidates(tree, full, everyone, seen):
+            agreement = min(self._evidence.agreement(t, leaves[t - tree], drawn, seen, t - tree) for t in split)
             if agreement > best:
                 best, chosen = agreement, (drawn, states, failures)
             if agreement == 2:
@@ -237,15 +278,15 @@ class Replay:
         return found
 
     def _candidates(
-        self, tree: int, full: bool, everyone: NDArray[np.bool_], residuals: Array
+        self, tree: int, full: bool, everyone: NDArray[np.bool_], seen: Seen
     ) -> Iterator[tuple[NDArray[Any], tuple[State, ...], int]]:
-        """Draws for one tree, the most likely first, each with the states after it and the failed attempts before it."""
+        """Draws for one iteration, the most likely first, each with the states after it and the failed attempts before it."""
         search = self._left >= 0
         lanes = [*self._states, *(self._starts if search and tree > 0 else ())]
         for failures in range(max(self._left, 0) + 1):
             attempts = []
             for state in lanes:
-                drawn, after = state.attempt(full, residuals)
+                drawn, after = state.attempt(full, seen)
                 attempts.append(after)
                 same = self._states if full and after is state and len(self._states) > 1 else (after.grown(),)
                 yield drawn, same, failures
@@ -272,7 +313,7 @@ def histories(
         if t == n_trees:
             yield past + [False] * spare
             continue
-        lone = evidence.starts[t + 1] - evidence.starts[t] == 1
+        lone = evidence.lone(t)
         found = []
         for lost in range(1 if t == 0 else spare + 1):
             bag, state = (None, None) if state is None else state.attempt(False, None)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter, leaf_counts, without_base
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
@@ -54,15 +54,11 @@ def _name(model: Reading) -> str:
     return model.text.objective.split()[0] if model.text.objective else ""
 
 
-def _several(model: Reading) -> bool:
-    return _name(model) in ("multiclass", "multiclassova")
-
-
 def _bags(model: Reading) -> str:
     named = [name for name in ("pos_bagging_fraction", "neg_bagging_fraction") if 0 < model.settings.number(name) < 1]
     if named and _name(model) == "binary" and model.settings.number("bagging_freq") > 0:
         return f"{named[0]}={model.settings.text(named[0])}"
-    return f"{model.settings.text('bagging_fraction')} for several classes" if model.bags and _several(model) else ""
+    return ""
 
 
 _PLAIN = "axil replays plain boosting only with this loss"
@@ -100,17 +96,10 @@ SMOOTH = smooth_refusals(
     ),
     Refusal(
         "boosting",
-        lambda model: "dart" if model.dart else "rf" if model.forest else "",
+        lambda model: "rf" if model.forest else "",
         _PLAIN,
         None,
         'Fit with boosting="gbdt".',
-    ),
-    Refusal(
-        "data_sample_strategy",
-        lambda model: "goss" if model.goss else "",
-        "which rows a tree sees depends on their gradients",
-        None,
-        'Fit with data_sample_strategy="bagging".',
     ),
     Refusal(
         "path_smooth",
@@ -147,6 +136,7 @@ class SmoothLightGBM(LightGBMAdapter):
             self.refusals = tuple(row for row in SMOOTH if row is not _UNKNOWN)
         super().__init__(booster)
         self._class_weight, self._custom = class_weight, custom
+        self._dropped: Coefficients | None = None  # of DART, once the rows are known; other targets leave it as it is
         if custom is not None and _name(self._reading):
             raise InputError(
                 f"objective is given, but this LightGBM model was fitted with objective={_name(self._reading)}: leave it out."
@@ -184,9 +174,13 @@ class SmoothLightGBM(LightGBMAdapter):
         started = from_average and not rows.totals.offset
         base = self._start(targets, weights) if started else np.zeros(n_outputs)
         values = [tree.floats("leaf_value") for tree in self._trees]
+        if self._reading.dart and self._dropped is None:
+            self._dropped = self._drops(rows)
+        drops = self._dropped
         for k in range(min(n_outputs, n_trees)):
             if abs(base[k]) > 1e-15:
-                values[k] = without_base(values[k], base[k])
+                values[k] = without_base(values[k], base[k] if drops is None else drops.beta[-1] * base[k])
+        omega = None if drops is None else np.repeat(drops.omega, n_outputs, axis=1)
         evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values))
         trees = FittedTrees(
             n_leaves=self._n_leaves,
@@ -194,16 +188,18 @@ class SmoothLightGBM(LightGBMAdapter):
             counts=np.concatenate([leaf_counts(tree, len(targets)) for tree in self._trees]),
             weights=None,
             l2=evidence.rule.l2,
-            rates=self._smooth_rates(),
+            rates=self._smooth_rates() if omega is None else omega[-1].copy(),
             base=None if started else base,
             base_value=base,
-            sampler=self._sampler(evidence, len(targets)),
         )
         return SmoothTrees(
             trees=trees,
             loss=self._loss if self._custom is None else self._custom.loss(targets, weights, np.float64, None),
             iterations=numbers // n_outputs,
             outputs=numbers % n_outputs,
+            sampler=self._sampler(evidence, len(targets)),
+            omega=omega,
+            beta=None if drops is None else drops.beta,
             l1=self._settings.precisely("lambda_l1")[0],
             most=self._settings.precisely("max_delta_step")[0],
             factors=self._factors(targets, weights),

@@ -254,11 +254,11 @@ class Settings:
         seed, frequency = self._integers("bagging_seed", "bagging_freq")
         return Bagging(self.precisely("bagging_fraction")[0], frequency, streams(seed, n_rows), n_rows)
 
-    def goss(self, n_rows: int, weights: NDArray[np.float64] | None) -> tuple[Goss, ...]:
-        """GOSS of N rows with these sample weights."""
+    def goss(self, n_rows: int) -> tuple[Goss, ...]:
+        """GOSS of N rows."""
         seed, n_threads = self._integers("bagging_seed", "num_threads")
         top_rate, other_rate = self.precisely("top_rate")[0], self.precisely("other_rate")[0]
-        return goss(top_rate, other_rate, seed, n_rows, weights, n_threads)
+        return goss(top_rate, other_rate, seed, n_rows, n_threads)
 
     def dart(self) -> Dart:
         rate, drop_rate, skip_drop = (self.precisely(name)[0] for name in ("learning_rate", "drop_rate", "skip_drop"))

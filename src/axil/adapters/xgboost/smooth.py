@@ -22,7 +22,7 @@ from axil.adapters.smooth import SmoothTrees, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.matrix import as_matrix
-from axil.adapters.xgboost.plan import plan_of
+from axil.adapters.xgboost.plan import drop_factors, plan_of
 from axil.adapters.xgboost.rates import confirmed
 from axil.adapters.xgboost.refusals import REFUSALS, SQUARED_ERROR, Reading, monotone
 from axil.errors import InputError
@@ -66,7 +66,6 @@ def _several_targets(reading: Reading) -> str:
     return str(model.n_outputs) if several and model is not None else ""
 
 
-_PLAIN = "axil replays plain boosting only with this loss"
 SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
@@ -82,13 +81,6 @@ SMOOTH = smooth_refusals(
         "axil does not know its gradient",
         None,
         "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma, reg:tweedie or reg:pseudohubererror.",
-    ),
-    Refusal(
-        "booster",
-        lambda reading: "dart" if reading.model is not None and reading.model.weight_drop is not None else "",
-        _PLAIN,
-        None,
-        'Fit with booster="gbtree".',
     ),
     Refusal(
         "num_target",
@@ -125,13 +117,18 @@ class SmoothXGBoost(XGBoostAdapter):
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """All trees; those of one iteration, for several classes or in parallel, see the same scores."""
         plan = plan_of(self._model, self._settings, rows.totals.n_rows)
-        plan = replace(plan, n_groups=self.n_outputs)
+        plan = replace(plan, n_groups=1 if self._model.shared else self.n_outputs)
         l2 = self._settings.number("reg_lambda")
+        n_iterations, rates = self._n_iterations, self._smooth_rates(l2)
+        omega = None
+        if plan.dart is not None:
+            omega = rates * drop_factors(self._model, plan, n_iterations)  # 0 for trees that come later
+            rates = omega[-1].copy()
         every = np.arange(self._n_trees)
         entry = self._entry(
             every,
             np.arange(self.n_outputs if self._model.shared else 1),
-            self._smooth_rates(l2),
+            rates,
             [np.where(self._zero(tree), np.inf, l2) for tree in self._trees],
             rows.totals.weighted,
         )
@@ -157,7 +154,10 @@ class SmoothXGBoost(XGBoostAdapter):
             l1=self._settings.number("reg_alpha"),
             most=self._settings.number("max_delta_step"),
             factors=self._factors(rows.targets) if isinstance(loss, Logistic) else None,
-            base_in_fit=not rows.totals.offset,
+            omega=omega,
+            beta=np.append(np.zeros(n_iterations), 1.0)
+            if rows.totals.offset
+            else None,  # of predictions without base_margin
             underived=self._underived(loss),
             start_held=_FROM_ZERO if loss.name in _FROM_STEP and self._model.base_estimated else "",
         )
@@ -176,7 +176,8 @@ class SmoothXGBoost(XGBoostAdapter):
         """
         rate = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
         rates = np.full(self._n_trees, rate)
-        if self._settings.number("reg_alpha") or self._settings.number("max_delta_step"):
+        drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
+        if drops or self._settings.number("reg_alpha") or self._settings.number("max_delta_step"):
             return rates
         negligible = 1e-5 * max(float(np.abs(tree.values).max()) for tree in self._trees)
         for t, tree in enumerate(self._trees):
