@@ -124,14 +124,14 @@ def hist_leaves(tree, rows):
     return np.array(found)
 
 
-def stages(share, n_iterations):
+def stages(share, n_iterations, n_classes=1):
     """(N, iterations): the rows of each stage of scikit-learn's gradient boosting with random_state=0."""
     from sklearn.ensemble._gradient_boosting import _random_sample_mask
 
     stream, bags = np.random.RandomState(0), []
     for _ in range(n_iterations):
         bags.append(np.asarray(_random_sample_mask(N, int(share * N), stream), dtype=float))
-        stream.randint(0, 2**31 - 1)
+        stream.randint(0, 2**31 - 1, n_classes)
     return np.stack(bags, axis=1)
 
 

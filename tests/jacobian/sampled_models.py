@@ -14,6 +14,8 @@ from boosting_models import (
     CENTRED,
     CLASSES,
     COUNTS,
+    GB,
+    GC,
     L2,
     LC,
     LGB,
@@ -29,6 +31,7 @@ from boosting_models import (
     Case,
     N,
     X,
+    stages,
 )
 from fixed_structure import replay
 
@@ -149,11 +152,12 @@ def goss(case, top_rate=0.3, other_rate=0.2):
     return case
 
 
-def bagged(case):
+def bagged(case, share=0.6):
+    """Fit, and draw each row by its share, again in every other iteration."""
     case.fit()
     stream, bags = words(5), []
     for t in range(ITERATIONS):
-        bags.append(bags[-1] if t % 2 else np.array([next(stream) < 0.6 for _ in range(N)], dtype=float))
+        bags.append(bags[-1] if t % 2 else np.array([next(stream) < s for s in share + np.zeros(N)], dtype=float))
     case.more["bags"] = np.stack(bags, axis=1)
     return case
 
@@ -182,6 +186,24 @@ MODELS = {
     "lightgbm goss multiclass": lambda: goss(Case(LC(**LGB_GOSS), CLASSES, "softmax3/2", "log", WEIGHTS)),
     "lightgbm goss gamma": lambda: goss(Case(LR(**LGB_GOSS, objective="gamma"), POSITIVE, "gamma", "log")),
     "lightgbm bagging multiclass": lambda: bagged(Case(LC(**LGB_BAG), CLASSES, "softmax3/2", "log", WEIGHTS)),
+    "lightgbm balanced bagging": lambda: bagged(
+        Case(
+            LC(**{**LGB_BAG, "subsample": 1.0}, pos_bagging_fraction=0.5, neg_bagging_fraction=0.8),
+            BINARY,
+            "logistic",
+            "logit",
+            WEIGHTS,
+        ),
+        np.where(BINARY, 0.5, 0.8),
+    ),
+    "sklearn subsample multiclass": lambda: Case(
+        GC(**GB, subsample=0.7),
+        CLASSES,
+        "softmax",
+        "centred",
+        WEIGHTS,
+        more={"rate": RATE * 2 / 3, "bags": stages(0.7, GB["n_estimators"], 3)},
+    ).fit(),
     "xgboost dart": lambda: xgboost_dart(
         Case(XC(**XGB_DART, skip_drop=0.2, one_drop=True), BINARY, "logistic", LOGIT, WEIGHTS, more=dict(L2))
     ),

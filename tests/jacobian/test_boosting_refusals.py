@@ -14,6 +14,7 @@ import axil
 
 LC, LR, XC, XR = lgb.LGBMClassifier, lgb.LGBMRegressor, xgb.XGBClassifier, xgb.XGBRegressor
 CC, CR = catboost.CatBoostClassifier, catboost.CatBoostRegressor
+NOISY = SCORE + np.random.default_rng(1).normal(0, 0.5, len(SCORE))
 BAG = {"subsample": 0.7, "subsample_freq": 1}
 
 REFUSED = [
@@ -25,7 +26,6 @@ REFUSED = [
     (LC(**LGB, path_smooth=1.0), BINARY, "path_smooth"),
     (LC(**LGB, linear_tree=False, monotone_constraints=[1, 0, 0, 0]), BINARY, "monotone_constraints"),
     (LC(**LGB, use_quantized_grad=True), BINARY, "use_quantized_grad"),
-    (LC(**LGB, pos_bagging_fraction=0.5, subsample_freq=1), BINARY, "bagging_fraction"),
     (XC(**XGB, sampling_method="gradient_based", subsample=0.5), BINARY, "sampling_method"),
     (XC(**XGB, monotone_constraints=(1, 0, 0, 0)), BINARY, "monotone_constraints"),
     (XC(**XGB, objective="binary:hinge"), BINARY, "objective"),
@@ -33,6 +33,11 @@ REFUSED = [
     (XR(**XGB, objective="reg:quantileerror", quantile_alpha=0.5), SCORE, "objective"),
     (CR(**CAT, loss_function="MAE"), SCORE, "leaf_estimation_method"),
     (CR(**CAT, loss_function="Quantile:alpha=0.3"), SCORE, "leaf_estimation_method"),
+    (
+        CR(**CAT, loss_function="Huber:delta=0.4", leaf_estimation_iterations=3),
+        NOISY,
+        "leaf_estimation_backtracking",
+    ),
     (CC(**CAT, loss_function="Focal:focal_alpha=0.5;focal_gamma=1"), BINARY, "loss_function"),
     (CC(**CAT, auto_class_weights="Balanced"), BINARY, "class_weights"),
     (CC(**CAT, model_shrink_rate=0.1), BINARY, "model_shrink_rate"),
@@ -42,7 +47,6 @@ REFUSED = [
     (GradientBoostingRegressor(**GB, loss="huber"), SCORE, "loss"),
     (GradientBoostingRegressor(**GB, loss="absolute_error"), SCORE, "loss"),
     (GradientBoostingClassifier(**{**GB, "random_state": None}, subsample=0.5), BINARY, "random_state"),
-    (GradientBoostingClassifier(**GB, subsample=0.5), CLASSES, "subsample"),
     (HistGradientBoostingRegressor(**HIST, loss="quantile", quantile=0.5), SCORE, "loss"),
     (HistGradientBoostingRegressor(**HIST, loss="poisson", monotonic_cst=[1, 0, 0, 0]), COUNTS, "monotonic_cst"),
 ]

@@ -222,3 +222,40 @@ def test_explainers_and_explanations_can_be_pickled():
         again = pickle.loads(pickle.dumps(explainer))
         assert np.array_equal(again.pushes(X_NEW), explainer.pushes(X_NEW))
         assert np.array_equal(pickle.loads(pickle.dumps(explainer(X_NEW))).contributions, explainer.pushes(X_NEW))
+
+
+@pytest.mark.parametrize("settings", [{}, {"subsample": 0.6}, {"max_delta_step": 0.3}, {"reg_alpha": 0.02}])
+def test_vector_leaves_with_single_classes_set_to_zero(settings):
+    """XGBoost does so where the class's own weight in the leaf is below min_child_weight, and keeps the other classes."""
+    model = xgb.XGBClassifier(**{**XGB, "n_estimators": 16, **settings}, multi_strategy="multi_output_tree")
+    model.fit(X, CLASSES, sample_weight=WEIGHTS)
+    explainer = axil.JacobianExplainer(model, X, CLASSES, WEIGHTS)
+    walked = explainer._model._walked
+    single = walked.zeroed.any(axis=1) & ~walked.zeroed.all(axis=1)
+    assert single.any()
+    raw = model.predict(X_NEW, output_margin=True)
+    assert np.abs(explainer.base + explainer.pushes(X_NEW).sum(axis=2).T - raw).max() < 1e-6 * np.abs(raw).max()
+    assert np.allclose(explainer.what_if({}, X_NEW)["change"], 0.0, rtol=0, atol=1e-15)
+    flipped = CLASSES.copy()
+    flipped[0] = (flipped[0] + 1) % 3
+    with pytest.raises(axil.ExactnessError):
+        axil.JacobianExplainer(model, X, flipped, WEIGHTS)
+
+
+def test_a_ranking_objective_of_your_own():
+    """Pairs of rows of a group: gradients depend on other rows, and the function knows the groups."""
+    groups, labels = np.repeat(np.arange(6), 20), CLASSES.astype(float)
+
+    def pairs(scores, data):
+        label, p = data.get_label(), sigmoid(np.subtract.outer(scores, scores).T)  # that the column is above the row
+        above = np.greater.outer(label, label) & np.equal.outer(groups, groups)
+        wrong, bend = np.where(above, p, 0.0), np.where(above, p * (1 - p), 0.0)
+        return wrong.sum(axis=0) - wrong.sum(axis=1), np.maximum((bend + bend.T).sum(axis=1), 1e-6)
+
+    for booster, raw in (
+        (lgb.train({**TRAIN, "objective": pairs}, lgb.Dataset(X, labels), 6), lambda b: b.predict(X_NEW)),
+        (xgb.train(BOOST, xgb.DMatrix(X, labels), 6, obj=pairs), lambda b: b.predict(xgb.DMatrix(X_NEW))),
+    ):
+        explainer = axil.JacobianExplainer(booster, X, labels, objective=pairs)
+        made = explainer.base + explainer.pushes(X_NEW).sum(axis=1)
+        assert np.abs(made - raw(booster)).max() < 1e-6 * np.abs(raw(booster)).max()

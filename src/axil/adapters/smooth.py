@@ -40,6 +40,9 @@ class SmoothTrees:
     shared: bool = False
     l1: float = 0.0
     most: float = 0.0  #: the largest |leaf value| before the rate; 0: any
+    lightest: float = (
+        0.0  #: a value of exactly zero is the library's doing, not the data's, where H is less than this; held
+    )
     factors: Array | None = None  #: (N,) what multiplies row weights in leaves, but not in the base
     l2_by_weight: float = 0.0  #: what l2 grows by with the weight of any row
     sampler: IterationSampler | None = (

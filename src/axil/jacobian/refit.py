@@ -73,7 +73,7 @@ def _steps(w: Walked, one: Round, targets: Array, score: Array, loss: Loss, weig
         n, own = int(trees.n_leaves[t]), _counted(w, t, weights)
         g, h = (np.broadcast_to(each, targets.shape)[:, k] for each in (slopes.g, slopes.h))
         G, H = (np.asarray(np.bincount(w.leaves[t], own * each, n), dtype=np.float64) for each in (g, h))
-        found.append(leaf_step(G, H, trees.l2[w.starts[t] : w.starts[t + 1]], w.smooth.l1, w.smooth.most))
+        found.append(leaf_step(G, H, w.l2(t, k), w.smooth.l1, w.smooth.most))
     return found
 
 

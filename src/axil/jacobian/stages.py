@@ -63,6 +63,9 @@ class Walked:
     recovered: dict[str, Any]
     scales: Array  #: (stages,) what a step was shortened by; 1 for whole ones
     start: Array  #: (N, K) or (K,) scores of the training rows, before the first round
+    zeroed: NDArray[np.bool_] | None = (
+        None  #: (L, K) values that the library set to zero for their weight, where K share trees
+    )
     gradients: Array | None = None  #: (rounds, N, K) where a loss cannot be asked about single rows
 
     @property
@@ -82,6 +85,12 @@ class Walked:
             every = np.ones(int(self.smooth.trees.n_leaves[0]))  # any tree: all its leaves have the same
             found += [(0, k, one.base * base * every) for k, base in enumerate(self.smooth.trees.base_value)]
         return found
+
+    def l2(self, tree: int, output: int) -> Array:
+        """(L_t,): what regularisation adds to a leaf's H; infinite where the library set the value to zero."""
+        own = slice(self.starts[tree], self.starts[tree + 1])
+        l2 = self.smooth.trees.l2[own]
+        return l2 if self.zeroed is None else np.where(self.zeroed[own, output], np.inf, l2)
 
     def counted(self, tree: int) -> Array:
         """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves."""
@@ -154,6 +163,7 @@ class _Walk:
         self.scales: list[float] = []
         self.rounds: list[Round] = []
         self.ends: list[tuple[int, list[int]]] = []  # of each iteration: its last round, and its stages
+        self.zeroed = np.zeros(trees.values.shape, dtype=np.bool_) if smooth.lightest > 0 else None
         self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
 
     def run(self, check: bool) -> Walked:
@@ -185,6 +195,7 @@ class _Walk:
             recovered=recovered,
             scales=np.array(self.scales),
             start=self.start,
+            zeroed=self.zeroed,
             gradients=np.stack(self.gradients) if self.gradients else None,
         )
 
@@ -275,10 +286,15 @@ class _Walk:
             steps = joint_steps(slopes.g, self.loss.mean(self.score), w, leaf, self.trees.l2[place])
         else:
             steps = []
-            for k in self._outputs(t):
+            for column, k in enumerate(self._outputs(t)):
                 g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in (slopes.g, slopes.h))
                 G, H = (np.asarray(np.bincount(leaf, w * each, n), dtype=np.float64) for each in (g, h))
-                steps.append(leaf_step(G, H, self.trees.l2[place], self.smooth.l1, self.smooth.most))
+                l2 = self.trees.l2[place]
+                if self.zeroed is not None:
+                    light = (1 + ROUNDED) * self.smooth.lightest > H
+                    self.zeroed[place, column] = light & (self.trees.values[place, column] == 0)
+                    l2 = np.where(self.zeroed[place, column], np.inf, l2)
+                steps.append(leaf_step(G, H, l2, self.smooth.l1, self.smooth.most))
         first = len(self.steps)
         for column, (k, step) in enumerate(zip(self._outputs(t), steps)):
             step = step.scaled(scale)

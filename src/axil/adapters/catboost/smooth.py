@@ -77,6 +77,15 @@ def _shrinkage(model: Reading) -> str:
     return next((str(rate) for rate in model.values("boosting_options", "model_shrink_rate") if rate), "")
 
 
+def _gave_up(model: Reading) -> str:
+    steps = model.values("tree_learner_options", "leaf_estimation_iterations")[-1]
+    backtracks = (
+        model.values("tree_learner_options", "leaf_estimation_backtracking")[-1] != "No" and int(steps or 1) > 1
+    )
+    zeros = "Huber" in model.losses and backtracks and not model.blob.leaf_values.any()
+    return f"AnyImprovement with leaf_estimation_iterations={steps}" if zeros else ""
+
+
 SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
@@ -99,6 +108,13 @@ SMOOTH = smooth_refusals(
         "its leaf values are not replayed",
         None,
         'Fit with leaf_estimation_method="Newton" or "Gradient".',
+    ),
+    Refusal(
+        "leaf_estimation_backtracking",
+        _gave_up,
+        "CatBoost gave up every step, as it does with Huber: all leaves are zero, and no data would disagree with that",
+        None,
+        'Fit with leaf_estimation_backtracking="No" or leaf_estimation_iterations=1.',
     ),
     Refusal(
         "l2_leaf_reg",

@@ -82,9 +82,12 @@ class State(Protocol):
 
 @dataclass(frozen=True)
 class Bagging:
-    """Each row is in the bag iff u < bagging_fraction, drawn again every bagging_freq trees (src/boosting/bagging.hpp)."""
+    """Each row is in the bag iff u < bagging_fraction, drawn again every bagging_freq trees (src/boosting/bagging.hpp).
 
-    fraction: float
+    Positive and negative rows may have fractions of their own.
+    """
+
+    fraction: float | Array  # or (N,)
     frequency: int
     generators: Words
     n_rows: int
@@ -100,7 +103,8 @@ class Bagging:
         last = words[:, -1].copy()
         last[-1] = words[-1, (self.n_rows - 1) % BLOCK]
         words &= LOW
-        bag = (words < np.uint32(ceil(self.fraction * 32768) << 16)).ravel()[: self.n_rows]
+        limits = np.ceil(np.multiply(self.fraction, 32768)).astype(np.uint32) << np.uint32(16)
+        bag = words.ravel()[: self.n_rows] < limits
         return bag, replace(self, generators=last, bag=bag)
 
     def grown(self) -> Bagging:

@@ -115,6 +115,10 @@ _L2 = 'Fit with objective="regression" (squared error) instead.'
 _LOGIT = "residuals pass through a sigmoid, and the logit of a mean, where the fit starts, is not linear in the targets"
 _EXPONENTIAL = "predictions pass through an exponential, and the fit starts from the logarithm of a mean"
 _RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
+_OWN_RANKING = (
+    "Fit with a ranking objective of your own, a function that knows the groups and draws nothing at random: "
+    "axil.explain takes it as objective=. Or fit with squared error."
+)
 
 _OBJECTIVES = {  # name: reason, condition, whether its gradient is replayed
     "regression_l1": ("leaf values are medians of the residuals", "(ii)", False),
@@ -219,7 +223,7 @@ EXACT = (
 
 REFUSALS: tuple[Refusal[Reading], ...] = (
     *(
-        Refusal("objective", _objective(name), reason, condition, _L2, smooth)
+        Refusal("objective", _objective(name), reason, condition, _OWN_RANKING if reason is _RANKED else _L2, smooth)
         for name, (reason, condition, smooth) in _OBJECTIVES.items()
     ),
     Refusal(

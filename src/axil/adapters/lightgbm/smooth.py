@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter, leaf_counts, without_base
+from axil.adapters.lightgbm.bagging import Evidence, Replay
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.objective import Objective, as_objective
@@ -52,13 +53,6 @@ def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
 
 def _name(model: Reading) -> str:
     return model.text.objective.split()[0] if model.text.objective else ""
-
-
-def _bags(model: Reading) -> str:
-    named = [name for name in ("pos_bagging_fraction", "neg_bagging_fraction") if 0 < model.settings.number(name) < 1]
-    if named and _name(model) == "binary" and model.settings.number("bagging_freq") > 0:
-        return f"{named[0]}={model.settings.text(named[0])}"
-    return ""
 
 
 _PLAIN = "axil replays plain boosting only with this loss"
@@ -115,7 +109,6 @@ SMOOTH = smooth_refusals(
         None,
         "Fit with use_quantized_grad=False.",
     ),
-    Refusal("bagging_fraction", _bags, "axil does not draw these rows again", None, "Fit without bagging."),
 )
 
 
@@ -197,7 +190,7 @@ class SmoothLightGBM(LightGBMAdapter):
             loss=self._loss if self._custom is None else self._custom.loss(targets, weights, np.float64, None),
             iterations=numbers // n_outputs,
             outputs=numbers % n_outputs,
-            sampler=self._sampler(evidence, len(targets)),
+            sampler=self._balanced(evidence, targets) or self._sampler(evidence, len(targets)),
             omega=omega,
             beta=None if drops is None else drops.beta,
             l1=self._settings.precisely("lambda_l1")[0],
@@ -253,6 +246,16 @@ class SmoothLightGBM(LightGBMAdapter):
         # The smaller class counts as much more as the larger one has more rows.
         more = max(positive, negative) / np.array([positive, negative])
         return label_factors(targets, scale * more[0], more[1])
+
+    def _balanced(self, evidence: Evidence, targets: Array) -> Replay | None:
+        """Bagging with fractions for positive and negative rows, where a fit of two classes has them; they come first."""
+        positive, negative = (self.setting(f"{name}_bagging_fraction") for name in ("pos", "neg"))
+        whole = positive == negative == 1.0 or self._settings.number("bagging_freq") == 0
+        if self._objective != "binary" or whole or self._reading.goss:
+            return None
+        fractions = np.where(targets[:, 0] > 0, positive, negative)
+        state = replace(self._settings.bagging(len(targets)), fraction=fractions)
+        return Replay("LightGBM bagging", [state], evidence, 100)
 
     def _smooth_rates(self) -> Array:
         """(T,): the rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""

@@ -33,7 +33,7 @@ def training_rows(n_rows: int, held_out: float | int, seed: int, classes: Array 
 
 
 class StageSampler:
-    """The subsample of each stage of GradientBoostingRegressor.
+    """The subsample of each stage of gradient boosting, which its trees share.
 
     Of n rows int(subsample * n) are drawn, at least one: with u uniform, row i is in iff u_i * (n - i) is less than the
     number still to be drawn (_random_sample_mask, sklearn/ensemble/_gradient_boosting.pyx). One stream serves all
@@ -42,22 +42,26 @@ class StageSampler:
 
     name = "the subsample of scikit-learn's gradient boosting"
 
-    def __init__(self, n_rows: int, rows: Indices | None, subsample: float, seed: int):
-        self._n_rows = n_rows
+    def __init__(self, n_rows: int, rows: Indices | None, subsample: float, seed: int, trees_per_stage: int = 1):
+        self._n_rows, self._trees_per_stage = n_rows, trees_per_stage
         self._rows = np.arange(n_rows) if rows is None else rows
         self._n_drawn = max(1, int(subsample * len(self._rows)))
         self._seed = seed
-        self._next = 0
-        self._stream = np.random.RandomState(seed)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._stage, self._stream = -1, np.random.RandomState(self._seed)
+        self._current = np.zeros(0, dtype=np.bool_)
 
     def draw(self, tree: int, leaf: Indices, residuals: Array) -> NDArray[Any]:
-        """(N,): 1 for the rows of this stage."""
-        if tree < self._next:
-            self._next, self._stream = 0, np.random.RandomState(self._seed)
-        while self._next < tree:
-            self._mask()
+        """(N,): 1 for the rows of the tree's stage."""
+        stage = tree // self._trees_per_stage
+        if stage < self._stage:
+            self._begin()
+        while self._stage < stage:
+            self._current, self._stage = self._mask(), self._stage + 1
         drawn = np.zeros(self._n_rows, dtype=np.uint8)
-        drawn[self._rows[self._mask()]] = 1
+        drawn[self._rows[self._current]] = 1
         return drawn
 
     def _mask(self) -> NDArray[np.bool_]:
@@ -65,8 +69,7 @@ class StageSampler:
         from sklearn.ensemble._gradient_boosting import _random_sample_mask
 
         mask = np.asarray(_random_sample_mask(len(self._rows), self._n_drawn, self._stream), dtype=bool)
-        self._stream.randint(0, _LARGEST)
-        self._next += 1
+        self._stream.randint(0, _LARGEST, self._trees_per_stage)
         return mask
 
 

@@ -78,18 +78,7 @@ STAGES: tuple[Refusal[Any], ...] = (
         'Fit with init=None or init="zero".',
     ),
     Refusal("random_state", unknown_split, "which rows early stopping held out cannot be drawn again", None, _SEED),
-    Refusal(
-        "subsample",
-        lambda model: f"{model.subsample:g} for several classes" if model.subsample < 1 and _several(model) else "",
-        "axil does not draw the rows of several classes' trees again",
-        None,
-        "Fit with subsample=1.",
-    ),
 )
-
-
-def _several(model: Any) -> bool:
-    return len(getattr(model, "classes_", ())) > 2
 
 
 class SmoothStages(GradientBoostingAdapter):
@@ -137,7 +126,7 @@ class SmoothStages(GradientBoostingAdapter):
             fitted = training_rows(n_rows, model.validation_fraction, int(model.random_state), labels)
         sampler = None
         if model.subsample < 1:
-            sampler = StageSampler(n_rows, fitted, float(model.subsample), int(model.random_state))
+            sampler = StageSampler(n_rows, fitted, float(model.subsample), int(model.random_state), n_outputs)
         base, estimated = self._base()
         # A softmax leaf is (K - 1) / K of its Newton step.
         rate = float(model.learning_rate)

@@ -40,6 +40,10 @@ _LOGIT = (
 _SOFTMAX = "residuals pass through a softmax"
 _EXPONENTIAL = "predictions pass through an exponential and start from the logarithm of the targets' mean"
 _RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
+_OWN_RANKING = (
+    "Fit with a ranking objective of your own, a function that knows the groups and draws nothing at random: "
+    "axil.explain takes it as objective=. Or fit with squared error."
+)
 _DAMPED = "residuals are taken between logarithms", "residuals are damped by a non-linear function"
 
 _OBJECTIVES = {
@@ -192,7 +196,14 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         _L2,
     ),
     *(
-        Refusal("objective", _objective(name), why, condition, _L2, why in (_LOGIT, _SOFTMAX, _EXPONENTIAL, *_DAMPED))
+        Refusal(
+            "objective",
+            _objective(name),
+            why,
+            condition,
+            _OWN_RANKING if why is _RANKED else _L2,
+            why in (_LOGIT, _SOFTMAX, _EXPONENTIAL, *_DAMPED),
+        )
         for name, (why, condition) in _OBJECTIVES.items()
     ),
     Refusal(

@@ -153,6 +153,7 @@ class SmoothXGBoost(XGBoostAdapter):
             shared=self._model.shared,
             l1=self._settings.number("reg_alpha"),
             most=self._settings.number("max_delta_step"),
+            lightest=self._lightest,
             factors=self._factors(rows.targets) if isinstance(loss, Logistic) else None,
             omega=omega,
             beta=np.append(np.zeros(n_iterations), 1.0)
@@ -184,6 +185,16 @@ class SmoothXGBoost(XGBoostAdapter):
             if np.count_nonzero(np.abs(tree.values) > negligible) > 2 and not confirmed(tree, rate, l2):
                 rates[t] = np.nan
         return rates
+
+    @property
+    def _lightest(self) -> float:
+        """Below which weight XGBoost sets one class of a leaf for all to zero: min_child_weight (CalcWeight, src/tree/param.h).
+
+        Files lose it, but without reg_alpha nothing else leads to zeros.
+        """
+        if not self._model.shared:
+            return 0.0
+        return self._settings.number("min_child_weight") if self._settings.number("reg_alpha") else np.inf
 
     def _factors(self, targets: Array) -> Array | None:
         """scale_pos_weight, which weighs rows whose label is exactly 1."""
