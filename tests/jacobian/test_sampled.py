@@ -116,6 +116,9 @@ def test_data_that_are_not_those_of_the_fit_are_caught(name):
             axil.JacobianExplainer(case.model, X, y, case.weights, case.offsets)
     with pytest.raises(axil.ExactnessError):
         axil.JacobianExplainer(case.model, X, case.y, case.w * np.linspace(0.9, 1.1, N), case.offsets)
+    fewer = [None if part is None else part[:-1] for part in (X, case.y, case.weights, case.offsets)]
+    with pytest.raises(axil.ExactnessError):
+        axil.JacobianExplainer(case.model, *fewer)
 
 
 def test_dart_whose_iterations_find_no_split():

@@ -24,9 +24,10 @@ from axil.adapters.losses import Loss
 from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
+from axil.jacobian.agreement import check_counts, check_start, check_values
 from axil.jacobian.steps import Step, StepSearch, joint_steps, leaf_step
 from axil.machine.progress import track
-from axil.replay.checks import CHECKED_ROWS, compare
+from axil.replay.checks import CHECKED_ROWS
 from axil.replay.recover import recover_rates
 from axil.types import Array
 
@@ -167,17 +168,21 @@ class _Walk:
         self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
 
     def run(self, check: bool) -> Walked:
-        if check:
-            self._check_start()
-            self._check_counts_of_all_rows()
+        if check and self.trees.base is None:
+            counted = self.weights * start_factors(self.smooth, len(self.targets))
+            found = self.loss.start(np.average(self.targets, axis=0, weights=counted))
+            check_start(self.adapter, found, self.trees, self.targets)
+        if check and self.drawn is None:  # before any leaf value is computed
+            check_counts(self.adapter, self.trees, self.leaves, None)
         first = np.flatnonzero(np.diff(self.smooth.iterations, prepend=-1))
         bounds = [*first, len(self.smooth.iterations)]
         for number, (begin, end) in enumerate(track(list(pairwise(bounds)), "replay")):
             self._iteration(number, range(begin, end))
-        if check:
-            self._check_counts_of_drawn_rows()
+        if check and self.drawn is not None:
+            check_counts(self.adapter, self.trees, self.leaves, self.drawn)
         rates, recovered = recover_rates(self.trees, self.replayed)
-        error = self._check_values(rates) if check else 0.0
+        replayed = self.replayed * np.repeat(rates, self.trees.n_leaves)[:, None]
+        error = check_values(self.adapter, self.trees, replayed) if check else 0.0
         self._settle(rates)
         return Walked(
             smooth=self.smooth,
@@ -340,48 +345,6 @@ class _Walk:
                 near = np.abs(made - own) < ROUNDED * np.abs(made)
                 rounded = np.divide(own, made, out=np.ones_like(made), where=near)
                 self.steps[s] = replace(self.steps[s], share=rounded * self.steps[s].share)
-
-    def _check_start(self) -> None:
-        trees, slack = self.trees, self.adapter.smooth_tolerance
-        if trees.base is not None:
-            return
-        counted = self.weights * start_factors(self.smooth, len(self.targets))
-        found = self.loss.start(np.average(self.targets, axis=0, weights=counted))
-        for mine, own in zip(found, trees.base_value):
-            if not abs(mine - own) <= slack * max(1.0, float(np.abs(self.targets).max()), abs(own)):
-                cause = self.adapter.causes("values")
-                raise ExactnessError("score that the fit starts from", float(mine), float(own), cause)
-
-    def _check_counts_of_all_rows(self) -> None:
-        trees = self.trees
-        if trees.counts is None or self.drawn is not None:
-            return
-        taken = np.ones(len(self.targets)) if trees.held_out is None else (~trees.held_out).astype(float)
-        n_given, n_fitted = int(taken.sum()), int(trees.counts[: trees.n_leaves[0]].sum())
-        if n_given != n_fitted:
-            cause = f"The {self.adapter.library} model was fitted on {n_fitted} rows: pass exactly those."
-            raise ExactnessError("number of training rows", n_given, n_fitted, cause)
-        found = np.concatenate([np.bincount(leaf, taken, n) for leaf, n in zip(self.leaves, trees.n_leaves)])
-        compare("row count", found, trees.counts, 0.5, trees, self.adapter.causes("counts"))
-
-    def _check_counts_of_drawn_rows(self) -> None:
-        trees = self.trees
-        if trees.counts is None or self.drawn is None:
-            return
-        found = [np.bincount(leaf, row > 0, n) for leaf, row, n in zip(self.leaves, self.drawn, trees.n_leaves)]
-        # A tree without a split does not always say how many rows it had.
-        alone = np.repeat(trees.n_leaves == 1, trees.n_leaves)
-        counts = np.where(alone, trees.counts, np.concatenate(found))
-        compare("row count", counts, trees.counts, 0.5, trees, self.adapter.causes("counts"))
-
-    def _check_values(self, rates: Array) -> float:
-        trees = self.trees
-        found = self.replayed * np.repeat(rates, trees.n_leaves)[:, None]
-        largest = float(np.abs(trees.values).max(initial=0.0)) or 1.0
-        slack = self.adapter.smooth_tolerance * largest
-        for k in range(found.shape[1]):
-            compare("value", found[:, k], trees.values[:, k], slack, trees, self.adapter.causes("values"))
-        return float(np.abs(found - trees.values).max(initial=0.0)) / largest
 
 
 def check_scores(adapter: SmoothModel, X: Any, offsets: Array | None, walked: Walked) -> float:
