@@ -313,6 +313,59 @@ void residual_factors(const Array<const Leaf, 2>& leaves, const Numbers& starts,
     });
 }
 
+// The length that the tables of these trees have together.
+template <class Leaf, class One>
+std::size_t tables_of(const axil::Leaves<Leaf>& all, const One* list, std::size_t n, std::size_t outputs,
+                      const char* name) {
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        if (!within(list[i].tree, all.trees) || !within(list[i].output, outputs))
+            refuse(std::string(name) + " has a tree or an output that does not exist.");
+        total += all.count(static_cast<std::size_t>(list[i].tree));
+    }
+    return total;
+}
+
+template <class Leaf>
+void gradient_factors(const Array<const Leaf, 2>& leaves, const Numbers& starts,
+                      const Array<const std::int64_t, 2>& rounds, const Array<const std::int64_t, 2>& terms,
+                      const Vector& scales, const Array<const std::int64_t, 2>& moves, const Vector& steps,
+                      const std::optional<Array<const std::uint8_t, 2>>& draws, int link, bool product,
+                      const Matrix& intercepts, const Matrix& slopes, const Array<double, 2>& state,
+                      std::int64_t first, const Array<double, 2>& out, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t outputs = state.shape(0), rows = state.shape(1), places = out.shape(0);
+    if (rounds.shape(0) < 1 || rounds.shape(1) != 2 || terms.shape(1) != 3 || moves.shape(1) != 2)
+        refuse("rounds must be (n + 1, 2), terms (n, 3) and moves (n, 2).");
+    const auto* term = reinterpret_cast<const axil::Term*>(terms.data());
+    const auto* move = reinterpret_cast<const axil::Move*>(moves.data());
+    require_length(scales.shape(0), tables_of(all, term, terms.shape(0), outputs, "terms"), "scales");
+    require_length(steps.shape(0), tables_of(all, move, moves.shape(0), outputs, "moves"), "steps");
+    for (std::size_t i = 0; i < terms.shape(0); ++i)
+        if (!within(term[i].place, places)) refuse("terms has a place that out does not have.");
+    for (std::size_t kind = 0; kind < 2; ++kind) {
+        const std::size_t n = kind ? moves.shape(0) : terms.shape(0), last = rounds.shape(0) - 1;
+        for (std::size_t i = 0; i <= last; ++i)
+            if (!within(rounds(i, kind), n + 1) || (i > 0 && rounds(i - 1, kind) > rounds(i, kind)))
+                refuse("rounds must increase up to the number of terms and of moves.");
+        if (rounds(0, kind) != 0 || static_cast<std::size_t>(rounds(last, kind)) != n)
+            refuse("rounds must begin with 0 and end with the number of terms and of moves.");
+    }
+    if (draws) require_shape(*draws, all.trees, all.rows, "draws");
+    if (link < 0 || link > axil::Program::share) refuse("link must be 0, 1 or 2.");
+    require_shape(intercepts, outputs, rows, "intercepts");
+    require_shape(slopes, outputs, rows, "slopes");
+    require_shape(out, places, rows, "out");
+    require_rows(first, rows, all.rows);
+    const axil::Program program{rounds.data(), rounds.shape(0) - 1, term, terms.shape(0), scales.data(), move,
+                                moves.shape(0), steps.data(), draws ? draws->data() : nullptr, outputs,
+                                static_cast<axil::Program::Link>(link), product};
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::gradient_factors(all, program, intercepts.data(), slopes.data(), state.data(),
+                               static_cast<std::size_t>(first), rows, places, out.data(), crew);
+    });
+}
+
 template <class Leaf>
 void pair_sums(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Matrix& table,
                const std::optional<Matrix>& factors, std::int64_t first, const Array<double, 1>& out, int n_threads) {
@@ -373,6 +426,9 @@ void bind(nb::module_& m) {
           array("factors"), "first"_a, array("out"), "n_threads"_a);
     m.def("residual_factors", aligned(residual_factors<Leaf>), array("leaves"), array("starts"), array("steps"),
           array("levels"), array("draws"), array("start"), "first"_a, array("out"), "n_threads"_a);
+    m.def("gradient_factors", aligned(gradient_factors<Leaf>), array("leaves"), array("starts"), array("rounds"),
+          array("terms"), array("scales"), array("moves"), array("steps"), maybe("draws"), "link"_a, "product"_a,
+          array("intercepts"), array("slopes"), array("state"), "first"_a, array("out"), "n_threads"_a);
     m.def("pair_sums", aligned(pair_sums<Leaf>), array("leaves"), array("starts"), array("table"), maybe("factors"), "first"_a,
           array("out"), "n_threads"_a);
 }

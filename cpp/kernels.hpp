@@ -107,6 +107,36 @@ template <class Leaf>
 void residual_factors(const Leaves<Leaf>& leaves, const double* steps, const double* levels, const double* draws,
                       const double* start, std::size_t first, std::size_t rows, double* out, const Crew& crew);
 
+// The rounds of a fit, in which states of rows follow its scores; see gradient_factors in src/axil/_core.pyi.
+struct Term {
+    std::int64_t tree, output, place;
+};
+
+struct Move {
+    std::int64_t tree, output;
+};
+
+struct Program {
+    enum Link { identity, inverse, share };
+    const std::int64_t* bounds;  // (rounds + 1, 2): where the terms and the moves of each round begin
+    std::size_t rounds;
+    const Term* terms;
+    std::size_t n_terms;
+    const double* scales;  // the tables of all terms, one after the other
+    const Move* moves;
+    std::size_t n_moves;
+    const double* steps;        // the tables of all moves
+    const std::uint8_t* draws;  // (trees, all rows); null: ones
+    std::size_t outputs;
+    Link link;
+    bool product;  // whether moves multiply a state, or are added
+};
+
+template <class Leaf>
+void gradient_factors(const Leaves<Leaf>& leaves, const Program& program, const double* intercepts,
+                      const double* slopes, double* state, std::size_t first, std::size_t rows, std::size_t places,
+                      double* out, const Crew& crew);
+
 // Factors may be null, for ones.
 template <class Leaf>
 void pair_sums(const Leaves<Leaf>& leaves, const double* table, const double* factors, std::size_t first,

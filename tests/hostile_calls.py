@@ -66,12 +66,34 @@ def right_call(kernel: str, rng: np.random.Generator, rows: int, n_trees: int, c
         case "residual_factors":
             vectors = {name: normal(total) for name in ("steps", "levels", "draws")}
             return forest | vectors | {"start": normal(n), "first": first, "out": normal(n_trees, n)} | threads
+        case "gradient_factors":
+            return forest | program(rng, starts, rows, first, columns) | {"first": first} | threads
         case "pair_sums":
             factors = normal(n_trees, n) if rng.random() < 0.5 else None
             return (
                 forest | {"table": normal(total, total), "factors": factors, "first": first, "out": normal(n)} | threads
             )
     raise AssertionError(kernel)
+
+
+def program(rng: np.random.Generator, starts: np.ndarray, rows: int, first: int, outputs: int) -> dict[str, Any]:
+    """One round per tree, its gradients of the last output, which it moves."""
+    n_trees, own, shape = len(starts) - 1 if outputs else 0, outputs - 1, (outputs, rows - first)
+    order, of_output = np.arange(n_trees), np.full(n_trees, own)
+    return {
+        "rounds": np.repeat(np.arange(n_trees + 1)[:, None], 2, axis=1),
+        "terms": np.stack([order, of_output, order], axis=1),
+        "scales": rng.normal(size=starts[n_trees]),
+        "moves": np.stack([order, of_output], axis=1),
+        "steps": rng.uniform(0.5, 2, size=starts[n_trees]),
+        "draws": rng.integers(0, 2, (len(starts) - 1, rows)).astype(np.uint8) if rng.random() < 0.5 else None,
+        "link": int(rng.integers(3)),
+        "product": bool(rng.integers(2)),
+        "intercepts": rng.normal(size=shape),
+        "slopes": rng.normal(size=shape),
+        "state": rng.uniform(1, 2, size=shape),
+        "out": rng.normal(size=(n_trees + 1, rows - first)),
+    }
 
 
 def routes(rng: np.random.Generator, rows: int, n_trees: int) -> dict[str, Any]:
@@ -94,7 +116,7 @@ def routes(rng: np.random.Generator, rows: int, n_trees: int) -> dict[str, Any]:
 
 KERNELS = (
     *("sweep", "read_out", "cooccurrence", "top", "top_rows"),
-    *("replay", "assign", "scaled_read_out", "residual_factors", "pair_sums"),
+    *("replay", "assign", "scaled_read_out", "residual_factors", "gradient_factors", "pair_sums"),
 )
 
 

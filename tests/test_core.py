@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import astuple
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axil import _core
-from axil.kernels import Backend, Rows
+from axil.kernels import LINKS, Backend, Program, Rows
 from axil.kernels.cpu import Cpu
 
 COLUMNS = [0, 1, 2, 3, 7, 10, 16, 17, 33]
@@ -390,6 +391,53 @@ class TestResidualFactors:
             residuals -= f.rows_of(steps, t)
         part = np.empty((len(f.n_leaves), 500))
         f.rows(backend(2)).residual_factors(steps, levels, draws, start[17:517], 17, part)
+        np.testing.assert_array_equal(part, outs[0][:, 17:517])
+
+
+class TestGradientFactors:
+    """Two rounds of two trees, one of them a tree of before that moves again, and a place that two terms share."""
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("link", LINKS)
+    @pytest.mark.parametrize("product", [True, False])
+    def test_formula(self, backend: Any, dtype: type, link: str, product: bool) -> None:
+        f = forest(dtype, n_rows=3003)
+        terms, moves = [(0, 0, 0), (2, 1, 1), (3, 1, 1), (5, 0, 2)], [(0, 0), (2, 1), (0, 0)]
+        rounds = np.array([[0, 0], [2, 2], [4, 3]])
+        scales, steps = ([f.rng.uniform(0.5, 2, f.n_leaves[t]) for t, *_ in some] for some in (terms, moves))
+        draws = f.rng.integers(0, 3, f.leaves.shape).astype(np.uint8) if dtype is np.uint16 else None
+        program = Program(
+            rounds,
+            np.array(terms),
+            np.concatenate(scales),
+            np.array(moves),
+            np.concatenate(steps),
+            draws,
+            link,
+            product,
+        )
+        intercepts, slopes = f.normal(2, f.n_rows), f.normal(2, f.n_rows)
+        start = f.rng.uniform(1, 2, (2, f.n_rows))
+        state, expected = start.copy(), np.zeros((4, f.n_rows))
+        for (first_term, first_move), (last_term, last_move) in pairwise(rounds):
+            linked = {"identity": state, "inverse": 1 / (1 + state), "share": state / state.sum(axis=0)}[link]
+            g = intercepts + slopes * linked
+            for (t, k, place), scale in list(zip(terms, scales))[first_term:last_term]:
+                expected[place] += scale[f.leaves[t]] * g[k] * (1 if draws is None else draws[t])
+            for (t, k), step in list(zip(moves, steps))[first_move:last_move]:
+                state[k] = state[k] * step[f.leaves[t]] if product else state[k] + step[f.leaves[t]]
+        outs = []
+        for n_threads in (1, 2, 5):
+            own, out = start.copy(), f.normal(4, f.n_rows)
+            f.rows(backend(n_threads)).gradient_factors(program, intercepts, slopes, own, 0, out)
+            np.testing.assert_allclose(own, state, **CLOSE)
+            np.testing.assert_allclose(out, expected, **CLOSE)
+            outs.append(out)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+        part, own = np.empty((4, 500)), start[:, 17:517].copy()
+        some = (np.ascontiguousarray(each[:, 17:517]) for each in (intercepts, slopes))
+        f.rows(backend(2)).gradient_factors(program, *some, own, 17, part)
         np.testing.assert_array_equal(part, outs[0][:, 17:517])
 
 

@@ -33,7 +33,7 @@ def test_starts_that_do_not_increase(kernel: str, starts: list[int]) -> None:
         getattr(_core, kernel)(**call(kernel) | {"starts": np.array(starts)})
 
 
-@pytest.mark.parametrize("kernel", ["read_out", "scaled_read_out", "residual_factors", "pair_sums"])
+@pytest.mark.parametrize("kernel", ["read_out", "scaled_read_out", "residual_factors", "gradient_factors", "pair_sums"])
 @pytest.mark.parametrize("first", [-1, 8, MOST, -(2**63)])
 def test_rows_that_do_not_exist(kernel: str, first: int) -> None:
     with pytest.raises(ValueError, match="rows"):
@@ -74,6 +74,30 @@ def test_routes_that_lead_nowhere(name: str, place: Any, number: int, message: s
     arguments[name][place] = number
     with pytest.raises(ValueError, match=message):
         _core.assign(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "number", "message"),
+    [
+        ("terms", (1, 0), 3, "terms has a tree"),
+        ("terms", (1, 1), 2, "terms has a tree or an output"),
+        ("terms", (2, 2), 4, "a place"),
+        ("terms", (0, 2), -1, "a place"),
+        ("moves", (1, 0), -1, "moves has a tree"),
+        ("moves", (1, 1), MOST, "moves has a tree or an output"),
+        ("rounds", (1, 0), MOST, "must increase"),
+        ("rounds", (1, 1), 3, "must increase"),
+        ("rounds", (0, 0), 1, "begin with 0"),
+        ("rounds", (3, 1), 2, "end with the number"),
+    ],
+)
+def test_rounds_of_things_that_do_not_exist(name: str, place: Any, number: int, message: str) -> None:
+    arguments = call("gradient_factors")
+    arguments[name][place] = number
+    with pytest.raises(ValueError, match=message):
+        _core.gradient_factors(**arguments)
+    with pytest.raises(ValueError, match="link"):
+        _core.gradient_factors(**call("gradient_factors") | {"link": 3})
 
 
 def test_a_tree_whose_nodes_share_children_is_no_tree() -> None:

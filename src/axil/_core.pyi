@@ -156,6 +156,34 @@ def residual_factors(
     Tables (L,), ``start`` (rows,), ``out`` (T, rows).
     """
 
+def gradient_factors(
+    leaves: _Leaves,
+    starts: _I64,
+    rounds: _I64,
+    terms: _I64,
+    scales: _F64,
+    moves: _I64,
+    steps: _F64,
+    draws: NDArray[np.uint8] | None,
+    link: int,
+    product: bool,
+    intercepts: _F64,
+    slopes: _F64,
+    state: _F64,
+    first: int,
+    out: _F64,
+    n_threads: int,
+) -> None:
+    """Walk through the rounds of a fit and note what each row's own gradient puts into each place.
+
+    Round r has the terms ``rounds[r, 0] .. rounds[r + 1, 0] - 1``, each (tree, output k, place), and the moves
+    ``rounds[r, 1] .. rounds[r + 1, 1] - 1``, each (tree, output k). With s = state[:, j - first] and l = leaf_tree(j):
+    ``out[place, j - first] += scale[l] * (intercepts[k] + slopes[k] * link(s)[k]) * draws[tree, j]`` for its terms, then
+    ``s[k] *= step[l]`` (``product``; else ``+=``) for its moves. ``scales`` and ``steps`` hold the tables of all terms and of all
+    moves one after the other, each as long as its tree has leaves. link 0 is s, 1 is 1 / (1 + s), 2 is s / sum(s).
+    ``intercepts``, ``slopes`` and ``state`` (K, rows), the last in place; ``out`` (places, rows) starts from 0.
+    """
+
 def pair_sums(
     leaves: _Leaves, starts: _I64, table: _F64, factors: _F64 | None, first: int, out: _F64, n_threads: int
 ) -> None:

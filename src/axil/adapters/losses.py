@@ -16,7 +16,7 @@ from scipy.special import expit, softmax
 from axil.errors import InputError
 from axil.types import Array
 
-__all__ = ["Deviance", "Logistic", "Loss", "Slopes", "Softmax", "Squared", "gamma", "poisson", "tweedie"]
+__all__ = ["Affine", "Deviance", "Logistic", "Loss", "Slopes", "Softmax", "Squared", "gamma", "poisson", "tweedie"]
 
 NEAR = 1e-15  # distance of a mean from 0 or 1 within which its logit is cut off
 
@@ -36,6 +36,18 @@ class Slopes:
     h_by_target: Any = 0.0
 
 
+@dataclass(frozen=True)
+class Affine:
+    """Gradients ``intercepts + slopes * link(state)``, (N, K) each; the state of a row is exp(a F), or F where a is 0.
+
+    Links are "identity", "inverse" for ``1 / (1 + state)``, and "share" for a state over the sum of the row's K states.
+    """
+
+    link: str
+    intercepts: Array
+    slopes: Array
+
+
 @dataclass(frozen=True, kw_only=True)
 class Loss(ABC):
     """One loss with its link, and with the library's way of stepping and starting."""
@@ -53,7 +65,7 @@ class Loss(ABC):
     recorded = False
     #: whether row weights are in the gradients already
     weighs_rows = False
-    #: a, where g is known from exp(a F) alone: steps of a score then multiply it, which spares the exponential; 0: it is not
+    #: a of `affine`: steps of a score multiply exp(a F), which spares the exponential; 0: the state is the score itself
     exponent = 0.0
     #: what the link makes of a score: "probability", "mean", or "" for the score itself
     meaning = "probability"
@@ -72,9 +84,9 @@ class Loss(ABC):
         """(N, K): g alone."""
         return np.asarray(self.slopes(y, F).g)
 
-    def gradient_of(self, y: Array, odds: Array) -> Array:
-        """(N, K): g where ``odds`` are exp(a F), for losses with an ``exponent`` a."""
-        raise NotImplementedError
+    def affine(self, y: Array) -> Affine | None:
+        """The gradient at targets (N, K) in the form that a kernel computes; None where it has no such form."""
+        return None
 
     def start(self, means: Array) -> Array:
         """(K,): the scores that a fit starts from, given the targets' weighted means (K,)."""
@@ -132,6 +144,10 @@ class Squared(Loss):
         """F - y."""
         return F - y
 
+    def affine(self, y: Array) -> Affine | None:
+        """The residual; losses that inherit the link from this one have gradients of their own."""
+        return Affine("identity", -y, np.ones_like(y)) if type(self) is Squared else None
+
     def link(self, means: Array) -> Array:
         """The means themselves."""
         return means
@@ -158,8 +174,11 @@ class Logistic(Loss):
     name = "logistic"
 
     def _slopes(self, y: Array, F: Array) -> Slopes:
-        s, p = self.scale, self.mean(F)
-        spread = p * expit(-s * F)
+        s = self.scale
+        odds = np.exp(-np.abs(s * F))  # of the less likely class: one exponential for p and 1 - p
+        most = 1.0 / (1.0 + odds)
+        spread = most * (least := odds * most)
+        p = np.where(F >= 0, most, least)
         return Slopes(s * (p - y), s**2 * spread, s**2 * spread, s**3 * spread * (1 - 2 * p), -s)
 
     def gradient(self, y: Array, F: Array) -> Array:
@@ -173,12 +192,11 @@ class Logistic(Loss):
         """Minus the scale."""
         return -self.scale
 
-    def gradient_of(self, y: Array, odds: Array) -> Array:
-        """s (1 / (1 + exp(-s F)) - y)."""
-        found = odds + 1.0
-        np.divide(1.0, found, out=found)
-        found -= y
-        return found if self.scale == 1 else self.scale * found
+    def affine(self, y: Array) -> Affine | None:
+        """The probability less y, times s: s / (1 + exp(-s F)) - s y."""
+        if not self.exponent:
+            return None
+        return Affine("inverse", -self.scale * y, np.full_like(y, self.scale))
 
     def link(self, means: Array) -> Array:
         """Logits over the scale."""
@@ -227,9 +245,9 @@ class Softmax(Loss):
         """p - y."""
         return self.mean(F) - y
 
-    def gradient_of(self, y: Array, odds: Array) -> Array:
-        """exp(F) over its sum, less y."""
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True) - y)
+    def affine(self, y: Array) -> Affine | None:
+        """Exponentials over their sum, less y."""
+        return Affine("share", -y, np.ones_like(y))
 
     def joint_slopes(self, y: Array, F: Array, v: Array) -> Slopes:
         """g, and for h the row's own term of H times its leaf's values v (N, K)."""
@@ -287,9 +305,11 @@ class Deviance(Loss):
         """1 for Poisson, -1 for gamma; between them are two exponentials."""
         return {1.0: 1.0, 2.0: -1.0}.get(self.power, 0.0)
 
-    def gradient_of(self, y: Array, odds: Array) -> Array:
-        """exp(F) - y, or 1 - y exp(-F)."""
-        return odds - y if self.power == 1 else 1 - y * odds
+    def affine(self, y: Array) -> Affine | None:
+        """Poisson: exp(F) - y; gamma: 1 - y exp(-F)."""
+        if not self.exponent:
+            return None
+        return Affine("identity", -y, np.ones_like(y)) if self.power == 1 else Affine("identity", np.ones_like(y), -y)
 
     def link(self, means: Array) -> Array:
         """Logarithms."""

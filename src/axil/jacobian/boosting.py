@@ -91,7 +91,7 @@ class Boosting:
             size = 4 * targets.size * (int(fitted.iterations[-1]) + 1)
             budget.require(size, "The gradients of your objective", "Raise memory_limit.")
         leaves = assign_leaves(adapter, X, len(targets), n_leaves, Limits(n_threads, budget))  # type: ignore[arg-type]
-        self._walked = walk(adapter, fitted, leaves, targets, offsets, verify)
+        self._walked = walk(adapter, fitted, leaves, targets, offsets, verify, n_threads)
         self._adapter, self._n_threads, self._raw = adapter, n_threads, output == "raw"
         self.targets, self._underived, self.classes = targets, fitted.underived, adapter.classes
         self._rows = TrainingRows(None, targets, weights, offsets)

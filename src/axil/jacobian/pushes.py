@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from axil.errors import ExactnessError
 from axil.jacobian.stages import Walked
+from axil.kernels import Program
 from axil.kernels.cpu import Cpu
 from axil.machine.progress import track
 from axil.types import Array, Leaves
@@ -114,7 +115,7 @@ class Pushes:
     def _exponent(self) -> float:
         """The loss's, where exp(a F) of no training row can overflow on its way through the trees; else 0."""
         w = self.walked
-        if w.gradients is not None or not w.loss.exponent:
+        if not w.loss.exponent:
             return 0.0
         most = float(np.abs(w.start).max(initial=0.0))
         for one in w.rounds:
@@ -123,42 +124,85 @@ class Pushes:
 
     @cached_property
     def _moves(self) -> list[list[tuple[int, int, Array]]]:
-        """For each round (tree, output, (L_t,)): what scores gain, or what exp(a F) is multiplied by, in each leaf."""
+        """For each round (tree, output, (L_t,)): what scores gain in each leaf."""
+        return [self.walked.gains(one) for one in self.walked.rounds]
+
+    @cached_property
+    def _program(self) -> Program | None:
+        """The rounds as a kernel walks through them; None for a loss or leaves that it does not know."""
         w, a = self.walked, self._exponent
-        found = []
-        for one in w.rounds:
-            found.append([(t, k, np.exp(a * gain) if a else gain) for t, k, gain in w.gains(one)])
-        return found
+        form = w.loss.affine(w.targets[:1])
+        terms = [term for one in self._terms for term in one]
+        if form is None or w.gradients is not None or a != w.loss.exponent or any(t.scale.ndim > 1 for t in terms):
+            return None
+        if w.drawn is not None and w.drawn.dtype != np.uint8:
+            return None
+        moves = [move for one in self._moves for move in one]
+        begin = np.append(0, np.cumsum([len(own) for own in self.trees]))
+        bounds = [(0, 0), *((len(some), len(others)) for some, others in zip(self._terms, self._moves))]
+        steps = np.concatenate([np.zeros(0), *(gain for *_, gain in moves)])
+        return Program(
+            rounds=np.cumsum(bounds, axis=0, dtype=np.int64),
+            terms=_numbers([(term.tree, term.output, begin[term.output] + term.place) for term in terms], 3),
+            scales=np.concatenate([np.zeros(0), *(term.scale for term in terms)]),
+            moves=_numbers([(t, k) for t, k, _ in moves], 2),
+            steps=np.exp(a * steps) if a else steps,
+            draws=w.drawn,
+            link=form.link,
+            product=bool(a),
+        )
 
     def factors(self, rows: slice) -> list[Array]:
         """For each output (T_k, rows): what each row puts into the score of whoever shares its leaf, tree by tree."""
+        n, ends = rows.stop - rows.start, np.cumsum([len(own) for own in self.trees])
+        if self._program is not None:
+            whole = np.empty((int(ends[-1]), n))
+            self._run(self._program, rows, whole)
+        else:
+            whole = np.zeros((int(ends[-1]), n))
+        found = np.split(whole, ends[:-1])
+        if self._program is None:
+            self._share(found, rows)
+        return found
+
+    def _start(self, rows: slice) -> Array:
         w = self.walked
-        found = [np.zeros((len(own), rows.stop - rows.start)) for own in self.trees]
+        return np.broadcast_to(w.start if w.start.ndim == 1 else w.start[rows], w.targets[rows].shape)
+
+    def _counted(self, rows: slice) -> Array:
+        """(rows,): what multiplies gradients in every tree."""
+        w = self.walked
+        return w.weights[rows] if w.smooth.factors is None else w.weights[rows] * w.smooth.factors[rows]
+
+    def _run(self, program: Program, rows: slice, out: Array) -> None:
+        """Walk these rows through the fit by the kernel."""
+        w, a, counted = self.walked, self._exponent, self._counted(rows)
+        form = w.loss.affine(w.targets[rows])
+        assert form is not None
+        intercepts, slopes = (np.ascontiguousarray(counted * part.T) for part in (form.intercepts, form.slopes))
+        start = self._start(rows).T
+        state = np.ascontiguousarray(np.exp(a * start)) if a else np.array(start, order="C")
+        training = Cpu(self.n_threads).rows(w.leaves, w.starts)
+        training.gradient_factors(program, intercepts, slopes, state, rows.start, out)
+
+    def _share(self, found: list[Array], rows: slice) -> None:
+        """Share the rows out to threads, which walk them through the fit."""
         parts = np.linspace(rows.start, rows.stop, self.n_threads + 1).astype(int)
         spans = [slice(a, b) for a, b in pairwise(parts) if b > a]
-        if len(spans) < 2 or w.gradients is not None:
+        if len(spans) < 2 or self.walked.gradients is not None:
             self._fill(found, rows, rows.start)
         else:
             with ThreadPoolExecutor(len(spans)) as pool:
                 list(pool.map(lambda span: self._fill(found, span, rows.start), spans))
-        return found
 
     def _fill(self, found: list[Array], rows: slice, first: int) -> None:
         """Walk these rows through the fit, writing their factors into the columns from ``first`` on."""
         w, columns = self.walked, slice(rows.start - first, rows.stop - first)
-        y, weights, leaves = w.targets[rows], w.weights[rows], w.leaves[:, rows]
-        if w.smooth.factors is not None:
-            weights = weights * w.smooth.factors[rows]
-        even = bool(np.all(weights == 1))
-        score = np.array(np.broadcast_to(w.start if w.start.ndim == 1 else w.start[rows], y.shape))
-        a = self._exponent
-        state = np.exp(a * score) if a else score
+        y, weights, leaves = w.targets[rows], self._counted(rows)[:, None], w.leaves[:, rows]
+        score = np.array(self._start(rows))
         for terms, moves in zip(self._terms, self._moves):
-            if w.gradients is not None:
-                g = w.gradients[terms[0].round, rows].astype(np.float64)
-            else:
-                g = w.loss.gradient_of(y, state) if a else w.loss.gradient(y, state)
-            g = g if even else g * weights[:, None]
+            kept = w.gradients
+            g = weights * (w.loss.gradient(y, score) if kept is None else kept[terms[0].round, rows])
             for term in terms:
                 leaf = leaves[term.tree]
                 if term.scale.ndim == 1:
@@ -169,11 +213,8 @@ class Pushes:
                 if w.drawn is not None:
                     put *= w.drawn[term.tree, rows]
                 found[term.output][term.place, columns] += put
-            for t, k, table in moves:
-                if a:
-                    state[:, k] *= np.take(table, leaves[t])
-                else:
-                    state[:, k] += np.take(table, leaves[t])
+            for t, k, gain in moves:
+                score[:, k] += np.take(gain, leaves[t])
 
     def _blocks(self, n: int) -> Iterator[slice]:
         n_rows = len(self.walked.targets)
@@ -265,3 +306,7 @@ class Pushes:
         if not error[worst] <= EXACT * scale:
             cause = "Please report it: the account of this model does not add up."
             raise ExactnessError(f"score of {what} {worst[0]} (from 0)", total[worst], expected[worst], cause)
+
+
+def _numbers(lines: list[tuple[int, ...]], columns: int) -> NDArray[np.int64]:
+    return np.array(lines, dtype=np.int64).reshape(-1, columns)

@@ -13,6 +13,7 @@ out of the scores and puts them back smaller: what changes after a round may be 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -20,12 +21,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.losses import Loss
+from axil.adapters.losses import Loss, Slopes
 from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.jacobian.agreement import check_counts, check_start, check_values
 from axil.jacobian.steps import Step, StepSearch, joint_steps, leaf_step
+from axil.kernels import NONE
+from axil.kernels.cpu import Cpu
 from axil.machine.progress import track
 from axil.replay.checks import CHECKED_ROWS
 from axil.replay.recover import recover_rates
@@ -33,6 +36,7 @@ from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
 
+BLOCK_ROWS = 1 << 14  # whose slopes are computed at a time: they stay in the second-level cache
 ROUNDED = 1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
 
 
@@ -129,12 +133,14 @@ def walk(
     targets: Array,
     offsets: Array | None,
     check: bool,
+    n_threads: int,
 ) -> Walked:
     """Walk through the fit, computing every leaf value from the scores that the model's own trees lead to.
 
     With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
     """
-    return _Walk(adapter, smooth, leaves, targets, offsets).run(check)
+    with ThreadPoolExecutor(n_threads) as pool:
+        return _Walk(adapter, smooth, leaves, targets, offsets, pool, Cpu(n_threads)).run(check)
 
 
 class _Walk:
@@ -145,17 +151,22 @@ class _Walk:
         leaves: Leaves,
         targets: Array,
         offsets: Array | None,
+        pool: ThreadPoolExecutor,
+        backend: Cpu,
     ):
+        self.pool, self.backend = pool, backend
         self.adapter, self.smooth, self.loss, self.leaves, self.targets = adapter, smooth, smooth.loss, leaves, targets
         trees = self.trees = smooth.trees
         self.n_steps = int(np.max(trees.steps))
         n_rows = len(targets)
         weighted = trees.row_weights is not None and not smooth.loss.weighs_rows
         self.weights = np.asarray(trees.row_weights) if weighted else np.ones(n_rows)
+        self.even = bool(np.all(self.weights == 1))
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
         base = smooth.base_shares[0] * trees.base_value
         self.start = base if offsets is None else base + offsets
         self.score = self.start + np.zeros_like(targets)
+        self.g, self.h = np.empty((2, *targets.shape[::-1]))  # (K, N) each, filled again and again
         self.gradients: list[Array] = []
         self.drawn = None if smooth.draw_type is None else np.zeros(leaves.shape, dtype=smooth.draw_type)
         self.stage_tree: list[int] = []
@@ -210,7 +221,7 @@ class _Walk:
         own: list[list[int]] = []
         scales = self._scales(trees[0])
         for number, scale in enumerate(scales):
-            slopes = self.loss.slopes(self.targets, self.score)
+            slopes = self._slopes()
             if self.loss.recorded:
                 self.gradients.append(slopes.g.astype(np.float32))
             if number == 0:
@@ -261,6 +272,30 @@ class _Walk:
         moved, final = self._moved(iteration), self.smooth.omega[-1]
         return [(int(t), float(moved[t] / final[t])) for t in np.flatnonzero(moved)]
 
+    def _slopes(self) -> Slopes:
+        """The slopes at the scores reached; g and h alone, which is all that leaf values need.
+
+        Blocks of rows stay in the cache, and threads share them; a loss that is asked about all rows at once is.
+        """
+        if self.loss.recorded:
+            return self.loss.slopes(self.targets, self.score)
+
+        def fill(first: int) -> None:
+            rows = slice(first, first + BLOCK_ROWS)
+            found = self.loss.slopes(self.targets[rows], self.score[rows])
+            self.g[:, rows], self.h[:, rows] = np.transpose(found.g), np.transpose(found.h)
+
+        list(self.pool.map(fill, range(0, len(self.targets), BLOCK_ROWS)))
+        return Slopes(self.g.T, self.h.T, np.nan, np.nan, np.nan)
+
+    def _sums(self, tree: int, w: Array, values: Any) -> Array:
+        """(L_t,): sums of w times values (N,) over the leaves of a tree."""
+        rows = self.backend.rows(self.leaves[tree : tree + 1], self.starts[tree : tree + 2] - self.starts[tree])
+        column = np.require(values[:, None], requirements="CW")
+        sums = np.empty((rows.n_cells, 1))
+        rows.sweep(column, NONE, sums, None, rows.every, sums, None if w is self.weights and self.even else w)
+        return sums[:, 0]
+
     def _scales(self, t: int) -> list[float]:
         """Factor of each of the tree's steps; found on the leaf that needs most steps, that of least H."""
         if self.n_steps == 1:
@@ -283,17 +318,16 @@ class _Walk:
 
     def _stages(self, t: int, slopes: Any, scale: float) -> list[int]:
         """One step of tree t, a stage for each of its outputs."""
-        n, leaf = int(self.trees.n_leaves[t]), self.leaves[t]
         place = slice(self.starts[t], self.starts[t + 1])
         w = self.weights if self.smooth.factors is None else self.weights * self.smooth.factors
         w = w if self.drawn is None else w * self.drawn[t]
         if self.loss.joint:
-            steps = joint_steps(slopes.g, self.loss.mean(self.score), w, leaf, self.trees.l2[place])
+            steps = joint_steps(slopes.g, self.loss.mean(self.score), w, self.leaves[t], self.trees.l2[place])
         else:
             steps = []
             for column, k in enumerate(self._outputs(t)):
                 g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in (slopes.g, slopes.h))
-                G, H = (np.asarray(np.bincount(leaf, w * each, n), dtype=np.float64) for each in (g, h))
+                G, H = (self._sums(t, w, each) for each in (g, h))
                 l2 = self.trees.l2[place]
                 if self.zeroed is not None:
                     light = (1 + ROUNDED) * self.smooth.lightest > H

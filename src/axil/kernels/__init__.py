@@ -45,6 +45,23 @@ class Costs:
     visit_seconds: float  #: seconds per unit of this scale
 
 
+LINKS = ("identity", "inverse", "share")
+
+
+@dataclass(frozen=True)
+class Program:
+    """The rounds of a fit, as `Rows.gradient_factors` walks through them. A term puts a gradient somewhere, a move a step."""
+
+    rounds: Numbers  #: (R + 1, 2) where the terms and the moves of each round begin
+    terms: Numbers  #: (M, 3) tree, output and place of each
+    scales: Array  #: the tables of all terms, one number per cell of the tree, one table after the other
+    moves: Numbers  #: (Q, 2) tree and output of each
+    steps: Array  #: the tables of all moves
+    draws: NDArray[np.uint8] | None  #: (T, N) what multiplies a row's gradient in each tree; None for ones
+    link: str  #: of LINKS: the state itself, ``1 / (1 + state)``, or the state over the sum of the row's states
+    product: bool  #: whether moves multiply a state, or are added
+
+
 class Rows(ABC):
     """The cells of N training rows in T trees, and their weights, kept where the back end can reach them."""
 
@@ -133,6 +150,21 @@ class Rows(ABC):
             out[t, j - first] = draws[c] (r_j - levels[c]),   then   r_j -= steps[c]
 
         Tables are (C,), ``start`` is (rows,), ``out`` (T, rows).
+        """
+
+    @abstractmethod
+    def gradient_factors(
+        self, program: Program, intercepts: Array, slopes: Array, state: Array, first: int, out: Array
+    ) -> None:
+        """Walks through the rounds of a fit and records what each row's own gradient puts into each place.
+
+        For each round, with s the state (K, rows), in place, and c the cell of row j in the tree of a term or a move:
+
+            g_k = intercepts[k, j - first] + slopes[k, j - first] link(s[:, j - first])_k        for every output k
+            out[place, j - first] += scales[c] g_output draws[tree, j]                           for every term
+            s[output, j - first] *= steps[c], or += where moves are added                        then, for every move
+
+        ``intercepts`` and ``slopes`` are (K, rows), ``out`` (places, rows), which starts from 0.
         """
 
     @abstractmethod

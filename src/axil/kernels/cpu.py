@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from axil import _core
-from axil.kernels import Backend, Cells, Costs, Numbers, Rows, Triangle
+from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle
 from axil.machine.memory import free_memory
 from axil.machine.progress import track
 from axil.machine.shared import one_blas_thread
@@ -68,6 +68,28 @@ class CpuRows(Rows):
 
     def residual_factors(self, steps: Array, levels: Array, draws: Array, start: Array, first: int, out: Array) -> None:
         _core.residual_factors(self.cells, self.starts, steps, levels, draws, start, first, out, self.n_threads)
+
+    def gradient_factors(
+        self, program: Program, intercepts: Array, slopes: Array, state: Array, first: int, out: Array
+    ) -> None:
+        _core.gradient_factors(
+            self.cells,
+            self.starts,
+            program.rounds,
+            program.terms,
+            program.scales,
+            program.moves,
+            program.steps,
+            program.draws,
+            LINKS.index(program.link),
+            program.product,
+            intercepts,
+            slopes,
+            state,
+            first,
+            out,
+            self.n_threads,
+        )
 
     def replay(
         self,

@@ -1,0 +1,148 @@
+// gradient_factors: walk rows through the rounds of a fit and note what each row's own gradient puts into each tree.
+//
+// Given the leaf values the rows do not depend on each other: a block of rows goes through all rounds while its states
+// and gradients stay in the nearest caches.
+#include <vector>
+
+#include "kernels.hpp"
+#include "tiles.hpp"
+
+namespace axil {
+namespace gradients {
+
+constexpr std::size_t block_rows = 512;
+constexpr std::size_t most_chunks = 4096, least_work = 100000;  // visits worth handing to a thread
+
+template <class Leaf>
+struct Job {
+    Leaves<Leaf> leaves;
+    const Program& program;
+    const std::vector<std::size_t>&scales, &steps;  // where the table of each term and of each move begins
+    const std::vector<bool>& fresh;                 // terms that are the first of their place
+    const double *intercepts, *slopes;              // (outputs, rows)
+    double* state;                                  // (outputs, rows)
+    std::size_t first, rows;
+    double* out;  // (places, rows)
+};
+
+// The gradients of n rows from `begin` on for one output.
+template <class Leaf>
+AXIL_INLINE void gradient(const Job<Leaf>& job, std::size_t output, std::size_t begin, std::size_t n,
+                          const double* AXIL_RESTRICT total, double* AXIL_RESTRICT g) {
+    const std::size_t at = output * job.rows + begin;
+    const double* AXIL_RESTRICT s = job.state + at;
+    const double* AXIL_RESTRICT intercept = job.intercepts + at;
+    const double* AXIL_RESTRICT slope = job.slopes + at;
+    switch (job.program.link) {
+        case Program::share:
+            for (std::size_t j = 0; j < n; ++j) g[j] = intercept[j] + slope[j] * (s[j] / total[j]);
+            break;
+        case Program::inverse:
+            for (std::size_t j = 0; j < n; ++j) g[j] = intercept[j] + slope[j] * (1.0 / (1.0 + s[j]));
+            break;
+        default:
+            for (std::size_t j = 0; j < n; ++j) g[j] = intercept[j] + slope[j] * s[j];
+    }
+}
+
+template <class Leaf>
+AXIL_INLINE void term(const Job<Leaf>& job, std::size_t number, std::size_t begin, std::size_t n,
+                      const double* AXIL_RESTRICT g, double* AXIL_RESTRICT put) {
+    const Term& one = job.program.terms[number];
+    const std::size_t tree = static_cast<std::size_t>(one.tree);
+    const Leaf* AXIL_RESTRICT leaf = job.leaves.tree(tree) + job.first + begin;
+    const double* AXIL_RESTRICT scale = job.program.scales + job.scales[number];
+    for (std::size_t j = 0; j < n; ++j) put[j] = scale[leaf[j]] * g[j];
+    if (job.program.draws) {
+        const std::uint8_t* AXIL_RESTRICT drawn = job.program.draws + tree * job.leaves.rows + job.first + begin;
+        for (std::size_t j = 0; j < n; ++j) put[j] *= drawn[j];
+    }
+    double* AXIL_RESTRICT out = job.out + static_cast<std::size_t>(one.place) * job.rows + begin;
+    if (job.fresh[number])
+        std::copy_n(put, n, out);
+    else
+        for (std::size_t j = 0; j < n; ++j) out[j] += put[j];
+}
+
+template <class Leaf>
+AXIL_INLINE void move(const Job<Leaf>& job, std::size_t number, std::size_t begin, std::size_t n) {
+    const Move& one = job.program.moves[number];
+    const Leaf* AXIL_RESTRICT leaf = job.leaves.tree(static_cast<std::size_t>(one.tree)) + job.first + begin;
+    const double* AXIL_RESTRICT step = job.program.steps + job.steps[number];
+    double* AXIL_RESTRICT s = job.state + static_cast<std::size_t>(one.output) * job.rows + begin;
+    if (job.program.product)
+        for (std::size_t j = 0; j < n; ++j) s[j] *= step[leaf[j]];
+    else
+        for (std::size_t j = 0; j < n; ++j) s[j] += step[leaf[j]];
+}
+
+template <class Leaf>
+AXIL_INLINE void block(const Job<Leaf>& job, std::size_t begin, std::size_t n) {
+    const Program& program = job.program;
+    double g[block_rows], total[block_rows], put[block_rows];
+    for (std::size_t r = 0; r < program.rounds; ++r) {
+        const auto bound = [&](std::size_t i, std::size_t kind) {
+            return static_cast<std::size_t>(program.bounds[2 * i + kind]);
+        };
+        if (program.link == Program::share) {
+            std::fill(total, total + n, 0.0);
+            for (std::size_t k = 0; k < program.outputs; ++k) {
+                const double* s = job.state + k * job.rows + begin;
+                for (std::size_t j = 0; j < n; ++j) total[j] += s[j];
+            }
+        }
+        for (std::size_t i = bound(r, 0); i < bound(r + 1, 0); ++i) {
+            if (i == bound(r, 0) || program.terms[i].output != program.terms[i - 1].output)
+                gradient(job, static_cast<std::size_t>(program.terms[i].output), begin, n, total, g);
+            term(job, i, begin, n, g, put);
+        }
+        for (std::size_t i = bound(r, 1); i < bound(r + 1, 1); ++i) move(job, i, begin, n);
+    }
+}
+
+template <std::size_t, class Leaf>
+AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end) {
+    for (; begin < end; begin += block_rows) block(job, begin, std::min(block_rows, end - begin));
+}
+
+using Size = std::size_t;
+AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, Size begin, Size end), (job, begin, end))
+AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, Size begin, Size end), (job, begin, end))
+AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size begin, Size end), (job, begin, end))
+
+}  // namespace gradients
+
+template <class Leaf>
+void gradient_factors(const Leaves<Leaf>& leaves, const Program& program, const double* intercepts,
+                      const double* slopes, double* state, std::size_t first, std::size_t rows, std::size_t places,
+                      double* out, const Crew& crew) {
+    using namespace gradients;
+    std::vector<Size> scales, steps;
+    std::vector<bool> fresh, taken(places);
+    for (Size i = 0, at = 0; i < program.n_terms; ++i) {
+        scales.push_back(at);
+        at += leaves.count(static_cast<Size>(program.terms[i].tree));
+        const Size place = static_cast<Size>(program.terms[i].place);
+        fresh.push_back(!taken[place]);
+        taken[place] = true;
+    }
+    for (Size i = 0, at = 0; i < program.n_moves; ++i) {
+        steps.push_back(at);
+        at += leaves.count(static_cast<Size>(program.moves[i].tree));
+    }
+    for (Size i = 0; i < places; ++i)
+        if (!taken[i]) std::fill_n(out + i * rows, rows, 0.0);
+    const Job<Leaf> job{leaves, program, scales, steps, fresh, intercepts, slopes, state, first, rows, out};
+    const Size visits = std::max<Size>(program.n_terms + program.n_moves, 1);
+    const Chunks chunks(rows, std::max<Size>(least_work / visits, block_rows), most_chunks);
+    parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) { chunk(job, chunks.begin(i), chunks.end(i)); });
+}
+
+template void gradient_factors(const Leaves<std::uint8_t>&, const Program&, const double*, const double*, double*,
+                               std::size_t, std::size_t, std::size_t, double*, const Crew&);
+template void gradient_factors(const Leaves<std::uint16_t>&, const Program&, const double*, const double*, double*,
+                               std::size_t, std::size_t, std::size_t, double*, const Crew&);
+template void gradient_factors(const Leaves<std::uint32_t>&, const Program&, const double*, const double*, double*,
+                               std::size_t, std::size_t, std::size_t, double*, const Crew&);
+
+}  // namespace axil
