@@ -242,11 +242,48 @@ def test_outputs_are_chosen(visit, exact):
         )
     page = visit(explanation.to_html())
     assert ("pushes that add up" in page.locator("#about").inner_text()) is not exact
-    assert ("Push" in page.locator("#rows thead").inner_text()) is not exact
+    heads = page.locator("#rows thead button").all_inner_texts()
+    expected = ["Row", "Rank", "Weight", "Share so far", "Target", "Contribution"]
+    assert heads == (expected if exact else [name for name in expected if name != "Weight"]) + [
+        f"x{j}" for j in range(4)
+    ]
     assert "held fixed" in page.locator("#about").inner_text()
     page.locator("#output").select_option("2")
     assert page.locator("#name").inner_text() == f"0: {explanation.outputs[2]}"
     assert f"= {explanation.predictions[0, 2]:,.9f}".replace("-", "−") in page.locator("#proof").inner_text()
+
+
+def test_the_page_of_a_classifier_opens_on_the_predicted_class(visit):
+    rng = np.random.default_rng(0)
+    X, names = rng.normal(size=(120, 4)), np.array(["low", "middle", "high"])
+    labels = names[np.argmax(X[:, :3], axis=1)]
+    model = HistGradientBoostingClassifier(max_iter=20, min_samples_leaf=5).fit(X, labels)
+    explanation = axil.JacobianExplainer(model, X, labels)(X[:12])
+    groups = rng.choice(["a", "b"], 120)
+    page = visit(explanation.to_html(groups=groups))
+    predicted, probabilities = model.predict(X[:12]), model.predict_proba(X[:12])
+    for i in range(12):
+        page.locator("#list li").nth(i).click()
+        assert page.locator("#name").inner_text() == f"{i}: {predicted[i]}"
+        o = list(model.classes_).index(predicted[i])
+        assert page.locator("#output").input_value() == str(o)
+        shown = page.locator("#list li").nth(i).inner_text().split(": ")
+        assert shown[0].endswith(predicted[i])
+        assert abs(float(shown[1]) - probabilities[i, o]) < 1e-3
+        assert "the predicted class" in page.locator("#cards").inner_text()
+    heads = page.locator("#groups-table thead th").all_inner_texts()
+    assert heads == ["Group", "Contribution"]
+    page.locator("#output").select_option("0")  # by hand: it stays
+    for i in range(12):
+        page.locator("#list li").nth(i).click()
+        assert page.locator("#name").inner_text() == f"{i}: {model.classes_[0]}"
+        assert f"= {explanation.predictions[i, 0]:,.9f}".replace("-", "−") in page.locator("#proof").inner_text()
+    other = next(i for i in range(12) if predicted[i] != model.classes_[0])
+    page.locator("#list li").nth(other).click()
+    assert f"predicted: {predicted[other]}" in page.locator("#cards").inner_text()
+    # What the column shows adds up to the score, to the digits shown.
+    sums = [float(text.replace("−", "-")) for text in page.locator("#groups-table tbody td.number").all_inner_texts()]
+    assert abs(explanation.intercepts[other, 0] + sum(sums) - explanation.predictions[other, 0]) < 1e-4
 
 
 def test_narrow_screens_do_not_scroll_sideways(visit, report):

@@ -79,6 +79,14 @@ function start(data) {
   const amountName = log ? "Factor" : "Contribution" + ofFit;
   const word = { exact: "weight", additive: "contribution", jacobian: "derivative" }[data.kind];
   const score = additive ? "Score" : "Prediction";
+  // Behind the link: what a score stands for, and of several classes the one that is predicted.
+  const means = data.means_of_scores, probable = data.meaning === "probability";
+  const probability = (p) => format(p, Math.max(3, Math.min(6, decimalsOf([Math.min(p, 1 - p)], 2)))); // close to 0 or 1 with more digits
+  const meant = (o, i) => (probable ? probability(means[o][i]) : format(means[o][i], decimalsOf([means[o][i]], 4)));
+  const predicted = (i) => means.reduce((best, column, o) => (column[i] > means[best][i] ? o : best), 0);
+  const meanName = probable ? "Probability" : "Expected value";
+  const classes = many && means !== null && probable;
+  let follows = classes; // the predicted class, until an output is chosen by hand
 
   function rowsOf(i) {
     const [rows, weights] = [own(data.rows), own(data.weights)];
@@ -102,15 +110,20 @@ function start(data) {
   // ---- the list ----
 
   let listed = [];
+  function listedAs(i) {
+    if (means === null) return price(shown[state.output][i]);
+    const o = follows ? predicted(i) : state.output;
+    return follows ? `${data.outputs[o]}: ${meant(o, i)}` : `${price(shown[o][i])} (${meant(o, i)})`;
+  }
   function fillList() {
     const wanted = byId("find").value.trim().toLowerCase();
     const matches = [];
     queries.labels.forEach((label, i) => { if (label.toLowerCase().includes(wanted)) matches.push(i); });
     listed = matches.slice(0, MOST_LISTED);
     byId("list").replaceChildren(...listed.map((i) => make("li", { id: "query-" + i, role: "option", "aria-selected": String(i === state.query), title: queries.labels[i] },
-      make("span", { textContent: queries.labels[i] }), make("span", { textContent: price(shown[state.output][i]) }))));
+      make("span", { textContent: queries.labels[i] }), make("span", { textContent: listedAs(i) }))));
     const rest = matches.length > listed.length ? `; the first ${count(listed.length)} are listed` : "";
-    byId("found").textContent = `${count(matches.length)} of ${count(data.n)} predictions${rest}`;
+    byId("found").textContent = `${count(matches.length)} of ${count(data.n)} predictions${rest}${means === null ? "" : follows ? ": class and probability" : `: score (${meanName.toLowerCase()})`}`;
     markList();
   }
   function markList() {
@@ -126,6 +139,7 @@ function start(data) {
   }
   function choose(i) {
     state.query = i;
+    if (follows) byId("output").value = String((state.output = predicted(i)));
     markList();
     show();
   }
@@ -153,9 +167,10 @@ function start(data) {
   }
   function showCards(i) {
     const output = state.output, cards = [card(score, price(shown[output][i]), scale === null ? "" : `${value(data.predictions[output][i])}${ofFit}`)];
-    if (data.means_of_scores !== null) {
-      const mean = data.means_of_scores[output][i], probability = data.meaning === "probability";
-      cards.push(card(probability ? "Probability" : "Expected value", format(mean, decimalsOf([mean], 4)), `what the score stands for`));
+    if (means !== null) {
+      const best = classes ? predicted(i) : 0;
+      const note = !classes ? "what the score stands for" : best === output ? "the predicted class" : `predicted: ${data.outputs[best]}, ${meant(best, i)}`;
+      cards.push(card(meanName, meant(output, i), note));
     }
     if (data.standard_errors !== null) {
       const error = data.standard_errors[output][i];
@@ -194,6 +209,7 @@ function start(data) {
   }
   const cell = (text, className = "number") => make("td", { textContent: text, className, title: text.length > 24 ? text : "" });
   const label = (text) => make("th", { textContent: text, className: "label", scope: "row", title: text });
+  const once = (element) => (additive ? [] : [element]); // a push is its own contribution: one column, not two
   const header = (text, className = "number") => make("th", { textContent: text, className, scope: "col" });
 
   function showGroups(i) {
@@ -205,16 +221,16 @@ function start(data) {
     const largest = Math.max(...weights.map(Math.abs)) || 1;
     const bar = (w) => make("td", { className: "bar" }, draw("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
       draw("rect", { width: (100 * Math.abs(w)) / largest, height: 8, class: w < 0 ? "down" : "up" })));
-    const lines = at.map((j, g) => make("tr", {}, label(data.groups[own(data.group_rows)[j]]), cell(format(weights[g], decimals)), cell(amount(data.group_contributions[state.output][j])), bar(weights[g])));
+    const lines = at.map((j, g) => make("tr", {}, label(data.groups[own(data.group_rows)[j]]), ...once(cell(format(weights[g], decimals))), cell(amount(data.group_contributions[state.output][j])), bar(weights[g])));
     const left = data.groups.length - size;
-    const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), cell(format(of(data.group_rest_weights, i), decimals)), cell(amount(data.group_rest_contributions[state.output][i])), cell(""))];
-    table(byId("groups-table"), [make("tr", {}, header("Group", "label"), header("Sum of " + word + "s"), header(amountName), make("td", { className: "bar" }))], lines, foot);
+    const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), ...once(cell(format(of(data.group_rest_weights, i), decimals))), cell(amount(data.group_rest_contributions[state.output][i])), cell(""))];
+    table(byId("groups-table"), [make("tr", {}, header("Group", "label"), ...once(header("Sum of " + word + "s")), header(amountName), make("td", { className: "bar" }))], lines, foot);
   }
 
   // ---- comparables ----
 
   const columns = [
-    { key: "label", name: "Row", label: true }, { key: "rank", name: "Rank" }, { key: "weight", name: additive ? "Push" : exact ? "Weight" : "Derivative" },
+    { key: "label", name: "Row", label: true }, { key: "rank", name: "Rank" }, ...once({ key: "weight", name: exact ? "Weight" : "Derivative" }),
     { key: "share", name: "Share so far" }, { key: "target", name: "Target" }, { key: "contribution", name: amountName },
     ...(training.features === null ? [] : data.features.map((name, f) => ({ key: f, name, feature: true }))),
   ];
@@ -251,13 +267,12 @@ function start(data) {
     const kept = all.filter((line) => text(line).includes(wanted)).sort(compare);
     const blanks = (n) => Array.from({ length: n }, () => cell(""));
     const ownFeatures = columns.some((column) => column.feature) ? asked.map((x) => featureCell(x)) : [];
-    const mean = data.means_of_scores === null ? null : data.means_of_scores[state.output][i]; // what a target compares with
-    const beside = mean === null ? price(shown[state.output][i]) : format(mean, decimalsOf([mean], 4));
-    const query = make("tr", { className: "query" }, label("This prediction"), ...blanks(3), cell(beside), cell(""), ...ownFeatures);
-    const lines = kept.map((line) => make("tr", {}, label(line.label), cell(count(line.rank)), cell(format(line.weight, decimals)), cell(percent(line.share)),
+    const beside = means === null ? price(shown[state.output][i]) : meant(state.output, i); // what a target compares with
+    const query = make("tr", { className: "query" }, label("This prediction"), ...blanks(additive ? 2 : 3), cell(beside), cell(""), ...ownFeatures);
+    const lines = kept.map((line) => make("tr", {}, label(line.label), cell(count(line.rank)), ...once(cell(format(line.weight, decimals))), cell(percent(line.share)),
       cell(format(line.target, targetDigits)), cell(amount(line.contribution)), ...line.features.map((x, f) => featureCell(x, asked[f]))));
-    const width = columns.length - 6, left = data.n_train - all.length;
-    const total = (name, weight, share, contribution) => make("tr", {}, label(name), cell(""), cell(weight === null ? "" : format(weight, decimals)), cell(share), cell(""), cell(contribution), ...blanks(width));
+    const width = columns.length - (additive ? 5 : 6), left = data.n_train - all.length;
+    const total = (name, weight, share, contribution) => make("tr", {}, label(name), cell(""), ...once(cell(weight === null ? "" : format(weight, decimals))), cell(share), cell(""), cell(contribution), ...blanks(width));
     const foot = [];
     if (left > 0) foot.push(total(`All ${count(left)} other rows`, of(data.rest_weights, i), all.length ? percent(1 - all.at(-1).share) : "", amount(data.rest_contributions[state.output][i])));
     foot.push(total("Intercept", null, "", amount(data.intercepts[state.output][i])), total(log ? "Prediction" : score + ofFit, null, "", level(data.predictions[state.output][i])));
@@ -380,8 +395,9 @@ function start(data) {
   if (many) {
     byId("outputs").hidden = false;
     byId("output").append(...data.outputs.map((name, o) => make("option", { value: String(o), textContent: name })));
-    byId("output").addEventListener("change", () => { state.output = Number(byId("output").value); fillList(); show(); });
+    byId("output").addEventListener("change", () => { follows = false; state.output = Number(byId("output").value); fillList(); show(); });
   }
+  if (follows) byId("output").value = String((state.output = predicted(0)));
   byId("filter").addEventListener("input", () => showRows(state.query));
   byId("start").addEventListener("change", showCharts);
   fillList();
