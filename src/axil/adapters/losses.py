@@ -80,6 +80,11 @@ class Loss(ABC):
         found = self._slopes(y, F)
         return Slopes(found.g, 1.0, found.g_by_score, 0.0, found.g_by_target) if self.unit_hessian else found
 
+    def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
+        """The g and h of `slopes`, which is all that leaf values need."""
+        found = self.slopes(y, F)
+        return found.g, found.h
+
     def gradient(self, y: Array, F: Array) -> Array:
         """(N, K): g alone."""
         return np.asarray(self.slopes(y, F).g)
@@ -174,12 +179,26 @@ class Logistic(Loss):
     name = "logistic"
 
     def _slopes(self, y: Array, F: Array) -> Slopes:
-        s = self.scale
-        odds = np.exp(-np.abs(s * F))  # of the less likely class: one exponential for p and 1 - p
-        most = 1.0 / (1.0 + odds)
-        spread = most * (least := odds * most)
-        p = np.where(F >= 0, most, least)
+        s, (p, spread) = self.scale, self._spread(F)
         return Slopes(s * (p - y), s**2 * spread, s**2 * spread, s**3 * spread * (1 - 2 * p), -s)
+
+    def _spread(self, F: Array) -> tuple[Array, Array]:
+        """The probabilities p and p (1 - p), by one exponential that cannot overflow."""
+        odds = np.abs(F)
+        odds *= -self.scale
+        np.exp(odds, out=odds)  # of the less likely class
+        most = 1.0 + odds
+        np.divide(1.0, most, out=most)
+        odds *= most
+        return np.where(F >= 0, most, odds), most * odds
+
+    def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
+        """Those of `slopes`; a loss that has the link alone in common with this one has slopes of its own."""
+        if type(self)._slopes is not Logistic._slopes:
+            return super().leaf_slopes(y, F)
+        p, spread = self._spread(F)
+        p -= y
+        return self.scale * p, 1.0 if self.unit_hessian else self.scale**2 * spread
 
     def gradient(self, y: Array, F: Array) -> Array:
         """s (p - y)."""

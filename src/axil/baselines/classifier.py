@@ -117,7 +117,7 @@ class FittedClassifier:
         if not np.isin(targets, (0.0, 1.0)).all():
             raise InputError("y_train holds shares; expected classes, 0 and 1 for a model that has no names for them.")
         leaves = assign_leaves(adapter, self._features, n_rows, fitted.trees.n_leaves, limits)  # type: ignore[arg-type]
-        self.walked: Walked = walk(adapter, fitted, leaves, targets, offsets, check=True)
+        self.walked: Walked = walk(adapter, fitted, leaves, targets, offsets, check=True, n_threads=self.n_threads)
         check_scores(adapter, self._features, offsets, self.walked)
         self.loss: Loss = fitted.loss
         coefficients = np.zeros(len(self.walked.steps))

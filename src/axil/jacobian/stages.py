@@ -166,7 +166,7 @@ class _Walk:
         base = smooth.base_shares[0] * trees.base_value
         self.start = base if offsets is None else base + offsets
         self.score = self.start + np.zeros_like(targets)
-        self.g, self.h = np.empty((2, *targets.shape[::-1]))  # (K, N) each, filled again and again
+        self.bends = np.empty((targets.shape[1], n_rows, 2))  # g and h of the scores reached, filled again and again
         self.gradients: list[Array] = []
         self.drawn = None if smooth.draw_type is None else np.zeros(leaves.shape, dtype=smooth.draw_type)
         self.stage_tree: list[int] = []
@@ -217,7 +217,7 @@ class _Walk:
 
     def _iteration(self, iteration: int, trees: range) -> None:
         """The trees of one iteration, of which each takes its steps: several only where it is the only one."""
-        before = self.score.copy()
+        before = self.score if self.n_steps == 1 else self.score.copy()
         own: list[list[int]] = []
         scales = self._scales(trees[0])
         for number, scale in enumerate(scales):
@@ -277,24 +277,28 @@ class _Walk:
 
         Blocks of rows stay in the cache, and threads share them; a loss that is asked about all rows at once is.
         """
+
+        def put(rows: slice) -> None:
+            g, h = self.loss.leaf_slopes(self.targets[rows], self.score[rows])
+            self.bends[:, rows, 0], self.bends[:, rows, 1] = np.transpose(g), np.transpose(h)
+
+        def share(part: int) -> None:
+            for first in range(part * BLOCK_ROWS, len(self.targets), self.backend.n_threads * BLOCK_ROWS):
+                put(slice(first, first + BLOCK_ROWS))
+
         if self.loss.recorded:
-            return self.loss.slopes(self.targets, self.score)
+            put(slice(None))
+        else:
+            list(self.pool.map(share, range(self.backend.n_threads)))
+        g, h = self.bends.transpose(2, 1, 0)
+        return Slopes(g, h, np.nan, np.nan, np.nan)
 
-        def fill(first: int) -> None:
-            rows = slice(first, first + BLOCK_ROWS)
-            found = self.loss.slopes(self.targets[rows], self.score[rows])
-            self.g[:, rows], self.h[:, rows] = np.transpose(found.g), np.transpose(found.h)
-
-        list(self.pool.map(fill, range(0, len(self.targets), BLOCK_ROWS)))
-        return Slopes(self.g.T, self.h.T, np.nan, np.nan, np.nan)
-
-    def _sums(self, tree: int, w: Array, values: Any) -> Array:
-        """(L_t,): sums of w times values (N,) over the leaves of a tree."""
-        rows = self.backend.rows(self.leaves[tree : tree + 1], self.starts[tree : tree + 2] - self.starts[tree])
-        column = np.require(values[:, None], requirements="CW")
-        sums = np.empty((rows.n_cells, 1))
-        rows.sweep(column, NONE, sums, None, rows.every, sums, None if w is self.weights and self.even else w)
-        return sums[:, 0]
+    def _sums(self, t: int, k: int, w: Array) -> tuple[Array, Array]:
+        """(L_t,) each: the sums G and H of w times output k's slopes over the leaves of a tree."""
+        rows = self.backend.rows(self.leaves[t : t + 1], self.starts[t : t + 2] - self.starts[t])
+        sums = np.empty((rows.n_cells, 2))
+        rows.sweep(self.bends[k], NONE, sums, None, rows.every, sums, None if w is self.weights and self.even else w)
+        return sums[:, 0], sums[:, 1]
 
     def _scales(self, t: int) -> list[float]:
         """Factor of each of the tree's steps; found on the leaf that needs most steps, that of least H."""
@@ -326,8 +330,7 @@ class _Walk:
         else:
             steps = []
             for column, k in enumerate(self._outputs(t)):
-                g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in (slopes.g, slopes.h))
-                G, H = (self._sums(t, w, each) for each in (g, h))
+                G, H = self._sums(t, k, w)
                 l2 = self.trees.l2[place]
                 if self.zeroed is not None:
                     light = (1 + ROUNDED) * self.smooth.lightest > H
