@@ -428,13 +428,14 @@ def test_pushes_of_a_classifier_add_up_on_the_screen_too(run, fails, folder):
     code, out, _ = run(f"explain dear.txt {more} --query query.csv --top 300 --csv pushes.csv")
     assert code == 0
     assert "they add up to it, exactly" in out
-    assert "through the link" in out
+    assert ", probability 0." in out
+    assert ": score " in out
     found = pd.read_csv("pushes.csv")
     assert "weight" not in found
     base = float(axil.explain(model, X, Y > 140).base[0])
     for _, own in found.groupby("query"):
         assert abs(own["contribution"].sum() + base - own["prediction"].iloc[0]) < 1e-9
-        assert abs(1 / (1 + np.exp(-own["prediction"].iloc[0])) - own["through the link"].iloc[0]) < 1e-9
+        assert abs(1 / (1 + np.exp(-own["prediction"].iloc[0])) - own["probability"].iloc[0]) < 1e-9
     code, out, _ = run(f"check dear.txt {more}")
     assert code == 0
     assert "pushes that add up to the score, proven on labels.csv" in out

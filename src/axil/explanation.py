@@ -93,6 +93,11 @@ class Explanation:
         return account.means[:, 0].copy() if self.outputs is None else account.means.copy()
 
     @property
+    def meaning(self) -> str:
+        """Of an additive explanation: "probability" or "mean", what `probabilities` are; "" where there are none."""
+        return "" if self._sums.account is None else self._sums.account.meaning
+
+    @property
     def outputs(self) -> NDArray[Any] | None:
         """(K,): numbers of the outputs or names of the classes; None for one output."""
         return self._sums.outputs

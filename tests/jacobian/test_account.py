@@ -9,6 +9,7 @@ from boosting_models import BINARY, CLASSES, COUNTS, LGB, X_NEW, XGB, N, X
 
 import axil
 from axil.jacobian.boosting import Boosting
+from axil.jacobian.pushes import Pushes
 
 BINARY_MODEL = lgb.LGBMClassifier(**LGB).fit(X, BINARY)
 SEVERAL = xgb.XGBClassifier(**XGB).fit(X, CLASSES)
@@ -92,6 +93,11 @@ def test_tables_are_of_pushes_and_add_up(case):
         sums = frame.groupby(keys, sort=False)["contribution"].sum().to_numpy()
         assert np.allclose(sums, expected, atol=1e-6)
     pd.testing.assert_frame_equal(explanation.top(7), explainer.top(X_NEW, 7))
+    # Summed by leaf or by row: 200 numbers of size 1 in another order.
+    pd.testing.assert_frame_equal(explanation.group(CLASSES), explainer.group(X_NEW, CLASSES), rtol=0, atol=1e-12)
+    alone = explainer.group(X_NEW[:0], CLASSES)
+    assert list(alone.columns) == list(explanation.group(CLASSES).columns)
+    assert len(alone) == 0
     top = explanation.top(3)
     largest = np.sort(np.abs(explanation.contributions), axis=-1)[..., ::-1][..., :3]
     largest = largest if largest.ndim == 2 else np.moveaxis(largest, 0, 1)
@@ -104,6 +110,19 @@ def test_tables_are_of_pushes_and_add_up(case):
     shown = explainer.concentration(X_NEW, [0.5])["rows"].to_numpy()
     assert (shown >= 1).all()
     assert (shown < N / 2 + 1).all()
+
+
+def test_groups_are_summed_by_leaf_in_one_walk_unless_there_are_too_many(case, monkeypatch):
+    explainer, _ = case
+    walks = []
+    factors = Pushes.factors
+    monkeypatch.setattr(Pushes, "factors", lambda self, rows: walks.append(rows) or factors(self, rows))
+    explainer.group(X_NEW, CLASSES)
+    assert walks == [slice(0, N)]
+    few = explainer.group(X_NEW, np.arange(N))
+    monkeypatch.setattr("axil.jacobian.explainer.BATCH_BYTES", 1 << 10)
+    many = explainer.group(X_NEW, np.arange(N))  # row by row, as explanations are
+    pd.testing.assert_frame_equal(few, many, rtol=0, atol=1e-12)
 
 
 def test_the_waterfall_ends_at_the_score(case):

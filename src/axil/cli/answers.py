@@ -12,7 +12,7 @@ from axil.cli import screen
 from axil.errors import LONGEST_VALUE, shortened
 from axil.explanation import Explanation
 
-LINK = "through the link"  # column of probabilities, or expected values, that scores stand for
+LINKED = {"probability": "probability", "mean": "expected value"}  # columns of what scores stand for
 SIGNED = ("weight", "contribution", "gradient", "gain")  # columns whose signs are shown
 
 
@@ -34,7 +34,7 @@ class Answer:
 
     def lines(self, training: Any, queries: Any) -> list[str]:
         """A title, the table with features as far as there is room, the query's own above them, and the share."""
-        names = [name for name in self.top.columns if name not in ("query", "output", "prediction", LINK)]
+        names = [name for name in self.top.columns if name not in ("query", "output", "prediction", *LINKED.values())]
         columns = [
             screen.column(name, self.top[name].to_numpy(), is_signed(name), "query" if name == "row" else " ")
             for name in names
@@ -62,7 +62,7 @@ def comparables(
         lines = len(top) // (len(part) * outputs)
         top["prediction"] = np.repeat(part.scale.inverse(part.predictions).reshape(-1), lines)
         if part.probabilities is not None:
-            top[LINK] = np.repeat(np.asarray(part.probabilities).reshape(-1), lines)
+            top[LINKED[part.meaning]] = np.repeat(np.asarray(part.probabilities).reshape(-1), lines)
         answers += _answers(part, top, lines, outputs, start)[: n_shown * outputs - len(answers)]
         asked = queries.iloc[np.repeat(np.arange(start, start + len(part)), lines * outputs)]
         parts.append(with_features(top, training, asked))
@@ -84,8 +84,9 @@ def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) 
             name = "" if part.outputs is None else f", output {screen.visible(str(part.outputs[output]))}"
             share = own[quantity].abs().sum() / sizes[query, output] if sizes[query, output] else 0.0
             label = shortened(screen.visible(str(part.query_index[query])), LONGEST_VALUE)
-            title = f"Query {label}{name}: predicted {own['prediction'].iloc[0]:.7g}"
-            title += f", {LINK} {own[LINK].iloc[0]:.4g}" if LINK in own else ""
+            stands = LINKED.get(part.meaning)
+            title = f"Query {label}{name}: {'score' if stands else 'predicted'} {own['prediction'].iloc[0]:.7g}"
+            title += f", {stands} {own[stands].iloc[0]:.4g}" if stands else ""
             found.append(Answer(title, own, float(share), quantity, len(part.targets), start + query))
     return found
 

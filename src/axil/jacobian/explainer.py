@@ -19,6 +19,7 @@ from axil.inputs.owned import frozen, owned, owned_rows
 from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.jacobian.boosting import Boosting
 from axil.jacobian.questions import BoostedQuestions
+from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
 from axil.output import tables
 from axil.output.account import Account
@@ -251,6 +252,35 @@ class JacobianExplainer(BoostedQuestions, Streamed):
                     one.add(block, first)
             columns = tables.top_columns(found, self.index, labels[part], self.outputs, IDENTITY, self._targets)
             parts.append({name: values for name, values in columns.items() if name != "weight"})
+        return tables.note(tables.concatenate(parts, self._backend), tables.ADDITIVE)
+
+    def group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
+        """The table of `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array.
+
+        Pushes are summed by leaf and group in one walk through the training rows, whatever the number of rows of X.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        labels : sequence of length n_train
+            A label for each training row: a year, a region, a source.
+        init_score : None
+            Not taken here.
+        """
+        stream, model = self._stream(X, init_score), self._model
+        codes, groups = inputs.group_codes(labels, len(self._targets))
+        if not isinstance(model, Boosting) or len(groups) * model.pushes.bytes_per_query() > BATCH_BYTES:
+            return super().group(X, labels)
+        cells, rows = model.pushes.cells_by_group(codes, len(groups)), stream.rows
+        lines = len(groups) * self._targets.shape[1]
+        size = tables.batch_size(self._budget, rows.shape[0], lines, 4, 8 * (lines + len(cells[0])))
+        parts, names = [], inputs.row_labels(rows)
+        for start in range(0, max(rows.shape[0], 1), size):
+            part = slice(start, start + size)
+            sums = model.pushes.sums_by_group(model.located(inputs.take_rows(rows, part))[0], cells)
+            found = tables.label_columns(names[part], self.outputs, "group", groups)
+            parts.append(found | tables.contribution_columns(sums.ravel(), IDENTITY))
         return tables.note(tables.concatenate(parts, self._backend), tables.ADDITIVE)
 
     _no_others = (

@@ -266,6 +266,32 @@ class Pushes:
                 own[first : first + len(block)] = block
         return out.swapaxes(1, 2)
 
+    def cells_by_group(self, codes: NDArray[np.intp], n_groups: int) -> list[Array]:
+        """For each output (C_k, groups): what the rows of each group, numbered (N,), together put into each leaf; one walk."""
+        sums = [np.zeros((int(self.walked.smooth.trees.n_leaves[own].sum()), n_groups)) for own in self.trees]
+        for rows in track(list(self._blocks(0)), "pushes"):
+            for k, factors in enumerate(self.factors(rows)):
+                for cells, at, own in zip(*self._places(k, rows), factors):
+                    key = cells.astype(np.intp) * n_groups + codes[rows]
+                    part = sums[k][at]
+                    part += np.bincount(key, own, part.size).reshape(part.shape)
+        return sums
+
+    def _places(self, k: int, rows: slice) -> tuple[list[Leaves], list[slice]]:
+        """For each tree of output k the leaves of some rows, and where its leaves are among those of the output."""
+        ends = np.cumsum(self.walked.smooth.trees.n_leaves[self.trees[k]])
+        begins = np.append(0, ends[:-1])
+        return [self.walked.leaves[t, rows] for t in self.trees[k]], [slice(*span) for span in zip(begins, ends)]
+
+    def sums_by_group(self, queries: Leaves, cells: list[Array]) -> Array:
+        """(n, K, groups): pushes on queries in these leaves, (n, T), summed by group; `cells_by_group` gives the cells."""
+        out = np.zeros((len(queries), self.n_outputs, cells[0].shape[1]))
+        for k, own in enumerate(self.trees):
+            for t, at in zip(own, self._places(k, slice(0, 0))[1]):
+                out[:, k] += cells[k][at][queries[:, t].astype(np.intp)]
+        self._agree(self.base + out.sum(axis=2), self.scores(queries), "explained row")
+        return out
+
     # -- proof ----------------------------------------------------------------------------------------------------------
 
     def prove(self) -> float:
@@ -274,14 +300,7 @@ class Pushes:
         So the account adds up for every x, whichever leaves it falls into.
         """
         w = self.walked
-        sums = [np.zeros(int(w.smooth.trees.n_leaves[own].sum())) for own in self.trees]
-        for rows in track(list(self._blocks(0)), "pushes"):
-            for k, factors in enumerate(self.factors(rows)):
-                start = 0
-                for t, own in zip(self.trees[k], factors):
-                    n = int(w.smooth.trees.n_leaves[t])
-                    sums[k][start : start + n] += np.bincount(w.leaves[t, rows], own, n)
-                    start += n
+        sums = [own[:, 0] for own in self.cells_by_group(np.zeros(len(w.targets), dtype=np.intp), 1)]
         worst, scale = 0.0, self._scale()
         for k, found in enumerate(sums):
             column = k if w.smooth.shared else 0
