@@ -25,7 +25,6 @@ def main():
         "top": lambda: explainer.top(queries, 10),
         "similar": lambda: explainer.similar(queries, 10),
         "group": lambda: explainer.group(queries, groups),
-        "concentration": lambda: explainer.concentration(queries),
     }
     print(f"{8 * arguments.rows * arguments.queries >> 20:>6} MiB  the pushes themselves")
     for name, ask in answers.items():
