@@ -7,6 +7,7 @@ import catboost
 import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
+from fixed_structure import replay
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
@@ -246,3 +247,24 @@ CASES = {
 @cache
 def case_of(name):
     return CASES[name]().fit()
+
+
+def replayed(case, y, w=None):
+    """(n, K): the scores of X_NEW by an independent replay of the fit to targets y (N, K), with weights w (N,)."""
+    more = {"rate": 0.25, **case.more}
+    if case.offsets is not None:
+        more["offsets"] = case.offsets[:, None]
+    if "factors" in more:  # class weights follow the labels
+        positive = y[:, 0].sum()
+        unbalanced = np.where(y[:, 0] > 0, N - positive, positive) if "is_unbalance" in str(case.model) else None
+        larger = max(positive, N - positive)
+        balanced = larger / np.where(y[:, 0] > 0, positive, N - positive)
+        more["factors"] = np.where(y[:, 0] > 0, 3.0, 1.0) if unbalanced is None else balanced
+    if w is None:
+        w = kept_weights(case)
+    return replay(case.leaves(X), case.leaves(X_NEW), y, w, case.loss, case.start, **more)
+
+
+def kept_weights(case):
+    """(N,): the weights as the library keeps them."""
+    return case.w if case.library == "sklearn" else np.float32(case.w).astype(float)

@@ -7,7 +7,7 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
-from boosting_models import BINARY, CASES, CENTRED, CLASSES, COUNTS, LGB, X_NEW, N, X, case_of
+from boosting_models import BINARY, CASES, CENTRED, CLASSES, COUNTS, LGB, X_NEW, N, X, case_of, replayed
 from fixed_structure import differences, replay, sigmoid, softmax
 from more_models import MODELS
 
@@ -22,20 +22,6 @@ def explainer_of(name):
     case = case_of(name)
     rows = pd.DataFrame(X, index=LABELS)
     return axil.JacobianExplainer(case.model, rows, case.y, case.weights, case.offsets)
-
-
-def replayed(case, y, w=None):
-    more = {"rate": 0.25, **case.more}
-    if case.offsets is not None:
-        more["offsets"] = case.offsets[:, None]
-    if "factors" in more:  # class weights follow the labels
-        positive = y[:, 0].sum()
-        unbalanced = np.where(y[:, 0] > 0, N - positive, positive) if "is_unbalance" in str(case.model) else None
-        larger = max(positive, N - positive)
-        balanced = larger / np.where(y[:, 0] > 0, positive, N - positive)
-        more["factors"] = np.where(y[:, 0] > 0, 3.0, 1.0) if unbalanced is None else balanced
-    w = case.w if case.library == "sklearn" else np.float32(case.w).astype(float)
-    return replay(case.leaves(X), case.leaves(X_NEW), y, w, case.loss, case.start, **more)
 
 
 def others(case):

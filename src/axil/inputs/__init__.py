@@ -1,6 +1,6 @@
 """The gates: whatever people hand over - tables, arrays, labels, settings, paths - is checked here before any work."""
 
-from axil.inputs.labels import as_labels, as_positions, group_codes, one_hot, position_of, positions
+from axil.inputs.labels import as_labels, as_positions, group_codes, named_rows, one_hot, position_of, positions
 from axil.inputs.numbers import (
     MOST_THREADS,
     as_bags,
@@ -67,6 +67,7 @@ __all__ = [
     "group_codes",
     "is_sparse",
     "is_whole",
+    "named_rows",
     "one_hot",
     "position_of",
     "positions",

@@ -138,6 +138,17 @@ def positions(labels: list[Any], index: NDArray[Any], what: str) -> NDArray[np.i
     return places
 
 
+def named_rows(rows: Any, index: NDArray[Any]) -> NDArray[np.intp]:
+    """Where the training rows of a user's list of labels stand."""
+    try:
+        labels = None if isinstance(rows, (str, bytes)) else list(rows)
+    except Exception:  # whatever an object that is no sequence raises
+        labels = None
+    if labels is None:
+        raise InputError(f"rows is {shown(rows)}; expected a list of labels of training rows.")
+    return positions(labels, index, "rows")
+
+
 def _refuse_unknown(labels: list[Any], known: Any, index: NDArray[Any], what: str) -> None:
     missing = [label for label, there in zip(labels, known) if not there]
     if missing:

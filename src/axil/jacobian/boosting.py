@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -93,7 +94,7 @@ class Boosting:
         leaves = assign_leaves(adapter, X, len(targets), n_leaves, Limits(n_threads, budget))  # type: ignore[arg-type]
         self._walked = walk(adapter, fitted, leaves, targets, offsets, verify, n_threads)
         self._adapter, self._n_threads, self._raw = adapter, n_threads, output == "raw"
-        self.targets, self._underived, self.classes = targets, fitted.underived, adapter.classes
+        self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
         self._rows = TrainingRows(None, targets, weights, offsets)
         self._as_fitted: Refit | None = None
         self.pushes = Pushes(self._walked, n_threads)
@@ -166,14 +167,19 @@ class Boosting:
         self._loss.check(found)
         return found
 
+    @property
+    def row_weights(self) -> Array:
+        """(N,): as the base counts rows; 0 for one that the fit held out."""
+        return self._walked.weights
+
+    @property
+    def n_steps(self) -> int:
+        """How many leaf values a row took part in: steps of trees, for each output."""
+        return len(self._walked.steps)
+
     def refitted(self, targets: Array) -> Refit:
         """The fit to targets (N, K), the structure held fixed."""
-        if self._walked.smooth.start_held:
-            raise UnsupportedQuestionError(
-                "what_if",
-                f"{self._walked.smooth.start_held}, which is not computed again",
-                "Fit with a constant start, such as base_score=0 or boost_from_average=False.",
-            )
+        self._require_start("what_if")
         if targets is self.targets and self._as_fitted is not None:
             return self._as_fitted
         other = self._adapter.smooth_trees(replace(self._rows, targets=targets))
@@ -181,6 +187,30 @@ class Boosting:
         if targets is self.targets:
             self._as_fitted = found
         return found
+
+    def deleted(self, gone: Sequence[NDArray[np.intp]], question: str) -> Refit:
+        """Fits without some rows each: their weights are 0, all else is held fixed."""
+        self._require_start(question)
+        if self._loss.recorded:
+            raise UnsupportedQuestionError(
+                question,
+                "the gradients come from a function of all rows, which may mix them",
+                "Use pushes or contributions: they add up to the score for every loss.",
+            )
+        return refit(self._walked, self.targets, self._loss, self._walked.smooth.factors, gone)
+
+    def deletions(self, X: Any) -> Array:
+        """(K, n, N): first-order effects of deleting rows on scores, ``-w_j dF(x) / dw_j``."""
+        return self._reverse(X, raw=True).by_weights() * -self._walked.weights
+
+    def _require_start(self, question: str) -> None:
+        """Raise where the start of the fit does not follow its rows in a replay."""
+        if self._walked.smooth.start_held:
+            raise UnsupportedQuestionError(
+                question,
+                f"{self._walked.smooth.start_held}, which is not computed again",
+                "Fit with a constant start, such as base_score=0 or boost_from_average=False.",
+            )
 
     def along(self, direction: Array) -> Array:
         """(N,): J v for the training rows' own predictions, of one output."""
@@ -208,18 +238,18 @@ class Boosting:
 
     def require_derivatives(self) -> None:
         """Raise where the loss has none."""
-        if self._underived:
+        if self.underived:
             raise UnsupportedQuestionError(
                 "A derivative by the targets",
-                self._underived,
+                self.underived,
                 "Use contributions: they add up to the score for every loss.",
             )
 
-    def _reverse(self, X: Any) -> Reverse:
+    def _reverse(self, X: Any, raw: bool = False) -> Reverse:
         self.require_derivatives()
         leaves, scores = self.located(X)
         n, n_outputs = scores.shape
-        seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw else self._loss.mean_slopes(scores)
+        seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw or raw else self._loss.mean_slopes(scores)
         return Reverse(self._walked, leaves, seeds, self._n_threads)
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,15 @@ from scipy.sparse.linalg import LinearOperator
 
 from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError
+from axil.jacobian import deletions
 from axil.jacobian.base import Differentiated
 from axil.jacobian.boosting import Boosting
 from axil.machine.memory import Budget
 from axil.output import tables
 from axil.questions.explain import STREAM
-from axil.questions.removal import SignedSet, set_columns
 from axil.types import Array
 
-WHAT_IF = "exact with the fitted structure held fixed: every leaf value is computed again; not a retraining"
+REPLAYED = "exact with the fitted structure held fixed: every leaf value is computed again; not a retraining"
 
 
 class BoostedQuestions(ABC):
@@ -114,12 +114,75 @@ class BoostedQuestions(ABC):
         model, X_val = self._boosting("blame"), self._rows(X_val)
         return blame(model, X_val, y_val, self.index, self.outputs, self._backend)
 
-    def removal_set(self, X: Any, m: int) -> Any:
-        """Up to m training rows that pushed each score furthest in one direction, by what they pushed.
+    def without(self, rows: Sequence[Any], X: Any) -> Any:
+        """The scores of X if these training rows, by label, were deleted, all of them at once, structure held fixed.
+
+        Exact, and not linear: the fit is replayed with their weights at zero, every leaf value computed again. Splits, rates,
+        draws, all other weights, and which leaves the library set to zero, are held fixed; a leaf that no row is left in adds
+        nothing. The columns of `what_if`. Cost of two replays, O(T N), whatever the number of rows.
+
+        Parameters
+        ----------
+        rows : sequence of labels
+            The training rows to delete, by label as in `what_if`.
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMClassifier
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from axil import JacobianExplainer
+        >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+        >>> explainer = JacobianExplainer(LGBMClassifier(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> list(explainer.without([0, 7, 30], X.head(1)).columns)
+        ['query', 'before', 'after', 'change', 'probability before', 'probability after']
+        """
+        kept, X = self._kept("without"), self._rows(X)
+        before, change = deletions.without(kept, X, inputs.named_rows(rows, self.index))
+        return changes(kept.model, inputs.row_labels(X), self.outputs, before, change, self._backend)
+
+    def removal(self, X: Any, method: str | None = None) -> Array:
+        """(n, n_train), or (K, n, n_train): the change of each score on deleting each training row by itself.
+
+        Exact with the structure held fixed, as `without` is: one replay of the fit per training row, O(T N^2) in all, whatever
+        the number of rows of X. Positive: without the row the score would be higher. nan where without the row no weight is left
+        at all. 8 * K * n * n_train bytes.
+
+        ``method="first-order"``: ``-w_j dF(x) / dw_j``, a derivative, at the cost of one sweep per row of X. That is also the
+        answer, with an `ApproximationWarning`, where replays would take more than some 10 seconds; ``method="exact"`` waits for
+        them. Losses without derivatives have exact effects alone. Raw scores, whatever ``output`` is.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        method : "exact", "first-order" or None
+            How effects are computed; by default exactly where that takes some 10 seconds at most.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMClassifier
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from axil import JacobianExplainer
+        >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+        >>> explainer = JacobianExplainer(LGBMClassifier(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> effects = explainer.removal(X.head(2))
+        >>> change = explainer.without([7], X.head(2))["change"]
+        >>> effects.shape, bool(abs(effects[:, 7] - change).max() < 1e-9)
+        ((2, 569), True)
+        """
+        kept, X = self._kept("removal"), self._rows(X)
+        found = deletions.dense(kept, X, deletions.way_of(kept.model, method))
+        return found[0] if self.outputs is None else found
+
+    def removal_set(self, X: Any, m: int, *, by: str = "pushes", method: str | None = None) -> Any:
+        """Up to m training rows that moved each score furthest in one direction.
 
         A frame with the columns query, rank, row, push, and output if there are several. The direction is the one in which the m
         largest pushes add up to more. Deleting such rows moves refitted scores further than those of the largest derivatives.
-        Streamed: never holds an (n, n_train) array.
+        ``by="effect"``: by the effects of deleting each row by itself (`removal`), in the column effect; ``attrs["axil"]`` says
+        whether they are exact or first-order. Streamed: never holds an (n, n_train) array.
 
         Parameters
         ----------
@@ -127,10 +190,21 @@ class BoostedQuestions(ABC):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         m : int
             The largest number of rows in a set.
+        by : "pushes" or "effect"
+            What rows are chosen by.
+        method : "exact", "first-order" or None
+            How effects are computed, as in `removal`.
         """
-        model, X, m = self._boosting("removal_set"), self._rows(X), inputs.as_count(m, "m")
-        kept = self.index, self._budget, self._backend, self._n_threads
-        return removal_set(model, X, inputs.row_labels(X), self.outputs, m, *kept)
+        kept, X, m = self._kept("removal_set"), self._rows(X), inputs.as_count(m, "m")
+        if inputs.as_choice(by, ("pushes", "effect"), "by") == "effect":
+            return deletions.removal_set(kept, X, m, deletions.way_of(kept.model, method))
+        if method is not None:
+            raise InputError('method is for by="effect": pushes are computed in one way. Leave it out.')
+        return deletions.removal_set(kept, X, m, deletions.ByPushes())
+
+    def _kept(self, question: str) -> deletions.Kept:
+        model = self._boosting(question)
+        return deletions.Kept(model, self.index, self.outputs, self._budget, self._backend, self._n_threads)
 
     def _boosting(self, question: str) -> Boosting:
         """The model, where it is boosted: what `question` needs."""
@@ -160,7 +234,14 @@ def what_if(
 ) -> Any:
     """The table of `JacobianExplainer.what_if`."""
     leaves, before = model.located(X)
-    change = model.refitted(targets).scores(leaves) - model.refitted(model.targets).scores(leaves)
+    change = model.refitted(targets).scores(leaves)[0] - model.refitted(model.targets).scores(leaves)[0]
+    return changes(model, labels, outputs, before, change, backend)
+
+
+def changes(
+    model: Boosting, labels: NDArray[Any], outputs: NDArray[Any] | None, before: Array, change: Array, backend: str
+) -> Any:
+    """Scores before and after a change, (n, K) each, and what they stand for."""
     after = before + change
     columns: dict[str, Any] = {"query": np.repeat(labels, before.shape[1])}
     if outputs is not None:
@@ -170,36 +251,7 @@ def what_if(
     for name, found in zip(("before", "after"), means):
         if found is not None:
             columns[f"{model.meaning} {name}"] = found.ravel()
-    return tables.note(tables.make(columns, backend), WHAT_IF)
-
-
-def removal_set(
-    model: Boosting,
-    X: Any,
-    labels: NDArray[Any],
-    outputs: NDArray[Any] | None,
-    m: int,
-    index: NDArray[Any],
-    budget: Budget,
-    backend: str,
-    n_threads: int,
-) -> Any:
-    """The table of `JacobianExplainer.removal_set`."""
-    n, (n_train, n_outputs) = X.shape[0], model.targets.shape
-    lines = min(m, n_train) * n_outputs
-    size = tables.batch_size(budget, n, lines, 7, model.pushes.bytes_per_query() + 12 * 8 * lines)
-    found: list[tuple[Any, Any, NDArray[np.int64], Array]] = []
-    for start in range(0, n, size):
-        leaves, _ = model.located(inputs.take_rows(X, slice(start, start + size)))
-        sets = [SignedSet(len(leaves), m, n_train, n_threads) for _ in range(n_outputs)]
-        for first, blocks in model.pushes.blocks(leaves):
-            for one, block in zip(sets, blocks):
-                one.add(block, first)
-        for i in range(len(leaves)):
-            for k, one in enumerate(sets):
-                found.append((start + i, k if outputs is None else outputs[k], *one.chosen(i)))
-    columns = set_columns(found, "push", index, labels, outputs is not None)
-    return tables.note(tables.make(columns, backend), tables.ADDITIVE)
+    return tables.note(tables.make(columns, backend), REPLAYED)
 
 
 def blame(model: Boosting, X: Any, y: Any, index: NDArray[Any], outputs: NDArray[Any] | None, backend: str) -> Any:

@@ -1,14 +1,17 @@
-"""The fit again with other targets: splits, rates, draws and halved steps held fixed, every leaf value computed again.
+"""The fit again with other targets, or without some rows: splits, rates, draws and halved steps held fixed.
 
-Nothing is linear here: gradients follow the scores, scores the leaf values of the trees before. The walk runs freely, so that the
-change it makes is that of the fit in double precision.
+Nothing is linear here: gradients follow the scores, scores the leaf values of the trees before, and every leaf value is computed
+again. The walk runs freely, so that the change it makes is that of the fit in double precision. Several fits, each without other
+rows, are walked together: copies of the training rows, one below the other, with leaves of their own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.adapters.losses import Loss
 from axil.jacobian.stages import Round, Walked
@@ -16,66 +19,103 @@ from axil.jacobian.steps import Step, joint_steps, leaf_step
 from axil.machine.progress import track
 from axil.types import Array, Leaves
 
+Rows = NDArray[np.intp]
+
+EVERY_ROW: tuple[Rows, ...] = (np.zeros(0, dtype=np.intp),)  # one fit, without none
+
 
 @dataclass(frozen=True)
 class Refit:
-    """A fit at a fixed structure: where scores start, and what each leaf adds to them."""
+    """C fits at one fixed structure: where scores start, and what each leaf adds to them."""
 
     walked: Walked
-    base: Array  #: (K,)
-    values: Array  #: (L, 1), or (L, K) where trees are shared
+    base: Array  #: (C, K)
+    values: Array  #: (C, L, 1), or (C, L, K) where trees are shared
 
     def scores(self, queries: Leaves) -> Array:
-        """(n, K): of rows in these leaves, (n, T)."""
+        """(C, n, K): of rows in these leaves, (n, T)."""
         w = self.walked
-        made = self.base + np.zeros((len(queries), w.targets.shape[1]))
+        made = self.base[:, None] + np.zeros((len(self.base), len(queries), w.targets.shape[1]))
         for t in range(len(w.leaves)):
             own = slice(None) if w.smooth.shared else slice(int(w.smooth.outputs[t]), int(w.smooth.outputs[t]) + 1)
-            made[:, own] += self.values[w.starts[t] + queries[:, t].astype(np.intp)]
+            made[:, :, own] += self.values[:, w.starts[t] + queries[:, t].astype(np.intp)]
         return made
 
 
-def refit(walked: Walked, targets: Array, loss: Loss, factors: Array | None) -> Refit:
-    """The fit to other targets (N, K), whose loss and class weights may be others too; O(T N)."""
-    w, smooth = walked, walked.smooth
-    base = smooth.trees.base_value
-    if smooth.trees.base is None:
-        counted = w.weights * (factors if loss.newton_start and factors is not None else 1.0)
-        base = loss.start(np.average(targets, axis=0, weights=counted))
-    shares = smooth.base_shares
-    score = w.start + shares[0] * (base - smooth.trees.base_value) + np.zeros_like(targets)
-    weights = w.weights if factors is None else w.weights * factors
-    made: dict[int, Array] = {}
-    values = np.zeros_like(smooth.trees.values)
-    for one in track(w.rounds, "refit"):
-        for stage, step in zip(one.stages, _steps(w, one, targets, score, loss, weights)):
-            made[stage] = step.scaled(float(w.scales[stage])).value
-        for stage, coefficient in one.changes:
+def refit(walked: Walked, targets: Array, loss: Loss, factors: Array | None, gone: Sequence[Rows] = EVERY_ROW) -> Refit:
+    """Fits to targets (N, K), whose loss and class weights may be others too; each without the weight of some rows.
+
+    O(C T N). A leaf that no row of any weight is left in adds nothing.
+    """
+    return _Copies(walked, targets, loss, factors, gone).run()
+
+
+class _Copies:
+    """Copies of the training rows on their way through the fit."""
+
+    def __init__(self, walked: Walked, targets: Array, loss: Loss, factors: Array | None, gone: Sequence[Rows]):
+        self.walked, self.loss, self.n_copies = walked, loss, len(gone)
+        weights = np.tile(walked.weights, (self.n_copies, 1))
+        for own, rows in zip(weights, gone):
+            own[rows] = 0.0
+        counted = weights * factors if loss.newton_start and factors is not None else weights
+        trees, smooth = walked.smooth.trees, walked.smooth
+        self.base = np.tile(trees.base_value, (self.n_copies, 1))
+        if trees.base is None:
+            with np.errstate(divide="ignore"):  # the logarithm of a mean that is 0 without these rows
+                self.base = np.stack([loss.start(np.average(targets, axis=0, weights=each)) for each in counted])
+        self.weights = weights if factors is None else weights * factors
+        self.less = smooth.l2_by_weight * (walked.weights.sum() - weights.sum(axis=1))
+        self.targets = np.tile(targets, (self.n_copies, 1))
+        score = np.tile(walked.start + np.zeros_like(targets), (self.n_copies, 1))
+        self.score = score + smooth.base_shares[0] * np.repeat(self.base - trees.base_value, len(targets), axis=0)
+
+    def run(self) -> Refit:
+        """Walk through all rounds."""
+        w, n_copies = self.walked, self.n_copies
+        values = np.zeros((n_copies, *w.smooth.trees.values.shape))
+        made: dict[int, Array] = {}
+        for one in track(w.rounds, "refit"):
+            trees = {int(w.stage_tree[s]) for s in one.stages} | {int(w.stage_tree[s]) for s, _ in one.changes}
+            leaves = {t: self._leaves(t) for t in trees}
+            for stage, step in zip(one.stages, self._steps(one, leaves)):
+                made[stage] = step.scaled(float(w.scales[stage])).value
+            for stage, coefficient in one.changes:
+                t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
+                gain = coefficient * made[stage]
+                self.score[:, k] += gain[leaves[t]]
+                own = values[:, w.starts[t] : w.starts[t + 1], k if w.smooth.shared else 0]
+                own += gain.reshape(n_copies, -1)
+            if one.base:
+                self.score += one.base * np.repeat(self.base, len(w.targets), axis=0)
+        return Refit(w, w.smooth.base_shares[-1] * self.base, values)
+
+    def _leaves(self, t: int) -> Rows:
+        """(C * N,): leaves of tree t, those of each copy after those of the copies before."""
+        firsts = int(self.walked.smooth.trees.n_leaves[t]) * np.arange(self.n_copies)
+        return np.asarray((firsts[:, None] + self.walked.leaves[t].astype(np.intp)).ravel())
+
+    def _steps(self, one: Round, leaves: dict[int, Rows]) -> list[Step]:
+        """The steps of a round's stages from these scores."""
+        w, loss = self.walked, self.loss
+        slopes = loss.leaf_slopes(self.targets, self.score)
+        if loss.joint:
+            t = int(w.stage_tree[one.stages[0]])
+            return joint_steps(slopes[0], loss.mean(self.score), self._counted(t), leaves[t], self._l2(t, 0))
+        found = []
+        for stage in one.stages:
             t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-            gain = coefficient * made[stage]
-            score[:, k] += gain[w.leaves[t]]
-            values[w.starts[t] : w.starts[t + 1], k if smooth.shared else 0] += gain
-        score += one.base * base
-    return Refit(walked, shares[-1] * base, values)
+            l2, own = self._l2(t, k), self._counted(t)
+            g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in slopes)
+            G, H = (np.asarray(np.bincount(leaves[t], own * each, len(l2)), dtype=np.float64) for each in (g, h))
+            found.append(leaf_step(G, H, l2, w.smooth.l1, w.smooth.most))
+        return found
 
+    def _counted(self, t: int) -> Array:
+        """(C * N,): weight * factor * draw."""
+        drawn = self.walked.drawn
+        return (self.weights if drawn is None else self.weights * drawn[t]).ravel()
 
-def _steps(w: Walked, one: Round, targets: Array, score: Array, loss: Loss, weights: Array) -> list[Step]:
-    """The steps of a round's stages from these scores."""
-    slopes = loss.slopes(targets, score)
-    trees = w.smooth.trees
-    if loss.joint:
-        t = int(w.stage_tree[one.stages[0]])
-        l2 = trees.l2[w.starts[t] : w.starts[t + 1]]
-        return joint_steps(slopes.g, loss.mean(score), _counted(w, t, weights), w.leaves[t], l2)
-    found = []
-    for stage in one.stages:
-        t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-        n, own = int(trees.n_leaves[t]), _counted(w, t, weights)
-        g, h = (np.broadcast_to(each, targets.shape)[:, k] for each in (slopes.g, slopes.h))
-        G, H = (np.asarray(np.bincount(w.leaves[t], own * each, n), dtype=np.float64) for each in (g, h))
-        found.append(leaf_step(G, H, w.l2(t, k), w.smooth.l1, w.smooth.most))
-    return found
-
-
-def _counted(w: Walked, tree: int, weights: Array) -> Array:
-    return weights if w.drawn is None else weights * w.drawn[tree]
+    def _l2(self, t: int, k: int) -> Array:
+        """(C * L_t,)."""
+        return np.asarray((self.walked.l2(t, k) - self.less[:, None]).ravel())

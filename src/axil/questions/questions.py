@@ -72,7 +72,7 @@ class Questions(RowQuestions):
             One replay of the fit for each row named, O(T (N + n)), 32 of them together.
         """
         proven = self.proven
-        chosen = self._positions(rows)
+        chosen = inputs.named_rows(rows, proven.index)
         return reach(proven, proven.queries(X, init_score), chosen)
 
     def blame(self, X_val: Any, y_val: Any, correction: Any = "leave-one-out", init_score: Any = None) -> Any:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from axil import inputs
-from axil.errors import InputError, shown
+from axil.errors import InputError
 from axil.questions import left_out, removal
 from axil.replay.proven import ProvenModel
 from axil.types import Array
@@ -92,7 +89,7 @@ class RowQuestions:
         ['query', 'before', 'after', 'change']
         """
         proven = self.proven
-        return removal.without(proven, proven.queries(X, init_score), self._positions(rows))
+        return removal.without(proven, proven.queries(X, init_score), inputs.named_rows(rows, proven.index))
 
     def pushes(self, X: Any) -> Array:
         """(n, n_train), or (K, n, n_train): what each training row puts into the steps that the trees take to each prediction.
@@ -199,16 +196,6 @@ class RowQuestions:
         (21, True)
         """
         return left_out.loo_curve(self.proven)
-
-    def _positions(self, rows: Any) -> NDArray[np.intp]:
-        """Positions of training rows named by a list of labels."""
-        try:
-            labels = None if isinstance(rows, (str, bytes)) else list(rows)
-        except Exception:  # whatever an object that is no sequence raises
-            labels = None
-        if labels is None:
-            raise InputError(f"rows is {shown(rows)}; expected a list of labels of training rows.")
-        return inputs.positions(labels, self.proven.index, "rows")
 
 
 def _method(method: Any) -> str | None:
