@@ -12,7 +12,7 @@ from axil.errors import (
     UnsupportedModelError,
     UnsupportedQuestionError,
 )
-from axil.explainer import Explainer, load
+from axil.explainer import Explainer
 from axil.explanation import Explanation
 from axil.replay.checks import Verification
 from axil.supports import Support, supports
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _LAZY = {"baselines", "dask", "jacobian", "plots"}  # submodules that are imported when they are first asked for
-_LAZY_NAMES = {"JacobianExplainer": "jacobian", "explain": "entry"}  # public names out of them
+_LAZY_NAMES = {"JacobianExplainer": "jacobian", "explain": "entry", "load": "entry"}  # public names out of them
 
 
 def __getattr__(name: str) -> Any:

@@ -1,12 +1,15 @@
-"""explain: the right explainer for a model, whichever that is."""
+"""explain and load: the right explainer for a model, or for a file, whichever that is."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from axil.errors import UnsupportedModelError
-from axil.explainer import Explainer
+from axil import explainer
+from axil.errors import InputError, UnsupportedModelError
+from axil.explainer import Explainer, limits_of
 from axil.jacobian import JacobianExplainer
+from axil.jacobian import explainer as additive
+from axil.output import archive
 
 
 def explain(
@@ -69,3 +72,63 @@ def explain(
             if not error.derivative:
                 raise
     return JacobianExplainer(*given, objective=objective, loss=loss, **limits)
+
+
+def load(
+    path: Any,
+    model: Any,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    X_train: Any = None,
+    inverse_func: Any = None,
+    *,
+    objective: Any = None,
+) -> Explainer | JacobianExplainer:
+    """An explainer that ``save`` wrote, for the same fitted model; ``X_train`` only for ``similar``.
+
+    The file may come from anywhere: its parts must fit each other and the model, what it states of its proof must follow from
+    its arrays, and every answer is compared with the model's predictions, whatever the file says. That the labels and targets
+    are those of the fit only the training data could show. A `JacobianExplainer` of boosted trees is proven again: the fit is
+    replayed from the file's arrays, and every leaf value must be the model's.
+
+    Parameters
+    ----------
+    path : str or path
+        A file that `Explainer.save` or `JacobianExplainer.save` wrote.
+    model : fitted model
+        The model that the file was made with.
+    n_threads : int, optional
+        How many threads to use; by default one for each processor that the process may use.
+    memory_limit : int or str, optional
+        The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
+    X_train : table, optional
+        The training rows, for ``similar``.
+    inverse_func : callable, optional
+        The function that the explainer was made with, where a file cannot keep it: all but NumPy's own such as ``np.exp``.
+    objective : function, optional
+        Your own objective, where the explainer was made with one; see `JacobianExplainer`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import axil
+    >>> from lightgbm import LGBMRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "explainer.npz"
+    >>> axil.Explainer(model, X, y).save(path)
+    >>> axil.load(path, model).kind
+    'exact'
+    """
+    limits = limits_of(n_threads, memory_limit)
+    file = archive.read(path, limits.budget)
+    given = {"inverse_func": inverse_func, "objective": objective}
+    unused = {"exact": "objective", "additive": "inverse_func"}.get(str(file.kind))
+    if unused is None:
+        raise file.damaged(ValueError(f"kind {file.kind!r}"))
+    if given[unused] is not None:
+        raise InputError(f"{unused} is given, but {file.path} is of an explainer that takes none. Leave it out.")
+    if file.kind == "exact":
+        return explainer.loaded(file, model, limits, X_train, inverse_func)
+    return additive.loaded(file, model, limits, X_train, objective)

@@ -19,6 +19,7 @@ from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.output import save as storage
 from axil.output import tables
+from axil.output.archive import Archive
 from axil.questions import noise
 from axil.questions.explain import STREAM, batches, top, weighted_sums
 from axil.questions.questions import Questions
@@ -346,37 +347,9 @@ class Explainer(Questions, Streamed):
         storage.save(path, self.proven)
 
 
-def load(
-    path: Any,
-    model: Any,
-    n_threads: int | None = None,
-    memory_limit: int | str | None = None,
-    X_train: Any = None,
-    inverse_func: Any = None,
-) -> Explainer:
-    """An explainer saved with `Explainer.save`, for the same fitted model; ``X_train`` only for `Explainer.similar`.
-
-    The file may come from anywhere: its parts must fit each other and the model, what it states of its proof must follow from
-    its arrays, and every answer is compared with the model's predictions, whatever the file says. That the labels and targets
-    are those of the fit only the training data could show.
-
-    Parameters
-    ----------
-    path : str or path
-        A file that `Explainer.save` wrote.
-    model : fitted model
-        The model that the file was made with.
-    n_threads : int, optional
-        How many threads to use; by default one for each processor that the process may use.
-    memory_limit : int or str, optional
-        The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
-    X_train : table, optional
-        The training rows, for `Explainer.similar`.
-    inverse_func : callable, optional
-        The function that the explainer was made with, where a file cannot keep it: all but NumPy's own such as ``np.exp``.
-    """
-    limits = limits_of(n_threads, memory_limit)
-    return Explainer._of(storage.load(path, adapters.read(model), limits, X_train, inverse_func))
+def loaded(file: Archive, model: Any, limits: Limits, X_train: Any = None, inverse_func: Any = None) -> Explainer:
+    """An explainer that `Explainer.save` wrote, for the same fitted model; see `axil.load`."""
+    return Explainer._of(storage.load(file, adapters.read(model), limits, X_train, inverse_func))
 
 
 def limits_of(n_threads: int | None, memory_limit: int | str | None, scratch: Any = None) -> Limits:

@@ -15,7 +15,7 @@ from lightgbm_models import CASES
 
 import axil
 from axil import InputError
-from axil.output import save as storage
+from axil.output import archive as archive_file
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def test_labels_that_need_pickle_are_refused_and_nothing_is_written(tmp_path, ex
     labels = np.empty(2, dtype=object)
     labels[:] = [("a", 1), ("b", 2)]
     with pytest.raises(InputError, match="labels are of type tuple"):
-        storage.plain_labels(labels)
+        archive_file.plain_labels(labels)
     with pytest.raises(InputError, match="labels are of type int"):
-        storage.plain_labels(np.array(["a", 1], dtype=object))
+        archive_file.plain_labels(np.array(["a", 1], dtype=object))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -92,6 +92,7 @@ class SmoothModel(Protocol):
     precision: type[np.floating[Any]]
     offset_precision: type[np.floating[Any]]
     refused_draws: UnsupportedModelError | None
+    fingerprint: str  #: of what was fitted; equal models have equal ones
     smooth_tolerance: float  #: of leaf values and scores in a replay in float64, relative to the largest
 
     def spelling(self, name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.replay.build import round_to, with_rows
 from axil.replay.recover import assign_leaves
+from axil.structure import cell_dtype
 from axil.types import Array
 
 
@@ -60,6 +61,23 @@ def read(
     return Boosting(adapter, X, targets, weights, offsets, output, n_threads, budget, verify)
 
 
+@dataclass(frozen=True)
+class Found:
+    """Findings of an earlier reading: leaves of the training rows, and how far scores were from the model's."""
+
+    leaves: NDArray[np.unsignedinteger[Any]]  #: (T, N)
+    score_error: float
+
+    def checked(self, n_leaves: NDArray[np.int64], n_rows: int) -> NDArray[np.unsignedinteger[Any]]:
+        """The leaves, once they are such as trees of these sizes have; a ValueError else."""
+        shape, dtype = (len(n_leaves), n_rows), cell_dtype(int(n_leaves.max()))
+        if self.leaves.shape != shape or self.leaves.dtype != dtype or not self.leaves.flags.c_contiguous:
+            raise ValueError(f"leaves of shape {self.leaves.shape} and type {self.leaves.dtype}")
+        if (self.leaves.max(axis=1) >= n_leaves).any():
+            raise ValueError("leaves that their trees do not have")
+        return self.leaves
+
+
 class Boosting:
     """`Differentiated`, by reverse mode through the replayed fit; see `axil.jacobian.reverse`."""
 
@@ -74,6 +92,7 @@ class Boosting:
         n_threads: int,
         budget: Budget,
         verify: bool,
+        found: Found | None = None,
     ):
         if adapter.refused_draws is not None:
             raise adapter.refused_draws
@@ -91,7 +110,10 @@ class Boosting:
         if fitted.loss.recorded:
             size = 4 * targets.size * (int(fitted.iterations[-1]) + 1)
             budget.require(size, "The gradients of your objective", "Raise memory_limit.")
-        leaves = assign_leaves(adapter, X, len(targets), n_leaves, Limits(n_threads, budget))  # type: ignore[arg-type]
+        if found is None:
+            leaves = assign_leaves(adapter, X, len(targets), n_leaves, Limits(n_threads, budget))  # type: ignore[arg-type]
+        else:
+            leaves = found.checked(n_leaves, len(targets))
         self._walked = walk(adapter, fitted, leaves, targets, offsets, verify, n_threads)
         self._adapter, self._n_threads, self._raw = adapter, n_threads, output == "raw"
         self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
@@ -100,7 +122,8 @@ class Boosting:
         self.pushes = Pushes(self._walked, n_threads)
         self.report = {}
         if verify:
-            self.report = self._report(fitted, check_scores(adapter, X, offsets, self._walked), self.pushes.prove())
+            error = self.check_rows(X) if found is None else found.score_error
+            self.report = self._report(fitted, error, self.pushes.prove())
         self._verify = verify
         self.library, self.n_features = adapter.library, adapter.n_features
         self.feature_names, self.takes_text = adapter.feature_names, adapter.takes_text
@@ -119,6 +142,30 @@ class Boosting:
             "tolerance": self._adapter.smooth_tolerance,
             **self._walked.recovered,
         }
+
+    def check_rows(self, X: Any) -> float:
+        """Compare the scores of training rows with the model's; the largest difference, relative."""
+        return check_scores(self._adapter, X, self._rows.offsets, self._walked)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the model; equal models have equal ones."""
+        return self._adapter.fingerprint
+
+    @property
+    def differentiates(self) -> str:
+        """What derivatives are of: "raw" or "probability"."""
+        return "raw" if self._raw else "probability"
+
+    @property
+    def rows(self) -> TrainingRows:
+        """Targets, weights and offsets of the training rows, as the library keeps them; no features."""
+        return self._rows
+
+    @property
+    def found(self) -> Found | None:
+        """Findings that a later reading need not make again; None where nothing was verified."""
+        return Found(self._walked.leaves, float(self.report["score_error"])) if self._verify else None
 
     def spelling(self, name: str) -> str:
         """A column's name as the library writes it."""

@@ -12,17 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.inputs.owned import frozen, owned, owned_rows
+from axil.jacobian import saved
 from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.jacobian.boosting import Boosting
 from axil.jacobian.questions import BoostedQuestions
+from axil.machine.limits import Limits
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
 from axil.output import tables
 from axil.output.account import Account
+from axil.output.archive import Archive
 from axil.output.context import Context
 from axil.output.sums import WeightedSums
 from axil.questions.explain import STREAM
@@ -125,15 +128,27 @@ class JacobianExplainer(BoostedQuestions, Streamed):
         given = model, X_train, y_train, sample_weight, init_score, output, loss
         settings = {"n_threads": threads, "budget": budget, "verify": verify}
         self._model = _read(given, settings if objective is None else settings | {"objective": objective})
-        self._targets = frozen(self._model.targets)
-        self.targets = self._targets[:, 0] if self._model.outputs is None else self._targets
-        self.outputs = None if self._model.outputs is None else owned(self._model.outputs)
-        labels = inputs.row_labels(X_train) if hasattr(X_train, "shape") else np.arange(len(self._targets))
-        self.index = frozen(labels)
-        self.report = Report(self._model.report)
-        self._backend = inputs.backend_of(X_train)
-        self._features = X_train if hasattr(X_train, "shape") else None  # for tables of features
-        self._n_threads, self._budget = threads, budget
+        labels = inputs.row_labels(X_train) if hasattr(X_train, "shape") else np.arange(len(self._model.targets))
+        features = X_train if hasattr(X_train, "shape") else None
+        self._set(self._model, frozen(labels), features, inputs.backend_of(X_train), limits)
+
+    def _set(self, model: Differentiated, index: NDArray[Any], features: Any, backend: str, limits: Limits) -> None:
+        self._model, self.index, self._backend = model, index, backend
+        self._targets = frozen(model.targets)
+        self.targets = self._targets[:, 0] if model.outputs is None else self._targets
+        self.outputs = None if model.outputs is None else owned(model.outputs)
+        self.report = Report(model.report)
+        self._features = features  # for tables of features
+        self._n_threads, self._budget = limits.n_threads, limits.budget
+
+    @classmethod
+    def _of(
+        cls, model: Boosting, index: NDArray[Any], features: Any, backend: str, limits: Limits
+    ) -> JacobianExplainer:
+        """An explainer of a model that is proven already, such as `axil.load` reads from a file."""
+        explainer = cls.__new__(cls)  # past the reading and the proof, which are done
+        cls._set(explainer, model, index, features, backend, limits)
+        return explainer
 
     def __repr__(self) -> str:
         proof = "verified" if self.report else "not verified"
@@ -294,6 +309,37 @@ class JacobianExplainer(BoostedQuestions, Streamed):
         """ "additive" where pushes add up to the score, "jacobian" where only derivatives exist; as `axil.supports` has it."""
         return "additive" if isinstance(self._model, Boosting) else "jacobian"
 
+    def save(self, path: Any) -> None:
+        """Write all but the model to one .npz file, without pickle; see `axil.load`. Of boosted trees only.
+
+        An explainer made with ``verify=False`` is not saved: loading proves the fit again.
+
+        Parameters
+        ----------
+        path : str or path
+            The .npz file to write.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> import axil
+        >>> from lightgbm import LGBMClassifier
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+        >>> model = LGBMClassifier(n_estimators=20, verbose=-1).fit(X, y)
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "explainer.npz"
+        >>> axil.JacobianExplainer(model, X, y).save(path)
+        >>> axil.load(path, model)
+        <axil.JacobianExplainer: LightGBM, 569 training rows, pushes that add up to the score, verified>
+        """
+        if not isinstance(self._model, Boosting):
+            raise UnsupportedQuestionError(
+                "save",
+                f"derivatives of {self._model.library} models come from the model and its training data, which no file keeps",
+                "Keep the model and the data, and make the explainer again.",
+            )
+        saved.save(path, self._model, self.index, self._backend)
+
     def weight_derivatives(self, X: Any) -> Array:
         """(n, n_train) or (K, n, n_train): how predictions move with each row's sample weight.
 
@@ -370,6 +416,17 @@ class JacobianExplainer(BoostedQuestions, Streamed):
     def _require(self, n: int, instead: str) -> None:
         what = f"The explanation of {n} predictions by {len(self.targets)} training rows"
         self._budget.require(n * self._bytes_per_query(), what, instead)
+
+
+def loaded(file: Archive, model: Any, limits: Limits, X_train: Any = None, objective: Any = None) -> JacobianExplainer:
+    """An explainer that `JacobianExplainer.save` wrote, for the same fitted model; see `axil.load`."""
+    features = None if X_train is None else owned_rows(_as_rows(X_train))
+    found = saved.load(file, model, limits, features, objective)
+    try:
+        backend = tables.as_backend(file.header.get("backend"))
+    except (TypeError, ValueError) as error:
+        raise file.damaged(error) from error
+    return JacobianExplainer._of(found, frozen(file.index), features, backend, limits)
 
 
 def _as_rows(X: Any) -> Any:

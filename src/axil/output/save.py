@@ -1,16 +1,8 @@
-"""A prepared explainer on disk: one .npz of plain arrays with a JSON header, never pickle.
-
-A file may come from anywhere, so nothing in it is trusted: sizes are looked up before memory is taken, every array must fit all
-others, and the header's numbers must follow from the arrays.
-"""
+"""Exact weights on disk: every array of a file must fit all others, and the header's numbers must follow from the arrays."""
 
 from __future__ import annotations
 
-import json
-import re
-import zipfile
 from dataclasses import asdict, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +11,11 @@ from scipy.sparse import csr_array
 
 from axil.adapters.contract import Model
 from axil.errors import InputError
-from axil.inputs import as_features, as_file, as_path, take_rows
+from axil.inputs import as_features, take_rows
 from axil.inputs.owned import owned_rows
-from axil.machine.atomic import atomic
 from axil.machine.limits import Limits
-from axil.machine.memory import Budget
+from axil.output import archive
+from axil.output.archive import Archive
 from axil.output.tables import as_backend
 from axil.replay.build import confirm, tree_engine
 from axil.replay.checks import checked_rows
@@ -31,45 +23,28 @@ from axil.replay.proven import ProvenModel
 from axil.scale import INVERSES, FittedTargets, loaded_targets, user_scale
 from axil.structure import Chains, Coefficients, Nodes, Regularisation, Structure
 
-FORMAT = "axil-explainer"
-VERSION = 4
-_PARTS = (
-    "cells n_leaves leaf_weights leaf_scale shift rates base row_weights offsets draws columns omega beta "
-    "l2 steps l2_by_weight l1 max_step mixed mixing.data mixing.columns mixing.ends"
-)
+UNPROVEN = "This explainer was made with verify=False, and only a proven one is saved. Make it with verify=True."
 _NODES = [part.name for part in fields(Nodes)]
 _CHAINS = [part.name for part in fields(Chains)]
-_OF_RULES = [*(f"nodes.{name}" for name in _NODES), *(f"chains.{name}" for name in _CHAINS)]
-_NAMES = "|".join(map(re.escape, [*_PARTS.split(), *_OF_RULES]))
-_MEMBER = re.compile(rf"(header|targets|shown|index|index\.ends|\d+\.(?:{_NAMES}))\.npy")
-_CHUNK = 1 << 20  # bytes read at a time
 
 
 def save(path: Any, proven: ProvenModel) -> None:
-    """Write the file whole or not at all: it takes its name only once it is complete."""
+    """Write the file whole or not at all."""
     if proven.verification is None:
-        raise InputError(
-            "This explainer was made with verify=False, and only a proven one is saved. Make it with verify=True."
-        )
-    structures = [engine.structure for engine in proven.engines]
-    target = as_file(path)
-    arrays = {"targets": proven.targets, **_label_arrays(proven.index)}
+        raise InputError(UNPROVEN)
+    arrays = {"targets": proven.targets}
     if proven.seen is not None:
         arrays["shown"] = proven.seen
-    for i, structure in enumerate(structures):
-        arrays |= {f"{i}.{name}": array for name, array in _arrays(structure).items()}
+    for i, engine in enumerate(proven.engines):
+        arrays |= {f"{i}.{name}": array for name, array in _arrays(engine.structure).items()}
     header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "structures": len(structures),
+        "structures": len(proven.engines),
         "fingerprint": proven.adapter.fingerprint,
         "backend": proven.backend,
         "verification": asdict(proven.verification),
         "inverse_func": _function_name(proven),
     }
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    with atomic(target) as part, part.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    archive.write(path, header, proven.index, arrays)
 
 
 def _function_name(proven: ProvenModel) -> str | None:
@@ -82,14 +57,16 @@ def _function_name(proven: ProvenModel) -> str | None:
     return next((name for name, known in INVERSES.items() if known is proven.scale.backward), "other")
 
 
-def load(path: Any, adapter: Model, limits: Limits, X_train: Any = None, inverse_func: Any = None) -> ProvenModel:
+def load(file: Archive, adapter: Model, limits: Limits, X_train: Any = None, inverse_func: Any = None) -> ProvenModel:
     """The proven model of a file, for the same fitted model, once all that the file states of its proof follows from it."""
-    budget = limits.budget
-    header, structures, targets, index, seen = read(path, budget)
-    if header.get("fingerprint") != adapter.fingerprint:
-        raise InputError(f"{path} was saved for another model than the {adapter.library} model given. Pass that model.")
-    if targets.shape[1] != adapter.n_outputs:
-        raise InputError(f"{path} has {targets.shape[1]} outputs; the {adapter.library} model has {adapter.n_outputs}.")
+    budget, path, header = limits.budget, file.path, file.header
+    try:
+        structures, targets, seen = _contents(file)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever arrays that do not fit raise
+        raise file.damaged(error) from error
+    require_model(file, adapter, targets.shape[1])
     cells = sum(int(structure.cell_starts[-1]) for structure in structures)
     budget.require(24 * cells * targets.shape[1], f"The sums over the leaves of {path}", "Raise memory_limit.")
     engines = [tree_engine(structure, limits.n_threads) for structure in structures]
@@ -100,9 +77,30 @@ def load(path: Any, adapter: Model, limits: Limits, X_train: Any = None, inverse
     except InputError:
         raise
     except (AttributeError, TypeError, ValueError) as error:
-        raise InputError(damaged(path, error)) from error
-    proven = ProvenModel(adapter, engines, targets, index, None, backend, limits, verification).on(scaled)
+        raise file.damaged(error) from error
+    proven = ProvenModel(adapter, engines, targets, file.index, None, backend, limits, verification).on(scaled)
     return proven if X_train is None else _with_features(proven, X_train, fitted)
+
+
+def require_model(file: Archive, adapter: Any, n_outputs: int) -> None:
+    """Raise unless the file was saved for this model."""
+    if file.header.get("fingerprint") != adapter.fingerprint:
+        raise InputError(
+            f"{file.path} was saved for another model than the {adapter.library} model given. Pass that model."
+        )
+    if n_outputs != adapter.n_outputs:
+        raise InputError(f"{file.path} has {n_outputs} outputs; the {adapter.library} model has {adapter.n_outputs}.")
+
+
+def _contents(file: Archive) -> tuple[list[Structure], NDArray[Any], NDArray[Any] | None]:
+    """Structures, targets and targets to show."""
+    arrays = dict(file.arrays)
+    targets, seen = arrays.pop("targets"), arrays.pop("shown", None)
+    structures = [_structure(arrays, f"{i}.") for i in range(_count(file.header["structures"], targets.shape[1]))]
+    if arrays:
+        raise ValueError(f"{len(arrays)} arrays too many")
+    _check_fit(structures, targets, file.index)
+    return structures, targets, seen
 
 
 def _scaled(
@@ -137,91 +135,6 @@ def _with_features(proven: ProvenModel, X_train: Any, fitted: NDArray[np.float64
     labelled = replace(proven.queries(take_rows(features, some)), labels=proven.index[some])
     proven.check(labelled, fitted[some])
     return replace(proven, features=features)
-
-
-def read(
-    path: Any, budget: Budget
-) -> tuple[dict[str, Any], list[Structure], NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    """Header, structures, targets, row labels and targets to show of a saved explainer; of another file an InputError."""
-    path = as_path(path)
-    if not path.exists():
-        raise InputError(f"There is no file {path}.")
-    if not path.is_file():
-        raise InputError(f"{path} is not a file; expected one that Explainer.save wrote.")
-    try:
-        arrays = _read(path, budget)
-        header = json.loads(arrays.pop("header").tobytes())
-        if header["format"] != FORMAT:
-            raise ValueError("another format")
-        if header["version"] != VERSION:
-            raise InputError(
-                f"{path} has version {header['version']} of the format, this axil reads version {VERSION}. Save it again."
-            )
-        targets, index, seen = arrays.pop("targets"), _labels(arrays), arrays.pop("shown", None)
-        structures = [_structure(arrays, f"{i}.") for i in range(_count(header["structures"], targets.shape[1]))]
-        if arrays:
-            raise ValueError(f"{len(arrays)} arrays too many")
-        _check_fit(structures, targets, index)
-    except (InputError, MemoryError):
-        raise
-    except PermissionError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}. Allow it, or choose another file.") from error
-    except Exception as error:  # a damaged file can raise anything in the parsers of zip, npy and JSON
-        raise InputError(damaged(path, error)) from error
-    return header, structures, targets, index, seen
-
-
-def damaged(path: Path, error: Exception) -> str:
-    """The error about a file whose contents do not fit together."""
-    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return (
-        f"{path} is not a complete axil explainer: it is damaged, cut short or of another kind ({reason}). "
-        "Make it again with Explainer.save."
-    )
-
-
-def _read(path: Path, budget: Budget) -> dict[str, NDArray[Any]]:
-    """All arrays by name, once their names and sizes are such as `save` writes and the budget has room for them."""
-    with zipfile.ZipFile(path) as file:
-        members = file.infolist()
-        for one in members:
-            # Members are stored as they are: a small file cannot unfold into a large one.
-            plain = one.compress_type == zipfile.ZIP_STORED and one.file_size == one.compress_size
-            if not plain or one.flag_bits & ~0x800 or _MEMBER.fullmatch(one.filename) is None:
-                raise ValueError(f"a member that Explainer.save does not write: {one.filename!r}")
-        if len({one.filename for one in members}) < len(members):
-            raise ValueError("two members of one name")
-        size = sum(one.file_size for one in members)
-        if size > path.stat().st_size:
-            raise ValueError("members that overlap")
-        labels = sum(8 * one.file_size for one in members if one.filename == "index.ends.npy")  # as objects of Python
-        budget.require(size + labels, f"The explainer in {path}", "Raise memory_limit.")
-        return {one.filename.removesuffix(".npy"): _array(file, one) for one in members}
-
-
-def _array(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """One array, once its shape fits the size of its member."""
-    with file.open(member) as stream:
-        try:
-            version = np.lib.format.read_magic(stream)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(stream)
-        except Exception as error:  # a parser of Python's own literals
-            raise ValueError(f"no header of an array in {member.filename}") from error
-        count = 1
-        for length in shape:
-            count *= max(length, 0)
-        if dtype.kind not in "buifMm" or not dtype.isnative or not dtype.itemsize:
-            raise ValueError(f"{member.filename} is of type {dtype}")
-        if count * dtype.itemsize != member.file_size - stream.tell():
-            raise ValueError(f"{member.filename} has shape {shape} in {member.file_size} bytes")
-        flat = np.empty(count * dtype.itemsize, dtype=np.uint8)
-        for start in range(0, len(flat), _CHUNK):
-            part = stream.read(min(_CHUNK, len(flat) - start))
-            flat[start : start + _CHUNK] = np.frombuffer(part, dtype=np.uint8)
-        if stream.read(1):  # the checksum is compared at the end
-            raise ValueError(f"{member.filename} is longer than it says")
-    return flat.view(dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _count(value: Any, n_outputs: int) -> int:
@@ -338,42 +251,3 @@ def _unpacked(own: dict[str, NDArray[Any]]) -> tuple[csr_array | None, ...] | No
         matrices.append(matrix)
         row += size
     return tuple(matrices)
-
-
-def _label_arrays(index: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Labels as arrays that need no pickle: text as UTF-8 with the ends of each label, all else as it is."""
-    if plain_labels(index).dtype.kind != "U":
-        return {"index": index}
-    texts = [str(label).encode("utf-8", "surrogatepass") for label in index]
-    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
-    return {"index": np.frombuffer(b"".join(texts), dtype=np.uint8), "index.ends": ends}
-
-
-def _labels(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """The inverse of `_label_arrays`; takes its arrays out of all."""
-    index, ends = arrays.pop("index"), arrays.pop("index.ends", None)
-    if ends is None:
-        return index
-    if index.dtype != np.uint8 or index.ndim != 1 or ends.dtype != np.int64 or ends.ndim != 1 or not len(ends):
-        raise ValueError(f"labels of type {index.dtype} and {ends.dtype}")
-    if ends[0] < 0 or (ends[1:] < ends[:-1]).any() or ends[-1] != len(index):
-        raise ValueError("labels that do not follow one another")
-    text, start = index.tobytes(), 0
-    found = np.empty(len(ends), dtype=object)
-    for i, end in enumerate(ends.tolist()):
-        found[i], start = text[start:end].decode("utf-8", "surrogatepass"), end
-    return found
-
-
-def plain_labels(index: NDArray[Any]) -> NDArray[Any]:
-    """Labels as an array that needs no pickle: numbers, dates and text as they are."""
-    if index.dtype != object:
-        return index
-    plain = np.array(list(index))
-    if plain.shape != index.shape or plain.dtype == object or not all(isinstance(label, str) for label in index):
-        found = type(next((label for label in index if not isinstance(label, str)), None)).__name__
-        raise InputError(
-            f"The training rows' labels are of type {found}, which cannot be saved without pickle. "
-            "Give X_train an index of numbers, dates or text."
-        )
-    return plain

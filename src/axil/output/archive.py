@@ -1,0 +1,172 @@
+"""Arrays and a JSON header in one .npz file, never pickle.
+
+A file may come from anywhere, so nothing in it is trusted: sizes are looked up before memory is taken, and members are what NumPy
+itself writes, uncompressed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError
+from axil.inputs import as_file, as_path
+from axil.machine.atomic import atomic
+from axil.machine.memory import Budget
+
+FORMAT = "axil-explainer"
+VERSION = 4
+_MEMBER = re.compile(r"[a-z0-9_.]+\.npy")
+_CHUNK = 1 << 20  # bytes read at a time
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A file's header, its row labels, and all other arrays by name: of known types and sizes, and nothing more."""
+
+    path: Path
+    header: dict[str, Any]
+    index: NDArray[Any]
+    arrays: dict[str, NDArray[Any]]
+
+    @property
+    def kind(self) -> Any:
+        """Which explainer it is of: "exact" or "additive"."""
+        return self.header.get("kind", "exact")
+
+    def damaged(self, error: Exception) -> InputError:
+        """The error about contents that do not fit together."""
+        return damaged(self.path, error)
+
+
+def write(path: Any, header: dict[str, Any], index: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Write the file whole or not at all: it takes its name only once it is complete."""
+    target = as_file(path)
+    text = json.dumps({"format": FORMAT, "version": VERSION, **header})
+    whole = {**arrays, **_label_arrays(index), "header": np.frombuffer(text.encode(), dtype=np.uint8)}
+    with atomic(target) as part, part.open("wb") as file:
+        np.savez(file, **whole)  # type: ignore[arg-type]
+
+
+def read(path: Any, budget: Budget) -> Archive:
+    """A saved explainer; of another file an InputError."""
+    path = as_path(path)
+    if not path.exists():
+        raise InputError(f"There is no file {path}.")
+    if not path.is_file():
+        raise InputError(f"{path} is not a file; expected one that explainer.save wrote.")
+    try:
+        arrays = _read(path, budget)
+        header = json.loads(arrays.pop("header").tobytes())
+        if header["format"] != FORMAT:
+            raise ValueError("another format")
+        if header["version"] != VERSION:
+            raise InputError(
+                f"{path} has version {header['version']} of the format, this axil reads version {VERSION}. Save it again."
+            )
+        return Archive(path, header, _labels(arrays), arrays)
+    except (InputError, MemoryError):
+        raise
+    except PermissionError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}. Allow it, or choose another file.") from error
+    except Exception as error:  # a damaged file can raise anything in the parsers of zip, npy and JSON
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> InputError:
+    """The error about a file whose contents do not fit together."""
+    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return InputError(
+        f"{path} is not a complete axil explainer: it is damaged, cut short or of another kind ({reason}). "
+        "Make it again with explainer.save."
+    )
+
+
+def _read(path: Path, budget: Budget) -> dict[str, NDArray[Any]]:
+    """All arrays by name, once their names and sizes are such as `save` writes and the budget has room for them."""
+    with zipfile.ZipFile(path) as file:
+        members = file.infolist()
+        for one in members:
+            # Members are stored as they are: a small file cannot unfold into a large one.
+            plain = one.compress_type == zipfile.ZIP_STORED and one.file_size == one.compress_size
+            if not plain or one.flag_bits & ~0x800 or _MEMBER.fullmatch(one.filename) is None:
+                raise ValueError(f"a member that explainer.save does not write: {one.filename!r}")
+        if len({one.filename for one in members}) < len(members):
+            raise ValueError("two members of one name")
+        size = sum(one.file_size for one in members)
+        if size > path.stat().st_size:
+            raise ValueError("members that overlap")
+        labels = sum(8 * one.file_size for one in members if one.filename == "index.ends.npy")  # as objects of Python
+        budget.require(size + labels, f"The explainer in {path}", "Raise memory_limit.")
+        return {one.filename.removesuffix(".npy"): _array(file, one) for one in members}
+
+
+def _array(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """One array, once its shape fits the size of its member."""
+    with file.open(member) as stream:
+        try:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(stream)
+        except Exception as error:  # a parser of Python's own literals
+            raise ValueError(f"no header of an array in {member.filename}") from error
+        count = 1
+        for length in shape:
+            count *= max(length, 0)
+        if dtype.kind not in "buifMm" or not dtype.isnative or not dtype.itemsize:
+            raise ValueError(f"{member.filename} is of type {dtype}")
+        if count * dtype.itemsize != member.file_size - stream.tell():
+            raise ValueError(f"{member.filename} has shape {shape} in {member.file_size} bytes")
+        flat = np.empty(count * dtype.itemsize, dtype=np.uint8)
+        for start in range(0, len(flat), _CHUNK):
+            part = stream.read(min(_CHUNK, len(flat) - start))
+            flat[start : start + _CHUNK] = np.frombuffer(part, dtype=np.uint8)
+        if stream.read(1):  # the checksum is compared at the end
+            raise ValueError(f"{member.filename} is longer than it says")
+    return flat.view(dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _label_arrays(index: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Labels as arrays that need no pickle: text as UTF-8 with the ends of each label, all else as it is."""
+    if plain_labels(index).dtype.kind != "U":
+        return {"index": index}
+    texts = [str(label).encode("utf-8", "surrogatepass") for label in index]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    return {"index": np.frombuffer(b"".join(texts), dtype=np.uint8), "index.ends": ends}
+
+
+def _labels(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """The inverse of `_label_arrays`; takes its arrays out of all."""
+    index, ends = arrays.pop("index"), arrays.pop("index.ends", None)
+    if ends is None:
+        return index
+    if index.dtype != np.uint8 or index.ndim != 1 or ends.dtype != np.int64 or ends.ndim != 1 or not len(ends):
+        raise ValueError(f"labels of type {index.dtype} and {ends.dtype}")
+    if ends[0] < 0 or (ends[1:] < ends[:-1]).any() or ends[-1] != len(index):
+        raise ValueError("labels that do not follow one another")
+    text, start = index.tobytes(), 0
+    found = np.empty(len(ends), dtype=object)
+    for i, end in enumerate(ends.tolist()):
+        found[i], start = text[start:end].decode("utf-8", "surrogatepass"), end
+    return found
+
+
+def plain_labels(index: NDArray[Any]) -> NDArray[Any]:
+    """Labels as an array that needs no pickle: numbers, dates and text as they are."""
+    if index.dtype != object:
+        return index
+    plain = np.array(list(index))
+    if plain.shape != index.shape or plain.dtype == object or not all(isinstance(label, str) for label in index):
+        found = type(next((label for label in index if not isinstance(label, str)), None)).__name__
+        raise InputError(
+            f"The training rows' labels are of type {found}, which cannot be saved without pickle. "
+            "Give X_train an index of numbers, dates or text."
+        )
+    return plain
