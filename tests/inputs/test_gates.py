@@ -116,6 +116,8 @@ KINDS = {
     "listed": "flag",
     **dict.fromkeys(("ranges", "baseline", "objective", "frame"), "object"),
     "output": "output",
+    "derivatives.output": "object",
+    "target": "object",
     "memory_limit": "limit",
     "columns": "columns",
     "query": "position",

@@ -14,6 +14,7 @@ from axil.adapters import smooth
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
+from axil.jacobian.crossed import Crossed
 from axil.jacobian.forward import moved
 from axil.jacobian.pushes import Pushes
 from axil.jacobian.refit import Refit, refit
@@ -179,6 +180,13 @@ class Boosting:
     def target_derivatives(self, X: Any) -> Array:
         """(K, n, N)."""
         return self._reverse(X).by_targets()
+
+    def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> Array:
+        """(columns, n, N): of one output's prediction by these columns of the targets."""
+        self.require_derivatives()
+        leaves, scores = self.located(X)
+        slopes = np.tile(np.eye(scores.shape[1]), (len(scores), 1, 1)) if self._raw else self._loss.mean_slopes(scores)
+        return Crossed(self._walked, leaves, slopes[:, output], self._n_threads).by_columns(columns)
 
     def weight_derivatives(self, X: Any) -> Array:
         """(K, n, N)."""

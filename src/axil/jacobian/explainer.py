@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -20,6 +17,7 @@ from axil.jacobian import saved
 from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.jacobian.boosting import Boosting
 from axil.jacobian.questions import BoostedQuestions
+from axil.jacobian.readers import Report, as_rows, copied, read
 from axil.machine.limits import Limits
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
@@ -31,24 +29,9 @@ from axil.output.sums import WeightedSums
 from axil.questions.explain import STREAM
 from axil.questions.streamed import Stream, Streamed
 from axil.scale import IDENTITY
-from axil.supports import supports
 from axil.types import Array
 
 Sums = Callable[[Any, NDArray[Any]], WeightedSums]  # rows and their labels -> sums
-
-#: Modules with a ``read`` as `axil.jacobian.base.Reader` has it, tried in order.
-READERS = ("axil.jacobian.boosting", "axil.jacobian.sklearn_smooth", "axil.jacobian.torch")
-
-
-class Report(dict[str, Any]):
-    """Findings of the reading: errors of the replay, or how far the model is from a stationary point."""
-
-    def __repr__(self) -> str:
-        lines = (
-            f"  {name:<14} {value:.1e}" if isinstance(value, float) else f"  {name:<14} {value}"
-            for name, value in self.items()
-        )
-        return "\n".join(["axil.JacobianExplainer report", *(lines if self else ["  not verified"])])
 
 
 class JacobianExplainer(BoostedQuestions, Streamed):
@@ -63,7 +46,7 @@ class JacobianExplainer(BoostedQuestions, Streamed):
     that are linear in their targets J is the exact weights.
 
     Of two classes there is one output, the second class, and targets are 0 and 1; more classes have an output each, which is
-    differentiated by its own column of the one-hot targets.
+    differentiated by its own column of the one-hot targets; `derivatives` has the other columns.
 
     Parameters
     ----------
@@ -123,11 +106,11 @@ class JacobianExplainer(BoostedQuestions, Streamed):
         limits = limits_of(n_threads, memory_limit)
         threads, budget = limits.n_threads, limits.budget
         output, verify = inputs.as_choice(output, OUTPUTS, "output"), inputs.as_flag(verify, "verify")
-        X_train = owned_rows(_as_rows(X_train))
-        y_train, sample_weight, init_score = map(_copied, (y_train, sample_weight, init_score))
+        X_train = owned_rows(as_rows(X_train))
+        y_train, sample_weight, init_score = map(copied, (y_train, sample_weight, init_score))
         given = model, X_train, y_train, sample_weight, init_score, output, loss
         settings = {"n_threads": threads, "budget": budget, "verify": verify}
-        self._model = _read(given, settings if objective is None else settings | {"objective": objective})
+        self._model = read(given, settings if objective is None else settings | {"objective": objective})
         labels = inputs.row_labels(X_train) if hasattr(X_train, "shape") else np.arange(len(self._model.targets))
         features = X_train if hasattr(X_train, "shape") else None
         self._set(self._model, frozen(labels), features, inputs.backend_of(X_train), limits)
@@ -407,7 +390,7 @@ class JacobianExplainer(BoostedQuestions, Streamed):
         )
 
     def _rows(self, X: Any) -> Any:
-        return inputs.as_features(_as_rows(X), self._model, "X", self._features)
+        return inputs.as_features(as_rows(X), self._model, "X", self._features)
 
     def _bytes_per_query(self) -> int:
         """Bytes that the explanation of one row takes while it is made."""
@@ -420,40 +403,10 @@ class JacobianExplainer(BoostedQuestions, Streamed):
 
 def loaded(file: Archive, model: Any, limits: Limits, X_train: Any = None, objective: Any = None) -> JacobianExplainer:
     """An explainer that `JacobianExplainer.save` wrote, for the same fitted model; see `axil.load`."""
-    features = None if X_train is None else owned_rows(_as_rows(X_train))
+    features = None if X_train is None else owned_rows(as_rows(X_train))
     found = saved.load(file, model, limits, features, objective)
     try:
         backend = tables.as_backend(file.header.get("backend"))
     except (TypeError, ValueError) as error:
         raise file.damaged(error) from error
     return JacobianExplainer._of(found, frozen(file.index), features, backend, limits)
-
-
-def _as_rows(X: Any) -> Any:
-    """X itself, or as an array where it is one of another library, such as a tensor."""
-    if isinstance(X, (list, tuple, np.ndarray)) or inputs.is_sparse(X) or inputs.as_frame(X) is not None:
-        return X
-    return np.asarray(X) if hasattr(X, "__array__") and getattr(X, "ndim", 0) > 0 else X
-
-
-def _copied(values: Any) -> Any:
-    """A copy of targets, weights or offsets of any kind; what cannot be copied is no array, and is refused when it is read."""
-    if hasattr(values, "detach"):
-        return values.detach().clone()
-    return copy.deepcopy(values) if hasattr(values, "__len__") else values
-
-
-def _read(given: tuple[Any, ...], settings: dict[str, Any]) -> Differentiated:
-    """The first reader's answer that is one."""
-    for name in READERS[:1] if "objective" in settings else READERS:  # the others have none
-        if find_spec(name) is None:
-            continue
-        found: Differentiated | None = import_module(name).read(*given, **settings)
-        if found is not None:
-            return found
-    known = supports(given[0])
-    exact = " It has exact weights: use axil.Explainer." if known.exact else f" {known.reason}"
-    raise InputError(
-        f"The model is a {type(given[0]).__module__}.{type(given[0]).__qualname__}, which axil.JacobianExplainer does not "
-        f"differentiate.{exact}"
-    )

@@ -1,0 +1,42 @@
+"""Cross-class blocks of J: how one output moves with every column of the targets, not with its own alone.
+
+Scores of classes are coupled by softmax, so the score of one class moves with the labels of all. The sweep is that of
+`reverse`; each stage hands on what its own output's column asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from axil.jacobian.reverse import Reverse
+from axil.jacobian.stages import Walked
+from axil.types import Array, Leaves
+
+
+class Crossed(Reverse):
+    """Reverse mode for one output of n queries."""
+
+    def __init__(self, walked: Walked, queries: Leaves, seeds: Array, n_threads: int):
+        """``queries`` (n, T): leaves; ``seeds`` (n, K): how the output moves with each of the query's own scores."""
+        super().__init__(walked, queries, seeds[:, None, :], n_threads)
+
+    def by_columns(self, columns: Sequence[int]) -> Array:
+        """(columns, n, N): by these columns of the targets, in O(T N K) a query for all of them."""
+        w = self.walked
+        out = {column: np.zeros((self.n_rows, self.n)) for column in columns}
+
+        def take(stage: int, slopes: Any, counted: Array, by_g: Array, by_h: Array) -> None:
+            k = int(w.stage_output[stage])
+            if k in out:
+                g, h = (each if np.ndim(each) == 0 else each[:, k] for each in (slopes.g_by_target, slopes.h_by_target))
+                self._apply(
+                    out[k], int(w.stage_tree[stage]), self.a[stage], w.weights * counted * (by_g * g + by_h * h)
+                )
+
+        start = self._run(take) @ w.start_slopes()  # (n, K): by the means
+        counted = w.weights * w.start_factors
+        share = counted / counted.sum()
+        return np.stack([(out[column] + np.outer(share, start[:, column])).T for column in columns])

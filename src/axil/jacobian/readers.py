@@ -1,0 +1,59 @@
+"""Reading of a model and its training data as `JacobianExplainer` gets them."""
+
+from __future__ import annotations
+
+import copy
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from axil import inputs
+from axil.errors import InputError
+from axil.jacobian.base import Differentiated
+from axil.supports import supports
+
+#: Modules with a ``read`` as `axil.jacobian.base.Reader` has it, tried in order.
+READERS = ("axil.jacobian.boosting", "axil.jacobian.sklearn_smooth", "axil.jacobian.torch")
+
+
+class Report(dict[str, Any]):
+    """Findings of the reading: errors of the replay, or how far the model is from a stationary point."""
+
+    def __repr__(self) -> str:
+        lines = (
+            f"  {name:<14} {value:.1e}" if isinstance(value, float) else f"  {name:<14} {value}"
+            for name, value in self.items()
+        )
+        return "\n".join(["axil.JacobianExplainer report", *(lines if self else ["  not verified"])])
+
+
+def as_rows(X: Any) -> Any:
+    """X itself, or as an array where it is one of another library, such as a tensor."""
+    if isinstance(X, (list, tuple, np.ndarray)) or inputs.is_sparse(X) or inputs.as_frame(X) is not None:
+        return X
+    return np.asarray(X) if hasattr(X, "__array__") and getattr(X, "ndim", 0) > 0 else X
+
+
+def copied(values: Any) -> Any:
+    """A copy of targets, weights or offsets of any kind; what cannot be copied is no array, and is refused when it is read."""
+    if hasattr(values, "detach"):
+        return values.detach().clone()
+    return copy.deepcopy(values) if hasattr(values, "__len__") else values
+
+
+def read(given: tuple[Any, ...], settings: dict[str, Any]) -> Differentiated:
+    """The first reader's answer that is one."""
+    for name in READERS[:1] if "objective" in settings else READERS:  # the others have none
+        if find_spec(name) is None:
+            continue
+        found: Differentiated | None = import_module(name).read(*given, **settings)
+        if found is not None:
+            return found
+    known = supports(given[0])
+    exact = " It has exact weights: use axil.Explainer." if known.exact else f" {known.reason}"
+    raise InputError(
+        f"The model is a {type(given[0]).__module__}.{type(given[0]).__qualname__}, which axil.JacobianExplainer does not "
+        f"differentiate.{exact}"
+    )
