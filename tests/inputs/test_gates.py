@@ -90,6 +90,11 @@ def dask_explainer():
 
 
 @cache
+def dask_jacobian():
+    return axil_dask.JacobianExplainer(smooth_model("lgb"), chunks(X), chunks(CLASSES), memory_limit=LIMIT)
+
+
+@cache
 def explanation():
     return explainer("lgb")(X[:Q])
 
@@ -202,6 +207,8 @@ def functions():
             yield *bound(f"jacobian {name}", jacobian(name), method), DEFAULTS
     for method in methods(axil_dask.Explainer):
         yield *bound("dask", dask_explainer(), method), DEFAULTS | {"labels": chunks(np.array(NAMES))}
+    for method in methods(axil_dask.JacobianExplainer):
+        yield *bound("dask jacobian", dask_jacobian(), method), DEFAULTS | {"labels": chunks(np.array(NAMES))}
     for method in methods(axil.Explanation):
         yield *bound("explanation", explanation(), method), DEFAULTS
     for kind in BASELINES:

@@ -13,10 +13,9 @@ from operator import add
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from axil.adapters.contract import Adapter, FittedTrees, LeafTotals, Model, Totals, TrainingRows
-from axil.dask.cluster import Cluster, literal, task
+from axil.dask.cluster import Cluster, layout, literal, partitions, task
 from axil.dask.partitions import (
     LeafSums,
     Place,
@@ -30,6 +29,7 @@ from axil.dask.partitions import (
     together,
     totals,
 )
+from axil.dask.rows import HeldRows
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.cpu import Cpu
 from axil.machine.limits import Limits
@@ -86,6 +86,17 @@ class Collections:
     offsets: list[Any]
     bags: list[Any]
 
+    @classmethod
+    def of(cls, X: Any, y: Any, sample_weight: Any, init_score: Any, bags: Any = None) -> Collections:
+        """The partitions of these collections, which must be those of X."""
+        parts = partitions(X, "X")
+        given = {"y": y, "sample_weight": sample_weight, "init_score": init_score, "bags": bags}
+        if y is None:
+            raise InputError("y is None; expected the targets, a Dask Series or Array with the partitions of X.")
+        nothing: list[Any] = [None] * len(parts)
+        like = layout(X)
+        return cls(parts, *(nothing if own is None else partitions(own, what, like) for what, own in given.items()))
+
     @property
     def recorded(self) -> bool:
         """Whether the draws are known."""
@@ -102,17 +113,10 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Held:
-    """The training rows on the workers."""
+class Held(HeldRows):
+    """The training rows on the workers, and the trees here."""
 
-    partitions: list[Any]  #: delayed, held
-    sizes: list[int]
-    label_dtype: np.dtype[Any]
     entries: list[Entry]
-
-    @property
-    def starts(self) -> NDArray[np.int64]:
-        return np.cumsum([0, *self.sizes])
 
 
 def build(

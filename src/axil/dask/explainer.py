@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NoReturn
 
-import dask
 import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 
 from axil import adapters, inputs
+from axil.adapters.contract import Model
 from axil.dask.answers import Asked, Best, Grouped, best, grouped, read
 from axil.dask.build import Collections, Held, build, prepared
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
-from axil.dask.partitions import row_labels, row_targets
-from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
+from axil.dask.rows import Partitioned
+from axil.errors import UnsupportedModelError, UnsupportedQuestionError
 from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.output import tables
 from axil.output.sums import WeightedSums
-from axil.questions.streamed import Stream, Streamed
+from axil.questions.streamed import Stream
 from axil.replay.checks import Verification, check_answer
 from axil.replay.queries import Offsets
 from axil.types import Array
@@ -35,7 +35,7 @@ STREAM = (
 )
 
 
-class Explainer(Streamed):
+class Explainer(Partitioned):
     """Explains as `axil.Explainer` does, with the same numbers, for training rows in the partitions of Dask collections.
 
     ``X`` is a Dask DataFrame or Array; ``y``, ``sample_weight``, ``init_score`` and ``bags`` have the same partitions. The
@@ -78,6 +78,8 @@ class Explainer(Streamed):
     15
     """
 
+    _adapter: Model
+    _held: Held
     verification: Verification | None  #: what the replay found; None with ``verify=False``
 
     def __init__(
@@ -105,55 +107,14 @@ class Explainer(Streamed):
                 "axil does not transform the targets of Dask collections",
                 "Transform them yourself and explain the model inside on those: regressor_ of a TransformedTargetRegressor.",
             )
-        parts = partitions(X, "X")
-        given = {"y": y, "sample_weight": sample_weight, "init_score": init_score, "bags": bags}
-        if y is None:
-            raise InputError("y is None; expected the targets, a Dask Series or Array with the partitions of X.")
-        nothing: list[Any] = [None] * len(parts)
-        aligned = (nothing if values is None else partitions(values, what, layout(X)) for what, values in given.items())
-        data = Collections(parts, *aligned)
+        data = Collections.of(X, y, sample_weight, init_score, bags)
         self._layout = layout(X)  # for labels that come later
-        self._held: Held
         self._held, self.verification = build(self._adapter, data, self._cluster, self._limits, verify)
 
     def __repr__(self) -> str:
         proof = "not verified" if self.verification is None else f"verified to {self.verification.max_error:.1e}"
         rows = f"{self._n_rows} training rows in {len(self._held.sizes)} partitions"
         return f"<axil.dask.Explainer: {self._adapter.library}, {rows}, {proof}>"
-
-    @property
-    def _n_rows(self) -> int:
-        return sum(self._held.sizes)
-
-    @property
-    def outputs(self) -> NDArray[Any] | None:
-        """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
-        if self._adapter.n_outputs == 1:
-            return None
-        return np.arange(self._adapter.n_outputs) if self._adapter.classes is None else self._adapter.classes
-
-    @property
-    def targets(self) -> Any:
-        """(n_train,) or (n_train, K) Dask array of the targets as given, in the partitions of X."""
-        whole = self._column(row_targets, (self._adapter.n_outputs,), np.float64)
-        return whole[:, 0] if self.outputs is None else whole
-
-    @property
-    def index(self) -> Any:
-        """(n_train,) Dask array of the labels of the training rows, in the partitions of X."""
-        return self._column(row_labels, (), self._held.label_dtype)
-
-    def _column(self, column: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        held = zip(self._held.partitions, self._held.sizes)
-        return da.concatenate([da.from_delayed(task(column, part), (n, *shape), dtype) for part, n in held if n])
-
-    @cached_property
-    def _gathered(self) -> tuple[Array, NDArray[Any]]:
-        """Targets and labels of all rows, for explanations that have all their weights anyhow."""
-        held = [part for part, size in zip(self._held.partitions, self._held.sizes) if size]
-        found = (self._cluster.collect([task(column, part) for part in held]) for column in (row_targets, row_labels))
-        whole, names = map(np.concatenate, found)
-        return whole, names
 
     def __call__(self, X: Any, init_score: Any = None) -> Explanation:
         """Calls `explain`.
@@ -248,11 +209,6 @@ class Explainer(Streamed):
             feature_names=self._adapter.feature_names,
         )
 
-    _no_features = (
-        "the features of the training rows stay in their partitions, so they are not shown beside those of X",
-        "Use explainer.top(X) for the labels of the rows, and look them up in your collection.",
-    )
-
     def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: every partition sends its k largest weights alone.
 
@@ -345,11 +301,7 @@ class Explainer(Streamed):
 
     def _queries(self, X: Any, init_score: Any) -> tuple[Any, Offsets]:
         """X and the offsets of its rows, checked."""
-        if dask.is_dask_collection(X):
-            raise InputError(
-                "X is a Dask collection; expected the rows to explain in memory. Pass X.compute(), in batches."
-            )
-        X = inputs.as_features(X, self._adapter, "X")
+        X = self._in_memory(X)
         return X, Offsets.of(init_score, X.shape[0], self._adapter)
 
     def _batches(
@@ -413,14 +365,6 @@ class Explainer(Streamed):
         )
         self._check(X, offsets, labels, made.predictions.reshape(intercepts.shape))
         return made
-
-    def _lines(self, labels: NDArray[Any], name: str, of_each: NDArray[Any]) -> dict[str, Any]:
-        """The first columns of a table with a line for each query, output and one of these."""
-        n_outputs = self._adapter.n_outputs
-        columns = {"query": np.repeat(labels, n_outputs * len(of_each))}
-        if self.outputs is not None:
-            columns["output"] = np.tile(np.repeat(self.outputs, len(of_each)), len(labels))
-        return columns | {name: np.tile(of_each, len(labels) * n_outputs)}
 
     def _require(self, n: int, instead: str) -> None:
         self._limits.budget.require(n * self._bytes_per_query, f"The weights of {n} x {self._n_rows} rows", instead)

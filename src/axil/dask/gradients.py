@@ -1,0 +1,225 @@
+"""The work on one partition for pushes: rows walked through a fit by the model's own leaf values, and what each row pushed.
+
+Given those values a row's scores before every tree depend on that row alone. So partitions are walked by themselves, and the sums
+of gradients that made each leaf value are sums over partitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+
+from axil import inputs
+from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.dask.answers import Best, Grouped
+from axil.dask.partitions import Observed, Precision, named, observe
+from axil.errors import InputError
+from axil.inputs.owned import frozen
+from axil.jacobian.pushes import Pushes
+from axil.jacobian.stages import Walked
+from axil.machine.limits import Limits
+from axil.machine.memory import Budget
+from axil.output.tables import Largest
+from axil.replay.recover import assign_leaves
+from axil.structure import Transferable
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class SharedFit:
+    """The fit as all partitions share it: without what belongs to single rows."""
+
+    adapter: SmoothModel
+    smooth: SmoothTrees
+    start: Array  #: (K,) scores before the first tree
+    n_checked: int  #: rows of each partition whose score is asked of the library
+    n_threads: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which partition this is, and what the fit says of its rows alone."""
+
+    number: int
+    start: int  #: its first row, among all
+    weights: Array  #: (n,) weight * factor, 0 for rows held out
+    held_out: NDArray[np.bool_] | None  #: (n,)
+
+
+@dataclass(frozen=True)
+class WalkedRows(Transferable):
+    """The kept part of n training rows."""
+
+    leaves: NDArray[np.unsignedinteger[Any]]  #: (T, n)
+    targets: Array  #: (n, K) as given
+    rounded: Array  #: (n, K) as the library keeps them
+    weights: Array  #: (n,)
+    start: Array  #: (n, K) or (K,) scores before the first tree
+    labels: NDArray[Any]  #: (n,)
+
+
+@dataclass(frozen=True)
+class GradientSums:
+    """Sums of gradients over leaves, and how far scores are from the model's."""
+
+    counts: NDArray[np.int64]  #: (L,) rows of the fit
+    g: Array  #: (L, 1), or (L, K) where trees are shared
+    h: Array
+    largest: float  #: |score| of these rows
+    off: tuple[float, int, float, float]  #: the largest distance of a score from the model's, its row, and both scores
+
+    def __add__(self, other: GradientSums) -> GradientSums:
+        return GradientSums(
+            self.counts + other.counts,
+            self.g + other.g,
+            self.h + other.h,
+            max(self.largest, other.largest),
+            max(self.off, other.off, key=lambda one: np.nan_to_num(one[0], nan=np.inf)),
+        )
+
+
+class PartPushes(Pushes):
+    """Pushes of some of the training rows: only those of all rows add up to scores, which is checked where all are added."""
+
+    def _agree(self, total: Array, expected: Array, what: str) -> None:
+        """Compare nothing."""
+
+
+def observe_targets(number: int, y: Any, weights: Any, offsets: Any, precision: Precision) -> Observed:
+    """Check and round what goes with the rows; of two classes, whether a row is of the second."""
+    found = observe(number, y, weights, offsets, precision)
+    if precision.classes is None or precision.n_outputs > 1:
+        return found
+    return replace(found, given=found.given[:, 1:], targets=found.targets[:, 1:])
+
+
+def n_rows(observed: Observed) -> int:
+    return len(observed.targets)
+
+
+def kept_targets(observed: Observed) -> tuple[Array, Array | None, Array | None]:
+    """Targets, weights and offsets, which the client reads the model with."""
+    return observed.targets, observed.weights, observed.offsets
+
+
+def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) -> tuple[WalkedRows, GradientSums]:
+    """Assign the rows to their leaves and walk them through the fit; n * T leaf numbers are kept."""
+    with named(place.number):
+        X = inputs.as_features(X, shared.adapter, "X")
+        n = len(observed.targets)
+        if X.shape[0] != n:
+            raise InputError(f"X has {X.shape[0]} rows and y {n}; expected the same rows. Repartition them alike.")
+    labels = inputs.row_labels(X)
+    if not hasattr(X, "index"):
+        labels = labels + place.start
+    adapter, trees = shared.adapter, shared.smooth.trees
+    limits = Limits(shared.n_threads, Budget(None))  # of this worker
+    leaves = assign_leaves(adapter, X, n, trees.n_leaves, limits)  # type: ignore[arg-type]
+    start = shared.start if observed.offsets is None else shared.start + observed.offsets
+    rows = WalkedRows(leaves, observed.given, observed.targets, place.weights, start, frozen(labels))
+    counts, g, h, score = _sums(rows, shared.smooth, slice(None) if place.held_out is None else ~place.held_out)
+    asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
+    expected = adapter.scores(inputs.take_rows(X, asked))
+    found = leaf_scores(shared.smooth, leaves[:, asked].T)
+    off = (0.0, 0, 0.0, 0.0)
+    if len(asked):
+        apart = np.abs(found - expected)
+        i, k = np.unravel_index(int(apart.argmax()), apart.shape)
+        off = float(apart[i, k]), place.start + int(asked[i]), float(found[i, k]), float(expected[i, k])
+    return rows, GradientSums(counts, g, h, float(np.abs(score).max(initial=0.0)), off)
+
+
+def _sums(rows: WalkedRows, smooth: SmoothTrees, fitted: Any) -> tuple[NDArray[np.int64], Array, Array, Array]:
+    """Counts of the rows of the fit and sums of gradients over leaves, and the scores in the end."""
+    trees, loss = smooth.trees, smooth.loss
+    starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
+    G, H, counts = np.zeros_like(trees.values), np.zeros_like(trees.values), np.zeros(int(starts[-1]), dtype=np.int64)
+    score = rows.start + np.zeros_like(rows.rounded)
+    for begin, end in pairwise([*np.flatnonzero(np.diff(smooth.iterations, prepend=-1)), len(starts) - 1]):
+        slopes = loss.leaf_slopes(rows.rounded, score)
+        g, h = (rows.weights[:, None] * np.broadcast_to(each, score.shape) for each in slopes)
+        for t in range(begin, end):
+            leaf, own, n = rows.leaves[t], slice(starts[t], starts[t + 1]), int(trees.n_leaves[t])
+            counts[own] = np.bincount(leaf[fitted], minlength=n)
+            outputs = range(score.shape[1]) if smooth.shared else [int(smooth.outputs[t])]
+            for column, k in enumerate(outputs):
+                G[own, column], H[own, column] = (np.bincount(leaf, each[:, k], n) for each in (g, h))
+                score[:, k] += trees.values[own, column][leaf]
+    return counts, G, H, score
+
+
+def leaf_scores(smooth: SmoothTrees, leaves: NDArray[Any]) -> Array:
+    """(n, K): sums of the model's own leaf values in these leaves, (n, T)."""
+    trees = smooth.trees
+    firsts = np.cumsum(trees.n_leaves) - trees.n_leaves
+    made = trees.base_value + np.zeros((len(leaves), len(trees.base_value)))
+    for t, first in enumerate(firsts):
+        own = slice(None) if smooth.shared else slice(int(smooth.outputs[t]), int(smooth.outputs[t]) + 1)
+        made[:, own] += trees.values[first + leaves[:, t].astype(np.intp)]
+    return made
+
+
+# -- queries ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AskedPushes(Transferable):
+    """n queries, by their leaves."""
+
+    leaves: NDArray[Any]  #: (n, T)
+    n_threads: int
+
+
+def pushes_of(rows: WalkedRows, walked: Walked, n_threads: int) -> PartPushes:
+    """The pushes of these rows in a fit whose steps are those of all rows."""
+    own = replace(walked, leaves=rows.leaves, targets=rows.rounded, weights=rows.weights, start=rows.start)
+    return PartPushes(own, n_threads)
+
+
+def read_pushes(rows: WalkedRows, walked: Walked, asked: AskedPushes) -> Array:
+    """(K, n_rows, n)."""
+    return pushes_of(rows, walked, asked.n_threads).dense(asked.leaves).swapaxes(1, 2)
+
+
+@dataclass(frozen=True)
+class LargestPushes:
+    """The largest pushes on each score, and the sums of all, by which they are checked."""
+
+    best: Best
+    made: Array  #: (n, K)
+
+    def __add__(self, other: LargestPushes) -> LargestPushes:
+        return LargestPushes(self.best + other.best, self.made + other.made)
+
+
+def largest_pushes(rows: WalkedRows, walked: Walked, asked: AskedPushes, k: int) -> LargestPushes:
+    """The largest pushes of these rows, block by block."""
+    n, n_outputs = len(asked.leaves), rows.targets.shape[1]
+    found = [Largest(n, k, np.ones(len(rows.labels)), "weight", asked.n_threads) for _ in range(n_outputs)]
+    made = np.zeros((n, n_outputs))
+    for first, blocks in pushes_of(rows, walked, asked.n_threads).blocks(asked.leaves):
+        for output, (one, block) in enumerate(zip(found, blocks)):
+            one.add(block, first)
+            made[:, output] += block.sum(axis=0)
+    values = np.stack([one.values for one in found], axis=1)
+    targets = np.stack([rows.targets[one.rows, output] for output, one in enumerate(found)], axis=1)
+    labels = np.stack([rows.labels[one.rows] for one in found], axis=1)
+    return LargestPushes(Best(k, "weight", values, targets, labels), made)
+
+
+def grouped_pushes(rows: WalkedRows, walked: Walked, labels: Any, asked: AskedPushes) -> Grouped:
+    """The sums of the pushes of these rows by their labels (n_rows,)."""
+    n, (n_own, n_outputs) = len(asked.leaves), rows.targets.shape
+    codes, groups = inputs.group_codes(labels, n_own)
+    sums = np.zeros((n, n_outputs, len(groups)))
+    for first, blocks in pushes_of(rows, walked, asked.n_threads).blocks(asked.leaves):
+        for output, block in enumerate(blocks):
+            own, ends = slice(first, first + len(block)), np.arange(len(block) + 1)
+            member = csc_array((np.ones(len(block)), codes[own], ends), shape=(len(groups), len(block)))
+            sums[:, output] += (member @ block).T
+    return Grouped(groups, sums, sums)

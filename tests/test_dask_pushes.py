@@ -1,0 +1,178 @@
+"""Pushes over Dask collections: the numbers of one machine, the same proof, and refusals by name."""
+
+from itertools import pairwise
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+from boosting_models import BINARY, CLASSES, HIST, LGB, WEIGHTS, WORDS, X_NEW, XGB, N, X, case_of
+from distributed import Client
+from more_models import MODELS
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+
+import axil
+import axil.dask
+
+SIZES = (50, 0, 1, 53, 16)  # one empty and one of a single row
+SUMMED = (
+    "lightgbm binary weighted",
+    "lightgbm is_unbalance",
+    "lightgbm multiclass",
+    "lightgbm tweedie",
+    "lightgbm l1 and clipped",
+    "xgboost binary from offsets",
+    "xgboost multiclass",
+    "catboost one vs all",
+    "catboost poisson",
+    "sklearn multiclass",
+    "sklearn hist gamma",
+)
+LABELS = [f"row {i}" for i in range(N)]
+
+
+@pytest.fixture(autouse=True)
+def in_this_thread():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def partitioned(values, sizes=SIZES):
+    if values is None:
+        return None
+    if isinstance(values, (pd.DataFrame, pd.Series)):
+        ends = np.cumsum((0, *sizes))
+        return dd.from_map(lambda part: part, [values.iloc[a:b] for a, b in pairwise(ends)], meta=values.iloc[:0])
+    return da.from_array(np.asarray(values), chunks=(sizes, *np.shape(values)[1:]))
+
+
+def over_dask(case, **settings):
+    given = X, case.y, case.weights, case.offsets
+    return axil.dask.JacobianExplainer(case.model, *map(partitioned, given), **settings)
+
+
+def same_numbers(explainer, whole):
+    """Partitions merely add in another order."""
+    expected = whole.pushes(X_NEW)
+    slack = 1e-12 * np.abs(expected).max()
+    np.testing.assert_allclose(explainer.pushes(X_NEW).compute(), expected, rtol=0, atol=slack)
+    np.testing.assert_allclose(explainer.base, whole.base, rtol=1e-14)
+    found, own = explainer(X_NEW), whole(X_NEW)
+    np.testing.assert_allclose(found.contributions, own.contributions, rtol=0, atol=slack)
+    np.testing.assert_allclose(found.predictions, own.predictions, rtol=1e-12, atol=slack)
+    assert (found.probabilities is None) == (own.probabilities is None)
+    if own.probabilities is not None:
+        np.testing.assert_allclose(found.probabilities, own.probabilities, rtol=1e-12)
+    ours, theirs = explainer.top(X_NEW, 4), whole.top(X_NEW, 4)
+    assert list(ours.columns) == list(theirs.columns)
+    np.testing.assert_allclose(ours["contribution"].abs(), theirs["contribution"].abs(), rtol=0, atol=slack)
+    labels = np.arange(N) % 3
+    ours, theirs = explainer.group(X_NEW, partitioned(labels)), whole.group(X_NEW, labels)
+    assert list(ours.columns) == list(theirs.columns)
+    np.testing.assert_allclose(ours["contribution"], theirs["contribution"], rtol=0, atol=N * slack)
+    for name in ("leaf_error", "score_error"):
+        assert abs(explainer.report[name] - whole.report[name]) < whole.report["tolerance"]
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_the_numbers_of_one_machine(name):
+    case = case_of(name)
+    whole = axil.JacobianExplainer(case.model, X, case.y, case.weights, case.offsets)
+    same_numbers(over_dask(case), whole)
+
+
+def test_rows_held_out_and_labels_of_a_frame():
+    rows = pd.DataFrame(X, index=LABELS, columns=list("abcd"))
+    y = pd.Series(WORDS, index=LABELS)
+    model = HistGradientBoostingClassifier(**HIST, early_stopping=True, random_state=0).fit(rows, WORDS)
+    explainer = axil.dask.JacobianExplainer(model, partitioned(rows), partitioned(y))
+    whole = axil.JacobianExplainer(model, rows, WORDS)
+    queries = rows.iloc[:3]
+    np.testing.assert_allclose(explainer.pushes(queries).compute(), whole.pushes(queries), rtol=0, atol=1e-14)
+    assert list(explainer.top(queries, 2)["row"]) == list(whole.top(queries, 2)["row"])
+    assert list(explainer.index.compute()) == LABELS
+    np.testing.assert_array_equal(explainer.targets.compute(), whole.targets)
+
+
+def test_streamed_questions():
+    case = case_of("lightgbm multiclass")
+    explainer, whole = over_dask(case), axil.JacobianExplainer(case.model, X, case.y, case.weights)
+    np.testing.assert_allclose(explainer.effective_size(X_NEW), whole.effective_size(X_NEW), rtol=1e-9)
+    pd.testing.assert_frame_equal(explainer.concentration(X_NEW), whole.concentration(X_NEW))
+    assert sum(len(part) for part in explainer.iter(X_NEW, batch_size=2)) == len(X_NEW)
+    assert len(explainer.top(X_NEW[:0])) == 0
+    assert "120 training rows in 5 partitions, pushes" in repr(explainer)
+
+
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_with_a_client(processes):
+    with Client(n_workers=1, threads_per_worker=2, processes=processes, dashboard_address=None) as client:
+        case = case_of("xgboost binary from offsets")
+        explainer = over_dask(case, client=client)
+        whole = axil.JacobianExplainer(case.model, X, case.y, case.weights, case.offsets)
+        found, expected = explainer.top(X_NEW, 3), whole.top(X_NEW, 3)
+        np.testing.assert_allclose(found["contribution"], expected["contribution"], rtol=1e-9)
+
+
+def test_wrong_data_are_refused():
+    case = case_of("lightgbm binary")
+    with pytest.raises(axil.ExactnessError, match="value"):
+        axil.dask.JacobianExplainer(case.model, partitioned(X), partitioned(1 - BINARY))
+    with pytest.raises(axil.ExactnessError):
+        axil.dask.JacobianExplainer(case.model, partitioned(X[::-1].copy()), partitioned(BINARY))
+    sizes, broken = (50, 69), BINARY.astype(float)
+    broken[60] = np.nan
+    with pytest.raises(axil.ExactnessError, match="number of training rows"):
+        axil.dask.JacobianExplainer(case.model, partitioned(X[1:], sizes), partitioned(BINARY[1:], sizes))
+    with pytest.raises(axil.InputError, match="partition 3"):
+        axil.dask.JacobianExplainer(case.model, partitioned(X), partitioned(broken))
+    with pytest.raises(axil.InputError, match="2 partitions"):
+        axil.dask.JacobianExplainer(case.model, partitioned(X), partitioned(BINARY, (60, 60)))
+
+
+def test_a_model_that_changes_is_noticed():
+    model = lgb.train({"objective": "binary", "verbose": -1, "num_leaves": 5}, lgb.Dataset(X, BINARY), 4)
+    explainer = axil.dask.JacobianExplainer(model, partitioned(X), partitioned(BINARY))
+    explainer._adapter._booster.set_leaf_output(0, 0, 9.0)
+    with pytest.raises(axil.ExactnessError, match="score of explained row"):
+        explainer.top(X, 2)
+
+
+def test_what_is_not_summed_is_refused_by_name():
+    forest = xgb.XGBClassifier(**XGB, num_parallel_tree=2).fit(X, BINARY)
+    own = MODELS["lightgbm custom"]().fit()
+    bagged = lgb.LGBMClassifier(**LGB, subsample=0.7, subsample_freq=1).fit(X, BINARY)
+    dart = lgb.LGBMClassifier(**LGB, boosting_type="dart").fit(X, BINARY)
+    goss = lgb.LGBMClassifier(**LGB, data_sample_strategy="goss", top_rate=0.3, other_rate=0.2).fit(X, BINARY)
+    joint = case_of("catboost multiclass")
+    several = case_of("catboost binary 4 steps")
+    for model, y, w, words in (
+        (forest, BINARY, None, "parallel trees"),
+        (own.model, BINARY, None, "objective"),
+        (bagged, BINARY, None, "row sampling"),
+        (dart, BINARY, None, "boosting"),
+        (goss, BINARY, None, "row sampling"),
+        (joint.model, CLASSES, WEIGHTS, "all classes together"),
+        (several.model, several.y, WEIGHTS, "leaf steps"),
+    ):
+        with pytest.raises(axil.UnsupportedModelError, match=words):
+            axil.dask.JacobianExplainer(model, partitioned(X), partitioned(y), partitioned(w))
+    with pytest.raises(axil.InputError, match="boosted trees"):
+        axil.dask.JacobianExplainer(LogisticRegression().fit(X, BINARY), partitioned(X), partitioned(BINARY))
+    explainer = over_dask(case_of("lightgbm binary"))
+    for ask in (lambda: explainer(X_NEW).weights, lambda: explainer.top(X_NEW, by="weight")):
+        with pytest.raises(axil.UnsupportedQuestionError, match="Dask"):
+            ask()
+    for name in ("removal", "what_if", "removal_set"):
+        with pytest.raises(axil.UnsupportedQuestionError, match=name):
+            getattr(explainer, name)
+    with pytest.raises(axil.InputError, match="init_score"):
+        explainer.top(X_NEW, init_score=np.zeros(3))
+    small = over_dask(case_of("lightgbm binary"), memory_limit=30_000 * 4)
+    with pytest.raises(axil.InputError, match="memory_limit"):
+        small(X)
