@@ -381,6 +381,54 @@ void pair_sums(const Array<const Leaf, 2>& leaves, const Numbers& starts, const 
 }
 
 template <class T>
+void require_shape(const Array<T, 3>& array, std::size_t outputs, std::size_t trees, std::size_t rows, const char* name) {
+    const auto shape = [](std::size_t a, std::size_t b, std::size_t c) {
+        return "(" + to_string(a) + ", " + to_string(b) + ", " + to_string(c) + ")";
+    };
+    if (array.shape(0) != outputs || array.shape(1) != trees || array.shape(2) != rows)
+        refuse(std::string(name) + " has shape " + shape(array.shape(0), array.shape(1), array.shape(2)) + " where " +
+               shape(outputs, trees, rows) + " is expected.");
+}
+
+template <class Leaf>
+void deletions(const Array<const Leaf, 2>& leaves, const Numbers& starts, std::int64_t levels,
+               const Rows<const double>& table, const Matrix& factors, bool by_row, const Matrix& values,
+               const Vector& slopes, const Matrix& steps, const Vector& drifts, const Matrix& start, const Matrix& base,
+               const Matrix& changed, std::int64_t first, const std::optional<Array<double, 3>>& residuals,
+               const std::optional<Array<double, 3>>& added, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t rows = start.shape(1), outputs = start.shape(0), trees = all.trees;
+    require_rows(first, rows, all.rows);
+    if (levels < 1) refuse("levels must be at least 1.");
+    const auto n_levels = static_cast<std::size_t>(levels);
+    for (std::size_t t = 0; t < trees; ++t)
+        if (all.count(t) % n_levels != 0)
+            refuse("tree " + to_string(t) + " has " + to_string(all.count(t)) + " cells, no multiple of " +
+                   to_string(levels) + " levels.");
+    const std::size_t total = all.total() / n_levels;
+    if (table.shape(0) != total || table.shape(1) != total)
+        refuse("table has shape (" + to_string(table.shape(0)) + ", " + to_string(table.shape(1)) + ") where (" +
+               to_string(total) + ", " + to_string(total) + ") is expected.");
+    require_shape(factors, by_row ? trees * rows : all.total(), axil::Deletions<Leaf>::n_factors, "factors");
+    require_shape(values, total, outputs, "values");
+    require_length(slopes.shape(0), total, "slopes");
+    require_shape(steps, trees, trees, "steps");
+    require_length(drifts.shape(0), trees, "drifts");
+    require_shape(base, outputs, rows, "base");
+    require_shape(changed, outputs, rows, "changed");
+    if (residuals) require_shape(*residuals, outputs, trees + 1, rows, "residuals");
+    if (added) require_shape(*added, outputs, trees, rows, "added");
+    bool in_turn = true;
+    for (std::size_t t = 0; t < trees; ++t)
+        for (std::size_t s = 0; s < t; ++s) in_turn = in_turn && steps.data()[t * trees + s] == 0;
+    const axil::Deletions<Leaf> job{all, n_levels, table.data(), stride_of(table, "table"), factors.data(), by_row,
+                                    values.data(), slopes.data(), steps.data(), in_turn, drifts.data(), start.data(),
+                                    base.data(), changed.data(), static_cast<std::size_t>(first), rows, outputs,
+                                    residuals ? residuals->data() : nullptr, added ? added->data() : nullptr};
+    run(n_threads, [&](const axil::Crew& crew) { axil::deletions(job, crew); });
+}
+
+template <class T>
 void require_aligned(const T&) {
     static_assert(std::is_arithmetic_v<T>);
 }
@@ -431,6 +479,9 @@ void bind(nb::module_& m) {
           array("intercepts"), array("slopes"), array("state"), "first"_a, array("out"), "n_threads"_a);
     m.def("pair_sums", aligned(pair_sums<Leaf>), array("leaves"), array("starts"), array("table"), maybe("factors"), "first"_a,
           array("out"), "n_threads"_a);
+    m.def("deletions", aligned(deletions<Leaf>), array("leaves"), array("starts"), "levels"_a, array("table"),
+          array("factors"), "by_row"_a, array("values"), array("slopes"), array("steps"), array("drifts"), array("start"),
+          array("base"), array("changed"), "first"_a, maybe("residuals"), maybe("added"), "n_threads"_a);
 }
 
 template <class Value, class Leaf>

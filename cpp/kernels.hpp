@@ -142,4 +142,27 @@ template <class Leaf>
 void pair_sums(const Leaves<Leaf>& leaves, const double* table, const double* factors, std::size_t first,
                std::size_t rows, double* out, const Crew& crew);
 
+// Some rows in the fits without each of them; see deletion.cpp.
+template <class Leaf>
+struct Deletions {
+    static constexpr std::size_t n_factors = 5;  // kept, drawn, weight, stiffer, constant
+    Leaves<Leaf> cells;
+    std::size_t levels;  // cells of one leaf: those of level i are numbered i * n_leaves + leaf
+    const double* table;  // (leaves, leaves)
+    std::size_t stride;   // from one row of the table to the next
+    const double* factors;  // (cells, 5), or by row (trees * rows, 5)
+    bool by_row;
+    const double* values;  // (leaves, outputs)
+    const double* slopes;  // (leaves,)
+    const double* steps;   // (trees, trees)
+    bool in_turn;          // the steps are zero but on the diagonal
+    const double* drifts;  // (trees,)
+    const double *start, *base, *changed;  // (outputs, rows)
+    std::size_t first, rows, outputs;
+    double *residuals, *added;  // (outputs, trees + 1, rows) and (outputs, trees, rows); null: not wanted
+};
+
+template <class Leaf>
+void deletions(const Deletions<Leaf>& job, const Crew& crew);
+
 }  // namespace axil

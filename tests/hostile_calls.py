@@ -73,6 +73,15 @@ def right_call(kernel: str, rng: np.random.Generator, rows: int, n_trees: int, c
             return (
                 forest | {"table": normal(total, total), "factors": factors, "first": first, "out": normal(n)} | threads
             )
+        case "deletions":
+            vectors = {"slopes": normal(total), "drifts": normal(n_trees)}
+            steps = np.tril(normal(n_trees, n_trees))
+            tables = {"table": normal(total, total) / n_trees, "values": normal(total, columns), "steps": steps}
+            of_rows = {name: normal(columns, n) for name in ("start", "base", "changed")}
+            by_row = bool(rng.integers(2))
+            factors = {"factors": normal(n_trees * n if by_row else total, 5), "by_row": by_row}
+            outs = {"residuals": normal(columns, n_trees + 1, n), "added": normal(columns, n_trees, n)}
+            return forest | {"levels": 1, "first": first} | tables | vectors | factors | of_rows | outs | threads
     raise AssertionError(kernel)
 
 
@@ -116,7 +125,7 @@ def routes(rng: np.random.Generator, rows: int, n_trees: int) -> dict[str, Any]:
 
 KERNELS = (
     *("sweep", "read_out", "cooccurrence", "top", "top_rows"),
-    *("replay", "assign", "scaled_read_out", "residual_factors", "gradient_factors", "pair_sums"),
+    *("replay", "assign", "scaled_read_out", "residual_factors", "gradient_factors", "pair_sums", "deletions"),
 )
 
 

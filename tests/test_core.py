@@ -465,6 +465,106 @@ class TestPairSums:
         np.testing.assert_allclose(out, expected[333:1333], **CLOSE)
 
 
+class TestDeletions:
+    """Numbers below one, and what trees send to each other small, so that nothing grows from tree to tree."""
+
+    @staticmethod
+    def arguments(f: Forest, outputs: int, levels: int, by_row: bool, in_turn: bool) -> dict[str, Any]:
+        T, n_leaves = len(f.n_leaves), f.total // levels
+        steps = f.rng.uniform(-0.2, 0.2, (T, T))
+        return {
+            "levels": levels,
+            "table": f.rng.uniform(-0.2, 0.2, (n_leaves, n_leaves + 3))[:, :n_leaves],
+            "factors": f.rng.uniform(-1, 1, (T * f.n_rows if by_row else f.total, 5)),
+            "by_row": by_row,
+            "values": f.normal(n_leaves, outputs),
+            "slopes": f.normal(n_leaves),
+            "steps": np.diag(np.diag(steps)) if in_turn else np.tril(steps),
+            "drifts": np.zeros(T) if in_turn else f.normal(T),
+            **{name: f.normal(outputs, f.n_rows) for name in ("start", "base", "changed")},
+        }
+
+    @staticmethod
+    def expected(f: Forest, a: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Residuals and additions by the formula, each row's equations as they stand."""
+        T, levels = len(f.n_leaves), a["levels"]
+        counts = np.array(f.n_leaves)[:, None] // levels
+        leaf = f.starts[:-1, None] // levels + f.leaves.astype(np.int64) % counts
+        if a["by_row"]:
+            factors = a["factors"].reshape(T, f.n_rows, 5)
+        else:
+            factors = a["factors"][f.starts[:-1, None] + f.leaves.astype(np.int64)]
+        residuals = np.empty((len(a["start"]), T + 1, f.n_rows))
+        q, x = np.zeros((2, len(a["start"]), T, f.n_rows))
+        for k, r in enumerate(a["start"].copy()):
+            for t in range(T):
+                residuals[k, t] = r
+                kept, drawn, weight, stiffer, constant = factors[t].T
+                seen = a["values"][leaf[t], k] + a["changed"][k] * a["slopes"][leaf[t]]
+                seen += sum((a["table"][leaf[t], leaf[s]] * x[k, s] for s in range(t)), np.zeros(f.n_rows))
+                q[k, t] = kept * (seen - drawn * r)
+                x[k, t] = -(weight * r + stiffer * q[k, t] + constant)
+                r = r - a["steps"][t, : t + 1] @ q[k, : t + 1] - a["drifts"][t] * a["base"][k]
+            residuals[k, T] = r
+        return residuals, x
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize(("outputs", "levels", "by_row", "in_turn"), [(1, 1, False, True), (3, 2, True, False)])
+    def test_formula(self, backend: Any, dtype: type, outputs: int, levels: int, by_row: bool, in_turn: bool) -> None:
+        n_leaves = [levels * n for n in (5, 1, 31, 17, 2, 120, 8, 3, 9)]  # an odd number of trees
+        f = Forest(20_003, n_leaves, dtype)
+        a = self.arguments(f, outputs, levels, by_row, in_turn)
+        residuals, added = self.expected(f, a)
+        found = [(f.normal(*residuals.shape), f.normal(*added.shape)) for _ in range(3)]
+        for n_threads, (r, x) in zip((1, 2, 5), found):
+            f.rows(backend(n_threads)).deletions(**a, first=0, residuals=r, added=x)
+        np.testing.assert_allclose(found[0][0], residuals, **CLOSE)
+        np.testing.assert_allclose(found[0][1], added, **CLOSE)
+        for r, x in found[1:]:
+            np.testing.assert_array_equal(r, found[0][0])
+            np.testing.assert_array_equal(x, found[0][1])
+        alone = f.normal(*residuals.shape), f.normal(*added.shape)
+        f.rows(backend(2)).deletions(**a, first=0, residuals=alone[0], added=None)
+        f.rows(backend(2)).deletions(**a, first=0, residuals=None, added=alone[1])
+        np.testing.assert_array_equal(alone[0], found[0][0])
+        np.testing.assert_array_equal(alone[1], found[0][1])
+
+    def test_some_rows(self, backend: Any) -> None:
+        f = forest(n_rows=900)
+        a = self.arguments(f, 2, 1, False, True)
+        _, added = self.expected(f, a)
+        own, out = slice(333, 850), f.normal(2, len(f.n_leaves), 517)
+        some = {name: np.ascontiguousarray(a[name][:, own]) for name in ("start", "base", "changed")}
+        f.rows(backend(2)).deletions(**a | some, first=333, residuals=None, added=out)
+        np.testing.assert_allclose(out, added[:, :, own], **CLOSE)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"levels": 0}, "levels must be at least 1"),
+            ({"levels": 2}, "no multiple of 2 levels"),
+            ({"table": np.zeros((95, 94))}, "table"),
+            ({"table": np.zeros((95, 95)).T[::-1]}, "next to each other"),
+            ({"factors": np.zeros((95, 4))}, "factors"),
+            ({"by_row": True}, "factors"),
+            ({"values": np.zeros((95, 3))}, "values"),
+            ({"slopes": np.zeros(94)}, "slopes"),
+            ({"steps": np.zeros((7, 6))}, "steps"),
+            ({"drifts": np.zeros(6)}, "drifts"),
+            ({"base": np.zeros((2, 49))}, "base"),
+            ({"changed": np.zeros((3, 50))}, "changed"),
+            ({"first": 1}, "rows"),
+            ({"residuals": np.zeros((2, 7, 50))}, "residuals"),
+            ({"added": np.zeros((2, 8, 50))}, "added"),
+        ],
+    )
+    def test_other_shapes(self, backend: Any, changes: dict[str, Any], message: str) -> None:
+        f = forest(n_rows=50)
+        a = self.arguments(f, 2, 1, False, True) | {"first": 0, "residuals": None, "added": None}
+        with pytest.raises(ValueError, match=message):
+            f.rows(backend(1)).deletions(**a | changes)
+
+
 class TestTriangle:
     """Of sizes below, at and above the blocks that it is worked on in."""
 

@@ -33,7 +33,9 @@ def test_starts_that_do_not_increase(kernel: str, starts: list[int]) -> None:
         getattr(_core, kernel)(**call(kernel) | {"starts": np.array(starts)})
 
 
-@pytest.mark.parametrize("kernel", ["read_out", "scaled_read_out", "residual_factors", "gradient_factors", "pair_sums"])
+@pytest.mark.parametrize(
+    "kernel", ["read_out", "scaled_read_out", "residual_factors", "gradient_factors", "pair_sums", "deletions"]
+)
 @pytest.mark.parametrize("first", [-1, 8, MOST, -(2**63)])
 def test_rows_that_do_not_exist(kernel: str, first: int) -> None:
     with pytest.raises(ValueError, match="rows"):

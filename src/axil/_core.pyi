@@ -192,5 +192,38 @@ def pair_sums(
     ``table`` (L, L), ``factors`` (T, rows) or None for ones, ``out`` (rows,). Cost T^2 / 2 look-ups a row.
     """
 
+def deletions(
+    leaves: _Leaves,
+    starts: _I64,
+    levels: int,
+    table: _F64,
+    factors: _F64,
+    by_row: bool,
+    values: _F64,
+    slopes: _F64,
+    steps: _F64,
+    drifts: _F64,
+    start: _F64,
+    base: _F64,
+    changed: _F64,
+    first: int,
+    residuals: _F64 | None,
+    added: _F64 | None,
+    n_threads: int,
+) -> None:
+    """Walk rows through the trees of the fit without each of them; see `weights.deletion`.
+
+    Here the numbers in ``leaves`` are cells: ``levels`` for every leaf, those of level i being ``i * n_leaves + leaf``. For each
+    output k and row j, with l_t its leaf among all leaves, r at first ``start[k, j]`` and (kept, drawn, weight, stiffer,
+    constant) the ``factors`` of its cell, for t = 0 .. T - 1:
+    ``seen = values[l_t, k] + changed[k, j] * slopes[l_t] + sum_{s < t} table[l_t, l_s] * added[k, s, j]``,
+    ``q_t = kept * (seen - drawn * r)``, ``added[k, t, j] = -(weight * r + stiffer * q_t + constant)``,
+    ``r -= sum_{s <= t} steps[t, s] * q_s + drifts[t] * base[k, j]``.
+    ``residuals[k, t, j]`` is r before tree t, for t = T after all. All are for the rows from ``first`` on.
+    ``table`` (L, L), whose rows may lie apart, ``values`` (L, K), ``slopes`` (L,) by leaf; ``factors`` (cells, 5), or
+    (T * rows, 5) where ``by_row``; ``steps`` (T, T), ``drifts`` (T,); ``start``, ``base``, ``changed`` (K, rows);
+    ``residuals`` (K, T + 1, rows), ``added`` (K, T, rows), either None where not wanted. Cost T^2 / 2 look-ups a row.
+    """
+
 def instruction_set() -> str:
     """Which clone of the kernels this machine runs: "x86-64-v4", "x86-64-v3" or "baseline"."""

@@ -168,6 +168,40 @@ class Rows(ABC):
         """
 
     @abstractmethod
+    def deletions(
+        self,
+        levels: int,
+        table: Array,
+        factors: Array,
+        by_row: bool,
+        values: Array,
+        slopes: Array,
+        steps: Array,
+        drifts: Array,
+        start: Array,
+        base: Array,
+        changed: Array,
+        first: int,
+        residuals: Array | None,
+        added: Array | None,
+    ) -> None:
+        """Walks the rows from ``first`` on through the trees, each in equations of its own; see `weights.deletion`.
+
+        A leaf has ``levels`` cells; l_t is row j's leaf among all L leaves. With r at first ``start[k, j]`` and
+        (kept, drawn, weight, stiffer, constant) the factors of the row's cell, for t = 0 .. T - 1 and each output k:
+
+            seen           = values[l_t, k] + changed[k, j] slopes[l_t] + sum_{s < t} table[l_t, l_s] added[k, s, j]
+            q_t            = kept (seen - drawn r)
+            added[k, t, j] = -(weight r + stiffer q_t + constant),   then
+            r             -= sum_{s <= t} steps[t, s] q_s + drifts[t] base[k, j]
+
+        and ``residuals[k, t, j]`` is r before tree t, or after all where t = T. ``table`` is (L, L), and its rows may lie apart;
+        ``values`` is (L, K), ``slopes`` (L,); ``factors`` (C, 5), or ``by_row`` (T * rows, 5); ``steps`` (T, T), ``drifts``
+        (T,); ``start``, ``base`` and ``changed`` are (K, rows). ``residuals`` (K, T + 1, rows) and ``added`` (K, T, rows) are
+        None where not wanted. T^2 / 2 look-ups per row.
+        """
+
+    @abstractmethod
     def replay(
         self,
         values: Array,

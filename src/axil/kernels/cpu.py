@@ -91,6 +91,43 @@ class CpuRows(Rows):
             self.n_threads,
         )
 
+    def deletions(
+        self,
+        levels: int,
+        table: Array,
+        factors: Array,
+        by_row: bool,
+        values: Array,
+        slopes: Array,
+        steps: Array,
+        drifts: Array,
+        start: Array,
+        base: Array,
+        changed: Array,
+        first: int,
+        residuals: Array | None,
+        added: Array | None,
+    ) -> None:
+        _core.deletions(
+            self.cells,
+            self.starts,
+            levels,
+            table,
+            factors,
+            by_row,
+            values,
+            slopes,
+            steps,
+            drifts,
+            start,
+            base,
+            changed,
+            first,
+            residuals,
+            added,
+            self.n_threads,
+        )
+
     def replay(
         self,
         values: Array,

@@ -172,9 +172,10 @@ class Structure(Transferable):
         """(T,): what each tree's values are multiplied by in a prediction."""
         return self.rates if self.coefficients is None else self.coefficients.omega[-1]
 
-    def leaves(self) -> NDArray[np.unsignedinteger[Any]]:
-        """(T, N): the leaf of each training row in each tree."""
-        return self.cells if len(self.draws) == 1 else self.cells % self.n_leaves[:, None].astype(self.cells.dtype)
+    def leaves(self, rows: slice = slice(None)) -> NDArray[np.unsignedinteger[Any]]:
+        """(T, N): the leaf of each training row in each tree; or (T, rows), of some."""
+        cells = self.cells[:, rows]
+        return cells if len(self.draws) == 1 else cells % self.n_leaves[:, None].astype(cells.dtype)
 
     def to_cells(self, of_leaves: Array, drawn: bool) -> Array:
         """One tree's table by leaves, (L_t, S), as one by cells, times the draws where ``drawn``."""

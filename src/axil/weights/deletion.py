@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -44,13 +45,14 @@ from axil.weights.passes import Adjoints
 from axil.weights.removal import known_regularisation, left_of, rescaled
 from axil.weights.residuals import FittedValues
 
-BLOCK_ENTRIES = 1 << 17  # of trees by rows that are worked on at a time
+BLOCK_ENTRIES = 1 << 21  # of outputs by trees by rows that are worked on at a time
+CONFLICT, LINE = 64, 8  # numbers: rows of a table a multiple of this long meet in a cache; those of one line of it
 DOMINANT = (
     1e4  # times the rest of its leaf: the fit without so heavy a row is replayed, as differences would lose digits
 )
 LOST = 1e-17  # what interpolation may leave, of the answer
 HELD = 1 << 29  # bytes of additions to sums that are kept from one batch of queries to the next
-PAIR_SECONDS = 8e-9  # per row and pair of trees
+PAIR_SECONDS = 8e-10  # per row and pair of trees, on two cores
 REPLAYS = 4  # passes over the trees that a replay without a row takes
 GROUP_SECONDS = 1e-4  # per tree of a replay besides
 
@@ -59,8 +61,7 @@ GROUP_SECONDS = 1e-4  # per tree of a replay besides
 class Alone:
     """The fits without each of some rows, where these rows see them: each its own."""
 
-    values: Array  #: (K, T, rows) of the row's leaves, before any rate
-    base: Array  #: (K, rows)
+    residuals: Array  #: (K, T + 1, rows) that each tree sees of the row, and after the last; nan: no weight is left
 
 
 class Deletion(Protocol):
@@ -71,7 +72,7 @@ class Deletion(Protocol):
         """The fit with all rows."""
 
     def alone(self, rows: slice) -> Alone:
-        """What these rows see of the fits without them; nan where no weight is left."""
+        """What these rows see of the fits without them."""
 
     def effects(self, queries: Leaves) -> Sequence[Effects]:
         """For each output the changes of predictions in these leaves, (n, T), on deleting each row; nan likewise."""
@@ -85,92 +86,142 @@ class Level:
     rows: Rows
     fitted: FittedValues
     space: LeafSpace
-    responses: Array  #: (L, L) of leaf values to leaf sums
+    responses: Array  #: (L, L) of leaf values to leaf sums; its rows may lie apart
     of_base: Array  #: (L,) of leaf values to the base
+    factors: Array | None  #: (cells, 5); None: row weights differ
+    steps: Array  #: (T, T) of the residuals by leaf values, from one tree to the next
+    drifts: Array  #: (T,) likewise by the base
 
     @classmethod
     def of(cls, share: float, rows: Rows, fitted: FittedValues, space: LeafSpace) -> Level:
-        responses = space.responses
-        return cls(share, rows, fitted, space, responses, -(responses @ fitted.structure.base_share))
+        s, responses = fitted.structure, space.responses
+        of_base = -(responses @ s.base_share)
+        factors = Parts.of_cells(s).factors(s) if s.row_weights is None else None
+        if s.coefficients is None:
+            steps, drifts = np.diag(s.rates), np.zeros(s.n_trees)
+        else:
+            steps, drifts = np.diff(s.coefficients.omega, axis=0), np.diff(s.beta)
+        return cls(share, rows, fitted, space, apart(responses), of_base, factors, np.tril(steps), drifts)
 
     def adjoints(self, queries: Leaves) -> Adjoints:
         """Of predictions in these leaves, (n, T)."""
         s, phi = self.fitted.structure, self.space.adjoints(queries)
         return Adjoints(phi, s.beta[-1] - s.base_share @ phi)
 
-    def walk(self, block: Block, base: Array) -> tuple[Array, Array]:
-        """(K, T, rows) twice: the values q of the rows' own leaves without them, and the additions x to these leaves' sums.
+    def walk(self, rows: slice, base: Array, residuals: Array | None = None, added: Array | None = None) -> None:
+        """Fills (K, T + 1, rows) with the residuals r of the rows without them, (K, T, rows) with the additions x to sums.
 
         ``base`` (K, rows): without the row.
         """
-        s, f, flat = self.fitted.structure, self.fitted, self.responses.ravel()
-        scale = s.leaf_scale[block.leaf]
-        left = block.left_scale(s)
-        kept = np.divide(left, scale, out=np.ones_like(scale), where=scale > 0)  # a constant leaf stays as it is
-        constant = np.zeros_like(scale)  # what the sum of a leaf that no row is left in loses besides
-        if s.shift is not None:
-            np.divide(s.shift[block.leaf], scale, out=constant, where=(scale > 0) & (left == 0))
-        stiffer = block.stiffer(s, scale, left)
-        values, added = np.empty((2, len(base), *block.leaf.shape))
-        changed = base - f.base[:, None]
-        residual = f.started(block.rows).T - s.beta[0] * base
-        at, met = np.empty_like(block.leaf), np.empty_like(scale)
-        for t, leaf in enumerate(block.leaf):
-            np.add(leaf * s.total_leaves, block.leaf[:t], out=at[:t])
-            pairs = np.take(flat, at[:t], out=met[:t], mode="clip")  # leaves are in range; this mode takes no copy
-            pull = block.weight[t] * residual
-            for k in range(len(base)):
-                seen = f.values[leaf, k] + changed[k] * self.of_base[leaf] + np.einsum("tj,tj->j", pairs, added[k, :t])
-                values[k, t] = kept[t] * (seen - scale[t] * pull[k])
-                added[k, t] = -(pull[k] + stiffer[t] * values[k, t] + constant[t])
-            residual = block.residual(s, t, residual, values, base)
-        return values, added
+        s, f = self.fitted.structure, self.fitted
+        by_row = self.factors is None
+        factors = Parts.of_rows(s, rows).factors(s).reshape(-1, 5) if self.factors is None else self.factors
+        base = np.ascontiguousarray(base)
+        start = np.ascontiguousarray(f.started(rows).T - s.beta[0] * base)
+        self.rows.deletions(
+            len(s.draws),
+            self.responses,
+            factors,
+            by_row,
+            np.ascontiguousarray(f.values),
+            self.of_base,
+            self.steps,
+            self.drifts,
+            start,
+            base,
+            base - f.base[:, None],
+            rows.start,
+            residuals,
+            added,
+        )
+
+
+def apart(table: Array) -> Array:
+    """A square table whose rows do not all begin at the same places of a cache: a copy where they would."""
+    n = len(table)
+    if n % CONFLICT:
+        return table
+    out = np.empty((n, n + LINE))[:, :n]
+    out[...] = table
+    return out
 
 
 @dataclass(frozen=True)
-class Block:
-    """Some training rows in the trees of a structure."""
+class Parts:
+    """Rows as parts of their leaves: for every cell, where rows weigh the same, else for every tree and row of a block."""
 
-    rows: slice
-    leaf: NDArray[np.int64]  #: (T, rows) numbered among all L leaves
-    weight: Array  #: (T, rows) of the row in each tree: weight * draw
+    leaf: NDArray[np.int64]  #: (...) numbered among all L leaves
+    weight: Array  #: (...) of the row in the tree: weight * draw
 
     @classmethod
-    def of(cls, s: Structure, rows: slice) -> Block:
+    def of_cells(cls, s: Structure) -> Parts:
+        """One for each cell, (C,)."""
+        leaves = [np.tile(np.arange(a, b), len(s.draws)) for a, b in pairwise(s.starts)]
+        return cls(np.concatenate(leaves), np.concatenate([np.repeat(s.draws, n) for n in s.n_leaves]))
+
+    @classmethod
+    def of_rows(cls, s: Structure, rows: slice) -> Parts:
+        """One for each tree and row, (T, rows)."""
         cells = s.cells[:, rows]
         n_leaves = s.n_leaves[:, None].astype(cells.dtype)
         level, leaf = (0, cells) if len(s.draws) == 1 else np.divmod(cells, n_leaves)
         weight = np.broadcast_to(s.draws[level], leaf.shape)
         if s.row_weights is not None:
             weight = weight * s.row_weights[rows]
-        return cls(rows, s.starts[:-1, None] + leaf.astype(np.int64), weight)
+        return cls(s.starts[:-1, None] + leaf.astype(np.int64), weight)
+
+    def lonely(self, s: Structure) -> NDArray[np.bool_]:
+        """Whether no other row has weight in a leaf that follows its rows."""
+        return np.asarray((self.left(s) == 0) & (self.weight > 0) & (s.leaf_scale[self.leaf] > 0))
+
+    def dominant(self, s: Structure) -> NDArray[np.bool_]:
+        """Whether the row outweighs the rest of the leaf by `DOMINANT`."""
+        return np.asarray(self.left_scale(s) > DOMINANT * s.leaf_scale[self.leaf])
 
     def left(self, s: Structure) -> Array:
-        """(T, rows): the weight of each leaf without the row."""
+        """The weight of each leaf without the row."""
         return left_of(s.leaf_weights[self.leaf], self.weight)
 
     def left_scale(self, s: Structure) -> Array:
-        """(T, rows): the scale of each leaf without the row."""
+        """The scale of each leaf without the row."""
         rule = known_regularisation(s)
         own = Regularisation(rule.l2[self.leaf], rule.steps[self.leaf])
         return np.where(s.leaf_scale[self.leaf] > 0, own.scale(self.left(s)), 0.0)
 
-    def stiffer(self, s: Structure, scale: Array, left: Array) -> Array:
-        """(T, rows): ``1 / a' - 1 / a``, by which each leaf resists less without the row; 0 where it is a constant or empty."""
-        moving = (scale > 0) & (left > 0)
-        found = np.where(moving, -self.weight, 0.0)  # exactly, after one step
-        several = moving & (known_regularisation(s).steps[self.leaf] > 1)
-        found[several] = 1.0 / left[several] - 1.0 / scale[several]
-        return found
+    def factors(self, s: Structure) -> Array:
+        """(..., 5): a' / a, a w b, w b, 1 / a' - 1 / a, and what the sum of a leaf that no row is left in loses besides.
 
-    def residual(self, s: Structure, t: int, before: Array, values: Array, base: Array) -> Array:
-        """(K, rows): what tree t + 1 sees, or the last residual, from what tree t saw and the values (K, T, rows) up to t."""
-        if s.coefficients is None:
-            return np.asarray(before - s.rates[t] * values[:, t])
-        step = s.coefficients.omega[t + 1, : t + 1] - s.coefficients.omega[t, : t + 1]
-        changed = np.flatnonzero(step)
-        drift = (s.beta[t + 1] - s.beta[t]) * base
-        return np.asarray(before - np.einsum("t,ktj->kj", step[changed], values[:, changed]) - drift)
+        A constant leaf stays as it is.
+        """
+        scale, left = s.leaf_scale[self.leaf], self.left_scale(s)
+        moving = scale > 0
+        kept = np.divide(left, scale, out=np.ones_like(scale), where=moving)
+        stiffer = np.where(moving & (left > 0), -self.weight, 0.0)  # exactly, after one step
+        several = moving & (left > 0) & (known_regularisation(s).steps[self.leaf] > 1)
+        stiffer[several] = 1.0 / left[several] - 1.0 / scale[several]
+        constant = np.zeros_like(scale)
+        if s.shift is not None:
+            np.divide(s.shift[self.leaf], scale, out=constant, where=moving & (left == 0))
+        return np.stack([kept, scale * self.weight, self.weight, stiffer, constant], axis=-1)
+
+
+class Which:
+    """Which training rows have, in any tree, a part of their leaf that is such and such."""
+
+    def __init__(self, s: Structure, such: Callable[[Parts, Structure], NDArray[np.bool_]]):
+        self._structure, self._such = s, such
+        self._cells = such(Parts.of_cells(s), s) if s.row_weights is None else None
+
+    def __call__(self, rows: slice) -> NDArray[np.bool_]:
+        """(rows,): each of these."""
+        s = self._structure
+        if self._cells is None:
+            return np.asarray(self._such(Parts.of_rows(s, rows), s).any(axis=0))
+        found = np.zeros(rows.stop - rows.start, dtype=np.bool_)
+        for cells, (a, b) in zip(s.cells[:, rows], pairwise(s.cell_starts)):
+            if self._cells[a:b].any():
+                found |= self._cells[a:b][cells]
+        return found
 
 
 def base_without(fitted: FittedValues, rows: slice) -> Array:
@@ -192,35 +243,45 @@ class InLeafSpace:
         s, outputs = self.fitted.structure, self.fitted.targets.shape[1]
         self._holds = 8 * len(levels) * outputs * s.n_trees * s.n_rows <= min(HELD, available // 4)
         self._kept = Kept()
+        self._last: dict[int, tuple[slice, Array]] = {}  # of each level, the block of rows that was walked last
+        self._dominant = Which(s, Parts.dominant)
 
     @property
     def fitted(self) -> FittedValues:
         return self.replayed.fitted
 
-    def _walk(self, level: Level, rows: slice) -> tuple[Array, Array]:
-        return level.walk(Block.of(level.fitted.structure, rows), base_without(self.fitted, rows))
-
     def added(self, i: int, rows: slice) -> Array:
         """(K, T, rows): the additions to sums at level i."""
         if self._holds:
-            return self._kept.get(i, lambda: self._all_added(self.levels[i]))[:, :, rows]
-        return self._walk(self.levels[i], rows)[1]
+            return self._kept.get(i, lambda: self._all_added(i))[:, :, rows]
+        last = self._last.get(i)  # outputs are read out block by block in turn: they share the walk
+        if last is None or last[0] != rows:
+            self._last[i] = last = rows, self._added(i, rows)
+        return last[1]
 
-    def _all_added(self, level: Level) -> Array:
+    def _added(self, i: int, rows: slice) -> Array:
+        found = np.empty((self.fitted.targets.shape[1], self.fitted.structure.n_trees, rows.stop - rows.start))
+        self.levels[i].walk(rows, base_without(self.fitted, rows), added=found)
+        return found
+
+    def _all_added(self, i: int) -> Array:
         s = self.fitted.structure
         found = np.empty((self.fitted.targets.shape[1], s.n_trees, s.n_rows))
         for rows in track(blocks_of(s), "deletions"):
-            found[:, :, rows] = self._walk(level, rows)[1]
+            found[:, :, rows] = self._added(i, rows)
         return found
 
     def alone(self, rows: slice) -> Alone:
-        parts = [self._walk(level, rows)[0] for level in self.levels]
-        values = np.asarray(sum(part * own for part, own in zip(parts, self.basis(rows))))
-        base = base_without(self.fitted, rows)
+        s, base, basis = self.fitted.structure, base_without(self.fitted, rows), self.basis(rows)
+        found, part = (np.empty((len(base), s.n_trees + 1, base.shape[1])) for _ in range(2))
+        for i, level in enumerate(self.levels):
+            level.walk(rows, base, residuals=part if i else found)
+            if len(self.levels) > 1:
+                (part if i else found)[...] *= basis[i]
+                found += part if i else 0.0
         for j in self.dominant(rows):
-            own = self.replayed.alone(slice(j, j + 1))
-            values[:, :, j - rows.start], base[:, j - rows.start] = own.values[:, :, 0], own.base[:, 0]
-        return Alone(values, base)
+            found[:, :, j - rows.start] = self.replayed.alone(slice(j, j + 1)).residuals[:, :, 0]
+        return Alone(found)
 
     def effects(self, queries: Leaves) -> Sequence[Effects]:
         asked = [level.adjoints(queries) for level in self.levels]
@@ -239,10 +300,7 @@ class InLeafSpace:
 
     def dominant(self, rows: slice) -> NDArray[np.intp]:
         """Those of these rows that outweigh the rest of one of their leaves by `DOMINANT`."""
-        s = self.fitted.structure
-        block = Block.of(s, rows)
-        heavy = (block.left_scale(s) > DOMINANT * s.leaf_scale[block.leaf]).any(axis=0)
-        return np.asarray(rows.start + np.flatnonzero(heavy))
+        return np.asarray(rows.start + np.flatnonzero(self._dominant(rows)))
 
 
 @dataclass(frozen=True)
@@ -262,7 +320,7 @@ class LeafSpaceEffects:
         d, k, n = self.deletion, self.output, len(self.queries)
         s = d.fitted.structure
         tables = [s.by_cells(adjoints.phi, drawn=False) for adjoints in self.asked]  # draws are in the additions
-        for rows in blocks_of(s, n):
+        for rows in blocks_of(s, max(n, s.n_trees * len(d.fitted.base))):
             basis, changed = d.basis(rows), base_without(d.fitted, rows)[k] - d.fitted.base[k]
             out, part = np.zeros((2, rows.stop - rows.start, n))
             for i, level in enumerate(d.levels):
@@ -291,13 +349,15 @@ class ByReplay:
         return None if lost else self.refit(j, self.fitted.targets)
 
     def alone(self, rows: slice) -> Alone:
-        leaf = Block.of(self.fitted.structure, rows).leaf
-        values, base = np.full((self.fitted.targets.shape[1], *leaf.shape), np.nan), base_without(self.fitted, rows)
+        f, leaves = self.fitted, self.fitted.structure.leaves(rows)
+        found = np.full((f.targets.shape[1], len(leaves) + 1, leaves.shape[1]), np.nan)
         for i, j in enumerate(range(rows.start, rows.stop)):
             fitted = self._without(j)
             if fitted is not None:
-                values[:, :, i], base[:, i] = fitted.values[leaf[:, i]].T, fitted.base
-        return Alone(values, base)
+                seen = fitted.residuals(leaves[:, i : i + 1], f.started(slice(j, j + 1)))
+                for t, residual in enumerate(seen):
+                    found[:, t, i] = residual[0]
+        return Alone(found)
 
     def changes(self, j: int, queries: Leaves) -> Array:
         """(n, K): the changes of predictions in these leaves, (n, T), without row j."""
@@ -336,7 +396,7 @@ def gathered(effects: Effects, n_rows: int, n: int) -> Array:
 
 
 def blocks_of(s: Structure, n: int = 1) -> list[slice]:
-    """The training rows in blocks, for so many queries."""
+    """The training rows in blocks, for so many numbers per row besides those of the trees."""
     step = max(16, BLOCK_ENTRIES // max(s.n_trees, n))
     return [slice(first, min(first + step, s.n_rows)) for first in range(0, s.n_rows, step)]
 

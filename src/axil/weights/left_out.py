@@ -7,7 +7,6 @@ trees.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from axil.machine.progress import track
 from axil.types import Array
-from axil.weights.deletion import Alone, Block, Deletion, blocks_of
+from axil.weights.deletion import Deletion, Parts, Which, blocks_of
 from axil.weights.residuals import FittedValues
 
 LEAST_LEFT = 1e-6  # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
@@ -45,37 +44,29 @@ def left_out(deletion: Deletion, own: Array) -> LeftOut:
     A row that no other row shares one of its leaves with has no prediction, nor one whose deletion leaves no weight.
     """
     fitted = deletion.fitted
-    s, weights = fitted.structure, fitted.structure.row_weights
+    s, weights, lonely = fitted.structure, fitted.structure.row_weights, Which(fitted.structure, Parts.lonely)
     trees = stages(fitted, own)
     found, sums, total, rows_counted = np.empty_like(fitted.targets), np.zeros((2, len(trees), len(own))), 0.0, 0
-    for rows in track(blocks_of(s), "training rows"):
-        block, alone = Block.of(s, rows), deletion.alone(rows)
-        lonely = ((block.left(s) == 0) & (block.weight > 0) & (s.leaf_scale[block.leaf] > 0)).any(axis=0)
-        kept = ~(lonely | np.isnan(alone.base).any(axis=0))
+    for rows in track(blocks_of(s, s.n_trees * len(own)), "training rows"):
+        left = deletion.alone(rows).residuals
+        if len(trees) <= s.n_trees:
+            left = left[:, trees]
+        kept = ~(lonely(rows) | np.isnan(left[:, 0]).any(axis=0))
         counted = kept.astype(float) if weights is None else kept * weights[rows]
-        before = Alone(np.moveaxis(fitted.values[block.leaf], -1, 0), fitted.base[:, None] + np.zeros_like(alone.base))
-        for i, fit in enumerate((alone, before)):
-            for at, residual in zip(trees, _residuals(fitted, block, fit, trees)):
-                left = residual - own[:, None] if at == s.n_trees else residual
-                if i == 0 and at == s.n_trees:
-                    found[rows] = np.where(kept, fitted.targets[rows].T - left, np.nan).T
-                sums[i, np.searchsorted(trees, at)] += np.where(kept, np.square(left), 0.0) @ counted
+        left[:, -1] -= own[:, None]
+        found[rows] = np.where(kept, fitted.targets[rows].T - left[:, -1], np.nan).T
+        left[:, :, ~kept] = 0.0
+        sums[0] += np.einsum("ktj,ktj,j->tk", left, left, counted)
+        leaves = s.leaves(rows)
+        for t, residual in enumerate(fitted.residuals(leaves, fitted.started(rows))):
+            if t in trees:
+                seen = residual - own if t == s.n_trees else residual
+                sums[1, np.searchsorted(trees, t)] += np.einsum("jk,jk,j->k", seen, seen, counted)
         total, rows_counted = total + counted.sum(), rows_counted + int(kept.sum())
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = sums / total
     in_turn = s.coefficients is None or len(trees) > 2  # else the base alone and all trees
     return LeftOut(found, Curve(trees, errors[0], errors[1], rows_counted) if in_turn else None)
-
-
-def _residuals(fitted: FittedValues, block: Block, fit: Alone, trees: NDArray[np.int64]) -> Iterator[Array]:
-    """Yield what these numbers of trees leave over of the rows, (K, rows) each."""
-    s = fitted.structure
-    residual = fitted.started(block.rows).T - s.beta[0] * fit.base
-    for t in range(s.n_trees + 1):
-        if t in trees:
-            yield residual
-        if t < s.n_trees:
-            residual = block.residual(s, t, residual, fit.values, fit.base)
 
 
 def stages(fitted: FittedValues, own: Array) -> NDArray[np.int64]:
