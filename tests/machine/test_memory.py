@@ -147,6 +147,7 @@ asks = {
     "group": lambda m: explainer.group(X[:m], np.arange(n)),
     "similar": lambda m: explainer.similar(X[:m], 2000),
     "removal_set": lambda m: explainer.removal_set(X[:m], 5000),
+    "removal_top": lambda m: explainer.removal_top(X[:m], 5000),
     "removal": lambda m: explainer.removal(X[:m]),
     "pushes": lambda m: explainer.pushes(X[:m]),
     "parquet": lambda m: explainer.write(X[:m], folder / "w.parquet"),
@@ -180,9 +181,9 @@ def test_the_answers_own_tables_count(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     found = {name: (int(refused), int(taken)) for name, refused, taken in map(str.split, done.stdout.splitlines())}
-    assert len(found) == 8
+    assert len(found) == 9
     assert {name: taken for name, (_, taken) in found.items() if taken > 1.1 * limit} == {}
-    assert all(found[name][0] for name in ("top", "group", "similar", "removal_set"))  # 640 rows do not fit
+    assert all(found[name][0] for name in ("top", "group", "similar", "removal_set", "removal_top"))  # 640 rows do not fit
     assert not any(found[name][0] for name in ("parquet", "zarr"))  # written batch by batch
 
 

@@ -40,6 +40,7 @@ def weights_without(s, j):
 def way(request, monkeypatch):
     """By the formula with several blocks of rows, its additions to sums made again or kept; or by replays."""
     monkeypatch.setattr(deletion, "BLOCK_ENTRIES", 200)
+    monkeypatch.setattr(deletion, "EFFECT_ENTRIES", 200)
     monkeypatch.setattr(deletion, "HELD", (1 << 30) if request.param == "kept" else 0)
     monkeypatch.setattr(deletion.Work, "uses_leaf_space", lambda self, available: request.param != "replays")
     return request.param

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.progress import in_time
@@ -15,6 +16,7 @@ from axil.types import Array
 from axil.weights.left_out import Curve, LeftOut
 
 LONGEST = 6 * 3600.0  # seconds of replays, above which they are refused
+ALONE = "no other training row of any weight is in one of the row's leaves, so no fit without it says what it would be"
 INSTEAD = "Predictions of your own cross-validation do without."
 
 
@@ -58,7 +60,14 @@ def leave_one_out(proven: ProvenModel) -> Any:
     if proven.outputs is not None:
         columns["output"] = np.tile(proven.outputs, len(targets))
     columns |= {"target": targets.ravel(), "prediction": found.ravel(), "residual": (targets - found).ravel()}
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+    columns["alone"] = np.isnan(found).ravel()
+    return tables.note(tables.make(columns, proven.backend), note_on(columns["alone"]))
+
+
+def note_on(alone: NDArray[np.bool_]) -> str:
+    """The note on a table of predictions without the row itself, some of which do not exist."""
+    n = int(alone.sum())
+    return f"{tables.NOTE}; nan in {n} of {len(alone)} lines: {ALONE}" if n else tables.NOTE
 
 
 def _curves(proven: ProvenModel) -> list[Curve] | None:

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from axil.errors import ApproximationWarning
 from axil.machine.memory import in_words
-from axil.machine.progress import in_time
+from axil.machine.progress import in_time, track
 from axil.output import tables
 from axil.questions.noise import PATIENCE, announce
 from axil.questions.targets import change_columns
@@ -26,12 +26,13 @@ from axil.replay.queries import Queries
 from axil.types import Array
 from axil.weights.answers import Effects
 from axil.weights.contract import Engine
+from axil.weights.deletion import REPLAYS
 from axil.weights.removal import BLOCK_ENTRIES
 
 Rows = NDArray[np.int64]
 Ask = Callable[[Engine, Any, Array], Sequence[Effects]]
 
-INSTEAD = "Use explainer.removal_set(X, m) for the largest, or raise memory_limit."
+INSTEAD = "Use explainer.removal_top(X, k), removal_set(X, m) or removal_group(X, labels), or raise memory_limit."
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,13 @@ def way_of(proven: ProvenModel, method: str | None, taken: int) -> Way:
 def without(proven: ProvenModel, queries: Queries, rows: NDArray[np.intp]) -> Any:
     """The table of `Questions.without`."""
     before = proven.predicted(queries)  # which checks them
-    left = replace(proven, engines=[engine.without(rows) for engine in proven.engines], verification=None)
-    after = left.predicted(queries)
-    columns = change_columns(proven, queries, before, after)
+    columns = change_columns(proven, queries, before, _left(proven, rows).predicted(queries))
     return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+
+
+def _left(proven: ProvenModel, rows: NDArray[np.intp]) -> ProvenModel:
+    """The model of the fit without these rows; there is none to compare it with."""
+    return replace(proven, engines=[engine.without(rows) for engine in proven.engines], verification=None)
 
 
 def dense(proven: ProvenModel, queries: Queries, way: Way) -> Array:
@@ -107,9 +111,8 @@ def dense(proven: ProvenModel, queries: Queries, way: Way) -> Array:
     transposed = np.empty((n_outputs, n_train, n))  # as they come, for a block of training rows
     for start, batch, effects in _effects(proven, queries, proven.budget.batch_size(working, array + room), way):
         own = slice(start, start + len(batch))
-        for k, of_output in enumerate(effects):
-            for first, block in of_output.blocks():
-                transposed[k, first : first + len(block), own] = block
+        for k, first, block in _in_turn(effects):
+            transposed[k, first : first + len(block), own] = block
     found = transposed.swapaxes(1, 2)
     return found[0] if proven.outputs is None else found
 
@@ -121,12 +124,37 @@ def array_bytes(proven: ProvenModel, queries: Queries) -> int:
 
 def _effects(
     proven: ProvenModel, queries: Queries, size: int, way: Way
-) -> Iterator[tuple[int, Queries, list[Effects]]]:
-    """So many queries at a time, with the position of the first; their effects are read out block by block."""
+) -> Iterator[tuple[int, Queries, list[Sequence[Effects]]]]:
+    """So many queries at a time, with the position of the first; their effects, engine by engine, are read out in blocks."""
     for start, batch in proven.batches(queries, size, way.name):
         proven.predicted(batch)  # which checks them
-        served = proven.by_output(proven.targets)
-        yield start, batch, [one for engine, own in served for one in way.ask(engine, batch.coordinates, own)]
+        yield (
+            start,
+            batch,
+            [way.ask(engine, batch.coordinates, own) for engine, own in proven.by_output(proven.targets)],
+        )
+
+
+def _in_turn(effects: list[Sequence[Effects]]) -> Iterator[tuple[int, int, Array]]:
+    """Yield output, first row and effects (rows, n): the outputs of one engine in turn, as they share what blocks are made of."""
+    before = 0
+    for of_engine in effects:
+        for blocks in zip(*(one.blocks() for one in of_engine)):
+            for k, (first, block) in enumerate(blocks, before):
+                yield k, first, block
+        before += len(of_engine)
+
+
+def _read(sets: Sequence[SignedSet | Ranked], effects: list[Sequence[Effects]]) -> None:
+    """Take in all effects, each set those of its output."""
+    found = [one.sparse() for of_engine in effects for one in of_engine]
+    for own, sparse in zip(sets, found):
+        if sparse is not None:
+            own.add_sparse(sparse)
+    if any(sparse is None for sparse in found):
+        for k, first, block in _in_turn(effects):
+            if found[k] is None:
+                sets[k].add(block, first)
 
 
 def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, way: Way) -> Any:
@@ -140,7 +168,8 @@ def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, way
     size = tables.batch_size(proven.budget, len(queries), lines, 6 if outputs is None else 7, working)
     served = [(engine, own, k) for engine, own in plain.by_output(proven.targets) for k in range(own.shape[1])]
     for start, batch, effects_of in _effects(proven, queries, size, way):
-        sets = [SignedSet(len(batch), m, n_train, proven.n_threads).read(own) for own in effects_of]
+        sets = [SignedSet(len(batch), m, n_train, proven.n_threads) for _ in range(n_outputs)]
+        _read(sets, effects_of)
         for i in range(len(batch)):
             for output, ((engine, own, k), largest) in enumerate(zip(served, sets)):
                 rows, effects = largest.chosen(i)
@@ -159,17 +188,10 @@ class SignedSet:
         none = np.zeros(n_train)
         self.positive, self.negative = (tables.Largest(n, m, none, "weight", n_threads) for _ in range(2))
 
-    def read(self, effects: Effects) -> SignedSet:
-        """Take in all of them."""
-        sides = (self.positive, np.fmax), (self.negative, np.fmin)
-        found = effects.sparse()
-        if found is not None:
-            for side, clip in sides:
-                side.add_sparse(csr_array((clip(found.data, 0.0), found.indices, found.indptr), found.shape))
-            return self
-        for first, block in effects.blocks():
-            self.add(block, first)
-        return self
+    def add_sparse(self, effects: csr_array) -> None:
+        """Take in all of them, (n, N)."""
+        for side, clip in ((self.positive, np.fmax), (self.negative, np.fmin)):
+            side.add_sparse(csr_array((clip(effects.data, 0.0), effects.indices, effects.indptr), effects.shape))
 
     def add(self, block: Array, first: int) -> None:
         """Take in the effects (rows, n) of the training rows from ``first`` on."""
@@ -182,6 +204,66 @@ class SignedSet:
         side = self.negative if falls else self.positive
         kept = side.values[i] != 0
         return side.rows[i][kept], side.values[i][kept]
+
+
+class Ranked:
+    """The k largest |effects| on each of n predictions, gathered block by block."""
+
+    def __init__(self, n: int, k: int, n_train: int, n_threads: int):
+        self._largest = tables.Largest(n, k, np.zeros(n_train), "weight", n_threads)
+
+    def add_sparse(self, effects: csr_array) -> None:
+        """Take in all of them, (n, N)."""
+        self._largest.add_sparse(effects)
+
+    def add(self, block: Array, first: int) -> None:
+        """Take in the effects (rows, n) of the training rows from ``first`` on; nan is none."""
+        self._largest.add(np.where(np.isnan(block), 0.0, block), first)
+
+    def chosen(self, i: int) -> tuple[Rows, Array]:
+        """Rows and effects of prediction i, the largest first; rows without effect are left out."""
+        kept = self._largest.values[i] != 0
+        return self._largest.rows[i][kept], self._largest.values[i][kept]
+
+
+def removal_top(proven: ProvenModel, queries: Queries, k: int, way: Way) -> Any:
+    """The table of `RowQuestions.removal_top`."""
+    found, (n_train, n_outputs) = [], proven.targets.shape
+    lines, outputs = min(k, n_train) * n_outputs, proven.outputs
+    if way.prepares:
+        proven = proven.prepared_for(len(queries), tables.bytes_of(len(queries) * lines, 7))
+    working = proven.streamed_bytes() + 6 * 8 * lines
+    size = tables.batch_size(proven.budget, len(queries), lines, 4 if outputs is None else 5, working)
+    for start, batch, effects in _effects(proven, queries, size, way):
+        ranked = [Ranked(len(batch), k, n_train, proven.n_threads) for _ in range(n_outputs)]
+        _read(ranked, effects)
+        for i in range(len(batch)):
+            for output, own in enumerate(ranked):
+                found.append((start + i, output if outputs is None else outputs[output], *own.chosen(i)))
+    columns = set_columns(found, proven.scale.label("effect"), proven.index, queries.labels, outputs is not None)
+    return tables.note(tables.make(columns, proven.backend), way.note)
+
+
+def removal_group(proven: ProvenModel, queries: Queries, codes: NDArray[np.intp], groups: NDArray[Any]) -> Any:
+    """The table of `RowQuestions.removal_group`."""
+    n_lines = len(queries) * proven.targets.shape[1] * len(groups)
+    proven.budget.require(tables.bytes_of(n_lines, 6), f"The table of {n_lines} lines", tables.SMALLER)
+    seconds = len(groups) * REPLAYS * sum(engine.costs(proven.budget.available).column for engine in proven.engines)
+    announce(f"Fits without each of {len(groups)} groups take", seconds, "Fewer groups take less.", 3)
+    before = proven.predicted(queries)  # which checks them
+    after = np.full((*before.shape, len(groups)), np.nan)
+    for g in track(range(len(groups)), "groups"):
+        rows = np.flatnonzero(codes == g)
+        if len(rows) < len(codes):
+            after[:, :, g] = _left(proven, rows).predicted(queries)
+    shown_before, shown_after = (
+        proven.scale.inverse(np.repeat(before.ravel(), len(groups))),
+        proven.scale.inverse(after),
+    )
+    columns = tables.label_columns(queries.labels, proven.outputs, "group", groups)
+    columns |= {"rows": np.tile(np.bincount(codes, minlength=len(groups)), before.size), "before": shown_before}
+    columns |= {"after": shown_after.ravel(), "change": shown_after.ravel() - shown_before}
+    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
 
 
 def remove_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: tuple[Rows, Array]) -> tuple[Rows, Array]:

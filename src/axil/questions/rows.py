@@ -146,16 +146,79 @@ class RowQuestions:
             way = removal.way_of(proven, "first-order" if greedy and method is None else method, 0)
         return removal.removal_set(proven, queries, m, greedy, way)
 
+    def removal_top(self, X: Any, k: int = 10, method: str | None = None) -> Any:
+        """The k training rows whose deletion, each by itself, would change each prediction most, in either direction.
+
+        A frame with the columns query, rank, row, effect, and output if there are several. Effects are those of `removal`; rows
+        that have none are left out. ``attrs["axil"]`` says whether they are exact or first-order. `removal_set` has rows of one
+        direction instead. Streamed: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        k : int
+            How many training rows per prediction.
+        method : "exact", "first-order" or None
+            How effects are computed, as in `removal`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> top = explainer.removal_top(X.head(2), k=3)
+        >>> bool(abs(top["effect"][0]) == abs(explainer.removal(X.head(1))).max())
+        True
+        """
+        k, method, proven = inputs.as_count(k, "k"), _method(method), self.proven
+        queries = proven.queries(X)
+        return removal.removal_top(proven, queries, k, removal.way_of(proven, method, 0))
+
+    def removal_group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
+        """The change of each prediction on deleting each group of training rows, all rows of the group at once.
+
+        A frame with the columns query, group, rows (how many the group has), before, after, change, and output if there are
+        several. Exact with the structure held fixed, as `without` is: effects of single rows do not add up to that of their
+        group. nan where no row is left without the group. Of a model fitted to transformed targets before, after and change are
+        in prices. Some four passes over the trees, O(T N), for each group; never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        labels : sequence of length n_train
+            A label for each training row: a year, a region, a source.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> list(explainer.removal_group(X.head(2), X["sex"] > 0).columns)
+        ['query', 'group', 'rows', 'before', 'after', 'change']
+        """
+        proven = self.proven
+        queries = proven.queries(X, init_score)
+        return removal.removal_group(proven, queries, *inputs.group_codes(labels, len(proven.targets)))
+
     def leave_one_out(self) -> Any:
         """The prediction of every training row by the fit without that row, and what it leaves of the target.
 
-        A frame with the columns row, target, prediction, residual = target - prediction, and output if there are several, in the
-        order of the training rows. Exact with the structure held fixed. nan where no other row of any weight is in one of the
-        row's leaves, or none is left at all: nothing but the row's own target says what its prediction would be there.
+        A frame with the columns row, target, prediction, residual = target - prediction, alone, and output if there are several,
+        in the order of the training rows. Exact with the structure held fixed. ``alone``: no other row of any weight is in one of
+        the row's leaves, or none is left at all, so nothing but the row's own target says what its prediction would be;
+        prediction and residual are nan.
 
         The row did help to choose the splits, so these residuals are smaller than those of refits without it. In leaf space,
-        O(T^2) per training row and blocks of rows at a time: about a minute for a million rows and 100 trees, five times what
-        preparing leaf space takes. Where leaf space does not fit, one replay per row. Made once for an explainer; a
+        O(T^2) per training row and blocks of rows at a time: some seconds for a million rows and 100 trees
+        (docs/scaling.md). Where leaf space does not fit, one replay per row. Made once for an explainer; a
         `CostWarning` says where that takes more than 30 seconds. Of a model fitted to transformed targets all columns are in
         prices.
 

@@ -68,6 +68,8 @@ OTHERS = (
         "removal",
         "without",
         "removal_set",
+        "removal_top",
+        "removal_group",
         "pushes",
         "leave_one_out",
         "loo_curve",

@@ -178,7 +178,8 @@ def blame(proven: ProvenModel, queries: Queries, y: Array, corrected: Array | No
         keys = gain.ravel()
     order = np.argsort(-keys, kind="stable")  # nan last
     columns = {name: values[order] for name, values in columns.items()}
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+    note = tables.NOTE if corrected is None else left_out.note_on(np.isnan(corrected).ravel())
+    return tables.note(tables.make(columns, proven.backend), note)
 
 
 def _column_squares(proven: ProvenModel, queries: Queries) -> Array:

@@ -45,7 +45,8 @@ from axil.weights.passes import Adjoints
 from axil.weights.removal import known_regularisation, left_of, rescaled
 from axil.weights.residuals import FittedValues
 
-BLOCK_ENTRIES = 1 << 21  # of outputs by trees by rows that are worked on at a time
+BLOCK_ENTRIES = 1 << 22  # of outputs by trees by rows that are walked at a time
+EFFECT_ENTRIES = 1 << 19  # of outputs by trees, or queries, by rows whose effects are read out at a time
 CONFLICT, LINE = 64, 8  # numbers: rows of a table a multiple of this long meet in a cache; those of one line of it
 DOMINANT = (
     1e4  # times the rest of its leaf: the fit without so heavy a row is replayed, as differences would lose digits
@@ -53,6 +54,7 @@ DOMINANT = (
 LOST = 1e-17  # what interpolation may leave, of the answer
 HELD = 1 << 29  # bytes of additions to sums that are kept from one batch of queries to the next
 PAIR_SECONDS = 8e-10  # per row and pair of trees, on two cores
+COPIES = 3  # of a block that are held at a time
 REPLAYS = 4  # passes over the trees that a replay without a row takes
 GROUP_SECONDS = 1e-4  # per tree of a replay besides
 
@@ -267,7 +269,7 @@ class InLeafSpace:
     def _all_added(self, i: int) -> Array:
         s = self.fitted.structure
         found = np.empty((self.fitted.targets.shape[1], s.n_trees, s.n_rows))
-        for rows in track(blocks_of(s), "deletions"):
+        for rows in track(blocks_of(s, s.n_trees * len(found), BLOCK_ENTRIES), "deletions"):
             found[:, :, rows] = self._added(i, rows)
         return found
 
@@ -320,7 +322,8 @@ class LeafSpaceEffects:
         d, k, n = self.deletion, self.output, len(self.queries)
         s = d.fitted.structure
         tables = [s.by_cells(adjoints.phi, drawn=False) for adjoints in self.asked]  # draws are in the additions
-        for rows in blocks_of(s, max(n, s.n_trees * len(d.fitted.base))):
+        per_row = max(n, s.n_trees) * len(d.fitted.base)  # a block of every output is held at a time
+        for rows in blocks_of(s, per_row, EFFECT_ENTRIES):
             basis, changed = d.basis(rows), base_without(d.fitted, rows)[k] - d.fitted.base[k]
             out, part = np.zeros((2, rows.stop - rows.start, n))
             for i, level in enumerate(d.levels):
@@ -395,9 +398,9 @@ def gathered(effects: Effects, n_rows: int, n: int) -> Array:
     return out.T
 
 
-def blocks_of(s: Structure, n: int = 1) -> list[slice]:
-    """The training rows in blocks, for so many numbers per row besides those of the trees."""
-    step = max(16, BLOCK_ENTRIES // max(s.n_trees, n))
+def blocks_of(s: Structure, per_row: int, entries: int) -> list[slice]:
+    """The training rows in blocks of so many numbers, with so many for each row."""
+    step = max(16, entries // per_row)
     return [slice(first, min(first + step, s.n_rows)) for first in range(0, s.n_rows, step)]
 
 
@@ -438,10 +441,11 @@ class Work:
         pairs = levels * PAIR_SECONDS * s.n_rows * s.n_trees**2 / 2
         replay = REPLAYS * costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees + GROUP_SECONDS * s.n_trees
         matrix = 8 * s.total_leaves**2
+        blocks = COPIES * 8 * min(BLOCK_ENTRIES, s.n_rows * s.n_trees)
         return cls(
             built * costs.visit_seconds * leaf_space + pairs,
             s.n_rows * replay,
-            built * LeafSpace.size(s) + levels * matrix,
+            built * LeafSpace.size(s) + levels * matrix + blocks,
         )
 
     def uses_leaf_space(self, available: int) -> bool:
