@@ -304,6 +304,37 @@ def test_blame(run):
     assert len(re.findall(r"^p\d{3} ", out, re.M)) == 3
 
 
+def test_remove(run):
+    words = f"remove lightgbm.txt {DATA.replace('--weights w ', '')} --query query.csv"
+    code, out, _ = run(f"{words} --rows p003,p077 --format csv --csv all.csv")
+    assert code == 0
+    explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X.set_axis(TRAIN["id"]), Y)
+    expected = explainer.without(["p003", "p077"], QUERY[FEATURES].set_axis(QUERY["id"]))
+    pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
+    pd.testing.assert_frame_equal(pd.read_csv("all.csv"), expected, check_dtype=False, rtol=1e-9)
+    TRAIN.assign(drop=TRAIN["id"].isin(["p003", "p077"])).to_csv("marked.csv", index=False)
+    marked = words.replace("train.csv", "marked.csv")
+    assert run(f"{marked} --where drop --format csv")[:2] == (0, out)
+    code, out, _ = run(f"{words} --rows p003")
+    assert code == 0
+    assert f"{N_QUERY} predictions without 1 of {N_TRAIN} training rows\n" in out
+    assert re.search(r"^query +before +after +change\n", out, re.M)
+    assert len(re.findall(r"^p\d{3} ", out, re.M)) == N_QUERY
+    assert out.endswith("\nExact with the fitted structure held fixed; not a retraining.\n")
+
+
+def test_remove_rows_by_number_and_with_several_outputs(run):
+    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2).fit(X, TRAIN[["y", "y2"]])
+    model.save_model("own.json")
+    code, out, _ = run("remove own.json --train train.csv --target y,y2 --query train.csv --rows 149 --format json")
+    assert code == 0
+    expected = axil.Explainer(model, X, TRAIN[["y", "y2"]]).without([149], X)
+    np.testing.assert_allclose([json.loads(line)["change"] for line in out.splitlines()], expected["change"], rtol=1e-9)
+    code, out, _ = run("remove own.json --train train.csv --target y,y2 --query train.csv --rows 149")
+    assert code == 0
+    assert f"{2 * N_TRAIN - 20} more lines: --csv FILE" in out
+
+
 def test_several_outputs_and_classes(run):
     forest = RandomForestRegressor(4, random_state=0).fit(X, TRAIN[["y", "y2"]])
     joblib.dump(forest, "two.joblib")
@@ -556,6 +587,12 @@ def test_tables_that_cannot_be_used(fails, name, parts):
         (f"{EXPLAIN} --query query.csv --csv no/where.csv", ["There is no directory", "where.csv"]),
         (f"{EXPLAIN} --query query.csv --csv .", ["--csv is '.', a directory"]),
         (f"blame lightgbm.txt {PLAIN} --validation noy.csv", ["noy.csv has no column 'y' (--target)"]),
+        (f"remove lightgbm.txt {PLAIN} --query query.csv --rows 3,150", ["no row labelled '150' (--rows)", "from 0"]),
+        (f"remove lightgbm.txt {PLAIN} --query query.csv --rows 3,3", ["names row 3 twice"]),
+        (f"remove lightgbm.txt {PLAIN} --query query.csv --where drop", ["train.csv has no column 'drop' (--where)"]),
+        (f"remove lightgbm.txt {PLAIN} --query query.csv --where kind", ["(--where) holds 'high'", "expected numbers"]),
+        (f"remove lightgbm.txt {PLAIN} --query query.csv --where y2", ["(--where) holds ", "1 for rows to delete"]),
+        (f"remove lightgbm.txt {PLAIN} --query query.csv --where age", ["'age' among its features, which --where"]),
         ("check missing.txt", ["missing.txt cannot be read: No such file"]),
         ("check .", [". is a directory"]),
         ("check train.csv", ["a table of data by its name, not a model"]),
@@ -576,11 +613,19 @@ def test_bad_input(fails, words, parts):
 
 
 def test_usage(run):
-    for words in ("", "explain", "explain model.txt", "nonsense", f"{EXPLAIN} --query query.csv --by size", "check"):
+    for words in (
+        "",
+        "explain",
+        "explain model.txt",
+        "nonsense",
+        f"{EXPLAIN} --query query.csv --by size",
+        "check",
+        f"remove lightgbm.txt {PLAIN} --query query.csv",
+    ):
         code, out, err = run(words)
         assert (code, out) == (2, "")
         assert err.startswith("usage: axil")
-    for words in ("--help", "explain --help", "check --help", "blame --help", "demo --help"):
+    for words in ("--help", "explain --help", "check --help", "blame --help", "remove --help", "demo --help"):
         code, out, _ = run(words)
         assert (code, out[:11]) == (0, "usage: axil")
     assert run("--version") == (0, f"axil {axil.__version__}\n", "")

@@ -1,4 +1,4 @@
-"""The command line: `axil demo`, `axil explain`, `axil check` and `axil blame`."""
+"""The command line: `axil demo`, `axil explain`, `axil check`, `axil blame` and `axil remove`."""
 
 from axil.cli.program import main
 

@@ -21,6 +21,7 @@ examples:
   axil check demo/model.txt                    can this model be explained?
   axil explain demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv
   axil blame demo/model.txt --train demo/train.csv --target progression --index patient --validation demo/validation.csv
+  axil remove demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv --rows 12,31
 
 exit codes: 0 done; 1 the model is refused, or the replay of its fit disagrees; 2 bad usage or input;
 3 an unexpected error"""
@@ -48,6 +49,15 @@ Ranks the training rows by what correcting their target would gain on validation
   gradient   of the mean squared validation error in the row's target
   corrected  what all other rows say the target would be
   gain       by how much the mean squared validation error would fall if this one target were corrected"""
+
+REMOVE = """\
+Prints, for each row of the query file, its prediction before and after some training rows are deleted, all of them at once.
+
+  before  the prediction of the model as it was fitted
+  after   the prediction of the fit without these rows
+  change  after less before
+
+Exact with the fitted structure held fixed: splits stay, leaf values follow. It does not say what a refit would do."""
 
 MODELS = "LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, skops .skops; .pkl and .joblib only with --trust"
 TABLE = "FILE.csv, .tsv or .parquet"
@@ -87,6 +97,17 @@ def parser() -> argparse.ArgumentParser:
     _data(one, required=True)
     one.add_argument("--validation", required=True, metavar="FILE", help=f"rows with their targets: {TABLE}")
     _answer(one, top=20)
+
+    one = _command(named, "remove", "what deleting training rows would do to predictions", REMOVE, commands.remove)
+    _model(one)
+    _data(one, required=True)
+    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to predict: {TABLE}")
+    which = one.add_mutually_exclusive_group(required=True)
+    which.add_argument("--rows", metavar="A,B,...", help="labels of the training rows to delete")
+    which.add_argument(
+        "--where", metavar="COLUMN", help="a column of the training data: true, or 1, for rows to delete"
+    )
+    _written(one)
     return whole
 
 
@@ -147,6 +168,10 @@ def _answer(one: argparse.ArgumentParser, top: int) -> None:
     one.add_argument(
         "--top", type=int, default=top, metavar="K", help=f"how many training rows to show (default: {top})"
     )
+    _written(one)
+
+
+def _written(one: argparse.ArgumentParser) -> None:
     one.add_argument("--csv", metavar="FILE", help="write the whole table here")
     one.add_argument(
         "--format",

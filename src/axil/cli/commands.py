@@ -133,6 +133,37 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
     return 0
 
 
+def remove(arguments: argparse.Namespace, out: Any) -> int:
+    """Predictions with all training rows and without those named."""
+    _check_answer(arguments)
+    question = _question(arguments)
+    training, queries = question.training, question.rows(arguments.query).features
+    if arguments.rows is None:
+        rows = list(training.features.index[training.marks.to_numpy()])
+        if not rows:
+            raise InputError(
+                f"Column {arguments.where} of {training.path} (--where) marks no row; there is nothing to delete."
+            )
+    else:
+        rows = data.labelled_rows(training, arguments.rows, "--rows")
+    table = question.explainer.without(rows, queries)
+    if arguments.csv is not None:
+        _write_csv(table, arguments.csv)
+    if arguments.format != "table":
+        _print_table(table, arguments.format, out)
+        return 0
+    note, shown = table.attrs["axil"], table.head(MOST_ON_SCREEN)
+    columns = [screen.column(name, shown[name].to_numpy(), answers.is_signed(name)) for name in shown.columns]
+    print(screen.visible(question.proof), file=out)
+    print(f"{len(queries)} predictions without {len(rows)} of {len(training.features)} training rows\n", file=out)
+    print("\n".join(screen.fitted(columns)), file=out)
+    left = len(table) - MOST_ON_SCREEN
+    if left > 0:
+        print(f"\n{left} more lines: --csv FILE or --format csv has them all.", file=out)
+    print(f"\n{note[0].upper()}{note[1:]}.", file=out)
+    return 0
+
+
 def _model(arguments: argparse.Namespace) -> tuple[Any, adapters.Model | None]:
     """The model in a file and its adapter, None where it is refused."""
     model = files.load(arguments.model, arguments.trust)
@@ -159,7 +190,7 @@ def _question(arguments: argparse.Namespace) -> Question:
     if adapter is None:
         adapter = adapters.read(model) if pushed is None else pushed
     named = arguments.index, arguments.weights, arguments.features, arguments.categorical
-    roles = data.Roles(arguments.target, *named)
+    roles = data.Roles(arguments.target, *named, marks=getattr(arguments, "where", None))
     training = data.training_rows(arguments.train, roles, adapter)
     settings = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit, "scratch": arguments.scratch}
     inverse = None if arguments.inverse_func is None else INVERSES[arguments.inverse_func]
@@ -176,7 +207,8 @@ def _question(arguments: argparse.Namespace) -> Question:
 
 def _check_answer(arguments: argparse.Namespace) -> None:
     """Raise for a destination that the answer cannot go to, before any work."""
-    as_count(arguments.top, "--top")
+    if hasattr(arguments, "top"):
+        as_count(arguments.top, "--top")
     for option in ("csv", "html"):
         if getattr(arguments, option, None) is not None:
             as_file(getattr(arguments, option), f"--{option}")

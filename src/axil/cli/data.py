@@ -25,6 +25,7 @@ class Roles:
     weights: str | None = None
     features: str | None = None  #: names with commas between them; None: what the model names, else all others
     categorical: str | None = None
+    marks: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,18 @@ class Rows:
     target: Any  #: (n,) or (n, outputs); None for rows that are only asked about
     weights: Any = None  #: (n,)
     targets: list[str] = field(default_factory=list)  #: the names of its columns
+    marks: Any = None  #: (n,) of bool
 
 
 def training_rows(path: str, roles: Roles, model: Model) -> Rows:
     """The training data of a model."""
     frame = _labelled(read_table(path), roles.index, path)
     targets = _listed(frame, roles.target, path, "--target")
-    taken = {*targets, *(name for name in (roles.index, roles.weights) if name)}
+    taken = {*targets, *(name for name in (roles.index, roles.weights, roles.marks) if name)}
     names = _feature_names(frame, roles, model, path, taken)
     target = _target(frame, targets, model, path)
     weights = None if roles.weights is None else _numbers(frame, roles.weights, path, "--weights")
+    marks = None if roles.marks is None else _marks(frame, roles.marks, path)
     chosen = [] if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
     strange = [name for name in chosen if name not in names]
     if strange:
@@ -53,7 +56,7 @@ def training_rows(path: str, roles: Roles, model: Model) -> Rows:
     features = frame[names].astype(dict.fromkeys(chosen, "category"))
     _refuse_text(features, model, path)
     _refuse_types(features, model, path)
-    return Rows(path, features, target, weights, targets)
+    return Rows(path, features, target, weights, targets, marks)
 
 
 def rows_like(training: Rows, path: str, roles: Roles, model: Model, with_target: bool = False) -> Rows:
@@ -109,7 +112,7 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
         both = [name for name in names if name in taken]
         if both:
             raise InputError(
-                f"--features names {shown(both[0])}, which is the target, the weights or the index. Leave it out."
+                f"--features names {shown(both[0])}, which is the target, the weights, the marks or the index. Leave it out."
             )
         return _counted(names, model, "--features names")
     others = [str(name) for name in frame.columns if name not in taken]
@@ -118,7 +121,7 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
     spelled = {model.spelling(name): name for name in others}
     used = [name for name in sorted(taken) if name in frame.columns and model.spelling(name) in model.feature_names]
     if used:
-        options = {roles.index: "--index", roles.weights: "--weights"}
+        options = {roles.index: "--index", roles.weights: "--weights", roles.marks: "--where"}
         raise InputError(
             f"The {model.library} model has {used[0]!r} among its features, which {options.get(used[0], '--target')} "
             "names: a column is "
@@ -169,6 +172,33 @@ def _numbers(frame: Any, name: str, path: str, option: str) -> Any:
             "Name another column, or correct it."
         )
     return column
+
+
+def _marks(frame: Any, name: str, path: str) -> Any:
+    """A column of true and false, or 1 and 0, as bool."""
+    column = _numbers(frame, name, path, "--where")
+    odd = ~column.isin([0, 1]).to_numpy()
+    if odd.any():
+        raise InputError(
+            f"Column {shown(name)} of {path} (--where) holds {shown(column.iloc[int(odd.argmax())])} in row "
+            f"{int(odd.argmax())}; expected true or 1 for rows to delete, false or 0 for all others."
+        )
+    return column.astype(bool)
+
+
+def labelled_rows(training: Rows, text: str, option: str) -> list[Any]:
+    """The labels of training rows named in one word: a single one, which may hold commas, or several with commas between them."""
+    known = {str(label): label for label in training.features.index}
+    names = [text] if text in known else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, list(known), n=1)
+            hint = f"Did you mean {shown(close[0])}? " if close else ""
+            raise InputError(
+                f"{training.path} has no row labelled {shown(name)} ({option}); its labels are {_some(list(known))}. {hint}"
+                "Labels are those of --index, or the numbers of the rows from 0."
+            )
+    return [known[name] for name in names]
 
 
 def _filled(frame: Any, name: str, path: str, option: str) -> Any:
