@@ -470,6 +470,7 @@ def test_pushes_of_a_classifier_add_up_on_the_screen_too(run, fails, folder):
     code, out, _ = run(f"check dear.txt {more}")
     assert code == 0
     assert "pushes that add up to the score, proven on labels.csv" in out
+    fails(f"remove dear.txt {more} --query query.csv --rows 3", "without")
     code, out, _ = run(f"blame dear.txt {more} --validation labels.csv --top 2")
     assert code == 0
     assert "gain" in out
