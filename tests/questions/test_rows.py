@@ -107,3 +107,6 @@ def test_tables_say_which_rows_stand_alone_and_why():
     blamed = explainer.blame(X[:2], y[:2])
     assert blamed["corrected"].isna().any()
     assert "no other training row" in blamed.attrs["axil"]
+    valued = explainer.shapley(X[:2], y[:2], baseline="others")
+    assert list(valued["value"].isna()) == [False] * 2 + [True] * 8  # nan last
+    assert "nan in 8 of 10 lines: no other training row" in valued.attrs["axil"]

@@ -63,7 +63,8 @@ def shapley(proven: ProvenModel, queries: Queries, y: Array, baseline: Array, gr
         columns[name] = values.ravel()
     order = np.argsort(-columns[name], kind="stable")  # nan last
     columns = {name: column[order] for name, column in columns.items()}
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+    note = left_out.note_on(~known.ravel()) if groups is None else tables.NOTE
+    return tables.note(tables.make(columns, proven.backend), note)
 
 
 def _group_columns(proven: ProvenModel, values: Array, codes: NDArray[np.intp], names: NDArray[Any]) -> dict[str, Any]:
