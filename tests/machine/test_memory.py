@@ -183,7 +183,9 @@ def test_the_answers_own_tables_count(tmp_path):
     found = {name: (int(refused), int(taken)) for name, refused, taken in map(str.split, done.stdout.splitlines())}
     assert len(found) == 9
     assert {name: taken for name, (_, taken) in found.items() if taken > 1.1 * limit} == {}
-    assert all(found[name][0] for name in ("top", "group", "similar", "removal_set", "removal_top"))  # 640 rows do not fit
+    assert all(
+        found[name][0] for name in ("top", "group", "similar", "removal_set", "removal_top")
+    )  # 640 rows do not fit
     assert not any(found[name][0] for name in ("parquet", "zarr"))  # written batch by batch
 
 

@@ -54,7 +54,8 @@ DOMINANT = (
 LOST = 1e-17  # what interpolation may leave, of the answer
 HELD = 1 << 29  # bytes of additions to sums that are kept from one batch of queries to the next
 PAIR_SECONDS = 8e-10  # per row and pair of trees, on two cores
-COPIES = 3  # of a block that are held at a time
+OWN_FACTORS = 4  # times smaller blocks where row weights differ
+COPIES = 4  # of a block that are held at a time; with factors of rows four times as many, of blocks a fourth
 REPLAYS = 4  # passes over the trees that a replay without a row takes
 GROUP_SECONDS = 1e-4  # per tree of a replay besides
 
@@ -269,7 +270,7 @@ class InLeafSpace:
     def _all_added(self, i: int) -> Array:
         s = self.fitted.structure
         found = np.empty((self.fitted.targets.shape[1], s.n_trees, s.n_rows))
-        for rows in track(blocks_of(s, s.n_trees * len(found), BLOCK_ENTRIES), "deletions"):
+        for rows in track(walked_blocks(s, len(found)), "deletions"):
             found[:, :, rows] = self._added(i, rows)
         return found
 
@@ -402,6 +403,11 @@ def blocks_of(s: Structure, per_row: int, entries: int) -> list[slice]:
     """The training rows in blocks of so many numbers, with so many for each row."""
     step = max(16, entries // per_row)
     return [slice(first, min(first + step, s.n_rows)) for first in range(0, s.n_rows, step)]
+
+
+def walked_blocks(s: Structure, outputs: int) -> list[slice]:
+    """The training rows in blocks to walk; in smaller ones where each row has factors of its own in every tree."""
+    return blocks_of(s, s.n_trees * outputs, BLOCK_ENTRIES if s.row_weights is None else BLOCK_ENTRIES // OWN_FACTORS)
 
 
 def shares_of(s: Structure) -> Array:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from axil.machine.progress import track
 from axil.types import Array
-from axil.weights import deletion as deletions
-from axil.weights.deletion import Deletion, Parts, Which, blocks_of
+from axil.weights.deletion import Deletion, Parts, Which, walked_blocks
 from axil.weights.residuals import FittedValues
 
 LEAST_LEFT = 1e-6  # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
@@ -48,7 +47,7 @@ def left_out(deletion: Deletion, own: Array) -> LeftOut:
     s, weights, lonely = fitted.structure, fitted.structure.row_weights, Which(fitted.structure, Parts.lonely)
     trees = stages(fitted, own)
     found, sums, total, rows_counted = np.empty_like(fitted.targets), np.zeros((2, len(trees), len(own))), 0.0, 0
-    for rows in track(blocks_of(s, s.n_trees * len(own), deletions.BLOCK_ENTRIES), "training rows"):
+    for rows in track(walked_blocks(s, len(own)), "training rows"):
         left = deletion.alone(rows).residuals
         if len(trees) <= s.n_trees:
             left = left[:, trees]
