@@ -45,6 +45,7 @@ from axil.weights.leaf_space import INVERTED, LeafSpace, asked
 from axil.weights.left_out import LeftOut, left_out
 from axil.weights.passes import Adjoints, Passes, leaf_sums
 from axil.weights.residuals import FittedValues, predictions
+from axil.weights.spread import around_leaves
 
 SWEPT = 128  # queries that share a sweep
 READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
@@ -165,6 +166,10 @@ class BoostedTrees:
 
     def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
         return removal.pushes(self.rows, self.fit(targets), own_leaves(self.structure, queries))
+
+    def around(self, queries: Leaves | None, values: Array) -> Array:
+        own = None if queries is None else own_leaves(self.structure, queries)
+        return around_leaves(self.structure, self.rows, own, values)
 
     def without(self, rows: NDArray[np.intp]) -> BoostedTrees:
         return BoostedTrees(removal.without(self.structure, rows, self.backend), self.backend)

@@ -93,6 +93,12 @@ class Engine(Protocol):
         ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``.
         """
 
+    def around(self, queries: Any, values: Array) -> Array:
+        """(n, S): the means of values (N, S) over the training rows around each query; see `spread`.
+
+        A training row is not among those around itself. Values that are nan do not count; nan: no row is there.
+        """
+
     def without(self, rows: NDArray[np.intp]) -> Engine:
         """The engine of a fit with ``w_j = 0`` for these rows j; refused where that is not known."""
 

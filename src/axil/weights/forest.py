@@ -20,6 +20,7 @@ from axil.weights import removal
 from axil.weights.answers import Answer, Effects, SparseAnswer
 from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.left_out import LeftOut
+from axil.weights.spread import around_leaves
 
 FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
 
@@ -148,6 +149,10 @@ class Forest:
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
         none = np.zeros((weights.shape[0], 1))
         return [SparseAnswer(csr_array(weights.multiply(y)), none) for y in targets.T]
+
+    def around(self, queries: Leaves | None, values: Array) -> Array:
+        own = None if queries is None else own_leaves(self.structure, queries)
+        return around_leaves(self.structure, Cpu(1).rows_of(self.structure), own, values)
 
     def without(self, rows: NDArray[np.intp]) -> Forest:
         return Forest(removal.without(self.structure, rows, Cpu(1)))

@@ -18,6 +18,7 @@ from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
 from axil.weights.contract import Memory, Seconds
 from axil.weights.left_out import LEAST_LEFT, LeftOut
+from axil.weights.spread import around_weights, everywhere
 
 PRODUCT_SECONDS = 1e-10  # per multiplication
 
@@ -122,6 +123,13 @@ class Smoother:
         left = 1.0 - self.leverage(available)[:, None]
         residuals = targets - self.predicted(None, targets)
         return np.divide(residuals, left, out=np.full_like(residuals, np.nan), where=left > LEAST_LEFT)
+
+    def around(self, queries: Any, values: Array) -> Array:
+        """By |weight| where weights are sparse; a dense smoother has no rows around a query, and one mean for all."""
+        features = self._features(queries)
+        if self.fitted.solution is None:
+            return around_weights(features, values, own=queries is None)
+        return everywhere(features.shape[0], values)
 
     @one_blas_thread()
     def without(self, rows: NDArray[np.intp]) -> Smoother:

@@ -17,6 +17,7 @@ from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
 from axil.weights.contract import Engine, Memory, Seconds
 from axil.weights.left_out import LeftOut
+from axil.weights.spread import everywhere
 
 BATCH_ENTRIES = 1 << 22  # weights of training rows held at a time
 
@@ -151,6 +152,19 @@ class Sum:
             found.append(DenseAnswer(total, np.zeros((len(total), 1))))
         return found
 
+    def around(self, queries: Any, values: Array) -> Array:
+        """The means of the models' answers by |coefficient|; models of copies of rows have one mean for all.
+
+        Copies of a row would be around it.
+        """
+        n = self.n_rows if queries is None else queries.shape[0]
+
+        def means(term: Term) -> Array:
+            return everywhere(n, values) if term.rows is not None else term.engine.around(term.own(queries), values)
+
+        sizes = [abs(term.coefficient) for term in self.terms]
+        return _total(size / sum(sizes) * means(term) for size, term in zip(sizes, self.terms))
+
     def without(self, rows: NDArray[np.intp]) -> Sum:
         def left(term: Term) -> Term:
             own = rows if term.rows is None else np.flatnonzero(np.isin(term.rows, rows))
@@ -237,6 +251,10 @@ class Residual:
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
         raise _unanswered("pushes")
+
+    def around(self, queries: Any, values: Array) -> Array:
+        """The second model's answer: it was fitted last, to what the first leaves over."""
+        return self.then.around(self._parts(queries)[1], values)
 
     def without(self, rows: NDArray[np.intp]) -> Residual:
         raise _unanswered("without")

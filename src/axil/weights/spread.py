@@ -1,0 +1,100 @@
+"""Spread: the mean of a quantity of the training rows, such as the size of their residuals, around each row or query.
+
+Of trees the rows around x are those that share its leaves. Every tree with such rows counts once:
+
+    around(x) = mean over the trees t of the mean of v_i over the training rows i in leaf_t(x)
+
+and of a training row itself its own v is left out. Leaves are counted by membership: neither sample weights nor draws take part,
+so rows that a tree did not draw say as much of the noise in their leaf as those that made its value. That is two passes over the
+rows, O(T N S), and nothing of size (N, N) or (T, N) exists. Means by |weight| need all of K and find no more wrong labels
+(experiments/label_noise.py).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil.kernels import Rows
+from axil.structure import Structure
+from axil.types import Array, Leaves
+
+
+def around_leaves(structure: Structure, rows: Rows, queries: Leaves | None, values: Array) -> Array:
+    """(n, S): the means of values (N, S) around queries in these trees' leaves, (n, T), or around the training rows.
+
+    A row of values with a nan is not known, and no mean counts it. nan where no tree has a row that is known, or another one.
+    """
+    known = _known(values)
+    counted = np.column_stack([np.where(known[:, None], values, 0.0), known])
+    sums = _by_leaf(structure, rows.leaf_sums(counted, None))
+    with_all = _means(sums, 0.0)
+    if queries is not None:
+        return _looked_up(structure, with_all, queries)
+    found = np.empty((structure.n_rows, values.shape[1]))
+    if not known.all():
+        found[~known] = _divided(_read_out(structure, rows, with_all), 0.0)[~known]
+    others = _read_out(structure, rows, _means(sums, 1.0))
+    found[known] = _divided(others, counted[:, :-1])[known]
+    return found
+
+
+def _known(values: Array) -> NDArray[np.bool_]:
+    return np.asarray(~np.isnan(values).any(axis=1))
+
+
+def _by_leaf(structure: Structure, cells: Array) -> Array:
+    """(L, S): sums by leaf of sums by cell."""
+    return np.concatenate([structure.to_leaves(cells[a:b], drawn=False) for a, b in pairwise(structure.cell_starts)])
+
+
+def _means(sums: Array, own: float) -> Array:
+    """(L, S + 2): sums (L, S) over the count without the row that asks (``own`` 1, or 0), the inverse of that, whether it is."""
+    left = sums[:, -1:] - own
+    there = left > 0.5
+    share = np.divide(1.0, left, out=np.zeros_like(left), where=there)
+    return np.column_stack([sums[:, :-1] * share, share, there])
+
+
+def _read_out(structure: Structure, rows: Rows, table: Array) -> Array:
+    out = np.empty((structure.n_rows, table.shape[1]))
+    by_cells = np.ascontiguousarray(structure.by_cells(table, drawn=False))
+    rows.read_out(by_cells, np.zeros(table.shape[1]), None, 0, out)
+    return out
+
+
+def _looked_up(structure: Structure, table: Array, queries: Leaves) -> Array:
+    found = np.zeros((len(queries), table.shape[1]))
+    for t, start in enumerate(structure.starts[:-1]):
+        found += table[start + queries[:, t].astype(np.int64)]
+    return _divided(found, 0.0)
+
+
+def _divided(found: Array, own: Any) -> Array:
+    """(n, S): the sums over trees, less what the row itself put into them, over the number of trees that count."""
+    total, trees = found[:, :-2] - own * found[:, -2:-1], found[:, -1:]
+    return np.asarray(np.divide(total, trees, out=np.full_like(total, np.nan), where=trees > 0))
+
+
+def around_weights(weights: csr_array, values: Array, own: bool) -> Array:
+    """(n, S): the means of values (N, S) by |weight|, sparse (n, N); ``own``: row i is training row i, and left out of its own.
+
+    Values that are nan, and queries without any other weight, as in `around_leaves`.
+    """
+    known = _known(values)
+    size = csr_array(abs(weights))
+    if own:
+        size = csr_array(size - csr_array((size.diagonal(), (range(size.shape[0]),) * 2), shape=size.shape))
+    found = size @ np.column_stack([np.where(known[:, None], values, 0.0), known])
+    total, weight = np.asarray(found[:, :-1]), np.asarray(found[:, -1:])
+    return np.asarray(np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0))
+
+
+def everywhere(n: int, values: Array) -> Array:
+    """(n, S): the means of all values (N, S) that are known, for n rows that have no rows around them."""
+    known = values[_known(values)]
+    return np.tile(known.mean(axis=0) if len(known) else np.full(values.shape[1], np.nan), (n, 1))
