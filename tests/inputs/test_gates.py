@@ -107,7 +107,9 @@ def baseline(kind):
 # What a parameter expects, by its name, or by the name of its method and its own where that matters.
 KINDS = {
     **dict.fromkeys(("X", "X_val", "X_train"), "table"),
-    **dict.fromkeys(("y_train", "y_val", "y", "sample_weight", "init_score", "correction", "targets"), "vector"),
+    **dict.fromkeys(
+        ("y_train", "y_val", "y", "sample_weight", "init_score", "correction", "out_of_fold", "targets"), "vector"
+    ),
     **dict.fromkeys(("labels", "groups"), "labels"),
     **dict.fromkeys(("k", "m", "batch_size", "n_threads", "most", "seed"), "count"),
     **dict.fromkeys(
@@ -224,7 +226,7 @@ def kind_of(name, parameter):
 
 def expected_size(name, parameter):
     constructs = name.endswith("xplainer")
-    return N if constructs or parameter == "correction" or name.startswith("plots") else Q
+    return N if constructs or parameter in ("correction", "out_of_fold") or name.startswith("plots") else Q
 
 
 def valued(name, parameter, needed):
@@ -236,7 +238,11 @@ def valued(name, parameter, needed):
         plain = (CLASSES if classes else Y)[:n] if plain is None else plain
         if name.startswith("dask"):
             return plain, [("refused", *pair) for pair in hostile.no_numbers(plain)]
-        labels = classes and parameter not in ("init_score", "correction")  # any label will do that is a class
+        labels = classes and parameter not in (
+            "init_score",
+            "correction",
+            "out_of_fold",
+        )  # any label will do that is a class
         odd = [("either" if labels else "refused", *pair) for pair in hostile.no_numbers(plain)]
         return plain, [("same", *pair) for pair in hostile.same_vector(plain)] + odd
     if kind == "table":

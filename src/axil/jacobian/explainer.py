@@ -14,6 +14,7 @@ from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.inputs.owned import frozen, owned, owned_rows
 from axil.jacobian import saved
+from axil.jacobian.audit import LabelAudit
 from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.jacobian.boosting import Boosting
 from axil.jacobian.questions import BoostedQuestions
@@ -34,7 +35,7 @@ from axil.types import Array
 Sums = Callable[[Any, NDArray[Any]], WeightedSums]  # rows and their labels -> sums
 
 
-class JacobianExplainer(BoostedQuestions, Streamed):
+class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
     """Scores of boosted models as sums of pushes, for every loss, and derivatives of smooth models by their training targets.
 
     Boosted trees (``kind`` "additive"): a push is what a row's own gradients put into a score. Contributions are pushes and

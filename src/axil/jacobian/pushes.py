@@ -292,6 +292,13 @@ class Pushes:
         self._agree(self.base + out.sum(axis=2), self.scores(queries), "explained row")
         return out
 
+    def on_itself(self) -> Array:
+        """(N, K): the push of each row on its own score. O(T N), and no other pushes are computed."""
+        found = np.zeros((len(self.walked.targets), self.n_outputs))
+        for rows in track(list(self._blocks(0)), "pushes"):
+            found[rows] = np.stack([factors.sum(axis=0) for factors in self.factors(rows)], axis=1)
+        return found
+
     # -- proof ----------------------------------------------------------------------------------------------------------
 
     def prove(self) -> float:

@@ -12,18 +12,16 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.errors import InputError
 from axil.questions import budget as budgets
 from axil.questions import noise, valuation
+from axil.questions.audit import LabelQuestions
 from axil.questions.explain import batches
-from axil.questions.rows import RowQuestions
 from axil.questions.streamed import measured
-from axil.questions.targets import blame, changed_rows, corrections, on_scale, reach, what_if
-from axil.replay.queries import Queries
+from axil.questions.targets import blame, changed_rows, corrections, on_scale, reach, validation, what_if
 from axil.types import Array
 
 
-class Questions(RowQuestions):
+class Questions(LabelQuestions):
     """The questions, as methods of `Explainer`."""
 
     def what_if(self, targets: Mapping[Any, Any], X: Any, init_score: Any = None) -> Any:
@@ -107,18 +105,8 @@ class Questions(RowQuestions):
             place of base_score, as in its own ``predict``.
         """
         proven = self.proven
-        queries, y = self._validation(X_val, y_val, init_score)
-        return blame(proven, queries, y, corrections(proven, correction))
-
-    def _validation(self, X_val: Any, y_val: Any, init_score: Any) -> tuple[Queries, Array]:
-        """Validation rows and their targets (n, K), checked."""
-        proven = self.proven
-        queries = proven.queries(X_val, init_score)
-        if not len(queries):
-            raise InputError("X_val has no rows; expected validation rows with their targets.")
-        classes = proven.adapter.classes
-        y = inputs.as_targets(y_val, len(queries), proven.targets.shape[1], classes, "y_val", "validation")
-        return queries, on_scale(proven, y, "y_val")
+        queries, y = validation(proven, X_val, y_val, init_score)
+        return blame(proven, queries, y, None if correction is None else corrections(proven, correction))
 
     def shapley(
         self, X_val: Any, y_val: Any, baseline: Any = "mean", groups: Any = None, init_score: Any = None
@@ -163,7 +151,7 @@ class Questions(RowQuestions):
         True
         """
         proven = self.proven
-        queries, y = self._validation(X_val, y_val, init_score)
+        queries, y = validation(proven, X_val, y_val, init_score)
         codes = None if groups is None else inputs.group_codes(groups, len(proven.targets), "groups")
         return valuation.shapley(proven, queries, y, valuation.baselines(proven, baseline), codes)
 

@@ -113,31 +113,48 @@ def reach(proven: ProvenModel, queries: Queries, rows: NDArray[np.intp]) -> Arra
     return found[0] if len(found) == 1 else found
 
 
-def corrections(proven: ProvenModel, correction: Any) -> Array | None:
+def validation(proven: ProvenModel, X_val: Any, y_val: Any, init_score: Any) -> tuple[Queries, Array]:
+    """Validation rows and their targets (n, K), checked."""
+    queries = proven.queries(X_val, init_score)
+    if not len(queries):
+        raise InputError("X_val has no rows; expected validation rows with their targets.")
+    classes = proven.adapter.classes
+    y = inputs.as_targets(y_val, len(queries), proven.targets.shape[1], classes, "y_val", "validation")
+    return queries, on_scale(proven, y, "y_val")
+
+
+def corrections(proven: ProvenModel, correction: Any) -> Array:
     """(N, K): what the targets might be instead; see `Questions.blame`."""
-    if correction is None:
-        return None
-    if isinstance(correction, str):
-        if correction != "leave-one-out":
-            raise InputError(
-                f'correction is {shown(correction)}; expected "leave-one-out", None, or an array of your own out-of-fold '
-                "predictions of the training rows, as from sklearn.model_selection.cross_val_predict(model, X_train, y_train)."
-            )
-        seconds, available = left_out.seconds_of(proven), proven.budget.available
-        if WARNED < seconds < np.inf and seconds > sum(e.costs(available).leverage for e in proven.engines):
-            longer = f"fits without each of {len(proven.targets)} training rows take {in_time(seconds)} on two cores"
-            return _agreeing_values(proven, f'{longer}, and explainer.leave_one_out()["prediction"] waits for them')
-        try:
-            found = left_out.predictions(proven)
-        except UnsupportedQuestionError as error:
-            return _agreeing_values(proven, error.reason)
-        if np.isnan(found).mean() <= MOST_ALONE:
-            return found
-        return _agreeing_values(
-            proven, "most training rows are alone in one of their leaves, so no fit without them says more"
+    if not isinstance(correction, str):
+        return own_predictions(proven, correction, "correction")
+    if correction != "leave-one-out":
+        raise InputError(
+            f'correction is {shown(correction)}; expected "leave-one-out", None, or an array of your own out-of-fold '
+            "predictions of the training rows, as from sklearn.model_selection.cross_val_predict(model, X_train, y_train)."
         )
+    return said_by_others(proven)[0]
+
+
+def said_by_others(proven: ProvenModel) -> tuple[Array, bool]:
+    """(N, K): the prediction of each training row without itself, and whether it is that, or what its weights say of it."""
+    seconds, available = left_out.seconds_of(proven), proven.budget.available
+    if WARNED < seconds < np.inf and seconds > sum(e.costs(available).leverage for e in proven.engines):
+        longer = f"fits without each of {len(proven.targets)} training rows take {in_time(seconds)} on two cores"
+        return _agreeing_values(proven, f'{longer}, and explainer.leave_one_out()["prediction"] waits for them'), False
+    try:
+        found = left_out.predictions(proven)
+    except UnsupportedQuestionError as error:
+        return _agreeing_values(proven, error.reason), False
+    if np.isnan(found).mean() <= MOST_ALONE:
+        return found, True
+    reason = "most training rows are alone in one of their leaves, so no fit without them says more"
+    return _agreeing_values(proven, reason), False
+
+
+def own_predictions(proven: ProvenModel, given: Any, what: str) -> Array:
+    """(N, K): predictions of the training rows by the user's own cross-validation, on the scale of the fit."""
     n, n_outputs = proven.targets.shape
-    return on_scale(proven, inputs.as_table(correction, n, n_outputs, "correction"), "correction")
+    return on_scale(proven, inputs.as_table(given, n, n_outputs, what), what)
 
 
 def _agreeing_values(proven: ProvenModel, reason: str) -> Array:
@@ -147,11 +164,11 @@ def _agreeing_values(proven: ProvenModel, reason: str) -> Array:
     """
     if any(isinstance(engine, (BoostedTrees, Sum, Residual)) for engine in proven.engines):
         warnings.warn(
-            f'correction="leave-one-out" is approximate here: {reason}. The column corrected has the target at which the '
-            "row's own prediction would agree with it, a few percent nearer to the row's target than the prediction without the "
-            "row. Out-of-fold predictions of your own are better: correction=cross_val_predict(model, X_train, y_train).",
+            f"The leave-one-out predictions are approximate here: {reason}. In their place are the targets at which rows' own "
+            "predictions would agree with them, a few percent nearer to the rows' targets. Out-of-fold predictions of your own "
+            "are better: cross_val_predict(model, X_train, y_train), as correction of blame or out_of_fold of audit.",
             ApproximationWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     leverage = leverages(proven)
     left = 1.0 - leverage
@@ -161,10 +178,7 @@ def _agreeing_values(proven: ProvenModel, reason: str) -> Array:
 
 def blame(proven: ProvenModel, queries: Queries, y: Array, corrected: Array | None) -> Any:
     """The table of `Questions.blame` for validation targets (n, K): the largest gain, else |gradient|, first."""
-    targets, n = proven.targets, len(y)
-    errors = proven.predicted(queries) - y
-    coordinates, base = queries.coordinates, queries.offsets.base
-    gradient = 2 / n * proven.across(errors, lambda engine, own: engine.combine(coordinates, own, base))
+    targets, gradient = proven.targets, error_gradient(proven, queries, y)
     columns: dict[str, Any] = {"row": np.repeat(proven.index, targets.shape[1])}
     if proven.outputs is not None:
         columns["output"] = np.tile(proven.outputs, len(targets))
@@ -172,14 +186,26 @@ def blame(proven: ProvenModel, queries: Queries, y: Array, corrected: Array | No
     columns |= {"target": proven.shown.ravel(), scale.label("gradient"): gradient.ravel()}
     keys = np.abs(gradient.ravel())
     if corrected is not None:
-        moved = corrected - targets
-        gain = -(moved * gradient + moved**2 / n * _column_squares(proven, queries))
+        gain = gains(proven, queries, gradient, corrected)
         columns |= {"corrected": scale.inverse(corrected).ravel(), scale.label("gain"): gain.ravel()}
         keys = gain.ravel()
     order = np.argsort(-keys, kind="stable")  # nan last
     columns = {name: values[order] for name, values in columns.items()}
     note = tables.NOTE if corrected is None else left_out.note_on(np.isnan(corrected).ravel())
     return tables.note(tables.make(columns, proven.backend), note)
+
+
+def error_gradient(proven: ProvenModel, queries: Queries, y: Array) -> Array:
+    """(N, K): the gradient of the mean squared error on validation targets (n, K) in the training targets."""
+    errors = proven.predicted(queries) - y
+    coordinates, base = queries.coordinates, queries.offsets.base
+    return 2 / len(y) * proven.across(errors, lambda engine, own: engine.combine(coordinates, own, base))
+
+
+def gains(proven: ProvenModel, queries: Queries, gradient: Array, corrected: Array) -> Array:
+    """(N, K): by how much that error would fall if one target were corrected."""
+    moved = corrected - proven.targets
+    return -(moved * gradient + moved**2 / len(queries) * _column_squares(proven, queries))
 
 
 def _column_squares(proven: ProvenModel, queries: Queries) -> Array:

@@ -1,0 +1,271 @@
+"""Audit: which training labels look wrong, by what the other rows say of them; no validation rows, no refit.
+
+Of numbers: r_j is the residual of row j in the fit without it, or of the user's own cross-validation. What is large depends on
+where: a_j is the mean |r| of the rows around j (`weights.spread`), shrunk towards the mean over all of them, abar,
+
+    scale_j = u (a_j + abar / 2) / 1.5,    studentised value = r_j / scale_j
+
+The unit u makes the middle of all |studentised values| that of Student's t with 5 degrees of freedom: half of the rows set it, so
+that few wrong labels do not move it, and residuals of right ones have tails like that. (Where most residuals are zero, u is 1.)
+Quality is its two-sided tail probability, so that N right labels have N q with a quality below q. Where more are that far out,
+the excess is the number of wrong ones.
+
+Of classes: quality is the share of the row's own class among the other rows in its leaves, a tree at a time, or its probability
+in the user's own cross-validation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from axil import inputs
+from axil.errors import InputError
+from axil.output import tables
+from axil.questions.rows import RowQuestions
+from axil.questions.targets import error_gradient, gains, own_predictions, said_by_others, validation
+from axil.replay.proven import ProvenModel
+from axil.replay.queries import Queries
+from axil.types import Array
+
+TOWARDS_ALL = (
+    0.5  # weight of the mean over all rows in a row's scale; chosen on ten data sets (experiments/label_noise.py)
+)
+FREEDOM = 5  # of Student's t; likewise
+FAR = 0.01  # quality of a row that is far out
+CHANCE = 3.0  # standard errors of a count, above which an excess is no chance
+
+BY_NEIGHBOURS = "by the classes of other rows in the leaves of the fit; not a retraining"
+BY_PROBABILITY = "by the probabilities given"
+BY_PREDICTION = "by the predictions given"
+BY_WEIGHTS = "by what the weights of the other rows say of each target; not a retraining"
+
+
+class LabelQuestions(RowQuestions):
+    """The question about wrong labels, as a method of `Explainer`."""
+
+    def audit(self, out_of_fold: Any = None, X_val: Any = None, y_val: Any = None, init_score: Any = None) -> Any:
+        """Which training labels look wrong, the most suspicious first, and how many; no validation rows, no refit.
+
+        A frame with a line per row, and output if there are several, and the columns row, target, expected (the prediction of
+        the fit without the row, structure held fixed; `leave_one_out`), residual, scale (of usual residuals there, from the rows
+        that share the row's leaves), studentised (residual over scale), quality (from 0 to 1: the share of right labels that
+        would be as far out), suspect. ``suspect`` marks the first m lines, m being the estimated number of wrong labels: how
+        many more are far out than of right labels would be. It is 0 for clean data and Gaussian noise, and an estimate.
+
+        Models that `leave_one_out` refuses, or takes long for, are answered as in `blame`. Rows without a prediction, as no
+        other row is in one of their leaves, have nan and come last; ``attrs["axil"]`` of pandas frames counts them. Of a model
+        fitted to transformed targets residuals are in prices, and "scale (log)" is on the scale of the fit, as studentised.
+
+        Of classes the columns are row, target, expected (the class that most other rows in the row's leaves have), probability
+        (of target, without the row), quality (the share of target among these rows) and suspect (expected is another class).
+
+        O(T N) beyond `leave_one_out`; no (n_train, n_train) array.
+
+        Parameters
+        ----------
+        out_of_fold : array of shape (n_train,) or (n_train, K), optional
+            Predictions of your own cross-validation, given as ``y_train`` was, in place of those of `leave_one_out`; of
+            classes probabilities.
+        X_val : table, optional
+            Validation rows, for a column more: ``gain``, by how much the mean squared error there would fall if the row's
+            target were the expected one, as in `blame`.
+        y_val : array of shape (n,) or (n, K), optional
+            Their targets, or classes, given as ``y_train`` was.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the validation rows, as in `Explainer.explain`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> y[7] = 1500.0  # a digit too many
+        >>> table = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y).audit()
+        >>> int(table["row"][0]), bool(table["suspect"][0])
+        (7, True)
+        """
+        proven = self.proven
+        if (X_val is None) != (y_val is None):
+            given, lacking = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
+            raise InputError(f"{given} was given without {lacking}; give both for the column gain, or neither.")
+        asked = None if X_val is None else validation(proven, X_val, y_val, init_score)
+        if proven.adapter.classes is not None:
+            return _classes(proven, out_of_fold, asked)
+        return _numbers(proven, out_of_fold, asked)
+
+
+def _gains(proven: ProvenModel, queries: Queries, y: Array, corrected: Array) -> Array:
+    return gains(proven, queries, error_gradient(proven, queries, y), corrected)
+
+
+def _classes(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Any:
+    """The table for classes."""
+    labels = proven.targets
+    if out_of_fold is None:
+        found = ClassAudit.of_neighbours(labels, _around(proven, labels))
+        probabilities = said_by_others(proven)[0]
+    else:
+        probabilities = as_probabilities(out_of_fold, *labels.shape)
+        found = ClassAudit.of_probabilities(labels, probabilities)
+    columns = found.columns(proven.index, proven.adapter.classes, probabilities)
+    if asked is not None:
+        columns["gain"] = _gains(proven, *asked, np.eye(labels.shape[1])[found.expected]).sum(axis=1)
+    return class_table(columns, out_of_fold is not None, proven.backend)
+
+
+def _around(proven: ProvenModel, values: Array) -> Array:
+    """(N, K): the means of values (N, K), one column per output, around each training row; over outputs that have their trees."""
+    if proven.adapter.classes is None or len(proven.engines) == 1:
+        return proven.across(values, lambda engine, own: engine.around(None, own))
+    return np.asarray(np.mean([engine.around(None, values) for engine in proven.engines], axis=0))
+
+
+@dataclass(frozen=True)
+class Studentised:
+    """Residuals (N, K) by the size that is usual where they are."""
+
+    scale: Array
+    value: Array
+    quality: Array
+    suspect: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, residuals: Array, around: Array) -> Studentised:
+        """From residuals and the mean sizes around them, (N, K) each; nan: not known."""
+        sizes = np.abs(residuals)
+        known = ~np.isnan(sizes)
+        everywhere = np.array([own[there].mean() if there.any() else np.nan for own, there in zip(sizes.T, known.T)])
+        local = np.where(np.isnan(around), everywhere, np.maximum(around, 0.0))
+        scale = (local + TOWARDS_ALL * everywhere) / (1 + TOWARDS_ALL)
+        ratio = np.divide(sizes, scale, out=np.where(known, 0.0, np.nan), where=scale > 0)
+        for own, there, column in zip(ratio.T, known.T, scale.T):
+            middle = np.median(own[there]) if there.any() else 0.0
+            column *= middle / student.ppf(0.75, FREEDOM) if middle > 0 else 1.0
+        value = np.divide(residuals, scale, out=np.where(known, 0.0, np.nan), where=scale > 0)
+        scale[~known] = np.nan
+        quality = 2 * student.sf(np.abs(value), FREEDOM)
+        suspect = np.zeros(value.shape, dtype=bool)
+        for own, marks in zip(np.where(known, quality, np.inf).T, suspect.T):
+            order = np.argsort(own, kind="stable")
+            marks[order[: _beyond(own[order[: int((own < FAR).sum())]], int(np.isfinite(own).sum()))]] = True
+        return cls(scale, value, quality, suspect)
+
+    def columns(self, scale: str) -> dict[str, Any]:
+        """The columns of the table, (N * K,) each, with that of the scale under this name."""
+        found = {scale: self.scale, "studentised": self.value, "quality": self.quality, "suspect": self.suspect}
+        return {name: values.ravel() for name, values in found.items()}
+
+
+def _beyond(far: Array, n: int) -> int:
+    """How many more of n rows are far out, by their qualities in order, than there would be of right labels alone.
+
+    Of those ``n * quality`` are expected at least as far out as a row. The largest excess counts, among those that are no chance.
+    """
+    expected = n * far
+    excess = np.arange(1, len(far) + 1) - expected
+    clear = excess[excess > CHANCE * np.sqrt(expected)]
+    return round(float(clear.max(initial=0.0)))
+
+
+def _numbers(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Any:
+    """The table for numbers."""
+    if out_of_fold is None:
+        expected, exact = said_by_others(proven)
+        basis = tables.NOTE if exact else BY_WEIGHTS
+    else:
+        expected, basis = own_predictions(proven, out_of_fold, "out_of_fold"), BY_PREDICTION
+    residuals, scale = proven.targets - expected, proven.scale
+    columns: dict[str, Any] = {"row": np.repeat(proven.index, residuals.shape[1])}
+    if proven.outputs is not None:
+        columns["output"] = np.tile(proven.outputs, len(residuals))
+    seen = scale.inverse(expected)
+    columns |= {"target": proven.shown.ravel(), "expected": seen.ravel(), "residual": (proven.shown - seen).ravel()}
+    columns |= Studentised.of(residuals, _around(proven, np.abs(residuals))).columns(scale.label("scale"))
+    if asked is not None:
+        columns[scale.label("gain")] = _gains(proven, *asked, expected).ravel()
+    return numbers_table(columns, basis, proven.backend)
+
+
+def numbers_table(columns: dict[str, Any], basis: str, backend: str) -> Any:
+    """The table for numbers: the largest |studentised value| first, nan last."""
+    order = np.argsort(-np.abs(columns["studentised"]), kind="stable")
+    return _made(columns, order, basis, "predictions without the row", backend)
+
+
+def _made(columns: dict[str, Any], order: NDArray[np.intp], basis: str, lacking: str, backend: str) -> Any:
+    """The frame in this order, with a note: what it rests on, how many labels look wrong, how many rows are not judged."""
+    columns = {name: values[order] for name, values in columns.items()}
+    unknown = int(np.isnan(columns["quality"]).sum())
+    text = f"{basis}; about {int(columns['suspect'].sum())} of {len(order)} labels look wrong"
+    if unknown:
+        text += f"; nan in {unknown} lines: no other row is in one of the row's leaves, so there are no {lacking}"
+    return tables.note(tables.make(columns, backend), text)
+
+
+@dataclass(frozen=True)
+class ClassAudit:
+    """What other rows say of the class of each of N rows."""
+
+    own: NDArray[np.intp]  #: (N,) the row's class
+    expected: NDArray[np.intp]  #: (N,) the class that others expect
+    quality: Array  #: (N,)
+    suspect: NDArray[np.bool_]  #: (N,)
+
+    @classmethod
+    def of_neighbours(cls, labels: Array, shares: Array) -> ClassAudit:
+        """From one-hot labels and the shares of the classes among the rows around, (N, K) each; nan: none is there."""
+        own, known = labels.argmax(axis=1), ~np.isnan(shares).any(axis=1)
+        expected = np.where(known, np.nan_to_num(shares).argmax(axis=1), own)
+        quality = np.where(known, np.clip(shares[np.arange(len(own)), own], 0.0, 1.0), np.nan)
+        return cls(own, expected, quality, expected != own)
+
+    @classmethod
+    def of_probabilities(cls, labels: Array, probabilities: Array) -> ClassAudit:
+        """From one-hot labels and out-of-fold probabilities, (N, K) each.
+
+        Suspect: another class is more probable than it is on average for rows that are of that class (confident learning,
+        Northcutt, Jiang and Chuang, JAIR 2021). A wrong class where probabilities are near to even is no sign of a wrong label.
+        """
+        own, every = labels.argmax(axis=1), np.arange(len(labels))
+        counts = np.maximum(labels.sum(axis=0), 1.0)
+        usual = (probabilities * labels).sum(axis=0) / counts
+        sure = np.where(labels.any(axis=0) & (probabilities >= usual), probabilities, -1.0)
+        likely = sure.argmax(axis=1)
+        suspect = (sure[every, likely] >= 0) & (likely != own)
+        expected = np.where(suspect, likely, probabilities.argmax(axis=1))
+        return cls(own, expected, probabilities[every, own], suspect)
+
+    def columns(self, index: NDArray[Any], classes: Any, probabilities: Array | None) -> dict[str, Any]:
+        """The columns of the table, in the order of the rows."""
+        names = np.asarray(classes)
+        found: dict[str, Any] = {"row": index, "target": names[self.own], "expected": names[self.expected]}
+        if probabilities is not None:
+            found["probability"] = probabilities[np.arange(len(self.own)), self.own]
+        return found | {"quality": self.quality, "suspect": self.suspect}
+
+
+def class_table(columns: dict[str, Any], by_probability: bool, backend: str) -> Any:
+    """The table for classes: the lowest quality first, nan last."""
+    order = np.argsort(columns["quality"], kind="stable")
+    return _made(columns, order, BY_PROBABILITY if by_probability else BY_NEIGHBOURS, "others to ask", backend)
+
+
+def as_probabilities(given: Any, n: int, n_classes: int) -> Array:
+    """(n, K): out-of-fold probabilities of all classes; of two the second class's will do."""
+    numbers = inputs.as_numbers(given, "out_of_fold", "probabilities, one row per training row")
+    if n_classes == 2 and numbers.ndim == 1:
+        second = inputs.as_vector(numbers, n, "out_of_fold")
+        numbers = np.stack([1 - second, second], axis=1)
+    found = inputs.as_table(numbers, n, n_classes, "out_of_fold")
+    if found.min() < -1e-6 or found.max() > 1 + 1e-6:
+        raise InputError(
+            f"out_of_fold holds {found.min():.6g} to {found.max():.6g}; expected probabilities from 0 to 1, such as "
+            'cross_val_predict(model, X, y, method="predict_proba").'
+        )
+    return found

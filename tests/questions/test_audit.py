@@ -1,0 +1,228 @@
+"""Audit of labels against its formulas, row by row, and wrong labels that it must find."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from lightgbm import LGBMRegressor
+from scipy.stats import t as student
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+
+import axil
+from axil import ApproximationWarning, InputError
+
+SETTINGS = {"n_estimators": 30, "num_leaves": 8, "min_child_samples": 10, "verbose": -1, "n_jobs": 1}
+
+
+def made(n=300, shift=8.0):
+    """Targets of Friedman's kind with noise, and rows whose targets are shifted."""
+    rng = np.random.default_rng(0)
+    X = rng.random((n, 4))
+    y = 10 + 10 * np.sin(np.pi * X[:, 0]) + 5 * X[:, 1] + rng.normal(0, 0.5, n)
+    wrong = rng.choice(n, 9, replace=False)
+    y[wrong] += rng.choice([-shift, shift], 9)
+    return X, y, wrong
+
+
+@pytest.fixture(scope="module")
+def case():
+    X, y, wrong = made()
+    return X, y, wrong, axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y)
+
+
+def by_hand(residuals, leaves):
+    """scale, studentised value and quality of residuals (N,) of rows in leaves (N, T), row by row."""
+    sizes, n = np.abs(residuals), len(residuals)
+    around = np.empty(n)
+    for j in range(n):
+        mates = [np.flatnonzero((leaves[:, t] == leaves[j, t]) & (np.arange(n) != j)) for t in range(leaves.shape[1])]
+        around[j] = np.mean([sizes[own].mean() for own in mates if len(own)])
+    scale = (around + 0.5 * sizes.mean()) / 1.5
+    scale *= np.median(sizes / scale) / student.ppf(0.75, 5)
+    return scale, residuals / scale, 2 * student.sf(sizes / scale, 5)
+
+
+def test_formulas(case):
+    """1e-9: sums of 30 trees, each row's own size taken out again."""
+    X, y, _, explainer = case
+    table = explainer.audit().set_index("row").sort_index()
+    alone = explainer.leave_one_out().set_index("row")
+    np.testing.assert_array_equal(table["target"], y)
+    np.testing.assert_array_equal(table["expected"], alone["prediction"])
+    np.testing.assert_array_equal(table["residual"], alone["residual"])
+    leaves = LGBMRegressor(**SETTINGS).fit(X, y).predict(X, pred_leaf=True)
+    scale, value, quality = by_hand(table["residual"].to_numpy(), leaves)
+    np.testing.assert_allclose(table["scale"], scale, rtol=1e-9)
+    np.testing.assert_allclose(table["studentised"], value, rtol=1e-9)
+    np.testing.assert_allclose(table["quality"], quality, rtol=1e-7)
+
+
+def test_wrong_labels_come_first_and_are_counted(case):
+    _, _, wrong, explainer = case
+    table = explainer.audit()
+    assert set(table["row"].head(9)) == set(wrong)
+    assert abs(table["suspect"].sum() - 9) <= 2
+    assert table["suspect"].iloc[: table["suspect"].sum()].all()
+    assert "labels look wrong" in table.attrs["axil"]
+    assert table["studentised"].abs().is_monotonic_decreasing
+    assert table["quality"].is_monotonic_increasing
+
+
+def test_right_labels_are_left_alone():
+    """Gaussian noise has lighter tails than the bulk that is assumed."""
+    rng = np.random.default_rng(0)
+    X = rng.random((400, 3))
+    y = X[:, 0] + rng.normal(0, 0.2, 400)
+    assert not axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y).audit()["suspect"].any()
+
+
+def test_the_scale_is_local():
+    """Where the noise is ten times as large, in rows that the trees split off, the scale is larger."""
+    rng = np.random.default_rng(0)
+    X = rng.random((800, 2))
+    noisy = X[:, 0] > 0.5
+    y = 5 * X[:, 1] + 9 * noisy + rng.normal(0, np.where(noisy, 1.0, 0.1))
+    table = axil.Explainer(LGBMRegressor(**SETTINGS).fit(X, y), X, y).audit().set_index("row").sort_index()
+    assert table["scale"][noisy].median() > 2 * table["scale"][~noisy].median()
+
+
+def test_out_of_fold_predictions_take_the_place_of_deletions(case):
+    X, y, _, explainer = case
+    given = y + np.random.default_rng(1).normal(size=len(y))
+    table = explainer.audit(given).set_index("row").sort_index()
+    np.testing.assert_array_equal(table["expected"], given)
+    np.testing.assert_allclose(table["residual"], y - given)
+    leaves = LGBMRegressor(**SETTINGS).fit(X, y).predict(X, pred_leaf=True)
+    np.testing.assert_allclose(table["studentised"], by_hand(y - given, leaves)[1], rtol=1e-9)
+    assert "given" in explainer.audit(given).attrs["axil"]
+
+
+def test_gain_is_that_of_blame(case):
+    X, y, _, explainer = case
+    table = explainer.audit(X_val=X[:40], y_val=y[:40] + 1.0).set_index("row").sort_index()
+    blamed = explainer.blame(X[:40], y[:40] + 1.0).set_index("row").sort_index()
+    np.testing.assert_array_equal(table["gain"], blamed["gain"])
+    with pytest.raises(InputError, match="X_val was given without y_val"):
+        explainer.audit(X_val=X[:40])
+
+
+def test_prices_are_shown_and_logarithms_judged():
+    X, y, wrong = made()
+    price = np.exp(y / 10)
+    model = TransformedTargetRegressor(LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp).fit(X, price)
+    table = axil.Explainer(model, X, price).audit(X_val=X[:30], y_val=price[:30])
+    inner = axil.Explainer(model.regressor_, X, np.log(price)).audit()
+    assert list(table.columns) == [
+        *("row", "target", "expected", "residual", "scale (log)", "studentised", "quality", "suspect", "gain (log)")
+    ]
+    np.testing.assert_array_equal(table["row"], inner["row"])
+    np.testing.assert_allclose(table["studentised"], inner["studentised"], rtol=1e-9)
+    np.testing.assert_allclose(table["expected"], np.exp(inner["expected"]))
+    np.testing.assert_allclose(table["residual"], table["target"] - table["expected"])
+    assert len(set(table["row"].head(9)) & set(wrong)) >= 8
+
+
+def test_several_outputs_have_lines_of_their_own():
+    X, y, _ = made()
+    Y = np.column_stack([y, X[:, 2]])
+    model = ExtraTreesRegressor(20, min_samples_leaf=3, random_state=0).fit(X, Y)
+    table = axil.Explainer(model, X, Y).audit()
+    assert len(table) == 600
+    assert list(table.columns)[:3] == ["row", "output", "target"]
+    own = table[table["output"] == 1].set_index("row").sort_index()
+    np.testing.assert_array_equal(own["target"], X[:, 2])
+    leaves = model.apply(X)
+    np.testing.assert_allclose(own["studentised"], by_hand(own["residual"].to_numpy(), leaves)[1], rtol=1e-9)
+
+
+def test_rows_alone_in_a_leaf_are_not_judged_and_the_table_says_why():
+    X, y, _ = made(60)
+    X[7] = 50.0  # far away from all others
+    model = LGBMRegressor(n_estimators=5, min_child_samples=1, num_leaves=12, verbose=-1, n_jobs=1).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    alone = explainer.leave_one_out()["prediction"].isna().sum()
+    assert 0 < alone <= 30
+    table = explainer.audit()
+    judged = ["expected", "residual", "scale", "studentised", "quality"]
+    assert table[judged].tail(alone).isna().all(axis=None)
+    assert not table["suspect"].tail(alone).any()
+    assert table[judged].head(60 - alone).notna().all(axis=None)
+    assert f"nan in {alone} lines: no other row" in table.attrs["axil"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestRegressor(100, random_state=0),
+        ExtraTreesRegressor(50, min_samples_leaf=4, random_state=0),
+        Ridge(),
+        KNeighborsRegressor(8),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_forests_and_smoothers(model):
+    """Each with errors of its own in the way: ridge sees none of the sine."""
+    X, y, wrong = made(shift=30.0)
+    table = axil.Explainer(model.fit(X, y), X, y).audit()
+    assert set(table["row"].head(9)) == set(wrong)
+    assert abs(table["suspect"].sum() - 9) <= 2
+    assert (table["scale"].nunique() == 1) == isinstance(model, Ridge)
+
+
+def test_where_rows_cannot_be_left_out_the_note_says_so():
+    X, y, _ = made()
+    model = LGBMRegressor(**SETTINGS, path_smooth=1.0).fit(X, y)
+    with pytest.warns(ApproximationWarning, match="out_of_fold of audit"):
+        table = axil.Explainer(model, X, y).audit()
+    assert table.attrs["axil"].startswith("by what the weights of the other rows say")
+
+
+def test_classes_of_a_forest():
+    """The share of the row's class among the other rows in its leaves, tree by tree; 1e-12: sums of a few whole numbers."""
+    rng = np.random.default_rng(0)
+    X = rng.random((200, 3))
+    y = np.array(["low", "middle", "high"])[(3 * X[:, 0]).astype(int)]
+    wrong = rng.choice(200, 6, replace=False)
+    y[wrong] = np.where(y[wrong] == "low", "high", "low")
+    model = RandomForestClassifier(20, min_samples_leaf=5, random_state=0).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    table = explainer.audit()
+    assert list(table.columns) == ["row", "target", "expected", "probability", "quality", "suspect"]
+    assert len(set(table["row"].head(6)) & set(wrong)) >= 5
+    leaves, by_row = model.apply(X), table.set_index("row").sort_index()
+    for j in (0, 50, int(wrong[0])):
+        mates = [(leaves[:, t] == leaves[j, t]) & (np.arange(200) != j) for t in range(20)]
+        shares = {name: np.mean([(y[own] == name).mean() for own in mates]) for name in model.classes_}
+        np.testing.assert_allclose(by_row["quality"][j], shares[y[j]], rtol=1e-12)
+        assert by_row["expected"][j] == max(shares, key=shares.get)
+    assert (table["suspect"] == (table["expected"] != table["target"])).all()
+    assert "gain" in explainer.audit(X_val=X[:50], y_val=y[:50])
+
+
+def test_confident_classes_of_out_of_fold_probabilities():
+    """Two rows of three have another class as probable as it is for its own rows."""
+    rng = np.random.default_rng(0)
+    X, y = rng.random((6, 2)), np.array([0, 0, 0, 1, 1, 1])
+    explainer = axil.Explainer(RandomForestClassifier(3, random_state=0).fit(X, y), X, y)
+    second = np.array([0.1, 0.6, 0.95, 0.9, 0.8, 0.05])
+    table = explainer.audit(second).set_index("row").sort_index()
+    np.testing.assert_allclose(table["quality"], [0.9, 0.4, 0.05, 0.9, 0.8, 0.05])
+    assert list(table["suspect"]) == [False, True, True, False, False, True]  # 1's mean of its own rows is 0.583
+    assert list(table["expected"]) == [0, 1, 1, 1, 1, 0]
+    pd.testing.assert_frame_equal(
+        table, explainer.audit(np.column_stack([1 - second, second])).set_index("row").sort_index()
+    )
+    with pytest.raises(InputError, match="probabilities from 0 to 1"):
+        explainer.audit(5 * second)
+
+
+def test_in_the_users_own_frame_library():
+    X, y, _ = made()
+    frame = pl.DataFrame(X, schema=list("abcd"))
+    model = Ridge().fit(X, y)
+    table = axil.Explainer(model, frame, y).audit()
+    assert isinstance(table, pl.DataFrame)
+    assert table["suspect"].dtype == pl.Boolean
