@@ -2,7 +2,8 @@
 
 Friedman #1, LightGBM, T = 100, 31 leaves. `make bench` prints the table and writes results/kernels.csv; `--rows` takes other
 sizes. "wanted" is what a design of these kernels reached on another machine, where NumPy took 5.8 s for 10 queries. Public calls
-on a classifier of the same rows, trees and leaves, "pushes 10" and "pushes built", are relative to those on the regression.
+on a classifier of the same rows, trees and leaves, "pushes 10" and "pushes built", are relative to those on the regression; audits
+to the set-up of the explainer.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import chain
 
 import lightgbm as lgb
 import numpy as np
@@ -28,6 +30,9 @@ WANTED = {
     "top 10 of 100": 80,
     "pushes 10": 0.67,
     "model to 10": 8,
+    "audit": 0.1,
+    "audit, given": 1,
+    "audit, classes": 1,
     "all": 25,
 }
 
@@ -94,6 +99,27 @@ def measure(n, threads):
     yield line(n, "pushes built", taken, built)
 
 
+def measure_audit(n, threads):
+    """Audits of n training labels, with what they need, as ratios of the set-up to them."""
+    X, y = friedman(n)
+    model = fit(X, y)
+    start = time.perf_counter()
+    explainer = axil.Explainer(model, X, y, n_threads=threads)
+    setup = time.perf_counter() - start
+    yield line(n, "set-up", setup, None)
+    start = time.perf_counter()
+    table = explainer.audit()  # once: what it needs is kept
+    yield line(n, "audit", time.perf_counter() - start, setup, difference=table.attrs["axil"].split(";")[0])
+    unseen = np.roll(y, 1)
+    yield line(n, "audit, given", seconds(lambda: explainer.audit(unseen)), setup)
+    labels = (y > np.median(y)).astype(int)
+    classifier = fit(X, labels, objective="binary")
+    start = time.perf_counter()
+    account = axil.JacobianExplainer(classifier, X, labels, n_threads=threads)
+    setup = time.perf_counter() - start
+    yield line(n, "audit, classes", seconds(account.audit), setup)
+
+
 def measure_all(threads):
     """All weights of FULL training rows, everything included."""
     X, y = friedman(FULL)
@@ -105,6 +131,9 @@ def measure_all(threads):
     apart = f"{np.abs(explainer.matrix()[:100] - numpy_baseline(leaves, some, LEAVES)).max():.0e}"
     taken = seconds(lambda: axil.Explainer(model, X, y, n_threads=threads).matrix(), 6)
     yield line(FULL, "all", taken, baseline, difference=apart)
+
+
+KINDS = (measure, measure_audit)
 
 
 def setup_memory(n):
@@ -177,7 +206,8 @@ def main():
     lines = []
     print(f"{'rows':>9}  {'step':<14}{'seconds':>9}{'ratio':>8}{'wanted':>8}")
     for n in [*arguments.rows, FULL]:
-        for one in measure_all(arguments.threads) if n == FULL else measure(n, arguments.threads):
+        steps = [measure_all(arguments.threads)] if n == FULL else [kind(n, arguments.threads) for kind in KINDS]
+        for one in chain(*steps):
             lines.append(one)
             ratio = f"{one['ratio']}x" if one["ratio"] else ""
             print(f"{n:>9}  {one['step']:<14}{one['seconds']:>9}{ratio:>8}{one['wanted']:>8}", flush=True)

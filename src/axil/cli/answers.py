@@ -13,7 +13,15 @@ from axil.errors import LONGEST_VALUE, shortened
 from axil.explanation import Explanation
 
 LINKED = {"probability": "probability", "mean": "expected value"}  # columns of what scores stand for
-SIGNED = ("weight", "contribution", "gradient", "gain", "change")  # columns whose signs are shown
+SIGNED = (
+    "weight",
+    "contribution",
+    "gradient",
+    "gain",
+    "change",
+    "residual",
+    "studentised",
+)  # columns whose signs are shown
 
 
 def is_signed(name: str) -> bool:

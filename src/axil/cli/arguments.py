@@ -20,6 +20,7 @@ examples:
   axil demo --save demo                        try it: fits a model and writes it, with its data, into demo/
   axil check demo/model.txt                    can this model be explained?
   axil explain demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv
+  axil audit demo/model.txt --train demo/train.csv --target progression --index patient
   axil blame demo/model.txt --train demo/train.csv --target progression --index patient --validation demo/validation.csv
   axil remove demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv --rows 12,31
 
@@ -59,6 +60,18 @@ Prints, for each row of the query file, its prediction before and after some tra
 
 Exact with the fitted structure held fixed: splits stay, leaf values follow. It does not say what a refit would do."""
 
+AUDIT = """\
+Ranks the training rows by how wrong their label looks, by what the other rows say of it. Needs no validation rows and no
+further fit.
+
+  expected     the prediction of the fit without the row, splits kept
+  scale        the size of usual residuals there
+  studentised  residual over scale
+  quality      from 0 to 1: the share of right labels that would be as far out
+  suspect      the rows that make up the estimated number of wrong labels
+
+Of classes: expected is the class that most other rows in the row's leaves have, quality the share of the row's own."""
+
 MODELS = "LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, skops .skops; .pkl and .joblib only with --trust"
 TABLE = "FILE.csv, .tsv or .parquet"
 
@@ -91,6 +104,19 @@ def parser() -> argparse.ArgumentParser:
     )
     _model(one)
     _data(one, required=False)
+
+    one = _command(named, "audit", "which training labels look wrong, and how many", AUDIT, commands.audit)
+    _model(one)
+    _data(one, required=True)
+    one.add_argument(
+        "--out-of-fold",
+        metavar="COLUMN",
+        help="predictions of your own cross-validation in the training file; or a,b,c",
+    )
+    one.add_argument(
+        "--validation", metavar="FILE", help=f"rows with their targets, for what correcting would gain: {TABLE}"
+    )
+    _answer(one, top=20)
 
     one = _command(named, "blame", "which training targets raise the error on validation rows", BLAME, commands.blame)
     _model(one)

@@ -117,8 +117,31 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
     _check_answer(arguments)
     question = _question(arguments)
     validation = question.rows(arguments.validation, with_target=True)
-    features = question.training.features
     table = question.explainer.blame(validation.features, validation.target)
+    about = f"{len(validation.features)} validation rows of {arguments.validation}; the largest gain first"
+    return _show_rows(arguments, question, table, about, question.sentence, out)
+
+
+def audit(arguments: argparse.Namespace, out: Any) -> int:
+    """The training rows whose label looks wrong, by what the other rows say."""
+    _check_answer(arguments)
+    question = _question(arguments)
+    given = question.training.out_of_fold
+    if arguments.validation is None:
+        table = question.explainer.audit(given)
+    elif isinstance(question.explainer, JacobianExplainer):
+        raise InputError("--validation needs a model with exact weights; this one has pushes. Leave it out.")
+    else:
+        validation = question.rows(arguments.validation, with_target=True)
+        table = question.explainer.audit(given, validation.features, validation.target)
+    note = str(table.attrs["axil"])
+    suspects = f"{int(table['suspect'].sum())} of {len(table)} labels look wrong; the most suspicious first"
+    return _show_rows(arguments, question, table, suspects, f"{note[0].upper()}{note[1:]}.", out)
+
+
+def _show_rows(arguments: argparse.Namespace, question: Question, table: Any, about: str, note: str, out: Any) -> int:
+    """Print the first lines of a table about training rows with their features, and write all of it where asked to."""
+    features = question.training.features
     if arguments.csv is not None:
         _write_csv(answers.with_features(table, features), arguments.csv)
     shown = table.head(arguments.top)
@@ -128,8 +151,8 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
     columns = [screen.column(name, shown[name].to_numpy(), answers.is_signed(name)) for name in shown.columns]
     columns += answers.features(answers.rows_of(shown, features))
     print(screen.visible(question.proof), file=out)
-    print(f"{len(validation.features)} validation rows of {arguments.validation}; the largest gain first\n", file=out)
-    print("\n".join([*screen.fitted(columns), "", question.sentence]), file=out)
+    print(f"{about}\n", file=out)
+    print("\n".join([*screen.fitted(columns), "", note]), file=out)
     return 0
 
 
@@ -191,7 +214,8 @@ def _question(arguments: argparse.Namespace) -> Question:
     if adapter is None:
         adapter = adapters.read(model) if pushed is None else pushed
     named = arguments.index, arguments.weights, arguments.features, arguments.categorical
-    roles = data.Roles(arguments.target, *named, marks=getattr(arguments, "where", None))
+    more = {"marks": getattr(arguments, "where", None), "out_of_fold": getattr(arguments, "out_of_fold", None)}
+    roles = data.Roles(arguments.target, *named, **more)
     training = data.training_rows(arguments.train, roles, adapter)
     settings = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit, "scratch": arguments.scratch}
     inverse = None if arguments.inverse_func is None else INVERSES[arguments.inverse_func]

@@ -26,6 +26,7 @@ class Roles:
     features: str | None = None  #: names with commas between them; None: what the model names, else all others
     categorical: str | None = None
     marks: str | None = None
+    out_of_fold: str | None = None  #: predictions of the user's own cross-validation
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,15 @@ class Rows:
     weights: Any = None  #: (n,)
     targets: list[str] = field(default_factory=list)  #: the names of its columns
     marks: Any = None  #: (n,) of bool
+    out_of_fold: Any = None  #: (n,) or (n, outputs)
 
 
 def training_rows(path: str, roles: Roles, model: Model) -> Rows:
     """The training data of a model."""
     frame = _labelled(read_table(path), roles.index, path)
     targets = _listed(frame, roles.target, path, "--target")
-    taken = {*targets, *(name for name in (roles.index, roles.weights, roles.marks) if name)}
+    predicted = [] if roles.out_of_fold is None else _listed(frame, roles.out_of_fold, path, "--out-of-fold")
+    taken = {*targets, *predicted, *(name for name in (roles.index, roles.weights, roles.marks) if name)}
     names = _feature_names(frame, roles, model, path, taken)
     target = _target(frame, targets, model, path)
     weights = None if roles.weights is None else _numbers(frame, roles.weights, path, "--weights")
@@ -56,7 +59,9 @@ def training_rows(path: str, roles: Roles, model: Model) -> Rows:
     features = frame[names].astype(dict.fromkeys(chosen, "category"))
     _refuse_text(features, model, path)
     _refuse_types(features, model, path)
-    return Rows(path, features, target, weights, targets, marks)
+    out_of_fold = [_numbers(frame, name, path, "--out-of-fold") for name in predicted]
+    given = None if not predicted else out_of_fold[0] if len(predicted) == 1 else frame[predicted]
+    return Rows(path, features, target, weights, targets, marks, given)
 
 
 def rows_like(training: Rows, path: str, roles: Roles, model: Model, with_target: bool = False) -> Rows:
@@ -112,7 +117,8 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
         both = [name for name in names if name in taken]
         if both:
             raise InputError(
-                f"--features names {shown(both[0])}, which is the target, the weights, the marks or the index. Leave it out."
+                f"--features names {shown(both[0])}, which is the target, the weights, the marks, the index or the out-of-fold "
+                "predictions. Leave it out."
             )
         return _counted(names, model, "--features names")
     others = [str(name) for name in frame.columns if name not in taken]
@@ -122,6 +128,7 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
     used = [name for name in sorted(taken) if name in frame.columns and model.spelling(name) in model.feature_names]
     if used:
         options = {roles.index: "--index", roles.weights: "--weights", roles.marks: "--where"}
+        options |= {roles.out_of_fold: "--out-of-fold"}
         raise InputError(
             f"The {model.library} model has {used[0]!r} among its features, which {options.get(used[0], '--target')} "
             "names: a column is "
