@@ -1,8 +1,9 @@
 """Finding wrong labels: 5 % of the targets are spoilt, then looked for with what the other rows say.
 
 scikit-learn's diabetes data; a share of the training targets is replaced by targets two standard deviations off. The table of
-`blame` lists what correcting each label would gain on validation rows, and what all other rows say of it; the spoilt ones should
-come first. How well that works in general, and what works better, is measured in experiments/label_noise.py.
+`audit` puts first the labels that are furthest from what all other rows say of them, for where they are, and estimates how many are
+wrong. With validation rows it also lists what correcting each would gain there. How well that works in general is measured in
+experiments/label_noise.py.
 
     python examples/wrong_labels.py [--out DIRECTORY]
 """
@@ -33,12 +34,13 @@ def main():
     model = LGBMRegressor(n_estimators=80, num_leaves=8, learning_rate=0.08, verbose=-1, n_jobs=1).fit(train, targets)
 
     explainer = axil.Explainer(model, train, targets)
-    table = explainer.blame(validation, y.loc[validation.index])
+    table = explainer.audit(X_val=validation, y_val=y.loc[validation.index])
     table["wrong"] = table["row"].isin(wrong)
-    table["surprise"] = (table["target"] - table["corrected"]).abs()
     print(table.head(10).round(2).to_string(index=False))
-    for column, what in (("gain", "gain on the validation rows"), ("surprise", "|target - what the other rows say|")):
-        first = table.sort_values(column, ascending=False).head(len(wrong))
+    print(f"{table['suspect'].sum()} labels are further out than right ones would be; {len(wrong)} are wrong.")
+    for column, what in (("studentised", "|studentised residual|"), ("gain", "gain on the validation rows")):
+        keys = table[column].abs() if column == "studentised" else table[column]
+        first = table.loc[keys.sort_values(ascending=False).index[: len(wrong)]]
         print(f"Among the {len(wrong)} rows of largest {what}: {first['wrong'].sum()} of {len(wrong)} wrong labels")
 
     plots.blame(table).figure.savefig(out / "blame.png")

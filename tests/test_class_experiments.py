@@ -84,10 +84,12 @@ def test_wrong_labels_of_classes_are_looked_for(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["label_noise_classes.py", "--quick"])
     label_noise_classes.main()
     printed = capsys.readouterr().out.splitlines()
-    head, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in [printed[2], *printed[4:]])
+    end = printed.index("")  # of the first table; the second has counts
+    head, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in [printed[2], *printed[4:end]])
     found = {cells[0]: float(cells[head.index("average precision")]) for cells in lines}
-    assert len(found) >= 11
-    assert found["out-of-fold loss"] > 2 * found["Random"]
+    assert len(found) >= 13
+    assert min(found["audit"], found["out-of-fold loss"]) > 2 * found["Random"]
+    assert {line.split("|")[1].strip() for line in printed[end + 3 :]} >= {"audit", "audit, out-of-fold"}
 
 
 @pytest.mark.slow

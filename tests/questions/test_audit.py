@@ -41,8 +41,10 @@ def by_hand(residuals, leaves):
         mates = [np.flatnonzero((leaves[:, t] == leaves[j, t]) & (np.arange(n) != j)) for t in range(leaves.shape[1])]
         around[j] = np.mean([sizes[own].mean() for own in mates if len(own)])
     scale = (around + 0.5 * sizes.mean()) / 1.5
-    scale *= np.median(sizes / scale) / student.ppf(0.75, 5)
-    return scale, residuals / scale, 2 * student.sf(sizes / scale, 5)
+    middle, bulk = np.quantile(sizes / scale, [0.5, 0.8])
+    freedom = min(range(4, 21), key=lambda f: abs(np.log(student.ppf(0.9, f) / student.ppf(0.75, f) / (bulk / middle))))
+    scale *= middle / student.ppf(0.75, freedom)
+    return scale, residuals / scale, 2 * student.sf(sizes / scale, freedom)
 
 
 def test_formulas(case):
@@ -72,7 +74,6 @@ def test_wrong_labels_come_first_and_are_counted(case):
 
 
 def test_right_labels_are_left_alone():
-    """Gaussian noise has lighter tails than the bulk that is assumed."""
     rng = np.random.default_rng(0)
     X = rng.random((400, 3))
     y = X[:, 0] + rng.normal(0, 0.2, 400)

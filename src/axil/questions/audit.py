@@ -5,10 +5,10 @@ where: a_j is the mean |r| of the rows around j (`weights.spread`), shrunk towar
 
     scale_j = u (a_j + abar / 2) / 1.5,    studentised value = r_j / scale_j
 
-The unit u makes the middle of all |studentised values| that of Student's t with 5 degrees of freedom: half of the rows set it, so
-that few wrong labels do not move it, and residuals of right ones have tails like that. (Where most residuals are zero, u is 1.)
-Quality is its two-sided tail probability, so that N right labels have N q with a quality below q. Where more are that far out,
-the excess is the number of wrong ones.
+The unit u makes the middle of all |studentised values| that of Student's t, whose degrees of freedom, 4 to 20, are those at which
+their 80 % quantile is right too: most of the rows set both, so that few wrong labels do not move them. (Where most residuals are
+zero, u is 1.) Quality is its two-sided tail probability, so that N right labels have N q with a quality below q. Where more are
+that far out, the excess is the number of wrong ones.
 
 Of classes: quality is the share of the row's own class among the other rows in its leaves, a tree at a time, or its probability
 in the user's own cross-validation.
@@ -35,7 +35,8 @@ from axil.types import Array
 TOWARDS_ALL = (
     0.5  # weight of the mean over all rows in a row's scale; chosen on ten data sets (experiments/label_noise.py)
 )
-FREEDOM = 5  # of Student's t; likewise
+FREEDOMS = np.arange(4, 21)  # of Student's t; likewise
+MIDDLE, BULK = 0.5, 0.8  # quantiles of |studentised values| that say which one
 FAR = 0.01  # quality of a row that is far out
 CHANCE = 3.0  # standard errors of a count, above which an excess is no chance
 
@@ -144,12 +145,14 @@ class Studentised:
         local = np.where(np.isnan(around), everywhere, np.maximum(around, 0.0))
         scale = (local + TOWARDS_ALL * everywhere) / (1 + TOWARDS_ALL)
         ratio = np.divide(sizes, scale, out=np.where(known, 0.0, np.nan), where=scale > 0)
-        for own, there, column in zip(ratio.T, known.T, scale.T):
-            middle = np.median(own[there]) if there.any() else 0.0
-            column *= middle / student.ppf(0.75, FREEDOM) if middle > 0 else 1.0
+        quality = np.full_like(ratio, np.nan)
+        for own, there, column, tail in zip(ratio.T, known.T, scale.T, quality.T):
+            if there.any():
+                unit, freedom = _bulk(own[there])
+                column *= unit
+                tail[there] = 2 * student.sf(own[there] / unit, freedom)
         value = np.divide(residuals, scale, out=np.where(known, 0.0, np.nan), where=scale > 0)
         scale[~known] = np.nan
-        quality = 2 * student.sf(np.abs(value), FREEDOM)
         suspect = np.zeros(value.shape, dtype=bool)
         for own, marks in zip(np.where(known, quality, np.inf).T, suspect.T):
             order = np.argsort(own, kind="stable")
@@ -160,6 +163,16 @@ class Studentised:
         """The columns of the table, (N * K,) each, with that of the scale under this name."""
         found = {scale: self.scale, "studentised": self.value, "quality": self.quality, "suspect": self.suspect}
         return {name: values.ravel() for name, values in found.items()}
+
+
+def _bulk(ratios: Array) -> tuple[float, int]:
+    """The unit and the degrees of freedom of Student's t with the quantiles `MIDDLE` and `BULK` of these sizes."""
+    middle, bulk = np.quantile(ratios, [MIDDLE, BULK])
+    if not middle > 0:
+        return 1.0, int(FREEDOMS[0])
+    middles, bulks = (student.ppf((1 + share) / 2, FREEDOMS) for share in (MIDDLE, BULK))
+    nearest = int(np.abs(np.log(bulks / middles) - np.log(bulk / middle)).argmin())
+    return float(middle / middles[nearest]), int(FREEDOMS[nearest])
 
 
 def _beyond(far: Array, n: int) -> int:
