@@ -46,6 +46,7 @@ except ImportError:
     get_label_quality_scores = None
 
 CHOSEN_ON = NAMES[::2]
+COUNTED = 2  # repetitions in which counts are made
 
 
 def unseen_probabilities(X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
@@ -121,7 +122,7 @@ def run(name: str, X: np.ndarray, y: np.ndarray) -> Iterator[Line]:
 def run_counts(name: str, X: np.ndarray, y: np.ndarray) -> Iterator[Line]:
     for kind, share in (("as given", 0.0), ("flipped", SHARE)):
         off: dict[str, list[float]] = {}
-        for seed in range(REPETITIONS):
+        for seed in range(COUNTED):
             train, _, labels, wrong = split(y, seed, share)
             for method, count in held_wrong(X[train], labels, seed).items():
                 off.setdefault(method, []).append((count - wrong.sum()) / len(wrong))

@@ -172,15 +172,28 @@ def test_wrong_labels_are_looked_for(monkeypatch, capsys):
     monkeypatch.setattr(label_noise, "REPETITIONS", 1)
     monkeypatch.setattr(sys, "argv", ["label_noise.py", "--quick"])
     label_noise.main()
-    printed = capsys.readouterr().out.splitlines()
-    end = printed.index("")  # of the first table; the second has counts
-    head, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in [printed[2], *printed[4:end]])
-    found = {cells[0]: float(cells[head.index("precision, shifted")]) for cells in lines}
+    found = _columns(capsys.readouterr().out.splitlines()[2:], "method", "precision, shifted")
     assert len(found) >= 13
     assert min(found["audit"], found["audit, out-of-fold"], found["leave-one-out residual"]) > 0.4 > found["Random"]
-    counted = [[cell.strip() for cell in line.strip("|").split("|")] for line in printed[end + 3 :]]
-    off = {(cells[0], cells[1]): float(cells[2]) for cells in counted}
-    assert off["audit", "as given"] < 0.05
+
+
+def test_wrong_labels_are_counted(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import label_counts
+
+    monkeypatch.setattr(label_counts, "CleanLearning", None)  # some seventy fits
+    monkeypatch.setattr(label_counts, "REPETITIONS", 1)
+    monkeypatch.setattr(sys, "argv", ["label_counts.py", "--quick"])
+    label_counts.main()
+    printed = capsys.readouterr().out.splitlines()[2:]
+    as_given = [*printed[:2], *(line for line in printed if "as given" in line)]
+    assert _columns(as_given, "method", "share off")["audit"] < 0.05
+
+
+def _columns(table, key, value):
+    """{key: value} of two columns of a table in Markdown."""
+    head, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in [table[0], *table[2:]])
+    return {cells[head.index(key)]: float(cells[head.index(value)]) for cells in lines}
 
 
 @pytest.mark.filterwarnings("ignore:.* has SHA-256")  # scikit-learn's values are newer than the paper's

@@ -272,8 +272,8 @@ def class_table(columns: dict[str, Any], by_probability: bool, backend: str) -> 
 def as_probabilities(given: Any, n: int, n_classes: int) -> Array:
     """(n, K): out-of-fold probabilities of all classes; of two the second class's will do."""
     numbers = inputs.as_numbers(given, "out_of_fold", "probabilities, one row per training row")
-    if n_classes == 2 and numbers.ndim == 1:
-        second = inputs.as_vector(numbers, n, "out_of_fold")
+    if n_classes == 2 and (numbers.ndim < 2 or numbers.shape[1] == 1):
+        second = inputs.as_vector(given, n, "out_of_fold")
         numbers = np.stack([1 - second, second], axis=1)
     found = inputs.as_table(numbers, n, n_classes, "out_of_fold")
     if found.min() < -1e-6 or found.max() > 1 + 1e-6:
