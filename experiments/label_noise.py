@@ -18,7 +18,8 @@ Audits and what else needs deletions are asked about data sets of more than 1000
 "recall at 10 %": of the wrong labels, when a tenth of the rows is looked at; "average precision" over the whole order. "fits" and
 "seconds" are those beyond the model itself and its explainer. Means over repetitions, in results/label_noise.csv with their
 spread; means over the data sets in label_noise.md. "other ten": over the data sets that no choice of audit's was made on; its
-form was chosen on every second one. label_counts.py asks how many labels are held for wrong.
+form was chosen on every second one. "smallest": over those of up to 525 training rows, which all methods were asked about.
+label_counts.py asks how many labels are held for wrong.
 """
 
 from __future__ import annotations
@@ -197,11 +198,13 @@ def summary(lines: list[Line]) -> list[Line]:
     frame["seconds"] = pd.to_numeric(frame["seconds"], errors="coerce")
     means = frame.groupby(["wrong", "method"])[["precision", "average precision"]].mean().unstack("wrong")
     other = frame[~frame["data"].isin(CHOSEN_ON)].groupby(["wrong", "method"])["precision"].mean().unstack("wrong")
+    small = frame[frame["training rows"] <= CLEANED].groupby(["wrong", "method"])["precision"].mean().unstack("wrong")
     work = frame.groupby("method").agg({"fits": "max", "seconds": "mean", "data": "nunique"})
     made = []
     for method, row in means.sort_values(("average precision", "shifted"), ascending=False).iterrows():
         line: Line = {"method": method} | {f"{metric}, {kind}": f"{value:.2f}" for (metric, kind), value in row.items()}
         line |= {f"precision, {kind}, other ten": f"{value:.2f}" for kind, value in other.loc[method].items()}
+        line |= {f"precision, {kind}, smallest": f"{value:.2f}" for kind, value in small.loc[method].items()}
         own = work.loc[method]
         seconds = "" if np.isnan(own["seconds"]) else f"{own['seconds']:.2g}"
         made.append(line | {"data sets": int(own["data"]), "fits": int(own["fits"]), "seconds": seconds})
