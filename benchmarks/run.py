@@ -2,8 +2,8 @@
 
 Friedman #1, LightGBM, T = 100, 31 leaves. `make bench` prints the table and writes results/kernels.csv; `--rows` takes other
 sizes. "wanted" is what a design of these kernels reached on another machine, where NumPy took 5.8 s for 10 queries. Public calls
-on a classifier of the same rows, trees and leaves, "pushes 10" and "pushes built", are relative to those on the regression; audits
-to the set-up of the explainer.
+on a classifier of the same rows, trees and leaves, "pushes 10" and "pushes built", are relative to those on the regression, and
+audits to the set-up of the explainer.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Finding wrong labels: 5 % of the targets are spoilt, then looked for with what the other rows say.
 
 scikit-learn's diabetes data; a share of the training targets is replaced by targets two standard deviations off. The table of
-`audit` puts first the labels that are furthest from what all other rows say of them, for where they are, and estimates how many are
-wrong. With validation rows it also lists what correcting each would gain there. How well that works in general is measured in
+`audit` puts first the labels that are furthest from what all other rows say of them, for where they are, and estimates how many
+are wrong. With validation rows it also lists what correcting each would gain there. How well that works in general is measured in
 experiments/label_noise.py.
 
     python examples/wrong_labels.py [--out DIRECTORY]
