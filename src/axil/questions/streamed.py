@@ -77,6 +77,7 @@ OTHERS = (
         "reach",
         "blame",
         "shapley",
+        "audit",
     ),
     *("budget", "leverage", "degrees_of_freedom", "standard_error"),
 )  # questions that need K, and `Questions` has
