@@ -77,13 +77,20 @@ def top(proven: ProvenModel, queries: Queries, k: int, by: str) -> Any:
 
 def _hand_over(proven: ProvenModel, queries: Queries, largest: list[tables.Largest]) -> None:
     """Hand the weights to ``largest``, one for each output."""
+    answers, _ = answered(proven, queries)
+    for own, answer in zip(proven.served(), answers):
+        for one in largest[own]:
+            answer.hand_to(one)
+
+
+def answered(proven: ProvenModel, queries: Queries) -> tuple[list[Answer], Array]:
+    """The weights of the queries from each engine, and the predictions (n, K) that they make, which must be the model's own."""
     answers = proven.ask(queries)
     made = _intercepts(proven, answers) + queries.offsets.values
     for own, targets, answer in zip(proven.served(), proven.own_targets(), answers):
         made[:, own] += answer.product(targets)
-        for one in largest[own]:
-            answer.hand_to(one)
     proven.check(queries, made)
+    return answers, made
 
 
 def _intercepts(proven: ProvenModel, answers: list[Answer]) -> Array:

@@ -170,6 +170,11 @@ def _agreeing_values(proven: ProvenModel, reason: str) -> Array:
             ApproximationWarning,
             stacklevel=5,
         )
+    return agreeing_values(proven)
+
+
+def agreeing_values(proven: ProvenModel) -> Array:
+    """(N, K): the target at which each row's own prediction would agree with it; nan where others say nothing of it."""
     leverage = leverages(proven)
     left = 1.0 - leverage
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -56,6 +56,9 @@ class Answer(Effects, Protocol):
     def product(self, targets: Array) -> Array:
         """(n, K): weights @ targets, for targets (N, K) that should be the same array from one batch to the next."""
 
+    def moments(self, values: Array) -> Array:
+        """(2, n, M): ``sum_j |k_j| v_j`` and ``sum_j k_j^2 v_j`` for values (N, M)."""
+
 
 @dataclass(frozen=True)
 class DenseAnswer:
@@ -80,6 +83,10 @@ class DenseAnswer:
     def product(self, targets: Array) -> Array:
         return self.weights @ targets
 
+    @one_blas_thread()
+    def moments(self, values: Array) -> Array:
+        return np.stack([np.abs(self.weights) @ values, np.square(self.weights) @ values])
+
 
 @dataclass(frozen=True)
 class SparseAnswer:
@@ -102,3 +109,6 @@ class SparseAnswer:
 
     def product(self, targets: Array) -> Array:
         return np.asarray(self.weights @ targets)
+
+    def moments(self, values: Array) -> Array:
+        return np.stack([abs(self.weights) @ values, self.weights.multiply(self.weights) @ values])

@@ -393,3 +393,14 @@ class ReadOutAnswer:
 
     def product(self, targets: Array) -> Array:
         return self.trees.product(self.adjoints, targets)
+
+    @one_blas_thread()
+    def moments(self, values: Array) -> Array:
+        found = np.zeros((2, len(self.adjoints.beta), values.shape[1]))
+        for first, block in self.blocks():
+            own = values[first : first + len(block)]
+            np.abs(block, out=block)
+            found[0] += block.T @ own
+            np.square(block, out=block)
+            found[1] += block.T @ own
+        return found

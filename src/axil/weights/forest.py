@@ -165,6 +165,19 @@ class Forest:
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Forest:
         return self  # the index is there
 
+    def out_of_bag(self, rows: NDArray[np.intp]) -> tuple[SparseAnswer, NDArray[np.bool_]]:
+        """The weights of training rows in the trees that were fitted without them, as if there were no others.
+
+        And (n,) whether there is such a tree: if not, the row has no weights.
+        """
+        s, final = self.structure, np.repeat(self.structure.final, self.structure.n_leaves)
+        met = self._train[rows]
+        met.data = (s.draws[(s.cells[:, rows] // s.n_leaves[:, None]).astype(np.intp)] == 0).T.ravel().astype(float)
+        held = np.asarray(met @ final)
+        share = np.divide(s.final.sum(), held, out=np.zeros_like(held), where=held != 0)
+        weights = csr_array(met @ self._rows_of_leaves).multiply(share[:, None]).tocsr()
+        return SparseAnswer(csr_array(weights), np.tile(self._constant, (len(rows), 1))), held != 0
+
     # -- the index ------------------------------------------------------------------------------------------------------
 
     @property
