@@ -14,6 +14,7 @@ from axil.errors import (
 )
 from axil.explainer import Explainer
 from axil.explanation import Explanation
+from axil.intervals import Predictive
 from axil.replay.checks import Verification
 from axil.supports import Support, supports
 
@@ -27,6 +28,7 @@ __all__ = [
     "Explanation",
     "InputError",
     "JacobianExplainer",
+    "Predictive",
     "Support",
     "UnsupportedModelError",
     "UnsupportedQuestionError",

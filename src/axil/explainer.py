@@ -15,6 +15,7 @@ from axil.adapters.contract import TrainingRows
 from axil.errors import ExactnessError, InputError
 from axil.explanation import Explanation
 from axil.inputs.owned import owned, owned_rows
+from axil.intervals.calibrate import Calibrates
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.output import save as storage
@@ -32,7 +33,7 @@ from axil.scale import TargetScale, fitted_targets
 from axil.types import Array
 
 
-class Explainer(Questions, Streamed):
+class Explainer(Questions, Calibrates, Streamed):
     """Which training rows made a prediction, and by exactly how much, with the fitted structure held fixed.
 
     Construction replays the fit on the training data and raises `ExactnessError` unless leaf counts, leaf values and

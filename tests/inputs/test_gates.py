@@ -100,23 +100,35 @@ def explanation():
 
 
 @cache
+def predictive():
+    return explainer("lgb").calibrate(X[:20], Y[:20])
+
+
+@cache
 def baseline(kind):
     return kind(explainer("lgb"))
 
 
 # What a parameter expects, by its name, or by the name of its method and its own where that matters.
 KINDS = {
-    **dict.fromkeys(("X", "X_val", "X_train"), "table"),
+    **dict.fromkeys(("X", "X_val", "X_train", "X_cal"), "table"),
     **dict.fromkeys(
-        ("y_train", "y_val", "y", "sample_weight", "init_score", "correction", "out_of_fold", "targets"), "vector"
+        (
+            *("y_train", "y_val", "y_cal", "y", "sample_weight", "init_score"),
+            *("correction", "out_of_fold", "targets"),
+        ),
+        "vector",
     ),
     **dict.fromkeys(("labels", "groups"), "labels"),
-    **dict.fromkeys(("k", "m", "batch_size", "n_threads", "most", "seed"), "count"),
+    **dict.fromkeys(("k", "m", "batch_size", "n_threads", "most", "seed", "n", "random_state"), "count"),
     **dict.fromkeys(
         ("sparse", "greedy", "estimate", "verify", "exact", "cluster", "colorbar", "ranked", "cumulative", "retrained"),
         "flag",
     ),
     **dict.fromkeys(("intercept", "prediction", "reference", "l2"), "number"),
+    "coverage": "number",
+    "q": "shares",
+    **dict.fromkeys(("symmetric", "return_std"), "flag"),
     "by": "choice",
     "method": "choice",
     "line": "number",
@@ -147,6 +159,10 @@ DEFAULTS = {
     "X": X[:Q],
     "X_val": X[:Q],
     "y_val": Y[:Q],
+    "X_cal": X[:Q],
+    "y_cal": Y[:Q],
+    "q": 0.5,
+    "random_state": 0,
     "labels": NAMES,
     "m": 2,
     "which": 0,
@@ -203,7 +219,10 @@ def functions():
     """(name, function, its parameters, what it needs) of everything public."""
     for name in MODELS:
         for method in methods(axil.Explainer):
-            yield *bound(name, explainer(name), method), DEFAULTS | {"y_val": targets(name)[:Q], "y": targets(name)[:Q]}
+            known = dict.fromkeys(("y_val", "y_cal", "y"), targets(name)[:Q])
+            yield *bound(name, explainer(name), method), DEFAULTS | known
+    for method in methods(axil.Predictive):
+        yield *bound("predictive", predictive(), method), DEFAULTS | {"y": Y[:Q]}
     for name in JACOBIANS:
         for method in methods(axil.JacobianExplainer):
             yield *bound(f"jacobian {name}", jacobian(name), method), DEFAULTS
@@ -327,7 +346,7 @@ def valued(name, parameter, needed):
     }[kind]
     # A parameter may be left out, and means something else then; 0 is a seed.
     signature = inspect.signature(FUNCTIONS[name][0]).parameters
-    free = [None] * (signature[parameter].default is None) + [0] * (parameter == "seed")
+    free = [None] * (signature[parameter].default is None) + [0] * (parameter in ("seed", "random_state"))
     verdicts = ["either" if kind == "object" or any(value is one for one in free) else "refused" for value in values]
     return needed.get(parameter), [(verdict, str(i), value) for i, (verdict, value) in enumerate(zip(verdicts, values))]
 
@@ -433,7 +452,7 @@ def table(kinds, names=lambda name: True):
     return [found for found in wrong if found]
 
 
-QUICK = ("lgb.", "rf classes.", "explanation.", "jacobian lgb.", "BoostIn.", "plots.")
+QUICK = ("lgb.", "predictive.", "rf classes.", "explanation.", "jacobian lgb.", "BoostIn.", "plots.")
 
 
 def quick(name):

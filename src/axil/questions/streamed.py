@@ -79,7 +79,7 @@ OTHERS = (
         "shapley",
         "audit",
     ),
-    *("budget", "leverage", "degrees_of_freedom", "standard_error"),
+    *("budget", "leverage", "degrees_of_freedom", "standard_error", "calibrate"),
 )  # questions that need K, and `Questions` has
 
 

@@ -1,0 +1,154 @@
+"""Calibrate: from rows whose targets are known to predictive distributions; the method of `Explainer`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.intervals.conformal import Conformal
+from axil.intervals.errors import TrainingErrors, is_bagged, out_of_bag, training_errors
+from axil.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
+from axil.intervals.predictive import Predictive
+from axil.questions.noise import leverages
+from axil.questions.rows import RowQuestions
+from axil.questions.targets import on_scale
+from axil.replay.proven import ProvenModel
+from axil.types import Array
+from axil.weights.forest import Forest
+
+MOST_ROWS = 5000  # calibration rows: more would change the coverage by less than half a percent
+
+
+class Calibrates(RowQuestions):
+    """The question of how sure a prediction is, as a method of `Explainer`."""
+
+    def calibrate(
+        self, X_cal: Any = None, y_cal: Any = None, out_of_fold: Any = None, init_score: Any = None
+    ) -> Predictive:
+        """Prediction intervals and distributions, from rows held out, from out-of-fold predictions, or out of bag.
+
+        ``calibrate(X_cal, y_cal)``: rows that the model was not fitted on. Intervals then hold with the probability asked for,
+        exactly, for rows that are exchangeable with them (`axil.intervals.Predictive`). ``calibrate(out_of_fold=predictions)``:
+        predictions of the training rows by fits without them, such as ``cross_val_predict(model, X_train, y_train)``: no rows are
+        lost, and coverage is near what is asked for without a proof. ``calibrate()``: a forest with bootstrap, likewise from the
+        trees that were fitted without each row, for nothing.
+
+        The local scale of errors comes from the weights and from errors of the training rows: out of fold where given, out of bag
+        in forests, else `leave_one_out`. The promise does not depend on them, but the width does. Of more than 5,000 calibration
+        rows so many are drawn, always the same.
+
+        Parameters
+        ----------
+        X_cal : table, optional
+            Rows that the model was not fitted on, in no way; not for choosing its settings either.
+        y_cal : array of shape (n,) or (n, K), optional
+            Their targets, given as ``y_train`` was.
+        out_of_fold : array of shape (n_train,) or (n_train, K), optional
+            Predictions of the training rows by fits without them, given as ``y_train`` was. Together with ``X_cal`` they only
+            make the local scale.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the calibration rows, as in `Explainer.explain`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> forest = RandomForestRegressor(50, min_samples_leaf=3, random_state=0).fit(X[:300], y[:300])
+        >>> Explainer(forest, X[:300], y[:300]).calibrate()
+        <axil.Predictive: 300 calibration rows, out-of-bag; errors nearby: out-of-bag>
+        """
+        proven = self.proven
+        if proven.adapter.classes is not None:
+            raise UnsupportedQuestionError(
+                "calibrate",
+                "this model predicts classes, and an interval is one of numbers",
+                "Calibrate its probabilities instead, such as with sklearn.calibration.",
+            )
+        if (X_cal is None) != (y_cal is None):
+            missing = "X_cal" if X_cal is None else "y_cal"
+            raise InputError(f"{missing} is missing: calibration rows take both X_cal and y_cal.")
+        if X_cal is None and init_score is not None:
+            raise InputError("init_score is for the rows of X_cal, and there are none. Leave it out.")
+        folds = None
+        if out_of_fold is not None:
+            n, k = proven.targets.shape
+            folds = on_scale(proven, inputs.as_table(out_of_fold, n, k, "out_of_fold"), "out_of_fold")
+        if X_cal is not None:
+            return held_out(proven, X_cal, y_cal, folds, init_score)
+        if folds is None and not is_bagged(proven):
+            raise InputError(
+                "There is nothing to calibrate with: X_cal and y_cal are missing, out_of_fold too, and this model is no forest "
+                "whose trees leave rows out. Pass rows that the model was not fitted on, or "
+                "out_of_fold=cross_val_predict(model, X_train, y_train)."
+            )
+        return from_folds(proven, folds) if folds is not None else from_bags(proven)
+
+
+def held_out(proven: ProvenModel, X: Any, y: Any, folds: Array | None, init_score: Any) -> Predictive:
+    """From rows that the model was not fitted on."""
+    queries = proven.queries(X, init_score)
+    n = len(queries)
+    if not n:
+        raise InputError("X_cal has no rows; expected rows that the model was not fitted on, with their targets.")
+    truth = on_scale(proven, inputs.as_table(y, n, proven.targets.shape[1], "y_cal", "calibration"), "y_cal")
+    rows = _some(np.arange(n))
+    if len(rows) < n:
+        offsets = None if init_score is None else queries.offsets.values[rows]
+        queries, truth = proven.queries(inputs.take_rows(queries.rows, rows), offsets), truth[rows]
+    errors = training_errors(proven, folds)
+    known = Surroundings.of(errors.filled, proven.targets)
+    local = around(proven, known, queries)
+    return _predictive(proven, known, errors, local, truth - local.predictions, "held out")
+
+
+def from_folds(proven: ProvenModel, folds: Array) -> Predictive:
+    """From out-of-fold predictions (N, K) of the training rows."""
+    if proven.features is None:
+        raise InputError(
+            "This explainer was loaded from a file, which keeps no features, and out_of_fold needs those of the training rows. "
+            "Load it with them: axil.load(path, model, X_train=X_train)."
+        )
+    errors = training_errors(proven, folds)
+    known = Surroundings.of(errors.filled, proven.targets)
+    rows = _some(np.arange(len(proven.targets)))
+    queries = proven.queries(inputs.take_rows(proven.features, rows))
+    local = around(proven, known, queries, Own(rows, leverages(proven)[rows]), folds[rows])
+    return _predictive(proven, known, errors, local, errors.values[rows], "out-of-fold")
+
+
+def from_bags(proven: ProvenModel) -> Predictive:
+    """From the trees of a forest that were fitted without each row."""
+    errors = training_errors(proven, None)
+    known = Surroundings.of(errors.filled, proven.targets)
+    rows = _some(np.flatnonzero(np.isfinite(errors.values).all(axis=1)))
+    if not len(rows):
+        raise InputError(
+            "Every tree of this forest was fitted on every row, so none is out of bag. Pass X_cal and y_cal."
+        )
+    parts, step = [], proven.budget.batch_size(proven.streamed_bytes())
+    for first in range(0, len(rows), step):
+        some = rows[first : first + step]
+        answers = [engine.out_of_bag(some)[0] for engine in proven.engines if isinstance(engine, Forest)]
+        parts.append(known.local(list(answers), proven.served(), out_of_bag(proven)[some]))
+    return _predictive(proven, known, errors, joined(parts), errors.values[rows], "out-of-bag")
+
+
+def _predictive(
+    proven: ProvenModel, known: Surroundings, errors: TrainingErrors, local: Local, left: Array, source: str
+) -> Predictive:
+    penalty = np.full(len(NAMES), PENALTY)
+    rows = tuple(Conformal(local.features[:, k], local.sizes[:, k], left[:, k], penalty) for k in range(left.shape[1]))
+    return Predictive(proven, known, rows, source, errors)
+
+
+def _some(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """These rows, or as many as are used, always the same."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))

@@ -1,0 +1,140 @@
+"""Local: how large errors are around a query, from its weights and the training rows alone.
+
+With k the weights of the query, r the errors of the training rows and y their targets, `Surroundings` takes from one read-out
+
+    sum |k|,  sum |k| r^2,  sum |k| y,  sum |k| y^2     and the same under k^2
+
+and makes logarithms of them: the errors nearby under |k| and under k^2, the spread of the targets under both, the effective size,
+and where the prediction lies between the lowest and the highest target. None of these knows a calibration row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.output.tables import bytes_of
+from axil.questions.explain import answered
+from axil.replay.proven import ProvenModel
+from axil.replay.queries import Queries
+from axil.types import Array
+from axil.weights.answers import Answer
+
+# Chosen on data sets that no published comparison counts (experiments/intervals_form.py).
+NEARBY = 0.375  # the power of each of the two errors nearby in the size that errors are compared with
+PENALTY = 4.0  # of the squared coefficients; logarithms are natural ones
+AT_EDGE = 0.1  # of the targets' standard deviation: within it predictions count as at the lowest or highest target
+LEAST = 1e-6  # of the targets' standard deviation: smaller errors nearby count as this
+
+NAMES = ("errors |k|", "errors k^2", "targets |k|", "targets k^2", "effective size", "above lowest", "below highest")
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """n queries with K outputs each."""
+
+    predictions: Array  #: (n, K) on the scale of the fit
+    features: Array  #: (n, K, p)
+    sizes: Array  #: (n, K) that errors are compared with
+    nearby: Array  #: (n, K): sum_j |k_j| r_j^2
+
+    def __getitem__(self, rows: slice) -> Local:
+        return Local(self.predictions[rows], self.features[rows], self.sizes[rows], self.nearby[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """The training rows' errors and targets, as sums under weights need them."""
+
+    errors: Array  #: (N, K) of the training rows, none of them nan
+    targets: Array  #: (N, K) less their means
+    spread: Array  #: (K,) their standard deviation
+    means: Array  #: (K,)
+
+    @classmethod
+    def of(cls, errors: Array, targets: Array) -> Surroundings:
+        means, spread = targets.mean(axis=0), targets.std(axis=0)
+        return cls(errors, targets - means, np.where(spread > 0, spread, 1.0), means)
+
+    def local(self, answers: list[Answer], served: list[slice], predictions: Array, own: Own | None = None) -> Local:
+        """What weights from each engine, and the predictions (n, K) that they make, say of the errors; see `Own`."""
+        parts = []
+        for engine, (answer, outputs) in enumerate(zip(answers, served)):
+            values = self._values(outputs)
+            found = answer.moments(values)
+            parts.append(self._logs(found if own is None else own.left_out(engine, found, values), values, outputs))
+        logs = np.concatenate([part[0] for part in parts], axis=1)
+        nearby = np.concatenate([part[1] for part in parts], axis=1)
+        level = predictions - self.means
+        edges = [level - self.targets.min(axis=0), self.targets.max(axis=0) - level]
+        place = [np.log(np.maximum(edge, 0.0) / self.spread + AT_EDGE) for edge in edges]
+        features = np.concatenate([logs, np.stack(place, axis=-1)], axis=-1)
+        sizes = self.spread * np.exp(NEARBY * logs[..., :2].sum(axis=-1))
+        return Local(predictions, features, sizes, nearby)
+
+    def _values(self, outputs: slice) -> Array:
+        """(N, 1 + 3 K): ones, squared errors, targets and their squares."""
+        y = self.targets[:, outputs]
+        return np.concatenate([np.ones((len(y), 1)), np.square(self.errors[:, outputs]), y, np.square(y)], axis=1)
+
+    def _logs(self, moments: Array, values: Array, outputs: slice) -> tuple[Array, Array]:
+        """(n, K, 5) logarithms of the moments of these values, and (n, K) the errors nearby."""
+        total = moments[..., :1]
+        known = total > 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means = np.where(
+                known, moments[..., 1:] / total, values[:, 1:].mean(axis=0)
+            )  # a query without weights is like any
+            shares = np.where(known[1], total[1] / np.square(total[0]), 1.0)
+        nearby, mean, square = np.split(means, 3, axis=-1)
+        sizes = np.concatenate([nearby, square - np.square(mean)]) / np.square(self.spread[outputs])
+        logs = 0.5 * np.log(np.append(np.maximum(sizes, LEAST**2), np.broadcast_to(shares, sizes[:1].shape), axis=0))
+        return np.moveaxis(logs, 0, -1), moments[0, :, 1 : 1 + nearby.shape[-1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """Queries that are training rows themselves, whose own weights are left out: a new row has none of its own."""
+
+    rows: NDArray[np.intp]  #: (n,) their positions
+    weights: Array  #: (n, engines) of each in its own prediction
+
+    def __getitem__(self, some: slice) -> Own:
+        return Own(self.rows[some], self.weights[some])
+
+    def left_out(self, engine: int, moments: Array, values: Array) -> Array:
+        """(2, n, M): the moments from an engine without the rows' own weights."""
+        mine, weights = values[self.rows], self.weights[:, engine]
+        left = moments - np.stack([np.abs(weights), np.square(weights)])[:, :, None] * mine
+        left[..., 0] = np.where(
+            left[..., 0] > 1e-9 * moments[..., 0], left[..., 0], 0.0
+        )  # nothing but rounding is left
+        return np.asarray(left)
+
+
+def around(
+    proven: ProvenModel, known: Surroundings, queries: Queries, own: Own | None = None, instead: Array | None = None
+) -> Local:
+    """All that is known around the queries, batch by batch: never holds an (n, n_train) array.
+
+    Predictions are the model's, or (n, K) those given ``instead``.
+    """
+    n, k = len(queries), proven.targets.shape[1]
+    table = bytes_of(n, k * (len(NAMES) + 3))
+    proven = proven.prepared_for(n, table)
+    size = proven.budget.batch_size(proven.streamed_bytes() + 64 * (1 + 3 * k), table)
+    parts = []
+    for first, batch in proven.batches(queries, size, "intervals", even_empty=True):
+        answers, made = answered(proven, batch)
+        some = slice(first, first + len(batch))
+        made, mine = made if instead is None else instead[some], None if own is None else own[some]
+        parts.append(known.local(answers, proven.served(), made, mine))
+    return joined(parts)
+
+
+def joined(parts: list[Local]) -> Local:
+    """All batches together."""
+    columns = ([getattr(part, name) for part in parts] for name in ("predictions", "features", "sizes", "nearby"))
+    return Local(*map(np.concatenate, columns))
