@@ -148,6 +148,24 @@ void read_out(const Array<const Leaf, 2>& leaves, const Numbers& starts, const R
 }
 
 template <class Leaf>
+void moments(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Rows<const double>& table,
+             const Vector& constant, const Maybe& weights, const Matrix& values, const Array<double, 3>& out, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t columns = table.shape(1), n_values = values.shape(1);
+    if (table.shape(0) != all.total())
+        refuse("table has " + to_string(table.shape(0)) + " rows where " + to_string(all.total()) + " are expected.");
+    require_length(constant.shape(0), columns, "constant");
+    require_shape(values, all.rows, n_values, "values");
+    if (out.shape(0) != 2 || out.shape(1) != columns || out.shape(2) != n_values)
+        refuse("out must have the shape (2, " + to_string(columns) + ", " + to_string(n_values) + ").");
+    const std::size_t table_stride = stride_of(table, "table");
+    const double* w = pointer(weights, all.rows, "weights");
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::moments(all, table.data(), table_stride, columns, constant.data(), w, values.data(), n_values, out.data(), crew);
+    });
+}
+
+template <class Leaf>
 void cooccurrence(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Maybe& weights,
                   const Array<double, 2>& out, int n_threads) {
     const auto all = checked(leaves, starts);
@@ -463,6 +481,8 @@ void bind(nb::module_& m) {
           maybe("apply_weights"), array("gather"), array("sums"), maybe("gather_weights"), "n_threads"_a);
     m.def("read_out", aligned(read_out<Leaf>), array("leaves"), array("starts"), array("table"), array("constant"),
           maybe("weights"), "first"_a, array("out"), "n_threads"_a);
+    m.def("moments", aligned(moments<Leaf>), array("leaves"), array("starts"), array("table"), array("constant"),
+          maybe("weights"), array("values"), array("out"), "n_threads"_a);
     m.def("cooccurrence", aligned(cooccurrence<Leaf>), array("leaves"), array("starts"), maybe("weights"), array("out"),
           "n_threads"_a);
     m.def("top_rows", aligned(top_rows<Leaf>), array("leaves"), array("starts"), array("table"), array("constant"),

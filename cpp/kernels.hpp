@@ -41,6 +41,12 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t table
               const double* constant, const double* weights, std::size_t first, std::size_t rows, double* out,
               std::size_t out_stride, const Crew& crew);
 
+// Overwrites out, (2, columns, n_values).
+template <class Leaf>
+void moments(const Leaves<Leaf>& leaves, const double* table, std::size_t table_stride, std::size_t columns,
+             const double* constant, const double* weights, const double* values, std::size_t n_values, double* out,
+             const Crew& crew);
+
 template <class Leaf>
 void cooccurrence(const Leaves<Leaf>& leaves, const double* weights, double* out, const Crew& crew);
 

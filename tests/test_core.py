@@ -198,6 +198,32 @@ class TestReadOut:
             f.rows(backend(2)).read_out(table, constant, None, 0, np.empty((5, f.n_rows)).T)
 
 
+class TestMoments:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("columns", COLUMNS)
+    def test_are_sums_under_sizes_of_read_out(self, backend: Any, dtype: type, weighted: bool, columns: int) -> None:
+        f = forest(dtype)
+        table, constant, w = f.normal(f.total, columns), f.normal(columns), f.weights(weighted)
+        values, k = f.normal(f.n_rows, 4), np.empty((f.n_rows, columns))
+        f.rows(backend(1)).read_out(table, constant, w, 0, k)
+        out = np.full((2, columns, 4), 7.0)
+        f.rows(backend(2)).moments(table, constant, w, values, out)
+        for found, sizes in zip(out, (np.abs(k), k**2)):
+            rounding = 1e-12 * (sizes.T @ np.abs(values))  # sums of either sign cancel
+            assert (np.abs(found - sizes.T @ values) <= rounding).all()
+
+    @pytest.mark.parametrize("columns", [1, 10, 130])
+    def test_threads_do_not_matter(self, backend: Any, columns: int) -> None:
+        f = forest(n_rows=50_001)
+        table, constant, values = f.normal(f.total, columns), f.normal(columns), f.normal(f.n_rows, 3)
+        outs = [np.empty((2, columns, 3)) for _ in range(3)]
+        for n_threads, out in zip((1, 2, 5), outs):
+            f.rows(backend(n_threads)).moments(table, constant, None, values, out)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+
+
 class TestCooccurrence:
     @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
     @pytest.mark.parametrize("weighted", [False, True])
@@ -635,6 +661,9 @@ def test_nothing_or_next_to_nothing(backend: Any, dtype: type, n_rows: int, n_le
     out = np.empty((n_rows, 2))
     f.rows(backend(2)).read_out(table, np.zeros(2), None, 0, out)
     np.testing.assert_allclose(out, sum((f.rows_of(table, t) for t in every), np.zeros((n_rows, 2))), **CLOSE)
+    moments = np.full((2, 2, 1), 7.0)
+    f.rows(backend(2)).moments(table, np.zeros(2), None, np.ones((n_rows, 1)), moments)
+    np.testing.assert_allclose(moments[..., 0], [np.abs(out).sum(axis=0), np.square(out).sum(axis=0)], **CLOSE)
     pairs = f.normal(f.total, f.total)
     f.rows(backend(2)).cooccurrence(0, len(f.n_leaves), None, pairs)
     assert pairs.sum() == n_rows * len(n_leaves) * (len(n_leaves) - 1) / 2
@@ -755,6 +784,10 @@ class TestRefusals:
         f = forest(n_rows=50)
         with pytest.raises(ValueError, match="constant"):
             f.rows(backend(1)).read_out(np.zeros((95, 2)), np.zeros(3), None, 0, np.zeros((50, 2)))
+        with pytest.raises(ValueError, match="values"):
+            f.rows(backend(1)).moments(np.zeros((95, 2)), np.zeros(2), None, np.zeros((49, 3)), np.zeros((2, 2, 3)))
+        with pytest.raises(ValueError, match=r"\(2, 2, 3\)"):
+            f.rows(backend(1)).moments(np.zeros((95, 2)), np.zeros(2), None, np.zeros((50, 3)), np.zeros((2, 3, 2)))
         with pytest.raises(ValueError, match="out"):
             f.rows(backend(1)).cooccurrence(0, len(f.n_leaves), None, np.zeros((95, 94)))
         with pytest.raises(ValueError, match="factors"):

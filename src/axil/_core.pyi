@@ -51,6 +51,21 @@ def read_out(
     ``constant`` (S,), ``out`` (rows, S).
     """
 
+def moments(
+    leaves: _Leaves,
+    starts: _I64,
+    table: _F64,
+    constant: _F64,
+    weights: _F64 | None,
+    values: _F64,
+    out: _F64,
+    n_threads: int,
+) -> None:
+    """``out[0, s, m] = sum_j |k_js| values[j, m]`` and ``out[1, s, m] = sum_j k_js^2 values[j, m]``, k what `read_out` gives.
+
+    ``values`` (N, M), ``out`` (2, S, M).
+    """
+
 def cooccurrence(leaves: _Leaves, starts: _I64, weights: _F64 | None, out: _F64, n_threads: int) -> None:
     """``out[starts[s] + m, starts[t] + l] = sum of w_i over the rows in leaf m of tree s and leaf l of tree t``, s < t.
 

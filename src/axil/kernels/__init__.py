@@ -103,6 +103,15 @@ class Rows(ABC):
         """
 
     @abstractmethod
+    def moments(self, table: Array, constant: Array, weights: Array | None, values: Array, out: Array) -> None:
+        """Sums values (N, M) under the sizes of what `read_out` gives for all rows, which is never written down.
+
+            out[0, s, m] = sum_j |k_js| values[j, m],     out[1, s, m] = sum_j k_js^2 values[j, m]
+
+        T look-ups per row and column, and 2 M multiplications.
+        """
+
+    @abstractmethod
     def top(
         self,
         table: Array,

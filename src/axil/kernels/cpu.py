@@ -45,6 +45,9 @@ class CpuRows(Rows):
     def read_out(self, table: Array, constant: Array, weights: Array | None, first: int, out: Array) -> None:
         _core.read_out(self.cells, self.starts, table, constant, weights, first, out, self.n_threads)
 
+    def moments(self, table: Array, constant: Array, weights: Array | None, values: Array, out: Array) -> None:
+        _core.moments(self.cells, self.starts, table, constant, weights, values, out, self.n_threads)
+
     def top(
         self,
         table: Array,

@@ -282,6 +282,13 @@ class BoostedTrees:
         self.rows.top(table, constant, self.rows.weights, scale, values, rows)
         return values, rows
 
+    def moments(self, adjoints: Adjoints, values: Array) -> Array:
+        """(2, S, M): sums of values (N, M) under the sizes of the weights and under their squares, in one read-out."""
+        table, constant = self._read(adjoints)
+        found = np.empty((2, len(constant), values.shape[1]))
+        self.rows.moments(table, constant, self.rows.weights, values, found)
+        return found
+
     @one_blas_thread()
     def product(self, adjoints: Adjoints, targets: Array) -> Array:
         """(S, K): weights times targets (N, K) from the targets' leaf sums, which are kept: no pass over the rows."""
@@ -394,13 +401,5 @@ class ReadOutAnswer:
     def product(self, targets: Array) -> Array:
         return self.trees.product(self.adjoints, targets)
 
-    @one_blas_thread()
     def moments(self, values: Array) -> Array:
-        found = np.zeros((2, len(self.adjoints.beta), values.shape[1]))
-        for first, block in self.blocks():
-            own = values[first : first + len(block)]
-            np.abs(block, out=block)
-            found[0] += block.T @ own
-            np.square(block, out=block)
-            found[1] += block.T @ own
-        return found
+        return self.trees.moments(self.adjoints, values)
