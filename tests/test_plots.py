@@ -103,6 +103,20 @@ def error_curve():
     return pd.DataFrame({"trees": trees, "error": 3 + 0.9**trees, "training_error": 2 + 2 * 0.85**trees})
 
 
+def intervals(half=1.0):
+    """A table of 60 intervals around a line, wider towards its end."""
+    at = np.linspace(0.0, 10.0, 60)
+    width = half * (0.5 + at / 5)
+    order = np.random.default_rng(0).permutation(60)
+    columns = {"prediction": at, "lower": at - width, "upper": at + width, "scale": width / 2}
+    return pd.DataFrame({"query": np.arange(60)} | {name: values[order] for name, values in columns.items()})
+
+
+def true_targets():
+    frame = intervals()
+    return frame["prediction"] + frame["scale"] * np.random.default_rng(1).normal(scale=1.5, size=60)
+
+
 def removal_curves():
     effects = np.sort(explanation().weights, axis=1)[:2, ::-1]
     return {"one": effects[0, :12], "another": effects[1, :12]}
@@ -122,6 +136,9 @@ DRAWN = {
     "leverage": lambda ax: plots.leverage(explainer().leverage(), ax=ax),
     "loo_curve": lambda ax: plots.loo_curve(error_curve(), ax=ax),
     "timeline": lambda ax: plots.timeline(explanation(), quarters(), query=2, ax=ax),
+    "fan": lambda ax: plots.fan({"90 %": intervals(), "50 %": intervals(0.4)}, true_targets(), ax=ax),
+    "calibration": lambda ax: plots.calibration(np.random.default_rng(2).beta(0.8, 0.8, size=200), ax=ax),
+    "coverage": lambda ax: plots.coverage(intervals(), true_targets(), np.repeat(["a", "b", "c"], 20), ax=ax),
     "ranked": lambda ax: plots.leverage(explainer().leverage(), ranked=True, ax=ax),
 }
 
@@ -192,7 +209,8 @@ def assert_within(outer, texts):
 def test_text_is_readable_and_says_what_is_held_fixed(name):
     ax = DRAWN[name](None)
     assert_readable(ax)
-    assert any("structure held fixed" in text.get_text() for text in texts_of(ax))
+    fixed = any("structure held fixed" in text.get_text() for text in texts_of(ax))
+    assert fixed == (name not in ("fan", "calibration", "coverage"))  # these are of true targets
 
 
 def test_the_axes_given_are_drawn_on_and_returned():
@@ -630,6 +648,13 @@ BAD = {
     "group array": (lambda: plots.group(np.ones(3)), "The table is a ndarray"),
     "blame by": (lambda: plots.blame(blame_frame(), by="size"), "by is 'size'"),
     "no errors by trees": (lambda: plots.loo_curve([1.0, 2.0]), "explainer.loo_curve"),
+    "no intervals": (lambda: plots.fan([1.0, 2.0]), r"predictive.interval\(X\)"),
+    "no frames": (lambda: plots.fan({}), "frame is empty"),
+    "other rows": (lambda: plots.fan({"a": intervals(), "b": intervals().iloc[::-1]}), "different predictions"),
+    "one output of intervals": (lambda: plots.fan(intervals(), output=1), "one output only"),
+    "no coverage": (lambda: plots.coverage(intervals(), true_targets(), coverage=2.0), "coverage is 2.0"),
+    "no targets": (lambda: plots.coverage(intervals(), [1.0]), r"y has shape \(1,\)"),
+    "no probabilities": (lambda: plots.calibration([0.5, 1.5]), "no probabilities"),
     "no curves": (lambda: plots.removal({}), "curves is empty"),
     "curve": (lambda: plots.removal([[1.0, 2.0]]), "a curve has shape"),
     "no leverage": (lambda: plots.leverage([]), "no entries"),
@@ -653,6 +678,35 @@ def test_bad_input_is_refused(name):
     call, message = BAD[name]
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_intervals_are_drawn_by_prediction_and_targets_outside_stand_out():
+    frame, y = intervals(), true_targets()
+    outside = (y < frame["lower"]) | (y > frame["upper"])
+    assert 0 < outside.sum() < 60
+    ax = plots.fan(frame, y)
+    assert f"{1 - outside.mean():.1%}" in ax.get_title(loc="left")
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), np.sort(frame["prediction"]))
+    points = [part for part in ax.collections if isinstance(part, PathCollection)]
+    assert [len(part.get_offsets()) for part in points] == [60 - outside.sum(), outside.sum()]
+
+
+def test_the_calibration_curve_is_the_share_inside():
+    ranks = np.random.default_rng(3).beta(0.7, 0.9, size=300)
+    drawn = plots.calibration(ranks).lines[1].get_ydata()
+    inside = [((ranks >= (1 - c) / 2) & (ranks <= (1 + c) / 2)).mean() for c in np.linspace(0, 1, 101)]
+    np.testing.assert_allclose(drawn, inside, atol=1 / 300 + 1e-12)  # a rank at the very end of an interval
+
+
+def test_coverage_by_group_and_by_scale():
+    frame, y = intervals(), true_targets()
+    inside = ((frame["lower"] <= y) & (y <= frame["upper"])).to_numpy()
+    ax = plots.coverage(frame, y, np.repeat(["a", "b", "c"], 20))
+    drawn = np.sort(
+        np.concatenate([part.get_offsets()[:, 0] for part in ax.collections if isinstance(part, PathCollection)])
+    )
+    np.testing.assert_allclose(drawn, np.sort(inside.reshape(3, 20).mean(axis=1)))
+    assert len(tick_labels(plots.coverage(frame, y).yaxis)) == 3  # groups of 20 rows by scale
 
 
 def test_two_predictions_of_one_label_are_not_mixed_up():

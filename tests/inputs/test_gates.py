@@ -210,6 +210,8 @@ def drawings():
         needed = {"source": frames.get(name, explanation())}
         needed |= {"curves": frames["removal"], "values": frames["leverage"], "labels": None, "frame": e.loo_curve()}
         needed["dates"] = np.arange(N)
+        if name in ("fan", "coverage", "calibration"):
+            needed |= {"frame": predictive().interval(X), "y": Y, "values": predictive().cdf(X, Y)}
         if name == "group":
             needed["labels"] = NAMES
         yield f"plots.{name}", getattr(plots, name), needed

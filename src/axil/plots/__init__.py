@@ -13,14 +13,18 @@ fixed, and the axes say so; those of a `JacobianExplainer` are called derivative
 from axil.plots.bars import blame, group, weights
 from axil.plots.curves import concentration, leverage, loo_curve, removal
 from axil.plots.heat import matrix
+from axil.plots.intervals import calibration, coverage, fan
 from axil.plots.points import targets, weights_against
 from axil.plots.timeline import timeline
 from axil.plots.waterfall import contributions
 
 __all__ = [
     "blame",
+    "calibration",
     "concentration",
     "contributions",
+    "coverage",
+    "fan",
     "group",
     "leverage",
     "loo_curve",

@@ -1,0 +1,163 @@
+"""Intervals: how wide they are, whether they hold what they promise, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError, shown
+from axil.inputs import as_frame, as_number, as_numbers, as_vector, group_codes
+from axil.plots import canvas
+from axil.plots.sources import labelled
+from axil.types import Array
+
+if TYPE_CHECKING:
+    from axil.plots.canvas import Axes
+
+ENDS = ("prediction", "lower", "upper")
+BINS = 10  # groups by the local scale, where none are given
+FEWEST = 20  # rows of such a group
+
+
+def fan(frame: Any, y: Any = None, *, output: Any = None, ax: Axes | None = None) -> Axes:
+    """Prediction intervals, the lowest prediction first; the true targets over them where they are known.
+
+    ``frame``: what ``predictive.interval(X)`` returns, or ``{name: frame, ...}`` of the same rows for several coverages. ``y``:
+    targets of these rows, in the units of the frame. Those outside the widest interval are orange triangles.
+    """
+    named = dict(frame) if isinstance(frame, Mapping) else {"interval": frame}
+    if not named:
+        raise InputError("frame is empty; expected what predictive.interval(X) returns, or {name: frame, ...}.")
+    read = {str(name): _lines(one, output, ENDS) for name, one in named.items()}
+    made = next(iter(read.values()))["prediction"]
+    if any(not np.array_equal(lines["prediction"], made) for lines in read.values()):
+        raise InputError(
+            "The frames are of different predictions; expected intervals of the same rows, in the same order."
+        )
+    order = np.argsort(made, kind="stable")
+    widest_first = sorted(read.items(), key=lambda one: -float(np.sum(one[1]["upper"] - one[1]["lower"])))
+    at = np.arange(len(order))
+    ax = canvas.new_axes(ax)
+    for i, (name, lines) in enumerate(widest_first):
+        opacity = 0.22 + 0.3 * i / len(read)
+        ends = lines["lower"][order], lines["upper"][order]
+        ax.fill_between(at, *ends, color=canvas.POSITIVE, alpha=opacity, linewidth=0, step="mid", label=name)
+    ax.plot(at, made[order], color=canvas.DARK, linewidth=1.2, label="prediction")
+    title = f"{len(order):,} predictions, the lowest first"
+    if y is not None:
+        truth, wide = as_vector(y, len(order), "y", "drawn")[order], widest_first[0][1]
+        outside = (truth < wide["lower"][order]) | (truth > wide["upper"][order])
+        canvas.sign_points(ax, at, truth, np.where(outside, -1.0, 1.0))
+        for handle, name in zip(*ax.get_legend_handles_labels()):
+            handle.set_label({"positive": "target", "negative": "target outside"}.get(name, name))
+        title += f"\n{1 - outside.mean():.1%} of the targets are in the widest interval"
+    canvas.dress(ax, title, "rows, by prediction", "target")
+    canvas.few_ticks(ax)
+    canvas.key(ax)
+    return ax
+
+
+def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
+    """The share of targets inside intervals of every coverage, against that coverage.
+
+    ``values``: ``predictive.cdf(X, y)`` of rows with known targets, (n,). On the diagonal intervals hold what they promise; below
+    it they are too short. Grey: where n exchangeable rows are with a probability of 95 %, calibration taken as perfect.
+    """
+    given = as_numbers(values, "values", "what predictive.cdf(X, y) returns")
+    ranks = as_vector(given, len(given) if given.ndim else 1, "values", "drawn")
+    if not len(ranks) or (ranks < 0).any() or (ranks > 1).any():
+        raise InputError("values are no probabilities; expected what predictive.cdf(X, y) returns, from 0 to 1.")
+    promised = np.linspace(0.0, 1.0, 101)
+    inside = np.sort(np.abs(2 * ranks - 1))
+    held = np.searchsorted(inside, promised, side="right") / len(inside)
+    slack = 1.96 * np.sqrt(promised * (1 - promised) / len(inside))
+    ax = canvas.new_axes(ax)
+    ax.fill_between(promised, promised - slack, promised + slack, color=canvas.NEUTRAL, linewidth=0, alpha=0.6)
+    ax.plot([0, 1], [0, 1], color=canvas.DARK, linewidth=0.8, linestyle="--")
+    ax.plot(promised, held, color=canvas.POSITIVE, linewidth=1.8)
+    for mark in (0.5, 0.8, 0.9):
+        ax.plot(mark, held[round(100 * mark)], "o", color=canvas.DARK, markersize=4)
+    marks = "\n".join(f"{mark:.0%} holds {held[round(100 * mark)]:.1%}" for mark in (0.5, 0.8, 0.9))
+    canvas.corner(ax, marks)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    canvas.dress(ax, f"Coverage of {len(ranks):,} targets", "promised", "held")
+    ax.xaxis.set_major_formatter("{x:.0%}")
+    ax.yaxis.set_major_formatter("{x:.0%}")
+    return ax
+
+
+def coverage(
+    frame: Any, y: Any, groups: Any = None, *, coverage: float = 0.9, output: Any = None, ax: Axes | None = None
+) -> Axes:
+    """The share of targets inside their intervals by group, or from the smallest local scale to the largest.
+
+    ``frame``: what ``predictive.interval(X, coverage)`` returns, ``y`` the targets in its units, ``groups`` a label for each row.
+    The promise (dashed) is for all rows together; here is where it is kept. Lines reach two standard errors either way.
+    """
+    read = as_frame(frame)
+    scale, _ = labelled([] if read is None else list(read.columns), "scale")
+    lines = _lines(frame, output, (*ENDS, scale))
+    truth, promised = as_vector(y, len(lines[scale]), "y", "drawn"), as_number(coverage, "coverage")
+    if not 0 < promised < 1:
+        raise InputError(
+            f"coverage is {shown(coverage)}; expected a number between 0 and 1, as the intervals were asked for."
+        )
+    inside = (lines["lower"] <= truth) & (truth <= lines["upper"])
+    codes, names = _by_scale(lines[scale]) if groups is None else group_codes(groups, len(truth), "groups")
+    rows = np.bincount(codes, minlength=len(names))
+    held = np.bincount(codes, inside, len(names)) / np.maximum(rows, 1)
+    error = np.sqrt(promised * (1 - promised) / np.maximum(rows, 1))
+    ax = canvas.new_axes(ax, canvas.bars_height(len(names)))
+    places = np.arange(len(names))
+    ax.hlines(
+        places,
+        np.maximum(held - 2 * error, 0.0),
+        np.minimum(held + 2 * error, 1.0),
+        color=canvas.NEUTRAL,
+        linewidth=3,
+        zorder=0.5,
+    )
+    ax.axvline(promised, color=canvas.DARK, linewidth=1.0, linestyle="--")
+    canvas.sign_points(ax, held, places, np.where(held + 2 * error < promised, -1.0, 1.0))
+    canvas.label_bars(ax, [f"{name} ({n:,})" for name, n in zip(names, rows.tolist())])
+    ax.set_xlim(min(0.5, float((held - 2 * error).min())) - 0.02, 1.02)
+    by = "by local scale" if groups is None else "by group"
+    title = f"Targets inside their intervals, {by}\n{inside.mean():.1%} of all {len(truth):,}, {promised:.0%} promised"
+    canvas.dress(ax, title, "share inside; lines: two standard errors", "")
+    ax.xaxis.set_major_formatter("{x:.0%}")
+    return ax
+
+
+def _by_scale(scale: Array) -> tuple[NDArray[np.intp], list[str]]:
+    """Groups of equal size by the local scale, named by its range."""
+    n = int(np.clip(len(scale) // FEWEST, 1, BINS))
+    codes = np.empty(len(scale), dtype=np.intp)
+    parts = np.array_split(np.argsort(scale, kind="stable"), n)
+    for i, part in enumerate(parts):
+        codes[part] = i
+    return codes, [f"{canvas.number(scale[part[0]])} to {canvas.number(scale[part[-1]])}" for part in parts]
+
+
+def _lines(frame: Any, output: Any, columns: tuple[str, ...]) -> dict[str, Array]:
+    """Columns of a table of intervals, of one output."""
+    read = as_frame(frame)
+    if read is None or not set(columns) <= set(read.columns) or not len(read):
+        raise InputError(
+            f"frame is {shown(frame)}; expected what predictive.interval(X) returns, with at least one row."
+        )
+    chosen = np.ones(len(read), dtype=bool)
+    if "output" in read.columns:
+        outputs = read["output"].to_numpy()
+        output = outputs[0] if output is None else output
+        chosen = np.array([one == output for one in outputs.tolist()], dtype=bool)
+        if not chosen.any():
+            raise InputError(
+                f"output is {shown(output)}; expected one of {shown(list(dict.fromkeys(outputs.tolist())))}."
+            )
+    elif output is not None:
+        raise InputError(f"output is {shown(output)}, but there is one output only; leave it out.")
+    return {name: as_vector(read[name], len(read), f'the column "{name}"', "table")[chosen] for name in columns}
