@@ -3,7 +3,7 @@
 Friedman #1, LightGBM, T = 100, 31 leaves. `make bench` prints the table and writes results/kernels.csv; `--rows` takes other
 sizes. "wanted" is what a design of these kernels reached on another machine, where NumPy took 5.8 s for 10 queries. Public calls
 on a classifier of the same rows, trees and leaves, "pushes 10" and "pushes built", are relative to those on the regression, and
-audits to the set-up of the explainer.
+audits to the set-up of the explainer; intervals to reading out the weights.
 """
 
 import argparse
@@ -81,8 +81,10 @@ def measure(n, threads):
     yield line(n, "prepare", time.perf_counter() - start, None)
     apart = f"{np.abs(trees.weights(queries)[0] - expected).max():.0e}"
     yield line(n, "prepared 10", seconds(lambda: trees.weights(queries), 9), baseline, difference=apart)
-    yield line(n, "prepared 100", seconds(lambda: trees.weights(more)), 10 * baseline)
+    read_out = seconds(lambda: trees.weights(more))
+    yield line(n, "prepared 100", read_out, 10 * baseline)
     ready = explainer.prepare()
+    yield intervals(n, ready, model.predict(X), many, read_out)
     yield line(n, "top 10 of 100", seconds(lambda: ready.top(many, 10)), 10 * baseline)
     whole = seconds(lambda: axil.Explainer(model, X, y, n_threads=threads)(few), 3)
     yield line(n, "model to 10", whole, pred_leaf + baseline)
@@ -118,6 +120,12 @@ def measure_audit(n, threads):
     account = axil.JacobianExplainer(classifier, X, labels, n_threads=threads)
     setup = time.perf_counter() - start
     yield line(n, "audit, classes", seconds(account.audit), setup)
+
+
+def intervals(n, ready, predictions, queries, read_out):
+    """Intervals of some queries, calibrated by 500 rows; relative to reading all weights of these queries out."""
+    predictive = ready.calibrate(*friedman(500, seed=3), out_of_fold=predictions)
+    return line(n, f"intervals {len(queries)}", seconds(lambda: predictive.interval(queries), 3), read_out)
 
 
 def measure_all(threads):

@@ -20,6 +20,7 @@ import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.intervals import calibrate
 from axil.intervals.errors import out_of_bag
+from axil.intervals.local import SMALL
 
 X, Y = rows(200, 0)
 X_CAL, Y_CAL = rows(100, 1)
@@ -86,7 +87,8 @@ def test_own_weights_are_left_out_of_training_rows():
     own = explainer().calibrate(out_of_fold=explainer().leave_one_out()["prediction"])
     weights, errors = np.abs(explainer().matrix()), explainer().leave_one_out()["residual"].to_numpy()
     np.fill_diagonal(weights, 0.0)
-    nearby = np.sqrt(weights @ errors**2 / weights.sum(axis=1)) / explainer().targets.std()
+    least = (SMALL**2 + 1e-9) * np.mean(errors**2)  # and a millionth of the targets' spread
+    nearby = np.sqrt(weights @ errors**2 / weights.sum(axis=1) + least) / explainer().targets.std()
     np.testing.assert_allclose(own._rows[0].features[:, 0], np.log(nearby), rtol=1e-7, atol=1e-9)
 
 

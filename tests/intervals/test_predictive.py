@@ -157,6 +157,16 @@ def test_intervals_of_prices(inverse):
     np.testing.assert_allclose(prices.cdf(Q, Y_Q / 10), ((atoms < truth[:, None]).sum(axis=1) + 0.5) / 61, rtol=1e-12)
 
 
+def test_infinite_ends_stay_so_in_prices():
+    """Whatever the inverse makes of them; other outputs of the row are not touched."""
+    X, y = rows(100, 8)
+    both = np.column_stack([y, y]) / 10
+    model = RandomForestRegressor(5, random_state=0).fit(X, both)
+    own = axil.Explainer(model, X, both, inverse_func=np.exp).calibrate(X, both)
+    shown = own._shown(np.array([[np.inf, 0.2], [-np.inf, 0.1]]))
+    np.testing.assert_array_equal(shown, [[np.inf, np.exp(0.2)], [-np.inf, np.exp(0.1)]])
+
+
 def test_several_outputs_are_each_their_own():
     """A forest of two outputs: the second is a copy of the first times ten, and so are its intervals."""
     (X, y), (X_cal, y_cal) = rows(200, 6), rows(40, 7)

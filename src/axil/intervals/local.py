@@ -26,7 +26,8 @@ from axil.weights.answers import Answer
 NEARBY = 0.375  # the power of each of the two errors nearby in the size that errors are compared with
 PENALTY = 4.0  # of the squared coefficients; logarithms are natural ones
 AT_EDGE = 0.1  # of the targets' standard deviation: within it predictions count as at the lowest or highest target
-LEAST = 1e-6  # of the targets' standard deviation: smaller errors nearby count as this
+SMALL = 0.1  # of the usual error of a training row: added to sizes nearby, so that their logarithms have an end
+LEAST = 1e-6  # of the targets' standard deviation: the same, where no error is known
 
 NAMES = ("errors |k|", "errors k^2", "targets |k|", "targets k^2", "effective size", "above lowest", "below highest")
 
@@ -52,11 +53,14 @@ class Surroundings:
     targets: Array  #: (N, K) less their means
     spread: Array  #: (K,) their standard deviation
     means: Array  #: (K,)
+    least: Array  #: (K,) square that is added to those nearby
 
     @classmethod
     def of(cls, errors: Array, targets: Array) -> Surroundings:
         means, spread = targets.mean(axis=0), targets.std(axis=0)
-        return cls(errors, targets - means, np.where(spread > 0, spread, 1.0), means)
+        spread = np.where(spread > 0, spread, 1.0)
+        least = SMALL**2 * np.square(errors).mean(axis=0) + np.square(LEAST * spread)
+        return cls(errors, targets - means, spread, means, least)
 
     def local(self, answers: list[Answer], served: list[slice], predictions: Array, own: Own | None = None) -> Local:
         """What weights from each engine, and the predictions (n, K) that they make, say of the errors; see `Own`."""
@@ -83,14 +87,14 @@ class Surroundings:
         """(n, K, 5) logarithms of the moments of these values, and (n, K) the errors nearby."""
         total = moments[..., :1]
         known = total > 0
+        usual = values[:, 1:].mean(axis=0)  # around a query without weights
         with np.errstate(divide="ignore", invalid="ignore"):
-            means = np.where(
-                known, moments[..., 1:] / total, values[:, 1:].mean(axis=0)
-            )  # a query without weights is like any
+            means = np.where(known, moments[..., 1:] / total, usual)
             shares = np.where(known[1], total[1] / np.square(total[0]), 1.0)
         nearby, mean, square = np.split(means, 3, axis=-1)
-        sizes = np.concatenate([nearby, square - np.square(mean)]) / np.square(self.spread[outputs])
-        logs = 0.5 * np.log(np.append(np.maximum(sizes, LEAST**2), np.broadcast_to(shares, sizes[:1].shape), axis=0))
+        squares = np.concatenate([nearby, np.maximum(square - np.square(mean), 0.0)]) + self.least[outputs]
+        sizes = squares / np.square(self.spread[outputs])
+        logs = 0.5 * np.log(np.append(sizes, np.broadcast_to(shares, sizes[:1].shape), axis=0))
         return np.moveaxis(logs, 0, -1), moments[0, :, 1 : 1 + nearby.shape[-1]]
 
 

@@ -338,10 +338,11 @@ class Predictive:
         scale = self._proven.scale
         if scale.is_identity:
             return values
-        finite = np.isfinite(values).all(axis=1)
-        found = values if self._rising else -values
-        found[finite] = scale.inverse(values[finite])
-        return found
+        finite = np.isfinite(values)
+        found = scale.inverse(
+            np.where(finite, values, self._proven.targets[0])
+        )  # functions may refuse what is infinite
+        return np.where(finite, found, values if self._rising else -values)
 
     @property
     def _rising(self) -> bool:

@@ -39,7 +39,7 @@ def fan(frame: Any, y: Any = None, *, output: Any = None, ax: Axes | None = None
         )
     order = np.argsort(made, kind="stable")
     widest_first = sorted(read.items(), key=lambda one: -float(np.sum(one[1]["upper"] - one[1]["lower"])))
-    at = np.arange(len(order))
+    at = np.arange(len(order), dtype=np.float64)
     ax = canvas.new_axes(ax)
     for i, (name, lines) in enumerate(widest_first):
         opacity = 0.22 + 0.3 * i / len(read)
@@ -112,7 +112,7 @@ def coverage(
     held = np.bincount(codes, inside, len(names)) / np.maximum(rows, 1)
     error = np.sqrt(promised * (1 - promised) / np.maximum(rows, 1))
     ax = canvas.new_axes(ax, canvas.bars_height(len(names)))
-    places = np.arange(len(names))
+    places = np.arange(len(names), dtype=np.float64)
     ax.hlines(
         places,
         np.maximum(held - 2 * error, 0.0),
