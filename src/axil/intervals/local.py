@@ -24,7 +24,7 @@ from axil.weights.answers import Answer
 
 # Chosen on data sets that no published comparison counts (experiments/intervals_form.py).
 NEARBY = 0.375  # the power of each of the two errors nearby in the size that errors are compared with
-PENALTY = 4.0  # of the squared coefficients; logarithms are natural ones
+PENALTY = 8.0  # of the squared coefficients; logarithms are natural ones
 AT_EDGE = 0.1  # of the targets' standard deviation: within it predictions count as at the lowest or highest target
 SMALL = 0.1  # of the usual error of a training row: added to sizes nearby, so that their logarithms have an end
 LEAST = 1e-6  # of the targets' standard deviation: the same, where no error is known

@@ -119,7 +119,7 @@ def coverage(
         np.minimum(held + 2 * error, 1.0),
         color=canvas.NEUTRAL,
         linewidth=3,
-        zorder=0.5,
+        zorder=0.9,
     )
     ax.axvline(promised, color=canvas.DARK, linewidth=1.0, linestyle="--")
     canvas.sign_points(ax, held, places, np.where(held + 2 * error < promised, -1.0, 1.0))
