@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test test-slow test-oldest test-torch test-browser test-plain sanitize fuzz tuned lint format bench bench-growth docs wheel-check clean
+.PHONY: help demo test test-slow test-oldest test-torch test-browser test-plain test-gpu sanitize fuzz tuned lint format bench bench-gpu bench-growth docs wheel-check clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -80,6 +80,16 @@ format: .venv/lint ## Format code, and Python in Markdown, as make lint wants it
 
 bench: .venv/test ## Speed and memory of the kernels, as ratios
 	$(BIN)/python benchmarks/run.py
+
+# On a machine with an NVIDIA GPU, with a CuPy that fits its driver: make test-gpu CUDA=cuda12. Elsewhere these tests are skipped.
+CUDA ?= cuda13
+test-gpu: .venv/test ## The kernels and explainers on a GPU
+	$(BIN)/python -m pip install --quiet '.[$(CUDA)]'
+	$(BIN)/python -m pytest -q -rs tests/test_core.py tests/weights/test_boosting.py tests/adapters/test_routes.py tests/test_devices.py -k "cuda or gpu or device"
+
+bench-gpu: .venv/test ## Speed on a GPU, beside the cores of the same machine
+	$(BIN)/python -m pip install --quiet '.[$(CUDA)]'
+	$(BIN)/python benchmarks/gpu.py --out benchmarks/results/gpu.json
 
 bench-growth: .venv/bench ## Time against rows, trees, leaves and queries, up to ten million rows
 	$(BIN)/python benchmarks/growth.py --large

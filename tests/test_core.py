@@ -13,23 +13,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import gpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axil import _core
 from axil.kernels import LINKS, Backend, Program, Rows
 from axil.kernels.cpu import Cpu
+from axil.machine.arrays import host
 
 COLUMNS = [0, 1, 2, 3, 7, 10, 16, 17, 33]
 DTYPES = [np.uint8, np.uint16, np.uint32]
 # The kernels add in another order than NumPy: sums of up to 20,000 numbers of size 1 differ by far less than this.
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
-BACKENDS = [Cpu]  # every one of them goes through all that follows
 
 
-@pytest.fixture(scope="module", params=BACKENDS, ids=lambda one: one.name)
+@pytest.fixture(scope="module", params=[Cpu, gpu], ids=["cpu", "cuda"])
 def backend(request: pytest.FixtureRequest) -> Any:
-    """Makes a back end of so many threads."""
+    """Makes a back end of so many threads; every one of them goes through all that follows."""
     return request.param
 
 
@@ -612,11 +613,11 @@ class TestTriangle:
         M = self.factor(n)
         kept, given = M.copy(), M.copy()
         triangle = backend(1).triangle(given)
-        found = triangle.inverse(overwrite=False)
+        found = host(triangle.inverse(overwrite=False))
         np.testing.assert_array_equal(given, kept)
         np.testing.assert_allclose(found @ M.T, np.eye(n), **CLOSE)
         np.testing.assert_array_equal(np.triu(found, 1), 0)
-        np.testing.assert_array_equal(triangle.inverse(overwrite=True), found)
+        np.testing.assert_array_equal(host(triangle.inverse(overwrite=True)), found)
 
     def test_what_is_below_the_diagonal_is_ignored(self, backend: Any) -> None:
         M, noise = self.factor(300), np.tril(np.random.default_rng(0).normal(size=(300, 300)), -1)
@@ -625,7 +626,7 @@ class TestTriangle:
             backend(1).triangle(M).solve(clean, transposed)
             backend(1).triangle(M + noise).solve(noisy, transposed)
             np.testing.assert_array_equal(clean, noisy)
-        clean, noisy = (backend(1).triangle(made).inverse(overwrite=True) for made in (M.copy(), M + noise))
+        clean, noisy = (host(backend(1).triangle(made).inverse(overwrite=True)) for made in (M.copy(), M + noise))
         np.testing.assert_array_equal(clean, noisy)
 
 
@@ -771,6 +772,8 @@ class TestRefusals:
         ],
     )
     def test_shape(self, backend: Any, name: str, value: Any, message: str) -> None:
+        if name == "n_threads" and backend is gpu:
+            pytest.skip("threads are the CPU's")
         with pytest.raises(ValueError, match=message):
             self.sweep(backend, **{name: value})
 
@@ -835,8 +838,11 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no alarm on this system")
 def test_an_interrupt_is_noticed(backend: Any) -> None:
+    if backend is gpu:
+        gpu(1)
     script = INTERRUPTED.format(module=backend.__module__, name=backend.__name__)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True, env=os.environ
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True, env=environment
     )
     assert float(run.stdout) < 10

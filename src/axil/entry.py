@@ -83,6 +83,7 @@ def load(
     inverse_func: Any = None,
     *,
     objective: Any = None,
+    device: str = "cpu",
 ) -> Explainer | JacobianExplainer:
     """An explainer that ``save`` wrote, for the same fitted model; ``X_train`` only for ``similar``.
 
@@ -107,6 +108,8 @@ def load(
         The function that the explainer was made with, where a file cannot keep it: all but NumPy's own such as ``np.exp``.
     objective : function, optional
         Your own objective, where the explainer was made with one; see `JacobianExplainer`.
+    device : "cpu", "cuda" or "auto", default "cpu"
+        Where weights of boosted trees are computed; see `Explainer`.
 
     Examples
     --------
@@ -121,7 +124,7 @@ def load(
     >>> axil.load(path, model).kind
     'exact'
     """
-    limits = limits_of(n_threads, memory_limit)
+    limits = limits_of(n_threads, memory_limit, device=device)
     file = archive.read(path, limits.budget)
     given = {"inverse_func": inverse_func, "objective": objective}
     unused = {"exact": "objective", "additive": "inverse_func"}.get(str(file.kind))

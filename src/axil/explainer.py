@@ -16,8 +16,8 @@ from axil.errors import ExactnessError, InputError
 from axil.explanation import Explanation
 from axil.inputs.owned import owned, owned_rows
 from axil.intervals.calibrate import Calibrates
+from axil.kernels.choose import DEVICES, budget_of, chosen
 from axil.machine.limits import Limits
-from axil.machine.memory import Budget
 from axil.output import save as storage
 from axil.output import tables
 from axil.output.archive import Archive
@@ -72,6 +72,8 @@ class Explainer(Questions, Calibrates, Streamed):
         A directory for the leaf numbers of all training rows, N * T bytes, which are otherwise kept in memory.
     verify : bool, default True
         Prove that model and data belong together. Without it no answer is compared with the model.
+    device : "cpu", "cuda" or "auto", default "cpu"
+        Where weights of boosted trees are computed: on the cores, on an NVIDIA GPU through CuPy, or there if there is one.
 
     Examples
     --------
@@ -101,8 +103,9 @@ class Explainer(Questions, Calibrates, Streamed):
         memory_limit: int | str | None = None,
         scratch: Any = None,
         verify: bool = True,
+        device: str = "cpu",
     ):
-        limits = limits_of(n_threads, memory_limit, scratch)
+        limits = limits_of(n_threads, memory_limit, scratch, device)
         verify = inputs.as_flag(verify, "verify")
         adapter = adapters.read(model)
         given = X_train, y_train
@@ -353,11 +356,15 @@ def loaded(file: Archive, model: Any, limits: Limits, X_train: Any = None, inver
     return Explainer._of(storage.load(file, adapters.read(model), limits, X_train, inverse_func))
 
 
-def limits_of(n_threads: int | None, memory_limit: int | str | None, scratch: Any = None) -> Limits:
+def limits_of(
+    n_threads: int | None, memory_limit: int | str | None, scratch: Any = None, device: str = "cpu"
+) -> Limits:
     """The limits that the user sets, or else the machine: a thread for each processor that this process may use, free memory."""
     if n_threads is not None:
         threads = inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS)
     else:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limit = None if memory_limit is None else inputs.as_bytes(memory_limit)
-    return Limits(threads, Budget(limit, None if scratch is None else inputs.as_directory(scratch)))
+    found = chosen(inputs.as_choice(device, DEVICES, "device"))
+    budget = budget_of(found, limit, None if scratch is None else inputs.as_directory(scratch))
+    return Limits(threads, budget, found)

@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import xgboost as xgb
+from devices import gpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lightgbm_models import CASES as LIGHTGBM
@@ -16,6 +17,7 @@ from xgboost_models import CASES as XGBOOST
 import axil
 from axil import InputError, _core, adapters
 from axil.adapters.routes import Kind, Splits, make_routes
+from axil.kernels.cpu import Cpu
 
 TINY = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
 ODD = [
@@ -260,7 +262,8 @@ def random_nodes(rng, n_leaves, n_features, n_thresholds):
 @pytest.mark.parametrize(
     ("n_leaves", "n_thresholds"), [([1, 2, 7, 31, 1], 20), ([256, 3], 300), ([257, 40], 30), ([2000], 1000)]
 )
-def test_random_trees_by_a_plain_walk(n_leaves, n_thresholds):
+@pytest.mark.parametrize("backend", [Cpu, gpu], ids=["cpu", "cuda"])
+def test_random_trees_by_a_plain_walk(n_leaves, n_thresholds, backend):
     rng = np.random.default_rng(len(n_leaves))
     nodes = random_nodes(rng, n_leaves, 3, n_thresholds)
     X = np.round(rng.normal(size=(1300, 3)), 3)
@@ -272,7 +275,7 @@ def test_random_trees_by_a_plain_walk(n_leaves, n_thresholds):
     for dtype in (np.uint8, np.uint16) if max(n_leaves) <= 256 else (np.uint16,):
         for n_threads in (1, 3):
             whole = np.full((len(n_leaves), len(X) + 5), 99, dtype=dtype)
-            assert routes.assign(X, whole[:, 2:-3], n_threads)
+            assert routes.assign(X, whole[:, 2:-3], n_threads, backend(n_threads))
             np.testing.assert_array_equal(whole[:, 2:-3], expected)
             assert (whole[:, [0, 1, -3, -2, -1]] == 99).all()
 

@@ -129,7 +129,7 @@ KINDS = {
     "coverage": "number",
     "q": "shares",
     **dict.fromkeys(("symmetric", "return_std"), "flag"),
-    "by": "choice",
+    **dict.fromkeys(("by", "device"), "choice"),
     "method": "choice",
     "line": "number",
     "listed": "flag",

@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from away import Away
+from devices import gpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import axil_backward, axil_forward, axil_oos, dense_weights, random_structure, replay
 
-from axil.kernels import cpu
+from axil.kernels import Rows, cpu
 from axil.kernels.cpu import Cpu
+from axil.machine.arrays import host
 from axil.structure import Structure
-from axil.weights import boosting, leaf_space, passes
+from axil.weights import leaf_space, passes
 from axil.weights.boosting import BoostedTrees
 from axil.weights.passes import leaf_sums
 
@@ -31,19 +34,25 @@ def random_queries(structure, n, seed=0):
     return np.stack([rng.integers(0, m, n) for m in structure.n_leaves], axis=1)
 
 
+@pytest.fixture(params=[Cpu, Away, gpu], ids=["cpu", "away", "cuda"])
+def backend(request):
+    """Makes a back end of so many threads."""
+    return request.param
+
+
 @pytest.fixture(params=["one tree a pass", "shared passes", "leaf space by solves", "leaf space by look-ups"])
-def make(request, monkeypatch):
+def make(request, monkeypatch, backend):
     """Trees that are asked in one way, whatever the size of the problem."""
     if request.param == "one tree a pass":
         monkeypatch.setattr(passes, "SHARED_TREES", 1)
-        monkeypatch.setattr(boosting, "SWEPT", 2)
+        monkeypatch.setattr(Rows, "swept", 2)
     if request.param.startswith("leaf space"):
         monkeypatch.setattr(cpu, "BLOCK", 7)
     if request.param.endswith("solves"):
         monkeypatch.setattr(leaf_space, "INVERTED", 0)
 
     def make(structure, n_threads=2):
-        trees = BoostedTrees(structure, Cpu(n_threads))
+        trees = BoostedTrees(structure, backend(n_threads))
         return trees.prepared() if request.param.startswith("leaf space") else trees
 
     return make
@@ -110,7 +119,7 @@ def test_equal_to_the_dense_recursion(make, shape):
     weights, left = dense_weights(structure, queries)
     found, adjoints = trees.weights(queries)
     np.testing.assert_allclose(found, weights, **CLOSE)
-    np.testing.assert_allclose(adjoints.beta, left, **CLOSE)
+    np.testing.assert_allclose(host(adjoints.beta), left, **CLOSE)
     K, _ = dense_weights(structure, structure.leaves().T)
     eye = np.eye(structure.n_rows)
     np.testing.assert_allclose(trees.apply(None, eye), K, **CLOSE)
@@ -270,10 +279,10 @@ def test_leaf_space_is_for_many_queries_on_many_rows():
 
 def test_shared_passes_cover_every_tree_once():
     structure = random_structure(2, n_rows=300, n_trees=40, most_leaves=150)
-    groups = passes.shared_groups(structure)
+    groups = passes.shared_groups(structure, 200)
     assert [t for group in groups for t in group.trees] == list(range(40))
     assert 1 < max(len(group.trees) for group in groups) <= passes.SHARED_TREES
-    most = passes.SHARED_LEAVES
+    most = 200
     assert all(structure.n_leaves[group.trees].sum() <= most for group in groups if len(group.trees) > 1)
 
 

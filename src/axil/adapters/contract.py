@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from axil.adapters.boundary import ReadsRows
 from axil.adapters.routes import Routes
 from axil.errors import UnsupportedModelError
+from axil.kernels import Backend
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Chains, Coefficients, Nodes
 from axil.types import Array
@@ -232,8 +233,10 @@ class Adapter(Model, Protocol):
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree, from 0, every row of X falls into, by the library's own account."""
 
-    def assign(self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int) -> None:
-        """Fill ``out`` (T, n) with the same leaves, by routes through the trees where there are any."""
+    def assign(
+        self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
+    ) -> None:
+        """Fill ``out`` (T, n) with the same leaves, by routes through the trees where there are any, on this back end."""
 
 
 class Defaults(ReadsRows):
@@ -310,10 +313,12 @@ class TreeModel(Defaults):
         """(n, features): the values that the library tests in these rows; None where only the library itself knows."""
         return None
 
-    def assign(self: Any, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int) -> None:
+    def assign(
+        self: Any, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
+    ) -> None:
         """Fill ``out`` (T, n) with the leaves of the rows of X."""
         table = None if self.routes is None or not X.shape[0] else self.table(X)
-        if table is None or not self.routes.assign(table, out, n_threads):
+        if table is None or not self.routes.assign(table, out, n_threads, backend):
             out[...] = self.leaves(X).T
 
     def coordinates(self: Any, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:

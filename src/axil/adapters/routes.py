@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.kernels import Backend
 from axil.kernels.cpu import Cpu
 from axil.types import Array
 
@@ -57,13 +58,19 @@ class Routes:
     zero: float  #: values up to this size are 0; below 0: none
     infinite: bool  #: whether the library takes infinite values
 
-    def assign(self, table: NDArray[np.floating[Any]], out: NDArray[np.unsignedinteger[Any]], n_threads: int) -> bool:
+    def assign(
+        self,
+        table: NDArray[np.floating[Any]],
+        out: NDArray[np.unsignedinteger[Any]],
+        n_threads: int,
+        backend: Backend | None = None,
+    ) -> bool:
         """Fill ``out`` (T, n) with the leaves of the rows of ``table`` (n, features); whether that is the library's answer."""
         if out.dtype.itemsize > 2:
             return False
         routes = (self.columns, self.thresholds, self.views, self.outcomes, self.nodes, self.starts)
         table = np.require(table, requirements="A")  # the kernel takes nothing else
-        odd = Cpu(n_threads).assign(table, *routes, self.single, self.strict, self.zero, out)
+        odd = (backend or Cpu(n_threads)).assign(table, *routes, self.single, self.strict, self.zero, out)
         return self.infinite or not odd
 
 

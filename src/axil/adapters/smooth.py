@@ -101,7 +101,7 @@ class SmoothModel(Protocol):
     def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
         """(n, T): leaves."""
 
-    def assign(self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int) -> None:
+    def assign(self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Any = None) -> None:
         """Fill ``out`` (T, n) with the same leaves."""
 
     def scores(self, X: Any) -> Array:

@@ -208,7 +208,7 @@ def entry_sums(evidence: Evidence, entry: int) -> LeafSums:
 def together(partition: Partition, entry: int, n_threads: int) -> Array:
     """(L, L): the co-occurrence of leaves in these rows; O(T^2 n)."""
     structure = partition.structures[entry]
-    return cooccurrence(structure, Cpu(n_threads).rows_of(structure), 0, structure.n_trees)
+    return np.asarray(cooccurrence(structure, Cpu(n_threads).rows_of(structure), 0, structure.n_trees))
 
 
 def furthest_row(

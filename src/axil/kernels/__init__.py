@@ -5,8 +5,9 @@ leaf space. Everything about boosting is decided above this package; nothing her
 
 Conventions. Cell c of tree t is entry ``starts[t] + c`` of a table, and ``cell_t(j)`` is that entry for row j. A cell is a leaf,
 or a leaf and a number of draws where rows were sampled (`Structure`). C is the number of all cells. Tables are (C, S) float64,
-one column per query. Arguments and results are NumPy arrays of the host. Outputs are written in place and nothing is converted: a
-wrong type or layout raises TypeError, wrong shapes and numbers raise ValueError, and a call that is refused changes nothing.
+one column per query. Arguments and results are arrays of the host, or of the back end's own module ``xp``, which may keep them
+on a device; tree numbers are the host's. Outputs are written in place and nothing is converted: a wrong type or layout raises
+TypeError, wrong shapes and numbers raise ValueError, and a call that is refused changes nothing.
 Weights are (N,), or None for ones; passing ``rows.weights`` itself lets a back end use its own copy. Cell numbers are trusted.
 
 Every sum has a fixed order: one back end gives the same bits for the same call, whatever the number of threads. Calls may run in
@@ -16,6 +17,7 @@ several threads at once, release the GIL, and Ctrl-C takes effect. Back ends, ro
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,10 +67,13 @@ class Program:
 class Rows(ABC):
     """The cells of N training rows in T trees, and their weights, kept where the back end can reach them."""
 
-    weights: Array | None  #: (N,) the row weights, None for ones
+    xp: Any = np  #: the module of its arrays
+    weights: Array | None  #: (N,) the row weights, None for ones, on the host
     n_rows: int  #: N
     n_cells: int  #: C
     every: Numbers  #: (T,) the numbers of all trees
+    swept: int = 128  #: queries that share a sweep, so that tables of their leaves stay in the caches
+    shared_leaves: int = 200  #: up to which trees pay for sharing a pass, through the co-occurrence of their leaves
 
     @abstractmethod
     def sweep(
@@ -250,6 +255,7 @@ class Backend(ABC):
 
     name: str
     costs: Costs
+    xp: Any = np  #: the module of its arrays
 
     @abstractmethod
     def rows(self, cells: Cells, starts: Numbers, weights: Array | None = None) -> Rows:
@@ -292,6 +298,10 @@ class Backend(ABC):
         (view, rank, left, right) sends a row left if its code in that view is at most the rank. Returns whether a value in the
         columns used is infinite.
         """
+
+    def guard(self) -> AbstractContextManager[Any]:
+        """Says in words what goes wrong where this back end keeps its arrays, such as exhausted memory."""
+        return nullcontext()
 
     @abstractmethod
     def available(self) -> int:

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -54,17 +55,27 @@ class Budget:
     memory, read from disk as far as memory is short, and gone with the last array on them.
     """
 
-    def __init__(self, limit: int | None, scratch: Path | None = None):
+    def __init__(
+        self,
+        limit: int | None,
+        scratch: Path | None = None,
+        free: Callable[[], int] = free_memory,
+        batch_bytes: int = BATCH_BYTES,
+    ):
         self.limit = limit
         self.scratch = scratch
+        self.free = free
+        self.batch_bytes = batch_bytes
 
     @property
     def available(self) -> int:
-        return int(SHARE * free_memory()) if self.limit is None else self.limit
+        return int(SHARE * self.free()) if self.limit is None else self.limit
 
     def batch_size(self, bytes_per_query: int, taken: int = 0) -> int:
         """How many queries to ask at a time, where so many bytes are or will be taken by something else."""
-        held = min(BATCH_BYTES, (self.available - taken) // 4)  # the batch before may still be there, and work goes on
+        held = min(
+            self.batch_bytes, (self.available - taken) // 4
+        )  # the batch before may still be there, and work goes on
         return int(max(1, min(held // bytes_per_query, MOST_QUERIES)))
 
     def require(self, n_bytes: int, what: str, instead: str) -> None:

@@ -69,7 +69,7 @@ def load(file: Archive, adapter: Model, limits: Limits, X_train: Any = None, inv
     require_model(file, adapter, targets.shape[1])
     cells = sum(int(structure.cell_starts[-1]) for structure in structures)
     budget.require(24 * cells * targets.shape[1], f"The sums over the leaves of {path}", "Raise memory_limit.")
-    engines = [tree_engine(structure, limits.n_threads) for structure in structures]
+    engines = [tree_engine(structure, limits) for structure in structures]
     try:
         verification, fitted = confirm(adapter, engines, targets, header.get("verification"))
         backend = as_backend(header.get("backend"))

@@ -18,7 +18,7 @@ from axil.adapters.contract import Adapter, FittedTrees, Model, SmootherModel, T
 from axil.adapters.recorded import RecordedBags
 from axil.adapters.sums import ResidualModel, SumModel
 from axil.errors import InputError
-from axil.kernels.cpu import Cpu
+from axil.kernels.choose import backend_of
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.replay.checks import (
@@ -72,7 +72,7 @@ def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tup
         inside = partial(_prove, limits=limits, check=check)
         if hasattr(model, "kept_rows"):
             together = cast(ResidualModel, model)
-            return prove_residual(together, rows, limits.n_threads, check, inside, tree_engine)
+            return prove_residual(together, rows, limits.n_threads, check, inside, partial(tree_engine, limits=limits))
         return prove_sum(cast(SumModel, model), rows, limits.n_threads, check, inside)
     if hasattr(model, "smoother"):
         if rows.offsets is not None or rows.bags is not None:
@@ -122,7 +122,7 @@ def _prove_trees(
         own_leaves = leaves if trees.columns is None else own_leaves_of(leaves, trees.columns, budget)
         own_offsets = None if offsets is None else offsets[:, output]
         walked = replay(adapter, trees, own_leaves, targets[:, output], own_offsets, limits)
-        engine = tree_engine(walked.structure, limits.n_threads)
+        engine = tree_engine(walked.structure, limits)
         if check:
             extent = Extent.of(targets[:, output], trees.row_weights, own_offsets, walked.score)
             leaf_error = check_leaves(adapter, trees, walked, extent)
@@ -181,9 +181,9 @@ def with_rows(trees: FittedTrees, weights: Array | None, bags: Array | None) -> 
     return replace(trees, row_weights=counted, sampler=sampler)
 
 
-def tree_engine(structure: Structure, n_threads: int) -> Engine:
+def tree_engine(structure: Structure, limits: Limits) -> Engine:
     """The engine for a structure: an inverted index for forests, sweeps and leaf space for all others."""
-    return Forest(structure) if is_forest(structure) else BoostedTrees(structure, Cpu(n_threads))
+    return Forest(structure) if is_forest(structure) else BoostedTrees(structure, backend_of(limits))
 
 
 def round_to(precision: type[np.floating[Any]], values: Array) -> Array:

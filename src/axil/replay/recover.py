@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Adapter, FittedTrees
 from axil.errors import UnsupportedModelError
 from axil.inputs import take_rows
+from axil.kernels.choose import backend_of
 from axil.machine.limits import Limits
 from axil.machine.progress import track
 from axil.replay.walk import ELSEWHERE, Walked, walk
@@ -27,6 +28,7 @@ Leaves = NDArray[np.unsignedinteger[Any]]
 SMALLER_TREES = "Fit trees of fewer leaves, raise memory_limit, or fit without monotone constraints and smoothing."
 
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
+GPU_ENTRIES = 1 << 28  # and of a GPU
 NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a mean that was taken out
 
 
@@ -47,10 +49,12 @@ def assign_leaves(adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.in
     """(T, N) packed leaf numbers, block by block so that a library's own wide matrix never exists whole."""
     shape, dtype = (len(n_leaves), n_rows), cell_dtype(int(n_leaves.max()))
     leaves = limits.budget.empty(shape, dtype, "The leaf numbers of all training rows", ELSEWHERE)
-    step = max(1, BLOCK_ENTRIES // len(n_leaves))
+    backend = backend_of(limits)
+    entries = BLOCK_ENTRIES if limits.device == "cpu" else GPU_ENTRIES
+    step = max(1, entries // len(n_leaves))
     for start in track(range(0, n_rows, step), "leaves"):
         part = slice(start, start + step)
-        adapter.assign(take_rows(X, part), leaves[:, part], limits.n_threads)
+        adapter.assign(take_rows(X, part), leaves[:, part], limits.n_threads, backend)
     return leaves
 
 

@@ -52,7 +52,7 @@ def prove_residual(
     n_threads: int,
     check: bool,
     prove: Callable[[Model, TrainingRows], Proof],
-    engine_of: Callable[[Structure, int], Engine],
+    engine_of: Callable[[Structure], Engine],
 ) -> Proof:
     """Prove the first model on its rows, the trees with its predictions for offsets, then both together as one linear map.
 
@@ -69,7 +69,7 @@ def prove_residual(
         (then,), after = prove(trees.model, replace(rows, X=own, offsets=offsets))
     made = Residual(
         Sum((Term(first, 1.0, 0, member.rows, training),), n_rows),
-        engine_of(replace(then.structure, offsets=None), n_threads),
+        engine_of(replace(then.structure, offsets=None)),
         n_rows,
     )
     if before is None or after is None:

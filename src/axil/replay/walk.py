@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.contract import Adapter, FittedTrees
 from axil.errors import InputError
+from axil.kernels.choose import backend_of
 from axil.kernels.cpu import Cpu
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
@@ -47,7 +48,7 @@ def walk(
     """Walk through the fit with some or all of its rows."""
     plain = trees.sampler is None and trees.coefficients is None
     if plain:
-        return _walk_fast(adapter, trees, leaves, targets, offsets, limits.n_threads)
+        return _walk_fast(adapter, trees, leaves, targets, offsets, limits)
     return _Walk(adapter, trees, leaves, targets, offsets, limits.budget).run()
 
 
@@ -59,12 +60,13 @@ def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | No
 
 
 def _walk_fast(
-    adapter: Adapter, trees: FittedTrees, leaves: Leaves, targets: Array, offsets: Array | None, n_threads: int
+    adapter: Adapter, trees: FittedTrees, leaves: Leaves, targets: Array, offsets: Array | None, limits: Limits
 ) -> Walked:
     """Plain boosting on all rows: the residuals of a row depend on no other, so a kernel walks block by block."""
     weights = trees.row_weights
     starts = np.concatenate([[0], np.cumsum(trees.n_leaves)])
-    rows, score = Cpu(n_threads).rows(leaves, starts, weights), np.empty_like(targets)
+    leaves.setflags(write=False)  # they are the cells of the structure: a back end may keep one copy for both
+    rows, score = backend_of(limits).rows(leaves, starts, weights), np.empty_like(targets)
     sums, counts = np.empty((starts[-1], targets.shape[1])), np.empty(starts[-1])
     single, single_score = (p is np.float32 for p in (adapter.residual_precision, adapter.score_precision))
     for k in range(targets.shape[1]):
@@ -76,9 +78,9 @@ def _walk_fast(
             own, values = (numbers.astype(np.float32).astype(np.float64) for numbers in (own, values))
         rows.replay(values, target, weights, single, single_score, own, total, counts)
         score[:, k], sums[:, k] = own, total
-    leaf_weights = counts if weights is None else leaf_totals(leaves, trees.n_leaves, weights, n_threads)
+    leaf_weights = counts if weights is None else leaf_totals(leaves, trees.n_leaves, weights, limits.n_threads)
     if trees.held_out is not None:
-        counts = leaf_totals(leaves, trees.n_leaves, (~trees.held_out).astype(float), n_threads)
+        counts = leaf_totals(leaves, trees.n_leaves, (~trees.held_out).astype(float), limits.n_threads)
     return Walked(leaves, np.ones(1), np.rint(counts).astype(np.int64), leaf_weights, sums, score)
 
 

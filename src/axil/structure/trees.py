@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil.machine.arrays import host, like
 from axil.structure.regularisation import Regularisation
 from axil.structure.transfer import Transferable
 from axil.types import Array
@@ -177,36 +178,36 @@ class Structure(Transferable):
         cells = self.cells[:, rows]
         return cells if len(self.draws) == 1 else cells % self.n_leaves[:, None].astype(cells.dtype)
 
-    def to_cells(self, of_leaves: Array, drawn: bool) -> Array:
+    def to_cells(self, of_leaves: Any, drawn: bool) -> Any:
         """One tree's table by leaves, (L_t, S), as one by cells, times the draws where ``drawn``."""
         if len(self.draws) == 1:
             return of_leaves
-        factors = self.draws if drawn else np.ones_like(self.draws)
+        factors = like(self.draws if drawn else np.ones_like(self.draws), of_leaves)
         return (factors[:, None, None] * of_leaves).reshape(len(factors) * len(of_leaves), of_leaves.shape[1])
 
-    def by_cells(self, of_leaves: Array, drawn: bool) -> Array:
+    def by_cells(self, of_leaves: Any, drawn: bool) -> Any:
         """A table of all trees by leaves, (L, S), as one by cells, times the draws where ``drawn``."""
         if len(self.draws) == 1:
             return of_leaves
         return np.concatenate([self.to_cells(of_leaves[a:b], drawn) for a, b in pairwise(self.starts)])
 
-    def to_leaves(self, of_cells: Array, drawn: bool) -> Array:
+    def to_leaves(self, of_cells: Any, drawn: bool) -> Any:
         """The transpose of `to_cells`: sums over the cells of each leaf of one tree."""
         if len(self.draws) == 1:
             return of_cells
         by_draw = of_cells.reshape(len(self.draws), len(of_cells) // len(self.draws), of_cells.shape[1])
-        return np.asarray(np.tensordot(self.draws, by_draw, 1) if drawn else by_draw.sum(axis=0))
+        return np.tensordot(like(self.draws, by_draw), by_draw, 1) if drawn else by_draw.sum(axis=0)
 
-    def leaf_values(self, t: int, sums: Array) -> Array:
+    def leaf_values(self, t: int, sums: Any) -> Any:
         """From the weighted residual sums of tree t's leaves, (L_t, S), to its leaf values before the rate, shifts apart."""
         mixing = None if self.mixing is None else self.mixing[t]
         if mixing is not None:
-            return np.asarray(mixing @ sums)
-        return self.leaf_scale[self.starts[t] : self.starts[t + 1], None] * sums
+            return like(np.asarray(mixing @ host(sums)), sums)
+        return like(self.leaf_scale[self.starts[t] : self.starts[t + 1], None], sums) * sums
 
-    def leaf_values_transpose(self, t: int, adjoints: Array) -> Array:
+    def leaf_values_transpose(self, t: int, adjoints: Any) -> Any:
         """The transpose of `leaf_values`: from adjoints of tree t's leaf values to adjoints of its sums."""
         mixing = None if self.mixing is None else self.mixing[t]
         if mixing is not None:
-            return np.asarray(mixing.T @ adjoints)
-        return self.leaf_scale[self.starts[t] : self.starts[t + 1], None] * adjoints
+            return like(np.asarray(mixing.T @ host(adjoints)), adjoints)
+        return like(self.leaf_scale[self.starts[t] : self.starts[t + 1], None], adjoints) * adjoints

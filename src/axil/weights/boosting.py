@@ -23,21 +23,24 @@ change by several trees' values at once (DART), or not at all (forests, parallel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.kernels import Backend, Numbers, Rows
+from axil.machine.arrays import host, is_host, like
 from axil.machine.shared import Kept, one_blas_thread
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights import leverage as hat
 from axil.weights import removal
-from axil.weights.answers import Answer, Collector, DenseAnswer, Effects
+from axil.weights.answers import Answer, Collector, Effects
 from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.deletion import ByReplay, Deletion, InLeafSpace, Level, at_share, shares_of
 from axil.weights.deletion import Work as DeletionWork
@@ -47,8 +50,22 @@ from axil.weights.passes import Adjoints, Passes, leaf_sums
 from axil.weights.residuals import FittedValues, predictions
 from axil.weights.spread import around_leaves
 
-SWEPT = 128  # queries that share a sweep
 READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def guarded(method: Callable[P, R]) -> Callable[P, R]:
+    """Runs a method under the guard of its object's back end (`Backend.guard`)."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        with cast(Any, args[0]).backend.guard():
+            return method(*args, **kwargs)
+
+    return call
 
 
 class BoostedTrees:
@@ -74,28 +91,32 @@ class BoostedTrees:
 
     # -- the contract ---------------------------------------------------------------------------------------------------
 
+    @guarded
     def ask(self, queries: Leaves | None, base: float = 1.0) -> Answer:
         leaves = own_leaves(self.structure, queries)
         if self.leaf_space is None:
-            weights, adjoints = self.weights(leaves, base)
-            return DenseAnswer(weights, self.intercepts(adjoints, leaves))
+            state, adjoints = self._swept(leaves, base)
+            return SweptAnswer(self.backend, state, self.intercepts(adjoints, leaves))
         adjoints = self.adjoints(leaves, base)
         return ReadOutAnswer(self, adjoints, self.intercepts(adjoints, leaves))
 
+    @guarded
     def apply(self, queries: Leaves | None, v: Array, base: float = 1.0) -> Array:
         """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
         start = self.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
-        residual, values, _ = self._passes.forward(v, start, None)
+        residual, values, _ = map(host, self._passes.forward(v, start, None))
         if queries is None and base == 1.0:
             return np.asarray(v - residual)
         return predictions(self.structure, base * start, values, own_leaves(self.structure, queries).T)
 
+    @guarded
     def combine(self, queries: Leaves | None, u: Array, base: float = 1.0) -> Array:
         """In one sweep or one read-out: O(T (N + n) S)."""
         if queries is None and base == 1.0:
             return self._combine_own(u)
         return self._combine(own_leaves(self.structure, queries), u, base)
 
+    @guarded
     def predicted(self, queries: Leaves | None, targets: Array) -> Array:
         """The fit itself: the affine map, replayed once in O(T (N + n) K)."""
         if queries is not None:
@@ -129,7 +150,7 @@ class BoostedTrees:
 
     def removal(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
         fits = removal.fits(self.rows, self.fit(targets))
-        adjoints = self.adjoints(own_leaves(self.structure, queries))
+        adjoints = self.adjoints(own_leaves(self.structure, queries)).on_host()
         return [removal.ReadOutEffects(fit, adjoints) for fit in fits]
 
     def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[Effects]:
@@ -180,6 +201,7 @@ class BoostedTrees:
         numbers = s.n_rows + 2 * s.total_leaves + 2 * cells if self.leaf_space is None else 3 * cells
         return Memory(8 * numbers, LeafSpace.size(s))
 
+    @guarded
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> BoostedTrees:
         """These trees in leaf space, which is built once, in O(T^2 N)."""
         if self.leaf_space is not None or (available is not None and 2 * LeafSpace.size(self.structure) > available):
@@ -202,7 +224,8 @@ class BoostedTrees:
         """Runs the fit, constants included: targets less offsets and last residuals, (N, K), leaf values and sums, (L, K)."""
         offsets = self.structure.offsets
         started = targets if offsets is None else targets - offsets
-        return started, *self._passes.forward(started, self._base(targets), self.structure.shift)
+        residual, values, sums = map(host, self._passes.forward(started, self._base(targets), self.structure.shift))
+        return started, residual, values, sums
 
     def constants(self, queries: Leaves | None) -> Array:
         """(n,): the part of predictions in these trees' leaves, (n, T), that comes from shifts of leaf values.
@@ -220,13 +243,14 @@ class BoostedTrees:
         s, none = self.structure, np.zeros(1)
         if self.leaf_space is not None:
             return self.leaf_space.leaf_values(np.zeros((s.total_leaves, 1)), none)
-        return self._passes.forward(np.zeros((s.n_rows, 1)), none, s.shift)[1]
+        return host(self._passes.forward(np.zeros((s.n_rows, 1)), none, s.shift)[1])
 
     def sum_weights(self, seeds: Array) -> Array:
         """(N, S): the derivatives by the targets of ``seeds' (leaf sums)``, for seeds (L, S), in one sweep."""
-        p = np.zeros((self.structure.n_rows, seeds.shape[1]))
-        self._passes.backward(p, np.zeros_like(seeds), np.zeros(seeds.shape[1]), seeds)
-        return p
+        xp, n = self.rows.xp, seeds.shape[1]
+        p, seeds = xp.zeros((self.structure.n_rows, n)), xp.asarray(seeds)
+        self._passes.backward(p, xp.zeros_like(seeds), xp.zeros(n), seeds)
+        return host(p)
 
     def _base(self, targets: Array) -> Array:
         """(K,): the numbers that the fit to these targets starts from."""
@@ -243,22 +267,23 @@ class BoostedTrees:
     def weights(self, queries: Leaves, base: float = 1.0) -> tuple[Array, Adjoints]:
         """(n, N) weights of the predictions in these trees' leaves, (n, T), and their adjoints. Cost O(T N) per query."""
         if self.leaf_space is None:
-            return self._swept(queries, base)
+            state, adjoints = self._swept(queries, base)
+            return host(state).T, adjoints
         out = np.empty((self.structure.n_rows, len(queries)))
         adjoints = self.adjoints(queries, base)
         self.read_out(adjoints, 0, out)
         return out.T, adjoints
 
-    def _swept(self, queries: Leaves, base: float) -> tuple[Array, Adjoints]:
-        """The weights by sweeps, `SWEPT` queries at a time, so that tables of their leaves stay in the caches."""
-        s, n = self.structure, len(queries)
-        if n <= SWEPT:
-            state = np.zeros((s.n_rows, n))
-            return state.T, self._passes.backward(state, asked(s, queries), np.full(n, base))
-        out, phi, beta = np.empty((n, s.n_rows)), np.empty((s.total_leaves, n)), np.empty(n)
-        for first in range(0, n, SWEPT):
-            part = slice(first, first + SWEPT)
-            out[part], adjoints = self._swept(queries[part], base)
+    def _swept(self, queries: Leaves, base: float) -> tuple[Any, Adjoints]:
+        """The weights, (N, n), by sweeps over some queries at a time (`Rows.swept`)."""
+        s, n, xp, most = self.structure, len(queries), self.rows.xp, self.rows.swept
+        if n <= most:
+            state = xp.zeros((s.n_rows, n))
+            return state, self._passes.backward(state, asked(s, queries, xp), xp.full(n, base))
+        out, phi, beta = xp.empty((n, s.n_rows)).T, xp.empty((s.total_leaves, n)), xp.empty(n)
+        for first in range(0, n, most):
+            part = slice(first, first + most)
+            out[:, part], adjoints = self._swept(queries[part], base)
             phi[:, part], beta[part] = adjoints.phi, adjoints.beta
         return out, Adjoints(phi, beta)
 
@@ -268,7 +293,7 @@ class BoostedTrees:
         if self.leaf_space is None:
             return self._swept(queries, base)[1]
         phi = self.leaf_space.adjoints(queries)
-        return Adjoints(phi, base * self.structure.beta[-1] - self.structure.base_share @ phi)
+        return Adjoints(phi, base * float(self.structure.beta[-1]) - like(self.structure.base_share, phi) @ phi)
 
     def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
         """Fills ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) per row and query."""
@@ -294,15 +319,15 @@ class BoostedTrees:
         """(S, K): weights times targets (N, K) from the targets' leaf sums, which are kept: no pass over the rows."""
         kept = self._target_sums
         if kept is None or kept[0] is not targets:
-            self._target_sums = kept = targets, leaf_sums(self.structure, self.rows, targets)
-        made = adjoints.phi.T @ kept[1]
-        return made if self.structure.base is not None else made + np.outer(adjoints.beta, self.mean(targets))
+            self._target_sums = kept = targets, leaf_sums(self.structure, self.rows, self.rows.xp.asarray(targets))
+        made = host(adjoints.phi.T @ kept[1])
+        return made if self.structure.base is not None else made + np.outer(host(adjoints.beta), self.mean(targets))
 
-    def base_weight(self, adjoints: Adjoints) -> Array:
+    def base_weight(self, adjoints: Adjoints) -> Any:
         """(S,): the base's addition to the weight of every training row of row weight one."""
         return adjoints.beta * self.structure.mean_weight
 
-    def _read(self, adjoints: Adjoints) -> tuple[Array, Array]:
+    def _read(self, adjoints: Adjoints) -> tuple[Any, Any]:
         """Table by cells and constant of the weights ``w_j (constant + sum_t draw_tj phi_t[leaf_t(j)])``."""
         return self.structure.by_cells(adjoints.phi, drawn=True), self.base_weight(adjoints)
 
@@ -311,30 +336,34 @@ class BoostedTrees:
         """(S, K): the part of predictions in these trees' leaves, (S, T), that no target makes, without the queries' offsets."""
         base = self.structure.base
         n_outputs = 1 if base is None else len(base)
-        constant = np.zeros((len(adjoints.beta), n_outputs)) if base is None else np.outer(adjoints.beta, base)
+        constant = np.zeros((len(adjoints.beta), n_outputs)) if base is None else np.outer(host(adjoints.beta), base)
         constant += self.constants(queries)[:, None]
-        return constant if self._offset_sums is None else constant - adjoints.phi.T @ self._offset_sums
+        if self._offset_sums is None:
+            return constant
+        return constant - host(adjoints.phi.T @ like(self._offset_sums, adjoints.phi))
 
     @one_blas_thread()
     def _combine(self, queries: Leaves, u: Array, base: float) -> Array:
         """(N, S): sums of the weights of predictions in these trees' leaves, (n, T), times (n, S) factors."""
-        s, out = self.structure, np.zeros((self.structure.n_rows, u.shape[1]))
+        s, xp = self.structure, self.rows.xp
         alpha = np.zeros((s.total_leaves, u.shape[1]))
         for t, coefficient in enumerate(s.final):
             np.add.at(alpha, s.starts[t] + queries[:, t].astype(np.intp), coefficient * u)
+        counted = xp.asarray(base * u.sum(axis=0))
         if self.leaf_space is None:
-            self._passes.backward(out, alpha, base * u.sum(axis=0))
-            return out
-        phi = self.leaf_space.adjoints_of(alpha)
-        self.read_out(Adjoints(phi, base * s.beta[-1] * u.sum(axis=0) - s.base_share @ phi), 0, out)
+            p = xp.zeros((s.n_rows, u.shape[1]))
+            self._passes.backward(p, xp.asarray(alpha), counted)
+            return host(p)
+        phi, out = self.leaf_space.adjoints_of(alpha), np.empty((s.n_rows, u.shape[1]))
+        self.read_out(Adjoints(phi, float(s.beta[-1]) * counted - like(s.base_share, phi) @ phi), 0, out)
         return out
 
     def _combine_own(self, u: Array) -> Array:
         """(N, S): K'u without the training rows' leaves: the residuals' adjoints start from -u."""
-        p = np.array(-u, order="C")
-        self._passes.backward(p, np.zeros((self.structure.total_leaves, u.shape[1])), u.sum(axis=0))
-        p += u
-        return p
+        xp = self.rows.xp
+        p = xp.array(-u, order="C")
+        self._passes.backward(p, xp.zeros((self.structure.total_leaves, u.shape[1])), xp.asarray(u.sum(axis=0)))
+        return host(p) + u
 
     # -- leaf space -----------------------------------------------------------------------------------------------------
 
@@ -373,6 +402,45 @@ class BoostedTrees:
 
 
 @dataclass(frozen=True)
+class SweptAnswer:
+    """Weights that a sweep left where the rows are."""
+
+    backend: Backend
+    state: Any  #: (N, n), an array of the back end
+    intercepts: Array
+
+    @guarded
+    def dense(self) -> Array:
+        return host(self.state).T
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        yield 0, host(self.state)
+
+    def sparse(self) -> csr_array | None:
+        return None
+
+    @guarded
+    def hand_to(self, collector: Collector) -> None:
+        if is_host(self.state):
+            return collector.add(self.state, 0)
+        n = self.state.shape[1]
+        values, rows = np.zeros((n, collector.k)), np.full((n, collector.k), -1, dtype=np.int64)
+        self.backend.top(self.state, 0, collector.scale, values, rows)
+        collector.merge(values, rows)
+
+    @guarded
+    @one_blas_thread()
+    def product(self, targets: Array) -> Array:
+        return host(self.state.T @ like(targets, self.state))
+
+    @guarded
+    @one_blas_thread()
+    def moments(self, values: Array) -> Array:
+        own = like(values, self.state)
+        return np.stack([host(sizes.T @ own) for sizes in (np.abs(self.state), np.square(self.state))])
+
+
+@dataclass(frozen=True)
 class ReadOutAnswer:
     """Weights to be read out of leaf space."""
 
@@ -380,6 +448,11 @@ class ReadOutAnswer:
     adjoints: Adjoints
     intercepts: Array
 
+    @property
+    def backend(self) -> Backend:
+        return self.trees.backend
+
+    @guarded
     def dense(self) -> Array:
         out = np.empty((self.trees.structure.n_rows, len(self.adjoints.beta)))
         self.trees.read_out(self.adjoints, 0, out)
@@ -395,9 +468,11 @@ class ReadOutAnswer:
     def sparse(self) -> csr_array | None:
         return None
 
+    @guarded
     def hand_to(self, collector: Collector) -> None:
         collector.merge(*self.trees.largest(self.adjoints, collector.scale, collector.k))
 
+    @guarded
     def product(self, targets: Array) -> Array:
         return self.trees.product(self.adjoints, targets)
 

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.kernels import Costs, Rows
+from axil.machine.arrays import host
 from axil.machine.progress import track
 from axil.machine.shared import Kept
 from axil.structure import Regularisation, Structure
@@ -108,7 +109,7 @@ class Level:
 
     def adjoints(self, queries: Leaves) -> Adjoints:
         """Of predictions in these leaves, (n, T)."""
-        s, phi = self.fitted.structure, self.space.adjoints(queries)
+        s, phi = self.fitted.structure, host(self.space.adjoints(queries))
         return Adjoints(phi, s.beta[-1] - s.base_share @ phi)
 
     def walk(self, rows: slice, base: Array, residuals: Array | None = None, added: Array | None = None) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.kernels import Backend, Rows
+from axil.machine.arrays import host, like
 from axil.machine.shared import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
@@ -33,7 +34,7 @@ ABREAST = 8  # trees whose adjoints are looked up together
 class LeafSpace:
     """The factor M of one structure; or, where the leaves are few, its inverse."""
 
-    def __init__(self, structure: Structure, factor: Array | None, backend: Backend, pulled: Array | None = None):
+    def __init__(self, structure: Structure, factor: Any, backend: Backend, pulled: Array | None = None):
         """Takes over ``factor`` (L, L), unit upper triangular; None: the identity, as for trees that do not see each other.
 
         ``pulled`` (L, 1): what the shifts of all earlier trees take from each leaf's sum, where there are shifts.
@@ -52,19 +53,19 @@ class LeafSpace:
         return cls.of(structure, cooccurrence(structure, rows, 0, structure.n_trees), backend)
 
     @classmethod
-    def of(cls, structure: Structure, together: Array, backend: Backend) -> LeafSpace:
+    def of(cls, structure: Structure, together: Any, backend: Backend) -> LeafSpace:
         """Starts from co-occurrences over all rows, (L, L), which are overwritten; the rows themselves are not needed."""
         s, factor = structure, together
         pulled = None if s.shift is None else np.zeros((s.total_leaves, 1))
         for t in range(s.n_trees):
             own, later = slice(s.starts[t], s.starts[t + 1]), slice(s.starts[t + 1], None)
             if s.coefficients is None:
-                coefficient: float | Array = s.rates[t]
+                coefficient: Any = float(s.rates[t])
             else:
-                coefficient = np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :])
+                coefficient = like(np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :]), factor)
             scaled = factor[own, later] * coefficient
             if pulled is not None and s.shift is not None:
-                pulled[later, 0] += scaled.T @ s.shift[own]
+                pulled[later, 0] += host(scaled.T @ like(s.shift[own], factor))
             factor[own, later] = s.leaf_values_transpose(t, scaled)
         np.fill_diagonal(factor, 1.0)
         return cls(s, factor, backend, pulled)
@@ -76,17 +77,20 @@ class LeafSpace:
         return 8 * structure.total_leaves**2 * (1 if draws == 1 else 1 + draws**2)
 
     @one_blas_thread()
-    def adjoints(self, queries: NDArray[np.integer[Any]]) -> Array:
+    def adjoints(self, queries: NDArray[np.integer[Any]]) -> Any:
         """(L, n) adjoints of the leaf sums for predictions in these leaves, (n, T).
 
         Sums of T rows of `responses`; or a solve of L^2 / 2 multiplications per query, where they are not kept.
         """
-        return self._solve(asked(self.structure, queries)) if self._table is None else self._look_up(queries)
+        if self._table is not None:
+            return self._look_up(queries)
+        return self._solve(asked(self.structure, queries, self.backend.xp))
 
     @one_blas_thread()
-    def adjoints_of(self, alpha: Array) -> Array:
+    def adjoints_of(self, alpha: Array) -> Any:
         """(L, n) adjoints of the leaf sums for any adjoints of the leaf values, (L, n). Cost L^2 multiplications each."""
-        return self._solve(alpha) if self._table is None else np.asarray(self._table.T @ alpha)
+        alpha = self.backend.xp.asarray(alpha)
+        return self._solve(alpha) if self._table is None else self._table.T @ alpha
 
     @one_blas_thread()
     def leaf_values(self, sums: Array, base: Array) -> Array:
@@ -100,7 +104,7 @@ class LeafSpace:
         if self._pulled is not None:
             sums -= self._pulled
         if self._table is not None:
-            values = np.asarray(self._table @ sums)
+            values = host(self._table @ like(sums, self._table))
         else:
             if self._triangle is not None:
                 self._triangle.solve(sums, transposed=True)
@@ -112,12 +116,12 @@ class LeafSpace:
     def responses(self) -> Array:
         """(L, L): row l has the adjoints of the leaf sums for that of leaf value l. Made again each time beyond `INVERTED`."""
         if self._table is not None:
-            return self._table
+            return host(self._table)
         triangle = self._triangle
         inverse = np.eye(self.structure.total_leaves) if triangle is None else triangle.inverse(overwrite=False)
-        return _responses(self.structure, inverse)
+        return host(_responses(self.structure, inverse))
 
-    def _solve(self, alpha: Array) -> Array:
+    def _solve(self, alpha: Any) -> Any:
         s = self.structure
         phi = np.empty_like(alpha)
         for t in range(s.n_trees):
@@ -127,16 +131,16 @@ class LeafSpace:
             self._triangle.solve(phi, transposed=False)
         return phi
 
-    def _look_up(self, queries: NDArray[np.integer[Any]]) -> Array:
-        s, table, rate = self.structure, self._table, float(self.structure.final[-1])
+    def _look_up(self, queries: NDArray[np.integer[Any]]) -> Any:
+        s, table, rate, xp = self.structure, self._table, float(self.structure.final[-1]), self.backend.xp
         assert table is not None
         others = np.flatnonzero(s.final != rate)  # often one: a first tree whose rate was recovered
         if len(others) > FEW_RATES:
-            table, rate, others = table * np.repeat(s.final, s.n_leaves)[:, None], 1.0, others[:0]
-        phi, none = np.empty((s.total_leaves, len(queries))), np.zeros(s.total_leaves)
+            table, rate, others = table * xp.asarray(np.repeat(s.final, s.n_leaves)[:, None]), 1.0, others[:0]
+        phi, none = xp.empty((s.total_leaves, len(queries))), xp.zeros(s.total_leaves)
         for first in range(0, len(queries), LOOKED_UP):
             leaves = np.ascontiguousarray(queries[first : first + LOOKED_UP].T, dtype=np.uint32)
-            found = np.empty((leaves.shape[1], s.total_leaves))
+            found = xp.empty((leaves.shape[1], s.total_leaves))
             for t in range(0, s.n_trees, ABREAST):  # no adjoint of a tree comes from an earlier one
                 own = slice(s.starts[t], s.starts[min(t + ABREAST, s.n_trees)])
                 later, starts = table[own.start :, own], s.starts[t:] - own.start
@@ -144,41 +148,41 @@ class LeafSpace:
             part = phi[:, first : first + LOOKED_UP]
             np.multiply(found.T, rate, out=part)
             for other in others:
-                met, end = s.starts[other] + leaves[other], s.starts[other + 1]
-                part[:end] += (s.final[other] - rate) * table[met, :end].T
+                met, end = xp.asarray(s.starts[other] + leaves[other].astype(np.int64)), s.starts[other + 1]
+                part[:end] += float(s.final[other] - rate) * table[met, :end].T
         return phi
 
 
-def asked(structure: Structure, queries: NDArray[np.integer[Any]]) -> Array:
-    """(L, n): the derivatives of the predictions in these leaves, (n, T), by the leaf values."""
-    alpha = np.zeros((structure.total_leaves, len(queries)))
-    for t, coefficient in enumerate(structure.final):
-        alpha[structure.starts[t] + queries[:, t].astype(np.intp), np.arange(len(queries))] = coefficient
+def asked(structure: Structure, queries: NDArray[np.integer[Any]], xp: Any = np) -> Any:
+    """(L, n), an array of this module: the derivatives of the predictions in these leaves, (n, T), by the leaf values."""
+    alpha = xp.zeros((structure.total_leaves, len(queries)))
+    met = structure.starts[:-1] + queries.astype(np.int64)
+    alpha[xp.asarray(met), xp.arange(len(queries))[:, None]] = xp.asarray(structure.final)
     return alpha
 
 
 @one_blas_thread()
-def _responses(s: Structure, inverse: Array) -> Array:
+def _responses(s: Structure, inverse: Any) -> Any:
     """`LeafSpace.responses` from the inverse of M', (L, L), in its place."""
     for t, (first, last) in enumerate(pairwise(s.starts)):
         inverse[first:last] = s.leaf_values(t, inverse[first:last])
     return inverse
 
 
-def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Array:
+def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Any:
     """C among trees first..last-1: the weight of the rows in a leaf of one and, drawn, in a leaf of a later one."""
     s = structure
     starts = s.starts[first : last + 1] - s.starts[first]
     draws = len(s.draws)
-    by_cells = np.empty((draws * starts[-1], draws * starts[-1]))
+    by_cells = rows.xp.empty((int(draws * starts[-1]), int(draws * starts[-1])))
     rows.cooccurrence(first, last, rows.weights, by_cells)
     if draws == 1:
         return by_cells
-    out = np.zeros((starts[-1], starts[-1]))
+    out = rows.xp.zeros((int(starts[-1]), int(starts[-1])))
     for a, b in pairwise(starts):
         of_leaves = by_cells[draws * a : draws * b].reshape(draws, b - a, -1).sum(axis=0)
         for c, d in pairwise(starts):
             if c > a:
                 part = of_leaves[:, draws * c : draws * d].reshape(b - a, draws, d - c)
-                out[a:b, c:d] = np.tensordot(part, s.draws, (1, 0))
+                out[a:b, c:d] = np.tensordot(part, like(s.draws, part), (1, 0))
     return out

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from axil.kernels import Rows
+from axil.machine.arrays import host
 from axil.machine.progress import track
 from axil.machine.shared import Kept, one_blas_thread
 from axil.structure import Structure
@@ -20,7 +22,6 @@ from axil.weights.leaf_space import cooccurrence
 
 # Trees share a pass: counting their co-occurrence once costs less than the passes it avoids, two of them or one of a few columns.
 SHARED_TREES = 4
-SHARED_LEAVES = 200
 SHARED_CELLS = 2048  # their co-occurrence is counted by cells: 32 MiB
 
 
@@ -42,8 +43,11 @@ class Group:
 class Adjoints:
     """The adjoints of S predictions: their derivatives by the leaf sums and by the base."""
 
-    phi: Array  #: (L, S)
-    beta: Array  #: (S,)
+    phi: Any  #: (L, S), an array of the back end
+    beta: Any  #: (S,)
+
+    def on_host(self) -> Adjoints:
+        return Adjoints(host(self.phi), host(self.beta))
 
 
 class Passes:
@@ -52,8 +56,13 @@ class Passes:
     def __init__(self, structure: Structure, rows: Rows):
         self.structure = structure
         self.rows = rows
-        self.groups = shared_groups(structure) if structure.coefficients is None else groups_of(structure)
+        self.groups = (
+            shared_groups(structure, rows.shared_leaves) if structure.coefficients is None else groups_of(structure)
+        )
         self._kept = Kept()  # by the first tree of a group the co-occurrence within it
+        self._plain = len(structure.draws) == 1  # cells are leaves
+        self._rates = rows.xp.asarray(np.repeat(structure.rates, structure.n_leaves)[:, None])
+        self._scale = rows.xp.asarray(structure.leaf_scale[:, None])
 
     @one_blas_thread()
     def forward(self, v: Array, base: Array, shift: Array | None) -> tuple[Array, Array, Array]:
@@ -63,11 +72,12 @@ class Passes:
 
         Returns the last residuals, (N, S), the leaf values and the leaf sums, (L, S).
         """
-        s = self.structure
-        residual = np.array(v - s.beta[0] * base, order="C")
-        values, of_leaves = np.zeros((2, s.total_leaves, v.shape[1]))
-        table = np.zeros((s.cell_starts[-1], v.shape[1]))
-        sums = np.empty_like(table)
+        s, xp = self.structure, self.rows.xp
+        base = xp.asarray(base)
+        residual = xp.array(xp.asarray(v) - s.beta[0] * base, order="C")
+        values, of_leaves = xp.zeros((2, s.total_leaves, v.shape[1]))
+        table = xp.zeros((int(s.cell_starts[-1]), v.shape[1]))
+        sums = xp.empty_like(table)
         done: list[int] = []
         for group in track(self.groups, "forward"):
             self._pass(residual, done, table, None, list(group.trees), sums, s.row_weights)
@@ -76,18 +86,18 @@ class Passes:
                 if group.in_turn and t > group.first:
                     before, here, _ = self._within(group, t)
                     earlier = slice(s.starts[group.first], s.starts[t])
-                    taken = np.repeat(s.rates[group.first : t], s.n_leaves[group.first : t])[:, None] * values[earlier]
-                    own = own - self._table(group)[before, here].T @ taken
+                    rates = np.repeat(s.rates[group.first : t], s.n_leaves[group.first : t])[:, None]
+                    own = own - self._table(group)[before, here].T @ (xp.asarray(rates) * values[earlier])
                 leaves = slice(s.starts[t], s.starts[t + 1])
                 of_leaves[leaves], values[leaves] = own, s.leaf_values(t, own)
                 if shift is not None:
-                    values[leaves] += shift[leaves, None]
+                    values[leaves] += xp.asarray(shift[leaves, None])
             for t, coefficient in group.changes:
                 taken = -coefficient * values[s.starts[t] : s.starts[t + 1]]
                 self._cells_of(table, t)[...] = s.to_cells(taken, drawn=False)
             done = [t for t, _ in group.changes]
             if s.beta[group.last + 1] != s.beta[group.last]:
-                residual -= (s.beta[group.last + 1] - s.beta[group.last]) * base
+                residual -= float(s.beta[group.last + 1] - s.beta[group.last]) * base
         self._pass(residual, done, table, None, [], sums, None)
         return residual, values, of_leaves
 
@@ -100,35 +110,49 @@ class Passes:
         with alpha (L, S) the adjoints of the leaf values, beta (S,) how often the base counts, and seeds (L, S) adjoints of the
         leaf sums besides those that the values give them.
         """
-        s = self.structure
-        phi = np.zeros_like(alpha)
-        table = np.zeros((s.cell_starts[-1], p.shape[1]))
-        sums = np.empty_like(table)
+        s, xp = self.structure, self.rows.xp
+        phi, sums = xp.zeros_like(alpha), xp.empty((int(s.cell_starts[-1]), p.shape[1]))
+        table = phi if self._plain else xp.zeros_like(sums)
         done: list[int] = []
         for group in track(self.groups[::-1], "weights"):
             self._pass(p, done, table, s.row_weights, [t for t, _ in group.changes], sums, None)
-            for t, coefficient in group.changes:
-                gathered = s.to_leaves(self._cells_of(sums, t), drawn=False)
-                alpha[s.starts[t] : s.starts[t + 1]] -= coefficient * gathered
+            if self._plain and group.in_turn:
+                own = slice(int(s.starts[group.first]), int(s.starts[group.last + 1]))
+                asked = alpha[own]
+                asked -= self._rates[own] * sums[own]
+            else:
+                for t, coefficient in group.changes:
+                    gathered = s.to_leaves(self._cells_of(sums, t), drawn=False)
+                    asked = alpha[int(s.starts[t]) : int(s.starts[t + 1])]
+                    asked -= coefficient * gathered
             for t in reversed(group.trees):
-                own = slice(s.starts[t], s.starts[t + 1])
+                own = slice(int(s.starts[t]), int(s.starts[t + 1]))
+                asked, found = alpha[own], phi[own]
                 if group.in_turn and t < group.last:
                     _, here, after = self._within(group, t)
-                    later = phi[s.starts[t + 1] : s.starts[group.last + 1]]
-                    alpha[own] -= s.rates[t] * (self._table(group)[here, after] @ later)
-                phi[own] = s.leaf_values_transpose(t, alpha[own])
+                    taken = self._table(group)[here, after] @ phi[own.stop : int(s.starts[group.last + 1])]
+                    taken *= float(s.rates[t])
+                    asked -= taken
+                if s.mixing is None:
+                    xp.multiply(self._scale[own], asked, out=found)
+                else:
+                    found[...] = s.leaf_values_transpose(t, asked)
                 if seeds is not None:
-                    phi[own] += seeds[own]
-                self._cells_of(table, t)[...] = s.to_cells(phi[own], drawn=True)
+                    found += seeds[own]
+                if not self._plain:
+                    self._cells_of(table, t)[...] = s.to_cells(found, drawn=True)
             done = list(group.trees)
-        beta = s.beta[-1] * beta - s.base_share @ phi
-        self._cells_of(table, done[0])[...] += beta * s.mean_weight  # the base rides on the first tree's pass
+        beta = float(s.beta[-1]) * beta - xp.asarray(s.base_share) @ phi
+        first = self._cells_of(table, done[0])
+        kept = first.copy()
+        first[...] += beta * s.mean_weight  # the base rides on the first tree's pass
         self._pass(p, done, table, s.row_weights, [], sums, None)
+        first[...] = kept
         return Adjoints(phi, beta)
 
     def _cells_of(self, table: Array, t: int) -> Array:
-        starts = self.structure.cell_starts
-        return table[starts[t] : starts[t + 1]]
+        starts, draws = self.structure.starts, len(self.structure.draws)
+        return table[draws * int(starts[t]) : draws * int(starts[t + 1])]
 
     def _pass(
         self,
@@ -175,12 +199,12 @@ def groups_of(structure: Structure) -> list[Group]:
     return groups
 
 
-def shared_groups(structure: Structure) -> list[Group]:
-    """Plain boosting in groups of at most `SHARED_TREES` trees and `SHARED_LEAVES` leaves."""
+def shared_groups(structure: Structure, most_leaves: int) -> list[Group]:
+    """Plain boosting in groups of at most `SHARED_TREES` trees and so many leaves."""
     bounds = [0]
     for t in range(1, structure.n_trees):
         leaves = structure.starts[t + 1] - structure.starts[bounds[-1]]
-        many = leaves > SHARED_LEAVES or len(structure.draws) * leaves > SHARED_CELLS
+        many = leaves > most_leaves or len(structure.draws) * leaves > SHARED_CELLS
         if t - bounds[-1] == SHARED_TREES or many:
             bounds.append(t)
     bounds.append(structure.n_trees)

@@ -1,0 +1,257 @@
+"""The GPU back end against the cores of the same machine: kernels, and weights of queries, on synthetic trees.
+
+    python benchmarks/gpu.py [--quick] [--out results.json]
+
+Leaves are drawn at random with a few large ones per tree, as no model is needed to time a pass. Times on the GPU end with a
+synchronisation; the copy of the leaf numbers to the device is given apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from axil.kernels.choose import backend_of
+from axil.kernels.cpu import Cpu
+from axil.machine.limits import Limits
+from axil.machine.memory import Budget
+from axil.structure import Structure
+from axil.weights.boosting import BoostedTrees
+
+
+def trees_of(n_rows: int, n_trees: int, n_leaves: int, threads: int, seed: int = 0) -> Structure:
+    """Random trees: squares of uniform numbers make early leaves larger."""
+    rng = np.random.default_rng(seed)
+    cells = np.empty((n_trees, n_rows), np.uint8)
+    for t in range(n_trees):
+        cells[t] = n_leaves * np.square(rng.random(n_rows, dtype=np.float32))
+    sizes = np.full(n_trees, n_leaves)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    counts = Cpu(threads).rows(cells, starts).leaf_sums(np.ones((n_rows, 1)), None)[:, 0]
+    return Structure(cells, sizes, counts, 1 / np.maximum(counts, 1), np.full(n_trees, 0.05), None)
+
+
+def seconds(work: Callable[[], Any], repeat: int = 3) -> float:
+    """The shortest of several runs after one that compiles."""
+    import cupy
+
+    work()
+    taken = []
+    for _ in range(repeat):
+        cupy.cuda.Device().synchronize()
+        start = time.perf_counter()
+        work()
+        cupy.cuda.Device().synchronize()
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+class Report:
+    def __init__(self) -> None:
+        self.lines: dict[str, float] = {}
+
+    def add(self, name: str, value: float, unit: str = "s") -> None:
+        self.lines[f"{name} ({unit})"] = value
+        print(f"{name:70s} {value:10.4g} {unit}", flush=True)
+
+
+class Asking:
+    """Collects the largest weights, as `Explainer.top` does."""
+
+    def __init__(self, k: int):
+        self.k, self.scale = k, None
+
+    def merge(self, values: Any, rows: Any) -> None:
+        self.found = values, rows
+
+    def add(self, block: Any, first: int) -> None:
+        values, rows = np.zeros((block.shape[1], self.k)), np.full((block.shape[1], self.k), -1, np.int64)
+        Cpu(2).top(np.ascontiguousarray(block), first, None, values, rows)
+        self.found = values, rows
+
+
+def queries_of(s: Structure, n: int, seed: int = 1) -> Any:
+    return s.cells[:, np.random.default_rng(seed).integers(0, s.n_rows, n)].T.copy()
+
+
+def kernels(report: Report, gpu: Any, name: str, s: Structure, columns: int, with_pairs: bool) -> None:
+    import cupy as cp
+
+    start = time.perf_counter()
+    rows = gpu.rows_of(s)
+    cp.cuda.Device().synchronize()
+    report.add(f"{name}: leaf numbers to the device", time.perf_counter() - start)
+    start = time.perf_counter()
+    rows.sorted  # noqa: B018
+    cp.cuda.Device().synchronize()
+    report.add(f"{name}: rows of every tree sorted", time.perf_counter() - start)
+    state, table = (
+        cp.zeros((s.n_rows, columns)),
+        cp.asarray(np.random.default_rng(0).normal(size=(s.total_leaves, columns))),
+    )
+    sums = cp.empty_like(table)
+    for n_apply, n_gather in ((1, 1), (2, 2), (4, 4), (4, 0), (0, 4)):
+        apply, gather = np.arange(n_apply), np.arange(4, 4 + n_gather)
+        taken = seconds(lambda a=apply, g=gather: rows.sweep(state, a, table, None, g, sums, None))
+        per_tree = max(n_apply, n_gather)
+        whole = 1e3 * taken / per_tree / columns * s.n_trees
+        report.add(
+            f"{name}: sweep of {columns}, {n_apply} applied, {n_gather} gathered, all trees per query", whole, "ms"
+        )
+    v = cp.asarray(np.random.default_rng(0).normal(size=(s.n_rows, 1)))
+    report.add(f"{name}: leaf sums of one column", 1e3 * seconds(lambda: rows.leaf_sums(v, None)), "ms")
+    if with_pairs:
+        out = cp.empty((s.total_leaves, s.total_leaves))
+        pairs = seconds(lambda: rows.cooccurrence(0, s.n_trees, None, out))
+        report.add(f"{name}: co-occurrence of all pairs of trees", 1e3 * pairs, "ms")
+        constant = cp.zeros(8)
+        made = cp.empty((s.n_rows, 8))
+        taken = seconds(lambda: rows.read_out(table[:, :8], constant, None, 0, made))
+        report.add(f"{name}: read-out of 8 queries", 1e3 * taken, "ms")
+        report.add(f"{name}: look-ups", 8 * s.n_rows * s.n_trees / taken / 1e12, "1e12/s")
+
+
+def ask(report: Report, engine: BoostedTrees, name: str, s: Structure, n: int, batch: int) -> None:
+    """The ten largest weights of n queries, and their products with targets, as `top` checks them."""
+    queries, y = queries_of(s, n), np.random.default_rng(2).normal(size=(s.n_rows, 1))
+    engine.ask(queries[:batch]).hand_to(Asking(10))
+    start = time.perf_counter()
+    for first in range(0, n, batch):
+        answer = engine.ask(queries[first : first + batch])
+        answer.product(y)
+        answer.hand_to(Asking(10))
+    taken = time.perf_counter() - start
+    report.add(f"{name}: top 10 of {n} queries", taken)
+    report.add(f"{name}: per query", 1e3 * taken / n, "ms")
+
+
+def public(report: Report, n_rows: int, threads: int) -> None:
+    """From a fitted LightGBM model to ten explanations, at the public call, with the proof."""
+    import lightgbm
+
+    from axil import Explainer
+
+    rng = np.random.default_rng(0)
+    X = rng.random((n_rows, 10), dtype=np.float32)
+    y = (10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + rng.normal(size=n_rows)).astype(
+        np.float64
+    )
+    settings = {"verbose": -1, "num_leaves": 31, "num_threads": threads, "max_bin": 63}
+    model = lightgbm.train(settings, lightgbm.Dataset(X, y, free_raw_data=True), 100)
+    X.setflags(write=False)
+    y.setflags(write=False)
+    Explainer(model, X[:20_000], y[:20_000], device="cuda", verify=False)(X[:10])  # compiles
+    queries = np.ascontiguousarray(X[:10])
+    for device in ("cuda", "cpu"):
+        start = time.perf_counter()
+        explainer = Explainer(model, X, y, device=device)
+        made = time.perf_counter()
+        explainer(queries)
+        end = time.perf_counter()
+        name = f"{n_rows:.0e} rows, 100 trees, LightGBM, " + ("GPU" if device == "cuda" else f"{threads} cores")
+        report.add(f"{name}: model to explainer, proof included", made - start)
+        report.add(f"{name}: ten explanations", end - made)
+        top = np.ascontiguousarray(X[:2048])
+        explainer.prepare()
+        explainer.top(top[:1024], k=10)
+        start = time.perf_counter()
+        explainer.top(top, k=10)
+        report.add(f"{name}: top 10 of 2,048, prepared", time.perf_counter() - start)
+
+
+def main() -> None:
+    import cupy as cp
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the queries")
+    parser.add_argument("--only", nargs="*", default=["county", "million", "ten million", "model"])
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    threads = len(os.sched_getaffinity(0))
+    gpu = backend_of(Limits(threads, Budget(None), "cuda"))
+    device = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    print(
+        f"{device}, CUDA {cp.cuda.runtime.runtimeGetVersion()}, CuPy {cp.__version__}, NumPy {np.__version__}, {threads} cores"
+    )
+    report, less = Report(), 10 if arguments.quick else 1
+    if "county" in arguments.only:
+        s = trees_of(364_000, 2_460, 235, threads)
+        kernels(report, gpu, "364,000 rows, 2,460 trees of 235 leaves", s, 128, False)
+        ask(
+            report,
+            BoostedTrees(s, gpu),
+            "364,000 rows, 2,460 trees of 235 leaves, GPU",
+            s,
+            max(256, 2048 // less // 256 * 256),
+            256,
+        )
+        ask(
+            report,
+            BoostedTrees(s, Cpu(threads)),
+            f"364,000 rows, 2,460 trees of 235 leaves, {threads} cores",
+            s,
+            16,
+            16,
+        )
+        del s
+    if "million" in arguments.only:
+        s = trees_of(1_000_000, 100, 31, threads)
+        kernels(report, gpu, "1e6 rows, 100 trees of 31 leaves", s, 10, True)
+        engine = BoostedTrees(s, gpu)
+        start = time.perf_counter()
+        engine = engine.prepared()
+        cp.cuda.Device().synchronize()
+        report.add("1e6 rows, 100 trees of 31 leaves: leaf space", time.perf_counter() - start)
+        ask(report, engine, "1e6 rows, 100 trees of 31 leaves, GPU", s, 100_000 // less, 1024)
+        ask(
+            report,
+            BoostedTrees(s, Cpu(threads)).prepared(),
+            f"1e6 rows, 100 trees of 31 leaves, {threads} cores",
+            s,
+            1024,
+            1024,
+        )
+        del s, engine
+    if "ten million" in arguments.only:
+        s = trees_of(10_000_000, 100, 31, threads)
+        kernels(report, gpu, "1e7 rows, 100 trees of 31 leaves", s, 10, True)
+        for ready in (False, True):
+            start = time.perf_counter()
+            engine = BoostedTrees(s, gpu)
+            cp.cuda.Device().synchronize()
+            moved = time.perf_counter()
+            engine = engine.prepared() if ready else engine
+            answer = engine.ask(queries_of(s, 10))
+            answer.product(np.ones((s.n_rows, 1)))
+            cp.cuda.Device().synchronize()
+            asked = time.perf_counter()
+            answer.dense()
+            end = time.perf_counter()
+            how = "1e7 rows, 10 queries, " + ("leaf space" if ready else "sweeps")
+            report.add(f"{how}: leaf numbers to the device", moved - start)
+            report.add(f"{how}: weights and their check", asked - moved)
+            report.add(f"{how}: weights to the host", end - asked)
+    if "model" in arguments.only:
+        for n_rows in (1_000_000,) if arguments.quick else (1_000_000, 10_000_000):
+            public(report, n_rows, threads)
+    if arguments.out:
+        machine = {
+            "device": device,
+            "cupy": cp.__version__,
+            "numpy": np.__version__,
+            "cores": threads,
+            "python": platform.python_version(),
+        }
+        with open(arguments.out, "w") as file:
+            json.dump({"machine": machine, "figures": report.lines}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Which back end works: the cores of this machine, or its GPU, whose libraries are loaded only when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from axil.errors import InputError
+from axil.kernels import Backend
+from axil.kernels.cpu import Cpu
+from axil.machine.limits import Limits
+from axil.machine.memory import Budget, free_memory
+
+DEVICES = ("cpu", "cuda", "auto")
+GPU_BATCH = 1 << 32  # bytes of weights held on a GPU at a time while streaming
+INSTALL = 'Install CuPy for your driver, pip install "axil[cuda12]" or "axil[cuda13]", or use device="cpu".'
+
+
+def chosen(device: str) -> str:
+    """The device named, once it is known to be there; "auto" is the GPU where there is one that works."""
+    if device == "cpu":
+        return device
+    missing = why_no_gpu()
+    if missing is None:
+        return "cuda"
+    if device == "cuda":
+        raise InputError(f'device="cuda" was asked for, but {missing}. {INSTALL}')
+    return "cpu"
+
+
+def why_no_gpu() -> str | None:
+    """The reason why no GPU can be used here; None where one can."""
+    try:
+        cupy: Any = import_module("cupy")
+    except ImportError:
+        return "CuPy is not installed"
+    except Exception as error:  # what a broken driver or library raises is anything
+        return f"CuPy does not load ({error})"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:
+        return f"CuPy finds no GPU ({error})"
+    return None if count else "CuPy finds no GPU"
+
+
+def budget_of(device: str, limit: int | None, scratch: Path | None) -> Budget:
+    """What work on a device may take: on a GPU no more than is free there and here, in larger batches."""
+    if device == "cpu":
+        return Budget(limit, scratch)
+    return Budget(limit, scratch, _free_everywhere, GPU_BATCH)
+
+
+def _free_everywhere() -> int:
+    from axil.kernels.cuda.launch import free_bytes
+
+    return min(free_memory(), free_bytes())
+
+
+def backend_of(limits: Limits) -> Backend:
+    """The back end that works within these limits."""
+    cores = Cpu(limits.n_threads)
+    if limits.device == "cpu":
+        return cores
+    from axil.kernels.cuda import Cuda
+
+    return Cuda(cores, limits.budget.limit)

@@ -1,0 +1,79 @@
+"""The kernels on an NVIDIA GPU, through CuPy: loaded when a device is asked for, compiled at first use and kept by CuPy.
+
+Cells and weights stay on the device. States, tables and sums may be arrays of the device, which stay there, or of the host, which
+are copied there and back.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import cupy as cp
+from cupyx.scipy.linalg import solve_triangular
+
+from axil.kernels import Backend, Costs, Numbers, Triangle
+from axil.kernels.cuda.largest import merge
+from axil.kernels.cuda.launch import free_bytes, kernel, within_memory
+from axil.kernels.cuda.leaves import assign
+from axil.kernels.cuda.rows import CudaRows
+from axil.machine.arrays import is_host
+from axil.types import Array
+
+COSTS = Costs(sweep=1.0, pair=0.3, read=0.1, solve=0.05, inverse=0.002, product=0.002, visit_seconds=3e-12)  # H200
+
+
+class CudaTriangle(Triangle):
+    """cuBLAS."""
+
+    def __init__(self, factor: Any):
+        self.factor = cp.asarray(factor)
+
+    @within_memory()
+    def solve(self, right: Any, transposed: bool) -> None:
+        if right.size:
+            found = solve_triangular(self.factor, cp.asarray(right), trans=int(transposed), unit_diagonal=True)
+            right[...] = found if not is_host(right) else found.get()
+
+    @within_memory()
+    def inverse(self, overwrite: bool) -> Any:
+        if not len(self.factor):
+            return cp.empty((0, 0))
+        return cp.ascontiguousarray(
+            solve_triangular(self.factor, cp.eye(len(self.factor)), trans=1, unit_diagonal=True, overwrite_b=True)
+        )
+
+
+@dataclass(frozen=True)
+class Cuda(Backend):
+    """The current GPU; blocks of the host are left to the cores beside it."""
+
+    beside: Backend
+    limit: int | None = None  #: bytes of its memory that may be taken; None: most of what is free
+
+    name = "cuda"
+    costs = COSTS
+    xp = cp
+
+    def rows(self, cells: Any, starts: Numbers, weights: Array | None = None) -> CudaRows:
+        return CudaRows(cells, starts, weights, self.beside.rows(cells, starts, weights))
+
+    def triangle(self, factor: Any) -> CudaTriangle:
+        return CudaTriangle(factor)
+
+    def top(self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers) -> None:
+        if is_host(block):
+            return self.beside.top(block, first, scale, values, rows)
+        scale = None if scale is None else cp.asarray(scale)
+        merge(cp.ascontiguousarray(block), first, scale, values, rows, partial(kernel, "uint8"))
+
+    def assign(self, *arguments: Any) -> bool:
+        return assign(*arguments)
+
+    def guard(self) -> AbstractContextManager[Any]:
+        return within_memory()
+
+    def available(self) -> int:
+        return free_bytes() if self.limit is None else min(free_bytes(), self.limit)

@@ -1,0 +1,77 @@
+"""Checks of what kernels are given: nothing is converted, and nothing is read or written out of bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from axil.machine.arrays import is_host
+
+
+def expect(name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64, apart: bool = False) -> None:
+    """Refuses an array of another type, layout or shape; with ``apart`` its rows may lie apart."""
+    if not hasattr(array, "dtype") or array.dtype != dtype or array.ndim != len(shape):
+        raise TypeError(f"{name} is {_kind(array)}, expected {np.dtype(dtype)} in {len(shape)} dimensions")
+    if apart:
+        if array.size and array.shape[1] > 1 and array.strides[1] != array.itemsize:
+            raise ValueError(f"{name} must have the entries of a row next to each other")
+    elif not array.flags.c_contiguous:
+        raise TypeError(f"{name} is not contiguous, row by row")
+    if tuple(array.shape) != shape:
+        found, right = (tuple(array.shape), shape) if len(shape) > 1 else (array.shape[0], shape[0])
+        raise ValueError(f"{name} has {'shape' if len(shape) > 1 else 'length'} {found} where {right} is expected")
+
+
+def expect_output(name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64, apart: bool = False) -> None:
+    """Refuses an array that cannot be written to besides."""
+    expect(name, array, shape, dtype, apart)
+    if is_host(array) and not array.flags.writeable:
+        raise TypeError(f"{name} cannot be written to")
+
+
+def expect_weights(name: str, weights: Any, n_rows: int) -> None:
+    if weights is not None:
+        expect(name, weights, (n_rows,))
+
+
+def expect_trees(name: str, numbers: Any, n_trees: int) -> None:
+    """Refuses numbers of trees that are not there."""
+    expect(name, numbers, (len(numbers),), np.int64)
+    for number in numbers:
+        if not 0 <= number < n_trees:
+            raise ValueError(f"{name} has tree {number}, but there are {n_trees} trees")
+
+
+def expect_rows(first: int, count: int, n_rows: int) -> None:
+    """Refuses rows that are not there."""
+    if not 0 <= first <= n_rows - count:
+        raise ValueError(f"{count} rows from {first} on, but there are {n_rows} rows")
+
+
+def expect_cells(cells: Any, starts: Any) -> None:
+    """Refuses cells that no kernel reads, or starts that are not those of trees."""
+    if not hasattr(cells, "dtype") or cells.dtype not in (np.uint8, np.uint16, np.uint32) or cells.ndim != 2:
+        raise TypeError(f"cells is {_kind(cells)}, expected unsigned numbers of trees by rows")
+    if not cells.flags.c_contiguous:
+        raise TypeError("cells is not contiguous, row by row")
+    expect("starts", starts, (len(cells) + 1,), np.int64)
+    if starts[0] != 0:
+        raise ValueError("starts must begin with 0")
+    for t, size in enumerate(np.diff(starts)):
+        if size < 1:
+            raise ValueError(f"tree {t} has no leaves")
+
+
+def expect_places(values: Any, rows: Any, columns: int, scale: Any, n_rows: int) -> None:
+    """Refuses places for the largest entries that do not fit the columns, or name rows beyond those that there are."""
+    k = values.shape[1] if getattr(values, "ndim", 0) == 2 else 0
+    expect_output("values", values, (columns, k))
+    expect_output("rows", rows, (columns, k), np.int64)
+    expect_weights("scale", scale, n_rows)
+    if rows.size and rows.max() >= n_rows:
+        raise ValueError(f"rows has {rows.max()}, beyond the {n_rows} rows")
+
+
+def _kind(array: Any) -> str:
+    return f"{array.dtype} {tuple(array.shape)}" if hasattr(array, "dtype") else type(array).__name__

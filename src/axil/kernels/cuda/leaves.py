@@ -1,0 +1,54 @@
+"""Leaves of rows on the device, from the trees' own tests; see `adapters.routes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy as cp
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.kernels import Cells, Numbers
+from axil.kernels.cuda.launch import THREADS, blocks, kernel, launch, within_memory
+from axil.types import Array
+
+CODE_BYTES = 1 << 30  # of the codes of the rows that are walked together
+
+
+@within_memory()
+def assign(
+    values: NDArray[np.floating[Any]],
+    columns: Numbers,
+    thresholds: Array,
+    views: Numbers,
+    outcomes: NDArray[np.uint8],
+    nodes: NDArray[np.int32],
+    starts: Numbers,
+    single: bool,
+    strict: bool,
+    zero: float,
+    out: Cells,
+) -> bool:
+    """See `Backend.assign`. Routes come from `adapters.routes.make_routes` and are trusted."""
+    n_rows, n_columns, n_views, n_trees = len(values), len(columns) - 1, len(views), len(starts) - 1
+    if out.shape != (n_trees, n_rows):
+        raise ValueError(f"out must be (trees, rows), {(n_trees, n_rows)}; it is {out.shape}")
+    view_starts = np.searchsorted(views[:, 0], np.arange(n_columns + 1))
+    tests = [cp.asarray(part) for part in (columns, thresholds, view_starts, views, outcomes)]
+    on_device, infinite = cp.asarray(nodes), cp.zeros(1, dtype=cp.uint32)
+    begins, cell = cp.asarray(starts), out.dtype.name
+    step = max(1, CODE_BYTES // (2 * max(n_views, 1)))
+    for first in range(0, n_rows, step):
+        part = cp.asarray(values[first : first + step])
+        rows = len(part)
+        codes, found = cp.empty((n_views, rows), dtype=cp.uint16), cp.empty((n_trees, rows), dtype=out.dtype)
+        steps = tuple(stride // part.itemsize for stride in part.strides)
+        grid = blocks(rows, THREADS)
+        if n_columns:
+            tested = (part, rows, *steps, *tests, single, strict, float(zero), codes, infinite)
+            launch(kernel(cell, f"code_{part.dtype.name}"), (grid, n_columns), (THREADS,), *tested)
+        if n_trees:
+            launch(kernel(cell, "walk_trees"), (grid, n_trees), (THREADS,), codes, rows, on_device, begins, found)
+        for t in range(n_trees):
+            found[t].get(out=out[t, first : first + rows])
+    return bool(infinite.get()[0])

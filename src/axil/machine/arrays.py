@@ -1,0 +1,32 @@
+"""Arrays of the host and of a device, side by side: code that takes either, and moves one to where the other is."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.types import Array
+
+
+def is_host(array: Any) -> bool:
+    """Whether an array is NumPy's own."""
+    return isinstance(array, np.ndarray)
+
+
+def namespace(array: Any) -> Any:
+    """The module that an array comes from: numpy, or cupy for one on a GPU."""
+    return np if is_host(array) else sys.modules[type(array).__module__.partition(".")[0]]
+
+
+def like(array: NDArray[Any], other: Any) -> Any:
+    """A host array where ``other`` is: itself, or a copy on the device."""
+    return array if is_host(other) else namespace(other).asarray(array)
+
+
+def host(array: Any) -> Array:
+    """An array of numbers on the host: itself, or a copy."""
+    found: Array = array if is_host(array) else array.get()
+    return found

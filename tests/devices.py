@@ -1,0 +1,22 @@
+"""The GPU of this machine for tests that can run on one; they are skipped, with the reason, where there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from axil.kernels import Backend
+from axil.kernels.choose import backend_of, why_no_gpu
+from axil.machine.limits import Limits
+from axil.machine.memory import Budget
+
+
+def need_gpu() -> None:
+    missing = why_no_gpu()
+    if missing is not None:
+        pytest.skip(f"needs a GPU: {missing}")
+
+
+def gpu(n_threads: int) -> Backend:
+    """The back end of the GPU, with so many threads beside it."""
+    need_gpu()
+    return backend_of(Limits(n_threads, Budget(None), "cuda"))

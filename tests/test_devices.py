@@ -1,0 +1,147 @@
+"""device=: what is refused without a GPU, and, where there is one, the same answers from it as from the cores."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from away import Away
+from devices import need_gpu
+from sklearn.datasets import make_friedman1
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+import axil
+from axil.errors import InputError
+from axil.kernels import choose
+from axil.replay import build, walk
+
+# Weights of order 1e-3 to 1 and sums of some thousand of them, in another order: far less than this apart.
+CLOSE = {"rtol": 1e-9, "atol": 1e-12}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = make_friedman1(600, random_state=0)
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    models = {
+        "plain": HistGradientBoostingRegressor(max_iter=40, random_state=0).fit(X, y),
+        "weighted": HistGradientBoostingRegressor(max_iter=40, l2_regularization=2.0).fit(X, y, weight),
+    }
+    lightgbm = pytest.importorskip("lightgbm")
+    common = {"n_estimators": 40, "verbose": -1, "min_child_samples": 5}
+    settings = {
+        "lightgbm": {},
+        "dart": {"boosting_type": "dart", "xgboost_dart_mode": False},
+        "bagged": {"subsample": 0.7, "subsample_freq": 1, "colsample_bytree": 0.8},
+        "l1": {"reg_alpha": 1.0, "reg_lambda": 0.5},
+    }
+    for name, own in settings.items():
+        models[name] = lightgbm.LGBMRegressor(**common, **own).fit(X, y)
+    return X, y, weight, models
+
+
+NAMES = ["plain", "weighted", "lightgbm", "dart", "bagged", "l1"]
+
+
+def test_a_device_that_is_not_known_is_refused(fitted):
+    X, y, _, models = fitted
+    with pytest.raises(InputError, match="device"):
+        axil.Explainer(models["plain"], X, y, device="tpu")
+
+
+def test_without_a_gpu_cuda_is_refused_and_auto_is_the_cpu(fitted, monkeypatch):
+    X, y, _, models = fitted
+    monkeypatch.setattr(choose, "why_no_gpu", lambda: "CuPy is not installed")
+    with pytest.raises(InputError, match=r"CuPy is not installed\. Install CuPy .*axil\[cuda12\]"):
+        axil.Explainer(models["plain"], X, y, device="cuda")
+    assert axil.Explainer(models["plain"], X, y, device="auto").proven.limits.device == "cpu"
+
+
+def test_a_broken_cupy_is_named(monkeypatch):
+    class Broken:
+        class cuda:
+            class runtime:
+                @staticmethod
+                def getDeviceCount():
+                    raise RuntimeError("driver too old")
+
+    monkeypatch.setitem(sys.modules, "cupy", Broken)
+    assert choose.why_no_gpu() == "CuPy finds no GPU (driver too old)"
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert choose.why_no_gpu() == "CuPy is not installed"
+
+
+def test_importing_axil_loads_no_cupy():
+    script = "import sys, axil; axil.Explainer; print('cupy' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("device", ["away", "cuda"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_answers_from_a_device(fitted, name, device, monkeypatch):
+    X, y, weight, models = fitted
+    own = {"sample_weight": weight} if name == "weighted" else {}
+    cpu = axil.Explainer(models[name], X, y, **own)
+    if device == "away":  # arrays that are as far away as a GPU's
+        monkeypatch.setattr(build, "backend_of", lambda limits: Away(limits.n_threads))
+        monkeypatch.setattr(walk, "backend_of", lambda limits: Away(limits.n_threads))
+        gpu = axil.Explainer(models[name], X, y, **own)
+    else:
+        need_gpu()
+        gpu = axil.Explainer(models[name], X, y, **own, device="cuda")
+    queries = X[:300] + 0.01
+    for ready in (False, True):
+        if ready:
+            cpu.prepare(), gpu.prepare()
+        np.testing.assert_allclose(gpu(queries).weights, cpu(queries).weights, **CLOSE)
+        np.testing.assert_array_equal(gpu(queries).weights, gpu(queries).weights)  # the same bits
+        top = [one.top(queries, k=5) for one in (gpu, cpu)]
+        np.testing.assert_array_equal(top[0]["row"], top[1]["row"])
+        np.testing.assert_allclose(top[0]["weight"], top[1]["weight"], **CLOSE)
+    v = np.random.default_rng(1).normal(size=(len(y), 3))
+    np.testing.assert_allclose(gpu.operator @ v, cpu.operator @ v, **CLOSE)
+    np.testing.assert_allclose(gpu.operator.T @ v, cpu.operator.T @ v, **CLOSE)
+    np.testing.assert_allclose(gpu.leverage(), cpu.leverage(), **CLOSE)
+    np.testing.assert_allclose(gpu.pushes(queries[:5]), cpu.pushes(queries[:5]), **CLOSE)
+    if name != "l1":  # whose pattern these targets would change, and which has no removal
+        changed = {row: y[row] + 1 for row in range(0, len(y), 7)}
+        moved = [one.what_if(changed, queries)["after"] for one in (gpu, cpu)]
+        np.testing.assert_allclose(moved[0], moved[1], **CLOSE)
+        found = [one.leave_one_out()["prediction"] for one in (gpu, cpu)]
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(gpu.removal(queries[:3]), cpu.removal(queries[:3]), rtol=1e-7, atol=1e-9)
+
+
+def test_wrong_targets_are_caught_on_the_gpu(fitted):
+    need_gpu()
+    X, y, _, models = fitted
+    with pytest.raises(axil.ExactnessError):
+        axil.Explainer(models["plain"], X, y[::-1].copy(), device="cuda")
+
+
+def test_files_are_read_for_either_device(fitted, tmp_path):
+    need_gpu()
+    X, y, _, models = fitted
+    gpu = axil.Explainer(models["plain"], X, y, device="cuda")
+    gpu.save(tmp_path / "saved.npz")
+    for device in ("cpu", "cuda"):
+        loaded = axil.load(tmp_path / "saved.npz", models["plain"], device=device)
+        np.testing.assert_allclose(loaded(X[:9]).weights, gpu(X[:9]).weights, **CLOSE)
+
+
+def test_an_exhausted_gpu_is_a_clear_error_and_the_explainer_stays_usable(fitted, monkeypatch):
+    need_gpu()
+    import cupy
+
+    X, y, _, models = fitted
+    gpu = axil.Explainer(models["plain"], X, y, device="cuda")
+    right = gpu(X[:5]).weights
+    pool, taken = cupy.get_default_memory_pool(), []
+    pool.set_limit(size=pool.used_bytes() + (1 << 20))
+    try:
+        with pytest.raises(InputError, match="GPU's memory is exhausted"):
+            taken.append(gpu(np.repeat(X, 40, axis=0)))
+    finally:
+        pool.set_limit(size=0)
+    np.testing.assert_array_equal(gpu(X[:5]).weights, right)
