@@ -53,9 +53,15 @@ def means_of(frame: pd.DataFrame, score: str, over: str = "row") -> dict[str, pd
     A row that several splits test counts once, with its mean.
     """
     return {
-        name: own.pivot_table(index=over, columns="method", values=score, aggfunc="mean").dropna(axis=1)
+        name: own.pivot_table(index=over, columns="method", values=score, aggfunc="mean")
         for name, own in frame.groupby("data", sort=False)
     }
+
+
+def shared(frame: pd.DataFrame, *methods: str) -> pd.DataFrame:
+    """The lines of these methods on the splits that all of them were measured on."""
+    own = frame[frame["method"].isin(methods)]
+    return own[own.groupby(["data", "split"])["method"].transform("nunique") == len(methods)]
 
 
 def compared(table: pd.DataFrame, one: str, other: str) -> int:
@@ -89,21 +95,21 @@ def data_table(rows: pd.DataFrame, shapes: dict[str, Line]) -> list[Line]:
     return shown
 
 
-def method_table(splits: pd.DataFrame) -> list[Line]:
+def method_table(rows: pd.DataFrame, splits: pd.DataFrame) -> list[Line]:
     """Over the data sets: CRPS, Winkler score and width as geometric means of ratios to those of one constant width, NLL as the
     median of differences from its."""
-    means = splits.groupby(["data", "method"])[[*SCORES, "covered", "width", "seconds"]].mean()
-    shown = []
+    shown, places = [], [leaders(table, list(SAME_MODEL)) for table in means_of(rows, "crps").values()]
     for group, methods in (("same model", SAME_MODEL), ("same model, refits", REFITS), ("own model", OWN_MODELS)):
         for method in methods:
             if method not in set(splits["method"]):
-                shown.append({"method": method, "group": group} | dict.fromkeys(_HEADS, "left out"))
                 continue
-            own, base = means.xs(method, level="method"), means.xs(BASE, level="method")
-            base = base.loc[own.index]
+            both = shared(splits, *{method, BASE}).groupby(["method", "data"])
+            means = both[[*SCORES, "covered", "width", "seconds"]].mean()
+            own, base = means.loc[method], means.loc[BASE]
             ratios = [np.exp(np.log(own[score] / base[score]).mean()) for score in ("crps", "winkler", "width")]
+            tied = sum(method in lead for lead in places) if method in SAME_MODEL else ""
             cells = [
-                f"{ratios[0]:.3f}", f"{ratios[1]:.3f}", f"{(own['nll'] - base['nll']).median():+.3f}",
+                f"{ratios[0]:.3f}", tied, f"{ratios[1]:.3f}", f"{(own['nll'] - base['nll']).median():+.3f}",
                 f"{own['covered'].mean():.3f}", f"{own['covered'].min():.3f} to {own['covered'].max():.3f}",
                 f"{ratios[2]:.3f}", f"{own['seconds'].mean():.2f}",
                 splits.loc[splits["method"] == method, "split"].nunique(),
@@ -112,18 +118,20 @@ def method_table(splits: pd.DataFrame) -> list[Line]:
     return shown
 
 
-_HEADS = ("CRPS", "Winkler", "NLL", "coverage", "by data set", "width", "seconds", "splits")
+_HEADS = ("CRPS", "first or tied", "Winkler", "NLL", "coverage", "by data set", "width", "seconds", "splits")
 
 
 def pairs_table(rows: pd.DataFrame, splits: pd.DataFrame, pairs: list[tuple[str, str]]) -> list[Line]:
     """Significant wins, ties and losses of the first of each pair over data sets."""
-    tables = {score: means_of(rows, score) for score in SCORES} | {"over splits": means_of(splits, "crps", "split")}
     shown = []
     for one, other in pairs:
         line: Line = {"method": one, "against": other}
-        known = [table for table in tables["crps"].values() if {one, other} <= set(table)]
-        if not known:
+        own = shared(rows, one, other)
+        if own.empty:
             continue
+        tables = {score: means_of(own, score) for score in SCORES}
+        tables["over splits"] = means_of(shared(splits, one, other), "crps", "split")
+        known = tables["crps"].values()
         ratios = np.array([table[one].mean() / table[other].mean() for table in known])
         line |= {
             "CRPS to its": f"{np.exp(np.log(ratios).mean()):.3f}",
@@ -132,7 +140,7 @@ def pairs_table(rows: pd.DataFrame, splits: pd.DataFrame, pairs: list[tuple[str,
         line["p"] = f"{stats.wilcoxon(np.log(ratios)).pvalue:.2g}" if len(known) > 1 else ""
         titles = ("CRPS", "NLL", "Winkler", "CRPS, over splits")
         for title, sets in zip(titles, tables.values()):
-            found = [compared(table, one, other) for table in sets.values() if {one, other} <= set(table)]
+            found = [compared(table, one, other) for table in sets.values()]
             line[title] = "-".join(str(found.count(result)) for result in (1, 0, -1))
         shown.append(line)
     return shown
@@ -177,6 +185,16 @@ def alarm_table(found: Found) -> list[Line]:
     return shown
 
 
+def kept_lines(splits: pd.DataFrame) -> list[Line]:
+    """A line for each data set and method: means over the splits, and the standard deviation of the CRPS over them."""
+    grouped = splits.groupby(["data", "method"], sort=False)
+    means = grouped[[*SCORES, "covered", "width", "seconds"]].mean()
+    means.insert(0, "splits", grouped.size())
+    means["crps, spread"] = grouped["crps"].std(ddof=0)
+    short = means.map(lambda cell: f"{cell:.5g}" if isinstance(cell, float) else cell)
+    return short.reset_index().to_dict("records")
+
+
 def packages() -> list[str]:
     names = list(PACKAGES)
     for name in OTHERS:
@@ -188,26 +206,28 @@ def packages() -> list[str]:
     return names
 
 
-def write_tables(found: Found, shapes: dict[str, Line], table: str | None, command: str) -> None:
-    """results/TABLE.csv and its summaries; None: they are printed."""
+def write_tables(found: Found, shapes: dict[str, Line], table: str | None, command: str, short: bool = False) -> None:
+    """results/TABLE.csv and its summaries; None: they are printed; ``short``: the table of methods is all."""
     rows, splits = by_row(found), by_split(found)
+    if short and table is not None:
+        write(table, kept_lines(splits), command, shown=method_table(rows, splits))
+        return
     pairs = [(FIRST, other) for other in METHODS if other != FIRST]
     pairs += [pair for pair in combinations(REFITS, 2) if pair[1] == "CV+"] + [
         ("IBUG", BASE),
         ("IBUG, conformal", BASE),
     ]
     shown = {
-        "methods": method_table(splits),
+        "methods": method_table(rows, splits),
         "pairs": pairs_table(rows, splits, pairs),
         "coverage": coverage_table(found),
-        "alarms": alarm_table(found),
+        "large_errors": alarm_table(found),
     }
     by_data = data_table(rows, shapes)
     if table is None:
         for lines in (by_data, *shown.values()):
             print("\n".join([*markdown(lines), ""]))
         return
-    short = splits.map(lambda cell: f"{cell:.5g}" if isinstance(cell, float) else cell)
-    write(table, short.to_dict("records"), command, packages(), shown=by_data)
+    write(table, kept_lines(splits), command, packages(), shown=by_data)
     for name, lines in shown.items():
         write_shown(f"{table}_{name}", lines, command, packages())

@@ -38,7 +38,7 @@ class Answer:
 
 @dataclass(eq=False)
 class Split:
-    """Rows to fit, to calibrate and to test on, and the LightGBM model that the first group of methods shares."""
+    """Rows to fit, to calibrate and to test on, and the LightGBM model with these settings that most methods share."""
 
     X_train: np.ndarray
     y_train: np.ndarray
@@ -46,10 +46,11 @@ class Split:
     y_cal: np.ndarray
     X: np.ndarray
     seed: int
+    settings: dict[str, Any]
 
     @cached_property
     def model(self) -> Any:
-        return lgb.LGBMRegressor(**MODEL).fit(self.X_train, self.y_train)
+        return lgb.LGBMRegressor(**self.settings).fit(self.X_train, self.y_train)
 
     @cached_property
     def made(self) -> np.ndarray:
@@ -66,7 +67,7 @@ class Split:
         start, N = time.perf_counter(), len(self.y_train)
         out, new = np.empty(N), np.empty((len(self.X), N))
         for fit, rest in KFold(FOLDS, shuffle=True, random_state=self.seed).split(self.X_train):
-            model = lgb.LGBMRegressor(**MODEL).fit(self.X_train[fit], self.y_train[fit])
+            model = lgb.LGBMRegressor(**self.settings).fit(self.X_train[fit], self.y_train[fit])
             out[rest], new[:, rest] = model.predict(self.X_train[rest]), model.predict(self.X)[:, None]
         return out, new, time.perf_counter() - start
 

@@ -131,6 +131,23 @@ def test_every_method_of_lightgbm_answers_in_order(split):
             assert ((made.lower <= y) & (y <= made.upper)).mean() > 0.6, name
 
 
+def test_data_of_openml_become_numbers(monkeypatch):
+    import intervals
+    from sklearn.utils import Bunch
+
+    colours = pd.Series(["red", "blue", "red"], dtype="category")
+    data = pd.DataFrame({"size": [1, 2, 3], "colour": colours, "gap": [1.0, None, 2.0], "name": ["a", "b", "c"]})
+    asked = []
+    monkeypatch.setattr(
+        intervals, "fetch_openml", lambda **how: asked.append(how) or Bunch(data=data, target=pd.Series([4, 5, 6]))
+    )
+    X, y = intervals.read_openml("california")
+    assert asked[0]["data_id"] == 44977
+    assert list(X.columns) == ["size", "colour_blue", "colour_red"]
+    np.testing.assert_array_equal(X.to_numpy(float), [[1, 0, 1], [2, 1, 0], [3, 0, 1]])
+    np.testing.assert_array_equal(y, [4.0, 5.0, 6.0])
+
+
 def test_an_interrupted_run_goes_on_and_ties_are_told(tmp_path, monkeypatch, capsys):
     import intervals
     from intervals_report import compared, leaders
