@@ -1,4 +1,4 @@
-"""The measured tables of docs/paper.md, docs/paper/ and docs/evidence_classifiers.md, from experiments/results.
+"""The measured tables of docs/paper.md, docs/paper/ and docs/evidence_*.md, from experiments/results.
 
 Run it to write them into the pages.
 
@@ -19,7 +19,7 @@ def pages():
         return f"<!-- results/{found[1]}.md -->\n{table}<!-- end -->"
 
     docs = ROOT / "docs"
-    paths = [docs / "paper.md", *sorted((docs / "paper").glob("*.md")), docs / "evidence_classifiers.md"]
+    paths = [docs / "paper.md", *sorted((docs / "paper").glob("*.md")), *sorted(docs.glob("evidence_*.md"))]
     texts = {path: path.read_text(encoding="utf-8") for path in paths}
     pattern = r"<!-- results/(\w+)\.md -->\n.*?<!-- end -->"
     return {path: re.sub(pattern, put, text, flags=re.S) for path, text in texts.items()}

@@ -167,3 +167,27 @@ def test_an_interrupted_run_goes_on_and_ties_are_told(tmp_path, monkeypatch, cap
     assert (compared(table, "good", "bad"), compared(table, "bad", "good")) == (1, -1)
     assert leaders(table, list(table)) == {"good", "as good"}
     assert "ngboost" not in sys.modules  # rivals are imported where they are asked for
+
+
+def test_the_page_tells_what_was_measured():
+    """Figures of docs/evidence_intervals.md, from the scores of every data set."""
+    page = " ".join((EXPERIMENTS.parent / "docs" / "evidence_intervals.md").read_text(encoding="utf-8").split())
+    kept = pd.read_csv(EXPERIMENTS / "results" / "intervals.csv").set_index(["data", "method"])
+    assert len(kept.index.levels[0]) == 20
+
+    def to(score, one, other="constant"):
+        tables = kept[score].unstack("method")
+        return f"{np.exp(np.log(tables[one] / tables[other]).mean()):.3f}"
+
+    covered = kept["covered"].unstack("method")
+    for text in (
+        f"its CRPS is {to('crps', 'axil')} of that of one constant width",
+        f"IBUG's {to('crps', 'IBUG')} as published and {to('crps', 'IBUG, conformal')} tuned further",
+        f"Winkler score is {to('winkler', 'axil')} of that of constant, IBUG's {to('winkler', 'IBUG')} and "
+        f"{to('winkler', 'IBUG, conformal')}",
+        f"hold {100 * covered['axil'].mean():.1f} % and are {to('width', 'axil')} times as wide",
+        f"IBUG as published holds {100 * covered['IBUG'].mean():.1f} %",
+        f"the same CRPS without a calibration row ({to('crps', 'axil, out-of-fold')})",
+        f"quantile-forest has {to('crps', 'quantile-forest')} and quantile pairs {to('crps', 'quantile pairs')}",
+    ):
+        assert text in page, text
