@@ -24,6 +24,7 @@ import xgboost as xgb
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -182,6 +183,7 @@ def fails(run):
 DATA = "--train train.csv --target y --weights w --index id"
 PLAIN = "--train train.csv --target y"
 EXPLAIN = f"explain lightgbm.txt {PLAIN}"
+INTERVALS = f"intervals lightgbm.txt {PLAIN} --query query.csv"
 
 
 def trust(name):
@@ -377,6 +379,54 @@ def test_audit_of_classes_and_of_pushes(run):
     code, _, err = run(f"{words} --validation validation.csv")
     assert code == 2
     assert "--validation needs a model with exact weights" in err
+
+
+def test_intervals(run):
+    """The tables of Predictive.interval, whichever way the errors are known."""
+    labelled = [part.set_index("id") for part in (TRAIN, QUERY, VALIDATION)]
+    train, query, held = (part[FEATURES] for part in labelled)
+    explainer = axil.Explainer(MODELS["lightgbm.txt"][0], train, labelled[0]["y"])
+    words = f"intervals lightgbm.txt {DATA.replace('--weights w ', '')} --query query.csv"
+    code, out, _ = run(f"{words} --calibration validation.csv --format csv --csv all.csv")
+    assert code == 0
+    expected = explainer.calibrate(held, labelled[2]["y"]).interval(query)
+    pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
+    pd.testing.assert_frame_equal(pd.read_csv("all.csv"), expected, check_dtype=False, rtol=1e-9)
+
+    folds = cross_val_predict(lightgbm_model(), X, Y)
+    TRAIN.assign(folds=folds).to_csv("folds.csv", index=False)
+    more = f"{words.replace('train.csv', 'folds.csv')} --out-of-fold folds --coverage 0.8 --skewed"
+    code, out, _ = run(f"{more} --format csv")
+    assert code == 0
+    expected = explainer.calibrate(out_of_fold=folds).interval(query, 0.8, symmetric=False)
+    pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
+
+    code, out, _ = run(more)
+    assert code == 0
+    assert f"0.8 intervals of {N_QUERY} predictions; {N_TRAIN} calibration rows, out-of-fold\n" in out
+    assert re.search(r"^query +prediction +lower +upper +scale +alarm\n", out, re.M)
+    assert len(re.findall(r"^p\d{3} ", out, re.M)) == N_QUERY
+    assert out.endswith("not at every row.\n")
+
+
+def test_intervals_of_a_classifier_are_refused(fails):
+    lgb.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, Y > 140).booster_.save_model("dear.txt")
+    TRAIN.assign(y=(Y > 140).astype(int)).to_csv("labels.csv", index=False)
+    fails("intervals dear.txt --train labels.csv --target y --query query.csv", "calibrate")
+
+
+def test_intervals_of_a_forest_and_of_several_outputs(run):
+    forest = RandomForestRegressor(20, random_state=0).fit(X, TRAIN[["y", "y2"]])
+    joblib.dump(forest, "two.joblib")
+    explainer = axil.Explainer(forest, X, TRAIN[["y", "y2"]])
+    words = "intervals two.joblib --trust --train folds.csv --target y,y2 --query query.csv --features age,sex,bmi,bp"
+    TRAIN.assign(f=Y + 1, f2=TRAIN["y2"] - 1).to_csv("folds.csv", index=False)
+    given = {"": {}, " --out-of-fold f,f2": {"out_of_fold": np.column_stack([Y + 1, TRAIN["y2"] - 1])}}
+    for option, names in given.items():
+        code, out, _ = run(f"{words}{option} --format csv")
+        assert code == 0
+        expected = explainer.calibrate(**names).interval(QUERY[FEATURES])
+        pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
 
 
 def test_several_outputs_and_classes(run):
@@ -638,6 +688,14 @@ def test_tables_that_cannot_be_used(fails, name, parts):
         (f"remove lightgbm.txt {PLAIN} --query query.csv --where kind", ["(--where) holds 'high'", "expected numbers"]),
         (f"remove lightgbm.txt {PLAIN} --query query.csv --where y2", ["(--where) holds ", "1 for rows to delete"]),
         (f"remove lightgbm.txt {PLAIN} --query query.csv --where age", ["'age' among its features, which --where"]),
+        (INTERVALS, ["nothing to calibrate with", "--calibration", "--out-of-fold"]),
+        (f"{INTERVALS} --calibration noy.csv", ["noy.csv has no column 'y' (--target)"]),
+        (f"{INTERVALS} --calibration query.csv", ["takes at least 9 calibration rows; there are 3"]),
+        (f"{INTERVALS} --calibration validation.csv --coverage 90", ["coverage is 90", "between 0 and 1"]),
+        (f"{INTERVALS} --out-of-fold folds", ["train.csv has no column 'folds' (--out-of-fold)"]),
+        (f"{INTERVALS} --out-of-fold y2,w", ["out_of_fold", "2"]),
+        (f"{INTERVALS} --out-of-fold kind", ["(--out-of-fold) holds 'high'", "expected numbers"]),
+        (f"{INTERVALS} --out-of-fold age", ["'age' among its features, which --out-of-fold"]),
         ("check missing.txt", ["missing.txt cannot be read: No such file"]),
         ("check .", [". is a directory"]),
         ("check train.csv", ["a table of data by its name, not a model"]),
@@ -670,7 +728,7 @@ def test_usage(run):
         code, out, err = run(words)
         assert (code, out) == (2, "")
         assert err.startswith("usage: axil")
-    commands = ("explain", "check", "audit", "blame", "remove", "demo")
+    commands = ("explain", "check", "audit", "blame", "remove", "intervals", "demo")
     for words in ("--help", *(f"{name} --help" for name in commands)):
         code, out, _ = run(words)
         assert (code, out[:11]) == (0, "usage: axil")

@@ -23,6 +23,8 @@ examples:
   axil audit demo/model.txt --train demo/train.csv --target progression --index patient
   axil blame demo/model.txt --train demo/train.csv --target progression --index patient --validation demo/validation.csv
   axil remove demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv --rows 12,31
+  axil intervals demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv \\
+      --calibration demo/validation.csv
 
 exit codes: 0 done; 1 the model is refused, or the replay of its fit disagrees; 2 bad usage or input;
 3 an unexpected error"""
@@ -71,6 +73,17 @@ further fit.
   suspect      the rows that make up the estimated number of wrong labels
 
 Of classes: expected is the class that most other rows in the row's leaves have, quality the share of the row's own."""
+
+INTERVALS = """\
+Prints, for each row of the query file, an interval that holds its target with the probability --coverage.
+
+  lower, upper  the ends of the interval
+  scale         the size that half of the errors around this prediction stay below
+  alarm         the share of calibration rows where errors are expected to be smaller; near 1 is unusual
+
+Calibrated with rows that the model was not fitted on (--calibration), with predictions of the training rows by fits without
+them (--out-of-fold), or, without either, with the out-of-bag rows of a forest. Coverage holds on average over rows like the
+calibration rows, not at every single row."""
 
 MODELS = "LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, skops .skops; .pkl and .joblib only with --trust"
 TABLE = "FILE.csv, .tsv or .parquet"
@@ -132,6 +145,24 @@ def parser() -> argparse.ArgumentParser:
     which.add_argument("--rows", metavar="A,B,...", help="labels of the training rows to delete")
     which.add_argument(
         "--where", metavar="COLUMN", help="a column of the training data: true, or 1, for rows to delete"
+    )
+    _written(one)
+
+    one = _command(named, "intervals", "how sure these predictions are", INTERVALS, commands.intervals)
+    _model(one)
+    _data(one, required=True)
+    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to predict: {TABLE}")
+    one.add_argument(
+        "--calibration", metavar="FILE", help=f"rows that the model was not fitted on, with targets: {TABLE}"
+    )
+    one.add_argument(
+        "--out-of-fold",
+        metavar="COLUMN",
+        help="a column of the training data: predictions of its rows by fits without them; for several outputs a,b,c",
+    )
+    one.add_argument("--coverage", type=float, default=0.9, metavar="C", help="between 0 and 1 (default: 0.9)")
+    one.add_argument(
+        "--skewed", action="store_true", help="cut the same share off at either end, rather than as far below as above"
     )
     _written(one)
     return whole

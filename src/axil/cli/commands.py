@@ -15,6 +15,7 @@ from axil.entry import explain as explained
 from axil.errors import InputError, UnsupportedModelError
 from axil.explainer import Explainer, limits_of
 from axil.inputs import as_count, as_file
+from axil.intervals.errors import is_bagged
 from axil.jacobian import JacobianExplainer
 from axil.machine.atomic import atomic
 from axil.output.tables import NOTES
@@ -171,6 +172,36 @@ def remove(arguments: argparse.Namespace, out: Any) -> int:
         rows = data.labelled_rows(training, arguments.rows, "--rows")
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     table = explainer.without(rows, queries)
+    title = f"{len(queries)} predictions without {len(rows)} of {len(training.features)} training rows"
+    return _give(question, table, title, arguments, out)
+
+
+def intervals(arguments: argparse.Namespace, out: Any) -> int:
+    """Prediction intervals, calibrated with rows held out, out-of-fold predictions, or out of bag."""
+    _check_answer(arguments)
+    question = _question(arguments)
+    explainer: Any = question.explainer  # one that cannot answer refuses, by name
+    given: dict[str, Any] = {"out_of_fold": question.training.out_of_fold}
+    if arguments.calibration is not None:
+        held = question.rows(arguments.calibration, with_target=True)
+        given |= {"X_cal": held.features, "y_cal": held.target}
+    elif arguments.out_of_fold is None and isinstance(explainer, Explainer) and not is_bagged(explainer.proven):
+        raise InputError(
+            "There is nothing to calibrate with, as this model is no forest whose trees leave rows out. Give rows that it was "
+            "not fitted on with --calibration, or a column of out-of-fold predictions with --out-of-fold."
+        )
+    queries = question.rows(arguments.query).features
+    predictive = explainer.calibrate(**given)
+    table = predictive.interval(queries, arguments.coverage, not arguments.skewed)
+    title = (
+        f"{arguments.coverage:.6g} intervals of {len(queries)} predictions; "
+        f"{predictive.n_calibration} calibration rows, {predictive.source}"
+    )
+    return _give(question, table, title, arguments, out)
+
+
+def _give(question: Question, table: Any, title: str, arguments: argparse.Namespace, out: Any) -> int:
+    """A table about queries, to where the user wants it; the screen shows its first lines and its note."""
     if arguments.csv is not None:
         _write_csv(table, arguments.csv)
     if arguments.format != "table":
@@ -179,7 +210,7 @@ def remove(arguments: argparse.Namespace, out: Any) -> int:
     note, shown = table.attrs["axil"], table.head(MOST_ON_SCREEN)
     columns = [screen.column(name, shown[name].to_numpy(), answers.is_signed(name)) for name in shown.columns]
     print(screen.visible(question.proof), file=out)
-    print(f"{len(queries)} predictions without {len(rows)} of {len(training.features)} training rows\n", file=out)
+    print(f"{title}\n", file=out)
     print("\n".join(screen.fitted(columns)), file=out)
     left = len(table) - MOST_ON_SCREEN
     if left > 0:
