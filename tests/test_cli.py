@@ -396,10 +396,14 @@ def test_intervals(run):
     folds = cross_val_predict(lightgbm_model(), X, Y)
     TRAIN.assign(folds=folds).to_csv("folds.csv", index=False)
     more = f"{words.replace('train.csv', 'folds.csv')} --out-of-fold folds --coverage 0.8 --skewed"
-    code, out, _ = run(f"{more} --format csv")
+    code, out, _ = run(f"{more} --format csv --html page.html")
     assert code == 0
     expected = explainer.calibrate(out_of_fold=folds).interval(query, 0.8, symmetric=False)
     pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
+
+    packed = re.search(r'id="data">(.*?)</script>', Path("page.html").read_text(encoding="utf-8"))[1]
+    shown = json.loads(zlib.decompress(base64.b64decode(packed)))["intervals"]
+    np.testing.assert_allclose(shown["upper"], [expected["upper"]], rtol=1e-6)  # the page has seven digits
 
     code, out, _ = run(more)
     assert code == 0

@@ -165,6 +165,9 @@ def parser() -> argparse.ArgumentParser:
         "--skewed", action="store_true", help="cut the same share off at either end, rather than as far below as above"
     )
     _written(one)
+    one.add_argument(
+        "--html", metavar="FILE", help="write a page that a browser shows, with the rows that make each wide"
+    )
     return whole
 
 

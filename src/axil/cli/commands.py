@@ -192,6 +192,8 @@ def intervals(arguments: argparse.Namespace, out: Any) -> int:
         )
     queries = question.rows(arguments.query).features
     predictive = explainer.calibrate(**given)
+    if arguments.html is not None:
+        predictive.to_html(queries, arguments.html, arguments.coverage, symmetric=not arguments.skewed)
     table = predictive.interval(queries, arguments.coverage, not arguments.skewed)
     title = (
         f"{arguments.coverage:.6g} intervals of {len(queries)} predictions; "

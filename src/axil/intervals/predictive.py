@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,21 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.errors import InputError, shown
+from axil.explanation import page_options
 from axil.intervals import why
 from axil.intervals.conformal import Conformal, least_rows, order_of
 from axil.intervals.errors import TrainingErrors
 from axil.intervals.local import Local, Surroundings, around
-from axil.output import tables
+from axil.output import page, tables
+from axil.output.context import Context
+from axil.questions.explain import batches
 from axil.questions.targets import on_scale
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
 
 ATOM_ENTRIES = 1 << 21  # atoms of some queries that are worked on at a time
+ON_PAGE = 10  # rows per prediction that make its interval wide
 NOTE = "calibrated: holds on average over rows that are exchangeable with the calibration rows, not at every row"
 
 
@@ -112,21 +116,9 @@ class Predictive:
         >>> bool(((table["lower"] <= y[350:].values) & (y[350:].values <= table["upper"])).mean() > 0.7)
         True
         """
-        c, symmetric = _as_probability(coverage, "coverage"), inputs.as_flag(symmetric, "symmetric")
-        self._require(c if symmetric else (1.0 + c) / 2, coverage, "coverage")
         queries = self._proven.queries(X, init_score)
-        local = around(self._proven, self._around, queries)
-        ends = self._ends(local, c, symmetric)
-        seen = [self._shown(local.predictions + end) for end in (ends.lower, ends.upper)]
-        lower, upper = seen if self._rising else seen[::-1]
-        columns = self._columns(queries) | {
-            "prediction": self._shown(local.predictions).ravel(),
-            "lower": lower.ravel(),
-            "upper": upper.ravel(),
-            self._proven.scale.label("scale"): ends.scale.ravel(),
-            "alarm": self._alarms(local).ravel(),
-        }
-        return tables.note(tables.make(columns, self._proven.backend), NOTE)
+        columns = {name: found.ravel() for name, found in self._interval(queries, coverage, symmetric).items()}
+        return tables.note(tables.make(self._columns(queries) | columns, self._proven.backend), NOTE)
 
     def quantiles(self, X: Any, q: Any, init_score: Any = None) -> Array:
         """(n, Q), or (n, Q, K): the numbers that targets are at or below with these probabilities.
@@ -280,7 +272,91 @@ class Predictive:
         k = inputs.as_count(k, "k")
         return why.table(self._proven, self._around, self._errors, self._proven.queries(X, init_score), k)
 
+    def to_html(
+        self,
+        X: Any,
+        path: Any = None,
+        coverage: float = 0.9,
+        groups: Any = None,
+        k: int = 50,
+        columns: Sequence[Any] | None = None,
+        symmetric: bool = True,
+        init_score: Any = None,
+    ) -> str | None:
+        """The page of `Explainer.to_html`, with the interval of each prediction and the rows of `why` that make it wide.
+
+        Streamed: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain.
+        path : str or path, optional
+            The file to write; without one the text of the page is returned.
+        coverage : float, default 0.9
+            The probability that an interval is to hold its target with, between 0 and 1.
+        groups : sequence of length n_train, optional
+            Labels of the training rows to sum weights by.
+        k : int, default 50
+            How many training rows to show per prediction.
+        columns : sequence, optional
+            Which features to show, by name or position; all by default.
+        symmetric : bool, default True
+            As in `interval`.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> forest = RandomForestRegressor(50, min_samples_leaf=3, random_state=0).fit(X[:300], y[:300])
+        >>> page = Explainer(forest, X[:300], y[:300]).calibrate().to_html(X[300:], coverage=0.8)
+        >>> page.startswith("<!DOCTYPE html>")
+        True
+        """
+        target, proven = page.as_target(path), self._proven
+        queries = proven.queries(X, init_score)
+        options = page_options(proven.targets.shape, groups, k, columns, None)
+        inputs.chosen_columns(
+            columns, Context(queries.rows, proven.features, proven.adapter.feature_names, None).names()
+        )
+        ends = self._interval(queries, coverage, symmetric)
+        found = why.joined(list(why.reasons(proven, self._around, self._errors, queries, ON_PAGE)))
+        intervals = page.Intervals(
+            coverage=float(coverage),
+            n_calibration=self.n_calibration,
+            source=self.source,
+            training_errors=self.training_errors,
+            **{name: ends[name] for name in ("lower", "upper", "alarm")},
+            rows=found.rows,
+            weights=found.weights,
+            errors=found.errors,
+            shares=found.shares,
+        )
+        size = proven.budget.batch_size(proven.dense_bytes())
+        explained = batches(proven, queries, size, proven.is_sparse, even_empty=True)
+        return page.write(page.summarise(explained, replace(options, intervals=intervals)), target)
+
     # -- the distribution -----------------------------------------------------------------------------------------------
+
+    def _interval(self, queries: Queries, coverage: Any, symmetric: Any) -> dict[str, Array]:
+        """The columns of `interval`, each (n, K)."""
+        c, symmetric = _as_probability(coverage, "coverage"), inputs.as_flag(symmetric, "symmetric")
+        self._require(c if symmetric else (1.0 + c) / 2, coverage, "coverage")
+        local = around(self._proven, self._around, queries)
+        ends = self._ends(local, c, symmetric)
+        seen = [self._shown(local.predictions + end) for end in (ends.lower, ends.upper)]
+        lower, upper = seen if self._rising else seen[::-1]
+        return {
+            "prediction": self._shown(local.predictions),
+            "lower": lower,
+            "upper": upper,
+            self._proven.scale.label("scale"): ends.scale,
+            "alarm": self._alarms(local),
+        }
 
     def _ends(self, local: Local, coverage: float, symmetric: bool) -> Ends:
         """The errors that intervals go to, on the scale of the fit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,12 @@ def reasons(
         shares = np.divide(made, total[..., None], out=np.zeros_like(made), where=total[..., None] > 0)
         found = np.stack([column[one.rows] for column, one in zip(errors.values.T, largest)], axis=1)
         yield Reasons(batch.labels, rows, weights, found, shares)
+
+
+def joined(parts: list[Reasons]) -> Reasons:
+    """All batches together."""
+    columns = ([getattr(part, field.name) for part in parts] for field in fields(Reasons))
+    return Reasons(*map(np.concatenate, columns))
 
 
 def table(proven: ProvenModel, known: Surroundings, errors: TrainingErrors, queries: Queries, k: int) -> Any:

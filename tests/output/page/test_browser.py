@@ -8,7 +8,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from page_models import HOSTILE, bare, hostile, houses
+from page_models import HOSTILE, bare, hostile, houses, sales
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
 
 import axil
@@ -369,3 +369,44 @@ def test_prices_of_transformed_targets(visit, name):
         assert "Prediction (sqrt)" in page.locator("#waterfall").inner_text()
     assert f"({name})" in page.locator("#proof").inner_text()
     assert price in page.locator("#proof").inner_text()
+
+
+def test_intervals_take_the_place_of_the_standard_error(visit):
+    model, X, y, _ = sales()
+    predictive = axil.Explainer(model, X[:300], y[:300]).calibrate(X[300:320], y[300:320])
+    new = X[:320]  # the training rows too, so that some are among the least sure
+    table, why = predictive.interval(new), predictive.why(new, 10)
+    assert table["alarm"].max() >= 0.95
+    page = visit(predictive.to_html(new))
+    for at in (0, int(table["alarm"].argmax())):
+        page.locator(f"#query-{at}").click()
+        lower, upper, alarm = table.loc[at, ["lower", "upper", "alarm"]]
+        cards = page.locator("#cards").inner_text()
+        assert f"90 % interval\n{lower:,.0f} to {upper:,.0f}\n" in cards
+        assert "Standard error" not in cards
+        assert ("Alarm: less sure" in cards) == (alarm >= 0.95)
+        assert page.locator("#wide-table tbody th").all_inner_texts() == list(why["row"][10 * at : 10 * at + 10])
+        shares = page.locator("#wide-table tbody td:nth-child(2)").all_inner_texts()
+        np.testing.assert_allclose(numbers(shares), 100 * why["share"][10 * at : 10 * at + 10], atol=0.5)  # as shown
+    note = page.locator("#wide-note").inner_text()
+    assert "probability 90 %, on average over rows like the 20 calibration rows (held out), not at every row" in note
+    page = visit(predictive.to_html(new, coverage=0.5), color_scheme="dark", viewport={"width": 480, "height": 900})
+    assert "50 % interval" in page.locator("#cards").inner_text()
+
+
+def test_errors_of_logarithms_are_factors(visit):
+    _, X, y, _ = sales()
+    forest = RandomForestRegressor(30, min_samples_leaf=5, random_state=0).fit(X[["area"]][:300], np.log(y[:300]))
+    explainer = axil.Explainer(forest, X[["area"]][:300], np.log(y[:300]), inverse_func=np.exp)
+    predictive = explainer.calibrate()
+    page = visit(predictive.to_html(X[["area"]][300:]))
+    errors = [float(text[2:]) for text in page.locator("#wide-table tbody td:nth-child(3)").all_inner_texts()]
+    expected = np.exp(predictive.why(X[["area"]][300:301], 10)["error (log)"])
+    np.testing.assert_allclose(errors, expected, rtol=1e-4)  # five digits are shown
+    assert "near 90 %" in page.locator("#wide-note").inner_text()
+
+
+def test_a_page_without_intervals_has_no_room_for_them(visit, report):
+    page = visit(report)
+    assert page.locator("#wide").is_hidden()
+    assert "interval" not in page.locator("#cards").inner_text()

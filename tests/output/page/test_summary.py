@@ -240,3 +240,59 @@ def test_previews_for_notebooks():
     for name in ("trees replayed on 300 training rows", "leaf values", "predictions"):
         assert name in explainer.verification._repr_html_()
     assert axil.Explanation._repr_html_(explainer(X[:0])).count("<tr>") == 1
+
+
+def test_intervals_are_those_of_the_predictive():
+    """Ends, alarms and reasons, in place of the standard error; the rows that make an interval wide need not be comparables."""
+    model, X, y, years = sales()
+    explainer = axil.Explainer(model, X[:300], y[:300])
+    predictive = explainer.calibrate(X[300:320], y[300:320])
+    new = X[320:]
+    summary = data_of(predictive.to_html(new, coverage=0.8, groups=years, k=3))
+    known, expected = summary["intervals"], predictive.interval(new, 0.8)
+    for name in ("lower", "upper", "alarm"):
+        np.testing.assert_allclose(known[name], [expected[name]], rtol=SHORT)
+    assert [known[name] for name in ("coverage", "n_calibration", "source", "training_errors")] == [
+        *(0.8, 20, "held out"),
+        predictive.training_errors,
+    ]
+    why = predictive.why(new, 10)
+    assert [summary["training"]["labels"][row] for row in known["rows"][0]] == list(why["row"])
+    for name, column in {"weights": "weight", "errors": "error", "shares": "share"}.items():
+        np.testing.assert_allclose(known[name], [why[column]], rtol=SHORT)
+    assert summary["standard_errors"] is summary["about_sigma"] is None
+    # Everything else is as without intervals.
+    plain = data_of(explainer.to_html(new, groups=years, k=3))
+    assert plain["intervals"] is None
+    both = [[one["training"]["labels"][row] for row in one["rows"][0]] for one in (summary, plain)]
+    assert both[0] == both[1]
+    other = {"intervals", "training", "rows", "standard_errors", "about_sigma"}
+    assert {key: summary[key] for key in summary.keys() - other} == {key: plain[key] for key in plain.keys() - other}
+
+
+def test_intervals_of_several_outputs_and_of_prices():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = np.exp(X[:, :2] + 0.3 * rng.normal(size=(200, 2)))
+    forest = RandomForestRegressor(30, min_samples_leaf=5, random_state=0).fit(X[:150], np.log(y[:150]))
+    predictive = axil.Explainer(forest, X[:150], np.log(y[:150]), inverse_func=np.exp).calibrate()
+    summary = data_of(predictive.to_html(X[150:], symmetric=False))
+    known = summary["intervals"]
+    table = predictive.interval(X[150:], symmetric=False)
+    np.testing.assert_allclose(np.transpose(known["lower"]).ravel(), table["lower"], rtol=SHORT)
+    assert known["source"] == "out-of-bag"
+    why = predictive.why(X[150:], 10)
+    shares = np.moveaxis(np.reshape(known["shares"], (2, 50, 10)), 0, 1)
+    np.testing.assert_allclose(shares.ravel(), why["share"], rtol=SHORT)
+    assert data_of(predictive.to_html(X[:0]))["n"] == 0
+
+
+def test_intervals_that_cannot_be(tmp_path):
+    """Refused before any file is made."""
+    model, X, y, _ = sales()
+    predictive = axil.Explainer(model, X[:300], y[:300]).calibrate(X[300:320], y[300:320])
+    with pytest.raises(InputError, match="takes at least 99 calibration rows; there are 20"):
+        predictive.to_html(X[320:], tmp_path / "page.html", coverage=0.99)
+    with pytest.raises(InputError, match="columns"):
+        predictive.to_html(X[320:], tmp_path / "page.html", columns=["rooms"])
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,11 @@
 
 const MOST_LISTED = 2000; // predictions in the list at a time; a search finds the others
 const MOST_STEPS = 10; // rows of the waterfall with a bar of their own
+const ALARM = 0.95; // share of calibration rows with smaller errors to be expected
+const WITHOUT = {
+  "out-of-fold": "its out-of-fold prediction", "out-of-bag": "its out-of-bag prediction", "leave-one-out": "the prediction without the row",
+  leverage: "an estimate of the prediction without the row, from its leverage", fit: "its fitted prediction",
+};
 const byId = (id) => document.getElementById(id);
 const collator = new Intl.Collator(undefined, { numeric: true });
 
@@ -86,6 +91,7 @@ function start(data) {
   const predicted = (i) => means.reduce((best, column, o) => (column[i] > means[best][i] ? o : best), 0);
   const meanName = probable ? "Probability" : "Expected value";
   const classes = many && means !== null && probable;
+  const intervals = data.intervals, coverage = intervals === null ? "" : `${feature(Number((100 * intervals.coverage).toPrecision(6)))} %`;
   let follows = classes; // the predicted class, until an output is chosen by hand
 
   function rowsOf(i) {
@@ -172,6 +178,11 @@ function start(data) {
       const note = !classes ? "what the score stands for" : best === output ? "the predicted class" : `predicted: ${data.outputs[best]}, ${meant(best, i)}`;
       cards.push(card(meanName, meant(output, i), note));
     }
+    if (intervals !== null) {
+      const [lower, upper, alarm] = [intervals.lower, intervals.upper, intervals.alarm].map((column) => column[output][i]);
+      const note = `less sure than ${percent(alarm)} of the calibration rows`;
+      cards.push(card(`${coverage} interval`, `${price(lower)} to ${price(upper)}`, (alarm >= ALARM ? "Alarm: " : "") + note, alarm >= ALARM ? "interval alarm" : "interval"));
+    }
     if (data.standard_errors !== null) {
       const error = data.standard_errors[output][i];
       cards.push(card("Standard error" + ofFit, format(error, decimalsOf([error], 3)), `noise of the targets passed on; not the model's bias${data.about_sigma === null ? "" : `; ${data.about_sigma}`}`));
@@ -212,6 +223,22 @@ function start(data) {
   const once = (element) => (additive ? [] : [element]); // a push is its own contribution: one column, not two
   const header = (text, className = "number") => make("th", { textContent: text, className, scope: "col" });
 
+  const bar = (x, largest) => make("td", { className: "bar" }, draw("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
+    draw("rect", { width: (100 * Math.abs(x)) / largest, height: 8, class: x < 0 ? "down" : "up" })));
+
+  function showWide(i) {
+    byId("wide").hidden = intervals === null;
+    if (intervals === null) return;
+    const o = state.output, size = intervals.rows[o].length / data.n;
+    const at = Array.from({ length: size }, (_, rank) => i * size + rank).filter((j) => intervals.rows[o][j] >= 0);
+    const shares = at.map((j) => intervals.shares[o][j]), decimals = decimalsOf(at.map((j) => intervals.weights[o][j]), 4);
+    const error = (x) => (x === null ? "–" : amount(x)); // of a row that no tree left out
+    const lines = at.map((j, rank) => make("tr", {}, label(training.labels[intervals.rows[o][j]]), cell(percent(shares[rank])), cell(error(intervals.errors[o][j])),
+      cell(format(targetsShown[o][intervals.rows[o][j]], targetDigits)), cell(format(intervals.weights[o][j], decimals)), bar(shares[rank], shares[0])));
+    table(byId("wide-table"), [make("tr", {}, header("Row", "label"), header("Share"), header(log ? "Error, as a factor" : "Error" + ofFit), header("Target"), header("Weight"), make("td", { className: "bar" }))], lines);
+    byId("wide-note").textContent = `Share: of the row in the sum of absolute weight × squared error. Error: ${log ? "the ratio of the row's target to" : "how far the row's target is above"} ${WITHOUT[intervals.training_errors]}. ` +
+      `The interval holds the target with probability ${intervals.source === "held out" ? "" : "near "}${coverage}, on average over rows like the ${count(intervals.n_calibration)} calibration rows (${intervals.source}), not at every row.`;
+  }
   function showGroups(i) {
     byId("groups").hidden = data.groups === null;
     if (data.groups === null) return;
@@ -219,9 +246,7 @@ function start(data) {
     const at = Array.from({ length: size }, (_, g) => i * size + g);
     const weights = at.map((j) => own(data.group_weights)[j]), decimals = decimalsOf(weights, 4);
     const largest = Math.max(...weights.map(Math.abs)) || 1;
-    const bar = (w) => make("td", { className: "bar" }, draw("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
-      draw("rect", { width: (100 * Math.abs(w)) / largest, height: 8, class: w < 0 ? "down" : "up" })));
-    const lines = at.map((j, g) => make("tr", {}, label(data.groups[own(data.group_rows)[j]]), ...once(cell(format(weights[g], decimals))), cell(amount(data.group_contributions[state.output][j])), bar(weights[g])));
+    const lines = at.map((j, g) => make("tr", {}, label(data.groups[own(data.group_rows)[j]]), ...once(cell(format(weights[g], decimals))), cell(amount(data.group_contributions[state.output][j])), bar(weights[g], largest)));
     const left = data.groups.length - size;
     const foot = left <= 0 ? [] : [make("tr", {}, label(`${count(left)} other groups`), ...once(cell(format(of(data.group_rest_weights, i), decimals))), cell(amount(data.group_rest_contributions[state.output][i])), cell(""))];
     table(byId("groups-table"), [make("tr", {}, header("Group", "label"), ...once(header("Sum of " + word + "s")), header(amountName), make("td", { className: "bar" }))], lines, foot);
@@ -378,6 +403,7 @@ function start(data) {
     const needed = showCards(i);
     drawn = [i, showRows(i), needed];
     showCharts();
+    showWide(i);
     showGroups(i);
     showProof(i);
   }

@@ -23,6 +23,23 @@ MOST_CELLS = 500_000  # features of training rows with seven digits each; of mor
 MOST_GROUPS = 50  # of each prediction, the largest first; all others are one sum
 
 
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """The prediction intervals of all n predictions with K outputs, and the m training rows that make each of them wide."""
+
+    coverage: float
+    n_calibration: int
+    source: str  #: of the calibration errors
+    training_errors: str  #: their source
+    lower: Array  #: (n, K) as targets are shown
+    upper: Array  #: (n, K)
+    alarm: Array  #: (n, K) the share of calibration rows with a smaller scale of errors
+    rows: NDArray[np.intp]  #: (n, K, m) positions of the training rows
+    weights: Array  #: (n, K, m)
+    errors: Array  #: (n, K, m) on the scale of the fit
+    shares: Array  #: (n, K, m) of the sum of |weight| * error^2 over all rows
+
+
 @dataclass(frozen=True)
 class Options:
     """Content that the page is to show."""
@@ -34,6 +51,7 @@ class Options:
     columns: Any = None  #: features by name or position
     sigma: Array | None = None  #: () or (K,) the noise of the targets
     about_sigma: str | None = None  #: how it is known, or why it is not
+    intervals: Intervals | None = None  #: in place of standard errors
 
 
 def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]:
@@ -60,9 +78,13 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         batches.append(_batch(part, options))
     made = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     targets = part.targets.reshape(len(part.targets), -1)
-    positions, rows = np.unique(made["rows"], return_inverse=True)
-    absent = int(np.searchsorted(positions, 0))  # one if -1, a place without a row, is among them
-    positions, made["rows"] = positions[absent:], rows.reshape(made["rows"].shape) - absent
+    if options.intervals is not None:
+        made["wide_rows"] = np.where(options.intervals.shares > 0, options.intervals.rows, -1)
+    named = [name for name in ("rows", "wide_rows") if name in made]
+    positions = np.unique(np.concatenate([made[name].ravel() for name in named]))
+    positions = positions[positions >= 0]  # -1 is a place without a row
+    for name in named:
+        made[name] = np.where(made[name] < 0, -1, np.searchsorted(positions, made[name]))
     digits = DIGITS if len(positions) * len(chosen) <= MOST_CELLS else FEWER_DIGITS
     beside = None
     if about is not None and about.X_train is not None:
@@ -80,6 +102,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "features_left_out": len(names) - len(chosen) if options.columns is None else 0,
         "feature_digits": digits,
         "about_sigma": options.about_sigma,
+        "intervals": None if options.intervals is None else _intervals(options.intervals, made["wide_rows"]),
         "held": "" if about is None else about.held,
         "queries": {
             "labels": labels(made["labels"]),
@@ -102,6 +125,13 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
 def _scale(scale: TargetScale) -> dict[str, Any] | None:
     """The scale of the fit, None where it is the targets' own."""
     return None if scale.is_identity else {"name": scale.name, "base": scale.base, "shift": scale.shift}
+
+
+def _intervals(known: Intervals, rows: NDArray[np.intp]) -> dict[str, Any]:
+    """The intervals, with the places of their rows among those of the page."""
+    names = ("lower", "upper", "alarm", "weights", "errors", "shares")
+    about = {name: getattr(known, name) for name in ("coverage", "n_calibration", "source", "training_errors")}
+    return about | {"rows": nested(rows)} | {name: nested(getattr(known, name)) for name in names}
 
 
 def _columns(made: dict[str, Any], options: Options, compared: bool) -> dict[str, Any]:
