@@ -16,7 +16,7 @@ import pandas as pd
 ROOT = Path(__file__).parent.parent
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "questions", "recipes", "classifiers", "theory", "faq")),
+    *(f"docs/{name}.md" for name in ("index", "questions", "intervals", "recipes", "classifiers", "theory", "faq")),
 )
 BLOCK = re.compile(r"(?P<code>```python\n(?P<body>.*?)```\n)(?P<shown>\n```text\n(?P<text>.*?)```\n)?", re.S)
 
