@@ -28,9 +28,20 @@ def explanation(sums):
 
 
 def test_members_are_those_that_users_ask_for(explanation):
-    arrays = {"weights", "intercepts", "targets", "index", "query_index", "outputs", "exact", "kind", "scale"}
+    arrays = {
+        "weights",
+        "intercepts",
+        "targets",
+        "index",
+        "query_index",
+        "outputs",
+        "exact",
+        "kind",
+        "scale",
+        "meaning",
+    }
     views = {"predictions", "contributions", "probabilities", "effective_size", "negative_share"}
-    methods = {"top", "group", "concentration", "to_html", "to_frame"}
+    methods = {"top", "group", "concentration", "portfolio", "to_html", "to_frame"}
     assert {name for name in dir(explanation) if not name.startswith("_")} == arrays | views | methods
 
 

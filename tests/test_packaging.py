@@ -17,6 +17,8 @@ NOT_PINNED = {
     "bench",
     "demo",
     "browser",
+    "cuda12",
+    "cuda13",
 }  # extras of tools, or in environments of their own
 
 
