@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 import axil
 import axil.dask
-from axil.output.tables import NOTES
 from axil.intervals.calibrate import Calibrates
+from axil.output.tables import NOTES
 from axil.questions.audit import LabelQuestions
 from axil.questions.questions import Questions
 from axil.questions.rows import RowQuestions
