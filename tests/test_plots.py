@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
 from scipy.cluster.hierarchy import leaves_list, linkage
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 
@@ -103,6 +103,32 @@ def error_curve():
     return pd.DataFrame({"trees": trees, "error": 3 + 0.9**trees, "training_error": 2 + 2 * 0.85**trees})
 
 
+def suspects():
+    """A table as `audit` makes it: 60 targets around a line, three of them far off, and one that is not judged."""
+    generator = np.random.default_rng(4)
+    expected = generator.uniform(0.0, 10.0, size=60)
+    residual = generator.normal(size=60)
+    residual[:3] = 8.0, -9.0, 7.0
+    expected[-1] = residual[-1] = np.nan
+    columns = {"row": np.arange(60), "target": np.where(np.isnan(expected), 5.0, expected + residual)}
+    columns |= {"expected": expected, "residual": residual, "scale": 1.0, "studentised": residual}
+    columns |= {"quality": np.exp(-np.abs(residual)), "suspect": np.abs(residual) > 5}
+    frame = pd.DataFrame(columns)
+    frame.attrs["axil"] = explainer().audit().attrs["axil"]
+    return frame
+
+
+def class_suspects():
+    """A table as `audit` makes it of classes."""
+    quality = np.append(np.linspace(0.1, 1.0, 49), np.nan)
+    kind = np.repeat(["cat", "dog"], 25)
+    expected = np.where(quality < 0.3, kind[::-1], kind)
+    frame = pd.DataFrame({"row": np.arange(50), "target": kind, "expected": expected, "quality": quality})
+    frame["suspect"] = frame["target"] != frame["expected"]
+    frame.attrs["axil"] = "by the classes of other rows in the leaves of the fit; not a retraining"
+    return frame.sample(frac=1.0, random_state=0)
+
+
 def intervals(half=1.0):
     """A table of 60 intervals around a line, wider towards its end."""
     at = np.linspace(0.0, 10.0, 60)
@@ -139,6 +165,8 @@ DRAWN = {
     "fan": lambda ax: plots.fan({"90 %": intervals(), "50 %": intervals(0.4)}, true_targets(), ax=ax),
     "calibration": lambda ax: plots.calibration(np.random.default_rng(2).beta(0.8, 0.8, size=200), ax=ax),
     "coverage": lambda ax: plots.coverage(intervals(), true_targets(), np.repeat(["a", "b", "c"], 20), ax=ax),
+    "audit": lambda ax: plots.audit(suspects(), ax=ax),
+    "audit_classes": lambda ax: plots.audit(class_suspects(), ax=ax),
     "ranked": lambda ax: plots.leverage(explainer().leverage(), ranked=True, ax=ax),
 }
 
@@ -648,6 +676,11 @@ BAD = {
     "group array": (lambda: plots.group(np.ones(3)), "The table is a ndarray"),
     "blame by": (lambda: plots.blame(blame_frame(), by="size"), "by is 'size'"),
     "no errors by trees": (lambda: plots.loo_curve([1.0, 2.0]), "explainer.loo_curve"),
+    "no audit": (lambda: plots.audit([1.0, 2.0]), "explainer.audit"),
+    "another frame than an audit": (lambda: plots.audit(blame_frame()), "explainer.audit"),
+    "an empty audit": (lambda: plots.audit(suspects().head(0)), "at least one row"),
+    "one output of an audit": (lambda: plots.audit(suspects(), output=1), "no column 'output'"),
+    "marks": (lambda: plots.audit(suspects().assign(suspect="no")), "other things than True and False"),
     "no intervals": (lambda: plots.fan([1.0, 2.0]), r"predictive.interval\(X\)"),
     "no frames": (lambda: plots.fan({}), "frame is empty"),
     "other rows": (lambda: plots.fan({"a": intervals(), "b": intervals().iloc[::-1]}), "different predictions"),
@@ -678,6 +711,62 @@ def test_bad_input_is_refused(name):
     call, message = BAD[name]
     with pytest.raises(InputError, match=message):
         call()
+
+
+def points_of(ax):
+    """The points drawn, by their names."""
+    return {part.get_label(): part.get_offsets().data for part in ax.collections if isinstance(part, PathCollection)}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_an_audit_is_drawn_as_its_table_says(library):
+    make = {"pandas": lambda f: f, "polars": pl.from_pandas, "pyarrow": pa.Table.from_pandas}[library]
+    table = suspects()
+    ax = plots.audit(make(table))
+    known = table.dropna()
+    for name, marked in {"suspect": True, "not suspect": False}.items():
+        np.testing.assert_array_equal(
+            points_of(ax)[name], known.loc[known["suspect"] == marked, ["expected", "target"]]
+        )
+    assert ax.get_title("left").startswith("3 of 60 training labels look wrong\nNot judged")
+    assert ax.get_title("left").endswith(": 1")
+    fixed = "structure held fixed" in ax.get_xlabel()
+    assert fixed == (library == "pandas")  # other libraries keep no note, and expected may be out of fold
+
+
+def test_an_audit_of_a_model_is_drawn_with_its_suspects():
+    from lightgbm import LGBMRegressor
+
+    X, y, _, _ = data()
+    wrong = y.copy()
+    wrong.iloc[[5, 50]] = 900.0, -700.0
+    model = LGBMRegressor(n_estimators=10, num_leaves=6, min_child_samples=5, verbose=-1).fit(X, wrong)
+    e = axil.Explainer(model, X, wrong)
+    table = e.audit()
+    found = points_of(plots.audit(table))["suspect"]
+    np.testing.assert_array_equal(found, table.loc[table["suspect"], ["expected", "target"]])
+    assert {-700.0, 900.0} <= set(found[:, 1])
+    own = plots.audit(e.audit(out_of_fold=np.full(80, 150.0)))
+    assert own.get_xlabel() == "expected"
+    both = np.column_stack([y, wrong])
+    trees = RandomForestRegressor(10, min_samples_leaf=5, random_state=0).fit(X, both)
+    table = axil.Explainer(trees, X, both).audit()
+    part = table[table["output"] == 1]
+    ax = plots.audit(table, output=1)
+    assert sum(map(len, points_of(ax).values())) == 80
+    assert ax.get_title("left") == f"Output 1\n{part['suspect'].sum()} of 80 training labels look wrong"
+    assert_readable(ax)
+    with pytest.raises(InputError, match="output is None; expected one of"):
+        plots.audit(table)
+
+
+def test_an_audit_of_classes_is_drawn_by_quality():
+    table = class_suspects()
+    drawn = points_of(plots.audit(table))
+    known = table.dropna().sort_values("quality", ignore_index=True)
+    for name, marked in {"suspect": True, "not suspect": False}.items():
+        chosen = known[known["suspect"] == marked]
+        np.testing.assert_array_equal(drawn[name], np.column_stack([chosen.index + 1, chosen["quality"]]))
 
 
 def test_intervals_are_drawn_by_prediction_and_targets_outside_stand_out():

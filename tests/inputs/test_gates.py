@@ -212,6 +212,8 @@ def drawings():
         needed["dates"] = np.arange(N)
         if name in ("fan", "coverage", "calibration"):
             needed |= {"frame": predictive().interval(X), "y": Y, "values": predictive().cdf(X, Y)}
+        if name == "audit":
+            needed["frame"] = e.audit()
         if name == "group":
             needed["labels"] = NAMES
         yield f"plots.{name}", getattr(plots, name), needed

@@ -14,11 +14,13 @@ from axil.plots.bars import blame, group, weights
 from axil.plots.curves import concentration, leverage, loo_curve, removal
 from axil.plots.heat import matrix
 from axil.plots.intervals import calibration, coverage, fan
+from axil.plots.labels import audit
 from axil.plots.points import targets, weights_against
 from axil.plots.timeline import timeline
 from axil.plots.waterfall import contributions
 
 __all__ = [
+    "audit",
     "blame",
     "calibration",
     "concentration",
