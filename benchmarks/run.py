@@ -167,31 +167,30 @@ def memory(n):
 
 
 def measure_deletions(rows, threads):
-    """leave_one_out against the set-up of its explainer, once each, as users call them; writes results/deletions.csv.
+    """leave_one_out and audit against the set-up of their explainers, once each; writes results/deletions.csv.
 
-    Processor seconds are of all threads together: on a machine that others use too they vary less than seconds do.
+    Each has an explainer of its own, as users call them: nothing is kept from the other. Processor seconds are of all threads
+    together: on a machine that others use too they vary less than seconds do.
     """
     lines = []
     for n in rows:
         X, y = friedman(n)
-        model, kept = fit(X, y), []
-        calls = {
-            "set-up": lambda X=X, y=y, model=model, kept=kept: kept.append(
-                axil.Explainer(model, X, y, n_threads=threads)
-            ),
-            "leave_one_out": lambda kept=kept: kept[0].leave_one_out(),
-        }
-        for step, call in calls.items():
+        model = fit(X, y)
+
+        def made(X=X, y=y, model=model):
+            return axil.Explainer(model, X, y, n_threads=threads)
+
+        steps = {"set-up": made, "leave_one_out": made().leave_one_out, "audit": made().audit}
+        for step in list(steps):
+            call = steps.pop(step)  # what it keeps goes with it
             forget_peak()
             memory, start, processor = resident("VmRSS"), time.perf_counter(), time.process_time()
             call()
             taken, processor = time.perf_counter() - start, time.process_time() - processor
             peak = (resident("VmHWM") - memory) / 2**20
-            first = lines[-1] if step != "set-up" else {"seconds": taken, "processor": processor}
-            times = {
-                "ratio": round(taken / first["seconds"], 1),
-                "ratio_processor": round(processor / first["processor"], 1),
-            }
+            if step == "set-up":
+                setup = taken, processor
+            times = {"ratio": round(taken / setup[0], 1), "ratio_processor": round(processor / setup[1], 1)}
             lines.append(
                 {"rows": n, "step": step, "seconds": round(taken, 3), "processor": round(processor, 3)} | times
             )
@@ -205,7 +204,9 @@ def main():
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--setup-memory", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--deletions", action="store_true", help="measure leave_one_out against set-up, and no kernel")
+    parser.add_argument(
+        "--deletions", action="store_true", help="measure leave_one_out and audit against set-up, and no kernel"
+    )
     arguments = parser.parse_args()
     if arguments.deletions:
         return measure_deletions(arguments.rows, arguments.threads)

@@ -155,8 +155,9 @@ class Studentised:
         scale[~known] = np.nan
         suspect = np.zeros(value.shape, dtype=bool)
         for own, marks in zip(np.where(known, quality, np.inf).T, suspect.T):
-            order = np.argsort(own, kind="stable")
-            marks[order[: _beyond(own[order[: int((own < FAR).sum())]], int(np.isfinite(own).sum()))]] = True
+            far = np.flatnonzero(own < FAR)
+            far = far[np.argsort(own[far], kind="stable")]
+            marks[far[: _beyond(own[far], int(np.isfinite(own).sum()))]] = True
         return cls(scale, value, quality, suspect)
 
     def columns(self, scale: str) -> dict[str, Any]:

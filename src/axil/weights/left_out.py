@@ -8,11 +8,13 @@ trees.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.machine.progress import track
+from axil.structure import Structure
 from axil.types import Array
 from axil.weights.deletion import Deletion, Parts, Which, walked_blocks
 from axil.weights.residuals import FittedValues
@@ -26,8 +28,24 @@ class Curve:
 
     trees: NDArray[np.int64]  #: (S,)
     left_out: Array  #: (S, K) of each row in the fit without it
-    fitted: Array  #: (S, K) of the same rows in the fit with all
     rows: int
+    model: FittedValues  #: the fit with all rows
+    own: Array  #: (K,) what predictions have besides
+    kept: NDArray[np.bool_]  #: (N,) the rows
+
+    @cached_property
+    def fitted(self) -> Array:
+        """(S, K): errors of the same rows in the fit with all; a pass over the rows that only who draws the curve needs."""
+        s, model = self.model.structure, self.model
+        sums, total = np.zeros((len(self.trees), len(self.own))), 0.0
+        for rows in walked_blocks(s, len(self.own)):
+            counted = counts(s, rows, self.kept[rows])
+            for t, residual in enumerate(model.residuals(s.leaves(rows), model.started(rows))):
+                if t in self.trees:
+                    seen = residual - self.own if t == s.n_trees else residual
+                    sums[np.searchsorted(self.trees, t)] += np.einsum("jk,jk,j->k", seen, seen, counted)
+            total += counted.sum()
+        return means(sums, total)
 
 
 @dataclass(frozen=True)
@@ -44,29 +62,35 @@ def left_out(deletion: Deletion, own: Array) -> LeftOut:
     A row that no other row shares one of its leaves with has no prediction, nor one whose deletion leaves no weight.
     """
     fitted = deletion.fitted
-    s, weights, lonely = fitted.structure, fitted.structure.row_weights, Which(fitted.structure, Parts.lonely)
+    s, lonely = fitted.structure, Which(fitted.structure, Parts.lonely)
     trees = stages(fitted, own)
-    found, sums, total, rows_counted = np.empty_like(fitted.targets), np.zeros((2, len(trees), len(own))), 0.0, 0
+    found, sums, total = np.empty_like(fitted.targets), np.zeros((len(trees), len(own))), 0.0
+    every = np.empty(s.n_rows, dtype=np.bool_)
     for rows in track(walked_blocks(s, len(own)), "training rows"):
         left = deletion.alone(rows).residuals
         if len(trees) <= s.n_trees:
             left = left[:, trees]
-        kept = ~(lonely(rows) | np.isnan(left[:, 0]).any(axis=0))
-        counted = kept.astype(float) if weights is None else kept * weights[rows]
+        every[rows] = kept = ~(lonely(rows) | np.isnan(left[:, 0]).any(axis=0))
+        counted = counts(s, rows, kept)
         left[:, -1] -= own[:, None]
         found[rows] = np.where(kept, fitted.targets[rows].T - left[:, -1], np.nan).T
         left[:, :, ~kept] = 0.0
-        sums[0] += np.einsum("ktj,ktj,j->tk", left, left, counted)
-        leaves = s.leaves(rows)
-        for t, residual in enumerate(fitted.residuals(leaves, fitted.started(rows))):
-            if t in trees:
-                seen = residual - own if t == s.n_trees else residual
-                sums[1, np.searchsorted(trees, t)] += np.einsum("jk,jk,j->k", seen, seen, counted)
-        total, rows_counted = total + counted.sum(), rows_counted + int(kept.sum())
+        sums += np.einsum("ktj,ktj,j->tk", left, left, counted)
+        total += counted.sum()
+    if s.coefficients is not None and len(trees) <= 2:  # the base alone and all trees
+        return LeftOut(found)
+    return LeftOut(found, Curve(trees, means(sums, total), int(every.sum()), fitted, own, every))
+
+
+def counts(s: Structure, rows: slice, kept: NDArray[np.bool_]) -> Array:
+    """(rows,): how much each of these rows counts in a mean error."""
+    return kept.astype(np.float64) if s.row_weights is None else kept * s.row_weights[rows]
+
+
+def means(sums: Array, total: float) -> Array:
+    """Sums over the weight of all rows that count; nan where there are none."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        errors = sums / total
-    in_turn = s.coefficients is None or len(trees) > 2  # else the base alone and all trees
-    return LeftOut(found, Curve(trees, errors[0], errors[1], rows_counted) if in_turn else None)
+        return np.asarray(sums / total)
 
 
 def stages(fitted: FittedValues, own: Array) -> NDArray[np.int64]:
