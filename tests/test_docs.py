@@ -118,6 +118,19 @@ def test_the_page_of_plots_runs_and_shows_its_pictures():
     assert sum((ROOT / "docs" / name).stat().st_size for name in kept) < 700_000
 
 
+@pytest.mark.filterwarnings("ignore:Estimator does not appear fitted")
+def test_other_conformal_libraries_take_local_scales():
+    for library in ("crepes", "mapie", "sklearn.frozen"):
+        pytest.importorskip(library)
+    names = {}
+    blocks = re.findall(r"```py(?:thon)?\n(.*?)```", (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), re.S)
+    for block in [blocks[0], *(block for block in blocks if "predictive." in block)]:
+        exec(compile(block, "docs/recipes.md", "exec"), names)
+    made, wide = names["made"], names["factor"] * names["std"]
+    np.testing.assert_allclose(names["by_crepes"], np.column_stack([made - wide, made + wide]), rtol=1e-9)
+    np.testing.assert_allclose(names["by_mapie"][:, 1, 0], made + wide, rtol=1e-9)
+
+
 def test_the_removals_on_the_page_are_what_was_measured():
     page = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
     with (ROOT / "experiments" / "results" / "removal.csv").open(encoding="utf-8") as file:

@@ -117,6 +117,14 @@ def test_measures_of_the_distribution(atoms):
     np.testing.assert_allclose(made, predictive().predict(Q))
 
 
+def test_a_frozen_estimator_predicts_with_deviations():
+    """As other libraries hold models that have no ``fit``."""
+    frozen = pytest.importorskip("sklearn.frozen").FrozenEstimator(predictive())
+    made, std = frozen.predict(Q, return_std=True)
+    np.testing.assert_array_equal(made, predictive().predict(Q))
+    np.testing.assert_array_equal(std, predictive().std(Q))
+
+
 def test_samples_are_atoms(atoms):
     drawn = predictive().sample(Q, 7, random_state=3)
     assert drawn.shape == (TEST, 7)
