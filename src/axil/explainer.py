@@ -264,6 +264,7 @@ class Explainer(Questions, Calibrates, Streamed):
             bytes_per_query=proven.dense_bytes(),
             features=proven.features,
             feature_names=proven.adapter.feature_names,
+            fitted=lambda: proven.kept.get("fitted", proven.fitted),
         )
 
     def to_html(

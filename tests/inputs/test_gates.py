@@ -119,7 +119,8 @@ KINDS = {
         ),
         "vector",
     ),
-    **dict.fromkeys(("labels", "groups"), "labels"),
+    **dict.fromkeys(("labels", "groups", "distinct"), "labels"),
+    "among": "mask",
     **dict.fromkeys(("k", "m", "batch_size", "n_threads", "most", "seed", "n", "random_state"), "count"),
     **dict.fromkeys(
         ("sparse", "greedy", "estimate", "verify", "exact", "cluster", "colorbar", "ranked", "cumulative", "retrained"),
@@ -128,8 +129,8 @@ KINDS = {
     **dict.fromkeys(("intercept", "prediction", "reference", "l2"), "number"),
     "coverage": "number",
     "q": "shares",
-    **dict.fromkeys(("symmetric", "return_std"), "flag"),
-    **dict.fromkeys(("by", "device"), "choice"),
+    **dict.fromkeys(("symmetric", "return_std", "adjust"), "flag"),
+    **dict.fromkeys(("by", "device", "sign"), "choice"),
     "method": "choice",
     "line": "number",
     "listed": "flag",
@@ -281,6 +282,10 @@ def valued(name, parameter, needed):
         same = [("same", *pair) for pair in hostile.same_labels(NAMES)]
         odd = [("either", str(i), make(N)) for i, make in enumerate(hostile.ODD_LABELS)]
         return NAMES, [*same, *odd, *(("refused", *pair) for pair in hostile.no_labels(N))]
+    if kind == "mask":
+        odd = [*hostile.no_labels(N), *hostile.no_numbers(np.ones(N)), ("none", np.zeros(N, dtype=bool)), ("Y", Y)]
+        odd += [("a function", lambda rows: 1 / 0), ("no function", lambda: None), ("missing", [None, True] * (N // 2))]
+        return None, [("refused", *pair) for pair in odd]
     if kind == "bags":
         plain = np.ones((N, 4))
         return plain, [("refused", *pair) for pair in hostile.no_numbers(np.ones(N))]
@@ -501,7 +506,8 @@ def test_tables():
 
 
 def test_labels():
-    assert not table({"labels"}, lambda name: name.endswith(".group") or name == "explanation.to_html")
+    chosen = (".group", "lgb.similar", "rf.similar")
+    assert not table({"labels", "mask"}, lambda name: name.endswith(chosen) or name == "explanation.to_html")
 
 
 def test_drawn():
@@ -511,7 +517,7 @@ def test_drawn():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kinds",
-    [{"vector", "bags", "changes"}, {"table"}, {"labels", "object", "drawn"}],
+    [{"vector", "bags", "changes"}, {"table"}, {"labels", "mask", "object", "drawn"}],
     ids=lambda kinds: "-".join(sorted(kinds)),
 )
 def test_everything(kinds):

@@ -1,6 +1,16 @@
 """The gates: whatever people hand over - tables, arrays, labels, settings, paths - is checked here before any work."""
 
-from axil.inputs.labels import as_labels, as_positions, group_codes, named_rows, one_hot, position_of, positions
+from axil.inputs.labels import (
+    as_labels,
+    as_mask,
+    as_positions,
+    group_codes,
+    label_codes,
+    named_rows,
+    one_hot,
+    position_of,
+    positions,
+)
 from axil.inputs.numbers import (
     MOST_THREADS,
     as_bags,
@@ -49,6 +59,7 @@ __all__ = [
     "as_flag",
     "as_frame",
     "as_labels",
+    "as_mask",
     "as_number",
     "as_numbers",
     "as_offsets",
@@ -67,6 +78,7 @@ __all__ = [
     "group_codes",
     "is_sparse",
     "is_whole",
+    "label_codes",
     "named_rows",
     "one_hot",
     "position_of",

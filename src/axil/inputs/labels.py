@@ -116,6 +116,27 @@ def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[NDArray
     return codes, np.asarray(groups)
 
 
+def label_codes(labels: Any, n_rows: int, what: str) -> NDArray[np.intp]:
+    """(N,): a number for each label; rows without a label have numbers of their own."""
+    import pandas as pd
+
+    codes = np.array(pd.factorize(as_labels(labels, n_rows, what))[0], dtype=np.intp)
+    missing = np.flatnonzero(codes < 0)
+    codes[missing] = codes.max(initial=-1) + 1 + np.arange(len(missing))
+    return codes
+
+
+def as_mask(values: Any, n_rows: int, what: str) -> NDArray[np.bool_]:
+    """(N,): a truth value for each training row; numbers, and places where it is missing, are none."""
+    found = as_labels(values, n_rows, what)
+    truths = [is_truth(value) for value in found.tolist()] if found.dtype == object else [found.dtype.kind == "b"]
+    if not all(truths):
+        other = f"{shown(found[truths.index(False)])} at position {truths.index(False)}"
+        kind = other if found.dtype == object else f"numbers or text ({found.dtype})"
+        raise InputError(f"{what} holds {kind}; expected True or False for each of the {n_rows} training rows.")
+    return found.astype(bool)
+
+
 def positions(labels: list[Any], index: NDArray[Any], what: str) -> NDArray[np.intp]:
     """Where the rows with these labels stand; each label must name one row, and no row twice.
 

@@ -181,14 +181,14 @@ def column_names(given: tuple[Any, ...], known: list[str] | None, n: int) -> lis
     return [f"x{i}" for i in range(n)] if known is None else list(known)
 
 
-def chosen_columns(columns: Any, names: list[str]) -> list[int]:
+def chosen_columns(columns: Any, names: list[str], what: str = "columns") -> list[int]:
     """The positions of columns given by name or position; all for None."""
     if columns is None:
         return list(range(len(names)))
     try:
         given = [columns] if isinstance(columns, str) or is_whole(columns) else list(columns)
     except Exception:  # nothing that can be gone through
-        raise InputError(f"columns is {shown(columns)}; expected a list of names or positions.") from None
+        raise InputError(f"{what} is {shown(columns)}; expected a list of names or positions.") from None
     found = []
     for column in given:
         place = position_of(column, names)
@@ -196,7 +196,7 @@ def chosen_columns(columns: Any, names: list[str]) -> list[int]:
             place = int(column)
         if place is None:
             raise InputError(
-                f"columns names {shown(column)}; expected names such as {shown(names[0])}, or positions below {len(names)}."
+                f"{what} names {shown(column)}; expected names such as {shown(names[0])}, or positions below {len(names)}."
             )
         found.append(place)
     return found

@@ -139,13 +139,13 @@ class WeightedSums:
     @property
     def effective_size(self) -> Array:
         """(n,) or (K, n): ``(sum |k|)^2 / sum k^2``; 0 where all weights are."""
-        return _ratio(self.sizes**2, self.norms**2)
+        return ratio(self.sizes**2, self.norms**2)
 
     @property
     def negative_share(self) -> Array:
         """(n,) or (K, n): the share of negative weights in ``sum |k|``."""
         sizes = self.sizes
-        return _ratio(np.maximum(sizes - np.asarray(self.weights.sum(axis=-1)).reshape(sizes.shape), 0.0) / 2, sizes)
+        return ratio(np.maximum(sizes - np.asarray(self.weights.sum(axis=-1)).reshape(sizes.shape), 0.0) / 2, sizes)
 
     # -- columns of tables ----------------------------------------------------------------------------------------------
 
@@ -166,26 +166,14 @@ class WeightedSums:
 
     def top_columns(self, k: int, by: str) -> dict[str, Any]:
         """The columns of `Explanation.top`."""
-        return self._lines(self.largest(k, by))
+        return self.lines(self.largest(k, by))
 
-    def _lines(self, largest: list[tables.Largest]) -> dict[str, Any]:
+    def lines(self, largest: list[tables.Largest]) -> dict[str, Any]:
+        """The columns of `Explanation.top` for rows that are chosen already."""
         columns = tables.top_columns(largest, self.index, self.query_index, self.outputs, self.scale, self.shown)
         if self.additive:
             del columns["weight"]  # a push is the contribution
         return columns
-
-    def similar_columns(self, k: int) -> dict[str, Any]:
-        """The columns of `top`, the share of ``sum |weight|`` down to each row and the rows' positions."""
-        largest = self.largest(k)
-        columns = self._lines(largest)
-        sizes = np.atleast_2d(self.sizes).T[:, :, None]
-        values, rows = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("values", "rows"))
-        share = _ratio(np.cumsum(np.abs(values), axis=2), np.broadcast_to(sizes, values.shape).copy())
-        made: dict[str, Any] = {}
-        before = "contribution" if self.additive else "weight"  # of the share
-        for name, values in columns.items():
-            made |= {name: values, "share": share.ravel()} if name == before else {name: values}
-        return made | {"position": rows.ravel()}
 
     def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]:
         """The columns of `Explanation.group`, for rows of these group numbers (n_train,)."""
@@ -210,7 +198,8 @@ class WeightedSums:
         return tables.label_columns(self.query_index, outputs, "share", shares) | {"rows": counts.ravel()}
 
 
-def _ratio(above: Array, below: Array) -> Array:
+def ratio(above: Array, below: Array) -> Array:
+    """The quotient, zero where nothing is below."""
     return np.divide(above, below, out=np.zeros_like(below), where=below > 0)
 
 

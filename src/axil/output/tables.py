@@ -48,10 +48,10 @@ FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a 
 NOTES = {"exact": NOTE, "additive": ADDITIVE, "jacobian": DERIVATIVE}  # by what the weights are
 
 
-def note(frame: Any, text: str) -> Any:
-    """The frame itself; pandas frames say what their numbers are in ``attrs["axil"]``."""
+def note(frame: Any, text: str, **more: Any) -> Any:
+    """The frame itself; pandas frames say what their numbers are in ``attrs["axil"]``, and more under other names."""
     if isinstance(getattr(frame, "attrs", None), dict):
-        frame.attrs["axil"] = text
+        frame.attrs.update(axil=text, **more)
     return frame
 
 

@@ -15,9 +15,11 @@ from axil.errors import InputError, UnsupportedQuestionError
 from axil.explanation import page_options
 from axil.machine.memory import Budget
 from axil.output import page, tables
+from axil.output.comparables import Choice
 from axil.output.context import Context
 from axil.output.portfolio import Portfolio
 from axil.output.sums import WeightedSums
+from axil.questions import comparables
 from axil.questions import write as writing
 from axil.types import Array
 
@@ -37,14 +39,17 @@ class Stream:
     features: Any = None  #: (N, features) the training rows; None where they are not at hand
     feature_names: list[str] | None = None
     note: str = tables.NOTE  #: what the numbers are
+    fitted: Callable[[], Array] | None = (
+        None  #: (N, K) the training rows' own predictions; None where weights do not make them
+    )
 
     def parts(self, more_bytes: int = 0) -> Iterator[WeightedSums]:
         """In batches that memory allows, where each query takes so many bytes more."""
         return self.batches(self.budget.batch_size(self.bytes_per_query + more_bytes))
 
-    def for_table(self, lines: int, columns: int, bytes_per_line: int) -> Iterator[WeightedSums]:
-        """In batches that leave room for a table of so many lines per query, and for so many bytes of work on each."""
-        working, n = self.bytes_per_query + bytes_per_line * lines, self.rows.shape[0]
+    def for_table(self, lines: int, columns: int, bytes_per_line: int, more_bytes: int = 0) -> Iterator[WeightedSums]:
+        """In batches that leave room for a table of so many lines per query, and for work on each line and each query."""
+        working, n = self.bytes_per_query + more_bytes + bytes_per_line * lines, self.rows.shape[0]
         return self.batches(tables.batch_size(self.budget, n, lines, columns, working))
 
     def table(self, lines: int, columns: int, make: Callable[[WeightedSums], dict[str, Any]]) -> Any:
@@ -221,42 +226,76 @@ class Streamed(ABC):
         share = inputs.as_share(top, "top")
         return self._stream(X, init_score).table(1, 8, Portfolio(share).columns)
 
-    def similar(self, X: Any, k: int = 10, columns: Sequence[Any] | None = None, init_score: Any = None) -> Any:
+    def similar(
+        self,
+        X: Any,
+        k: int = 10,
+        columns: Sequence[Any] | None = None,
+        init_score: Any = None,
+        *,
+        adjust: bool = False,
+        among: Any = None,
+        distinct: Any = None,
+        sign: str = "any",
+    ) -> Any:
         """Comparables: the k training rows of largest |weight| in each prediction, their features beside the query's own.
 
         A frame with the columns query, rank, row, weight, share, target, contribution, and output where there are several; then
         for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``. ``share`` is that
-        of the rows down to this one in ``sum |weight|``. The training rows are those that the explainer was made of; one that
-        was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
+        of the rows down to this one in ``sum |weight|`` of all training rows, listed or not. The training rows are those that the
+        explainer was made of; one that was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
+
+        With ``adjust`` there are also ``adjusted``, the row's target as the model itself adjusts it to the query,
+        ``y_j + F(x) - F(x_j)``; ``adjusted (all)``, the mean of all training rows' adjusted targets by their weights; and
+        ``name (difference)``, row less query, for features that are numbers. Both are computed on the scale of the fit and shown
+        as people read them: of a model fitted to logarithms in prices, and the mean is a geometric one. Where weights sum to one
+        the mean is ``F(x) + sum_j k_j r_j`` of the residuals ``r = y - F``; the second term is a check of local bias: what the
+        model leaves over among the rows that make this prediction. A pandas frame says it in ``attrs["axil"]``, and has for each
+        prediction its value, the mean, the bias (on the scale of the fit) and the share that the rows listed hold in
+        ``attrs["comparables"]``.
 
         Parameters
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         k : int
-            How many training rows per prediction.
+            How many training rows per prediction; fewer where ``among``, ``distinct`` and ``sign`` leave fewer.
         columns : sequence, optional
             Which features to show, by name or position; all by default.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
             place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+        adjust : bool, default False
+            Add adjusted targets and differences of features. Only where weights make the prediction, not of pushes.
+        among : array of bool of shape (n_train,) or function, optional
+            The training rows that may be listed, or a function of the training rows as they were given that returns such a mask:
+            ``lambda sales: sales["year"] >= 2023``.
+        distinct : str, int or sequence of length n_train, optional
+            A column of the training rows, by name or position, or a label for each of them, such as a property's number: of rows
+            with one label only that of largest |weight| is listed. Rows without a label stand for themselves.
+        sign : "any" or "positive", default "any"
+            Whether rows of negative weight, whose targets push the other way, are listed too.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> found = explainer.similar(X.head(1), 3, ["bmi"], adjust=True, among=lambda rows: rows["sex"] > 0, sign="positive")
+        >>> list(found.columns)[5:]
+        ['target', 'contribution', 'adjusted', 'adjusted (all)', 'bmi (row)', 'bmi (query)', 'bmi (difference)']
         """
-        k = inputs.as_count(k, "k")
+        k, adjust = inputs.as_count(k, "k"), inputs.as_flag(adjust, "adjust")
+        positive = inputs.as_choice(sign, ("any", "positive"), "sign") == "positive"
         stream = self._stream(X, init_score)
         if stream.features is None:
             raise UnsupportedQuestionError("similar", *self._no_features)
-        names, features = stream.names(), stream.features
-        chosen = inputs.chosen_columns(columns, names)
-        lines = min(k, stream.n_targets[0]) * stream.n_targets[1]
-        parts = [one.similar_columns(k) for one in stream.for_table(lines, 11 + 2 * len(chosen), 16 * 8)]
-        made, n = tables.joined(parts), stream.rows.shape[0]
-        rows = made.pop("position")
-        queries = np.repeat(np.arange(n), len(made["query"]) // max(n, 1))
-        of_rows = tables.feature_columns(features, rows, chosen)
-        of_queries = tables.feature_columns(stream.rows, queries, chosen)
-        for i, own, asked in zip(chosen, of_rows, of_queries):
-            made |= {f"{names[i]} (row)": own, f"{names[i]} (query)": asked}
-        return tables.note(tables.make(made, stream.backend), stream.note)
+        if adjust and stream.fitted is None:
+            raise UnsupportedQuestionError("similar(adjust=True)", *comparables.NOT_ADJUSTED)
+        rows, codes = comparables.allowed(stream, among), comparables.codes_of(stream, distinct)
+        return comparables.similar(stream, Choice(k, rows, codes, positive), columns, adjust)
 
     _no_features = (
         "this explainer was loaded from a file, which keeps no features",

@@ -1,0 +1,228 @@
+"""`similar` with adjust, among, distinct and sign against dense NumPy, row by row."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
+from scipy import sparse
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from xgboost import XGBRegressor
+
+import axil
+from axil.errors import InputError, UnsupportedQuestionError
+
+N, Q = 120, 6
+DRAWS = np.random.default_rng(3)
+FRAME = pd.DataFrame(
+    {
+        "area": DRAWS.uniform(40, 200, N + Q),
+        "age": DRAWS.integers(0, 30, N + Q).astype(np.uint8),
+        "year": DRAWS.integers(2018, 2025, N + Q),
+    },
+    index=[f"h{i}" for i in range(N + Q)],
+)
+PRICE = 1000 * FRAME["area"] * np.exp(-0.01 * FRAME["age"]) * (1 + 0.1 * DRAWS.normal(size=N + Q))
+X, NEW, Y = FRAME.iloc[:N], FRAME.iloc[N:], PRICE.iloc[:N]
+OWNER = np.arange(N) // 4  # four sales per property
+OUTPUTS = np.column_stack([Y, Y[::-1].to_numpy()])
+QUICK = {"n_estimators": 20, "min_child_samples": 5, "n_jobs": 1, "verbose": -1}
+
+
+def made(name):
+    if name == "boosting":
+        return axil.Explainer(LGBMRegressor(**QUICK).fit(X, Y), X, Y)
+    if name == "shrunk":  # weights do not sum to one
+        return axil.Explainer(LGBMRegressor(**QUICK, reg_lambda=20.0, boost_from_average=False).fit(X, Y), X, Y)
+    if name == "forest":
+        return axil.Explainer(RandomForestRegressor(15, min_samples_leaf=3, random_state=0).fit(X, Y), X, Y)
+    if name == "outputs":
+        trees = XGBRegressor(n_estimators=8, max_depth=3, n_jobs=1, multi_strategy="one_output_per_tree")
+        return axil.Explainer(trees.fit(X, OUTPUTS), X, OUTPUTS)
+    if name == "classes":
+        dear = (Y.median() < Y).to_numpy()
+        return axil.Explainer(RandomForestClassifier(9, max_depth=3, random_state=0).fit(X, dear), X, dear)
+    if name == "log":
+        return axil.Explainer(LGBMRegressor(**QUICK).fit(X, np.log(Y)), X, np.log(Y), inverse_func=np.exp)
+    own = TransformedTargetRegressor(LGBMRegressor(**QUICK), func=np.log1p, inverse_func=np.expm1)
+    return axil.Explainer(own.fit(X, Y), X, Y)
+
+
+NAMES = ["boosting", "shrunk", "forest", "outputs", "classes", "log", "own logarithms"]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def explainer(request):
+    return made(request.param)
+
+
+@pytest.fixture(scope="module")
+def boosting():
+    return made("boosting")
+
+
+def dense(explainer, rows):
+    """Weights (K, n, N), targets (N, K) and predictions (n, K), on the scale of the fit."""
+    found = explainer(rows)
+    targets = explainer.targets.reshape(N, -1)
+    weights = np.broadcast_to(found.weights, (targets.shape[1], len(rows), N))
+    own = [w @ y for w, y in zip(weights, targets.T)]
+    return weights, targets, np.stack(own, axis=1) + found.intercepts.reshape(len(rows), -1)
+
+
+def expected(weights, k, among=None, labels=None, positive=False):
+    """The positions to list for one prediction, by the definition."""
+    order = sorted(range(N), key=lambda j: (-abs(weights[j]), j))
+    kept, seen = [], set()
+    for j in order:
+        if (among is not None and not among[j]) or (positive and weights[j] <= 0):
+            continue
+        if labels is not None and labels[j] in seen:
+            continue
+        kept.append(j)
+        seen |= set() if labels is None else {labels[j]}
+    return kept[:k]
+
+
+def test_adjusted_targets_and_the_footer(explainer):
+    found = explainer.similar(NEW, 5, adjust=True)
+    weights, targets, predictions = dense(explainer, NEW)
+    fitted = dense(explainer, X)[2]
+    residuals, inverse = targets - fitted, explainer.scale.inverse
+    lines, footer = iter(found.itertuples(index=False)), iter(found.attrs["comparables"])
+    for i, output in np.ndindex(Q, targets.shape[1]):
+        own = weights[output, i]
+        bias = own @ residuals[:, output]
+        mean = own @ (residuals[:, output] + predictions[i, output]) / own.sum()
+        said = next(footer)
+        # sums of 120 numbers in another order: rounding of float64
+        np.testing.assert_allclose(said["mean"], inverse(np.array([mean]))[0], rtol=1e-9)
+        np.testing.assert_allclose(said[explainer.scale.label("bias")], bias, rtol=1e-9, atol=1e-9 * abs(targets).max())
+        np.testing.assert_allclose(said["prediction"], inverse(predictions[i, [output]])[0], rtol=1e-9)
+        np.testing.assert_allclose(said["share"], np.sort(abs(own))[-5:].sum() / abs(own).sum(), rtol=1e-9)
+        assert said["query"] == NEW.index[i]
+        for _ in range(5):
+            line = dict(zip(found.columns, next(lines)))
+            j = X.index.get_loc(line["row"])
+            wanted = inverse(predictions[i, [output]] + residuals[j, [output]])[0]
+            np.testing.assert_allclose(line["adjusted"], wanted, rtol=1e-9, atol=1e-9)
+            assert line["adjusted (all)"] == said["mean"]
+            assert line["age (difference)"] == int(X["age"].iloc[j]) - int(NEW["age"].iloc[i])  # of unsigned numbers
+    plain = explainer.similar(NEW, 5)
+    pd.testing.assert_frame_equal(found[plain.columns], plain)
+
+
+def test_prices_of_a_model_of_logarithms():
+    explainer = made("log")
+    found = explainer.similar(NEW.head(1), 3, adjust=True)
+    model = LGBMRegressor(**QUICK).fit(X, np.log(Y))
+    rows = X.loc[found["row"]]
+    wanted = Y[found["row"]] * np.exp(model.predict(NEW.head(1))) / np.exp(model.predict(rows))
+    np.testing.assert_allclose(found["adjusted"], wanted, rtol=1e-6)  # LightGBM fits gradients in float32
+    assert "local bias (log)" in found.attrs["axil"]
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("kept", [None, "recent"])
+@pytest.mark.parametrize("labels", [None, OWNER])
+def test_the_rows_listed(explainer, monkeypatch, positive, kept, labels):
+    monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
+    among = None if kept is None else (X["year"] >= 2023).to_numpy()
+    found = explainer.similar(
+        NEW, 9, [], among=among, distinct=labels, sign="positive" if positive else "any", adjust=True
+    )
+    weights = dense(explainer, NEW)[0]
+    rows = [
+        (NEW.index[i], rank + 1, X.index[j])
+        for i, output in np.ndindex(Q, len(weights))
+        for rank, j in enumerate(expected(weights[output, i], 9, among, labels, positive))
+    ]
+    assert list(zip(found["query"], found["rank"], found["row"])) == rows
+    assert len(found.attrs["comparables"]) == Q * len(weights)
+
+
+def test_all_that_allows_the_same_rows(boosting):
+    wanted = boosting.similar(NEW, 4, among=(X["year"] > 2020).to_numpy())
+    recent = X["year"] > 2020
+    for among in (
+        list(recent),
+        recent,
+        recent.astype(object),
+        recent.astype("boolean"),
+        pl.Series(recent.tolist()),
+        pa.array(recent.tolist()),
+        lambda rows: rows["year"] > 2020,
+        lambda rows: (rows["year"] > 2020).to_numpy()[:, None],
+    ):
+        pd.testing.assert_frame_equal(boosting.similar(NEW, 4, among=among), wanted)
+    by_column = boosting.similar(NEW, 4, distinct="year")
+    pd.testing.assert_frame_equal(by_column, boosting.similar(NEW, 4, distinct=X["year"]))
+    pd.testing.assert_frame_equal(by_column, boosting.similar(NEW, 4, distinct=2))
+
+
+def test_fewer_rows_than_asked_for(boosting):
+    assert len(boosting.similar(NEW, 50, distinct="year")) == Q * X["year"].nunique()
+    assert len(boosting.similar(NEW, 50, among=np.arange(N) < 3)) == Q * 3
+    assert len(boosting.similar(NEW.head(0), 5, adjust=True, sign="positive", distinct=OWNER)) == 0
+
+
+def test_rows_without_a_label_stand_for_themselves(boosting):
+    labels = np.where(np.arange(N) < 60, None, "one")
+    found = boosting.similar(NEW.head(1), N, distinct=labels)
+    assert len(found) == 61
+
+
+def test_a_function_cannot_change_the_training_rows(boosting):
+    before = boosting.similar(NEW, 3)
+
+    def greedy(rows):
+        rows["area"] = 0.0
+        return np.ones(N, dtype=bool)
+
+    pd.testing.assert_frame_equal(boosting.similar(NEW, 3, among=greedy), before)
+    pd.testing.assert_frame_equal(boosting.similar(NEW, 3), before)
+
+
+def test_sparse_weights_and_frames_of_other_libraries():
+    values, new = X.to_numpy(float), NEW.to_numpy(float)
+    forest = RandomForestRegressor(5, max_depth=4, random_state=0).fit(values, Y)
+    wanted = axil.Explainer(forest, values, Y).similar(new, 3, adjust=True, distinct=OWNER)
+    others = {"polars": lambda one: pl.DataFrame(one, schema=["x0", "x1", "x2"]), "csr": sparse.csr_matrix}
+    for convert in others.values():
+        found = axil.Explainer(forest, convert(values), Y).similar(convert(new), 3, adjust=True, distinct=OWNER)
+        found = found.to_pandas() if isinstance(found, pl.DataFrame) else found
+        pd.testing.assert_frame_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"among": np.arange(N)}, "among holds numbers or text .int64.; expected True or False for each of the 120"),
+        ({"among": [True] * 5}, r"among has shape \(5,\); expected \(120,\)"),
+        ({"among": [None, *[True] * (N - 1)]}, "among holds None at position 0; expected True or False"),
+        ({"among": np.zeros(N, dtype=bool)}, "among allows none of the 120 training rows"),
+        ({"among": lambda rows: rows["price"] > 1}, "among raised KeyError: .*price.*function of the training rows"),
+        ({"among": lambda rows: rows}, "What the function among returned has shape"),
+        ({"among": (X["year"] > 2020)[::-1]}, "among has the row labels of X_train in another order"),
+        ({"distinct": "parcel"}, "distinct names 'parcel'; expected names such as 'area'"),
+        ({"distinct": [1, 2]}, r"distinct has shape \(2,\); expected \(120,\)"),
+        ({"distinct": X["year"][::-1]}, "distinct has the row labels of X_train in another order"),
+        ({"sign": "negative"}, 'sign is "?\'?negative.*expected "any" or "positive"'),
+        ({"adjust": 1}, "adjust is 1; expected True or False"),
+    ],
+)
+def test_what_is_refused(boosting, given, message):
+    with pytest.raises(InputError, match=message):
+        boosting.similar(NEW, 3, **given)
+
+
+def test_pushes_are_chosen_from_and_not_adjusted():
+    dear = (Y.median() < Y).to_numpy()
+    pushes = axil.JacobianExplainer(LGBMClassifier(**QUICK).fit(X, dear), X, dear)
+    with pytest.raises(UnsupportedQuestionError, match=r"similar\(adjust=True\) has no answer here: .*pushes"):
+        pushes.similar(NEW, 3, adjust=True)
+    found = pushes.similar(NEW, 3, sign="positive", among=X["year"] > 2020)
+    assert (found["contribution"] > 0).all()
+    assert (found["year (row)"] > 2020).all()
