@@ -11,9 +11,9 @@ from test_contract import TREES, explainer_of
 
 import axil
 from axil import InputError, UnsupportedQuestionError
-from axil.baselines import TREX, Baseline, BoostIn, LeafInfluence, Random, TreeSim
+from axil.baselines import TREX, Baseline, BoostIn, LeafInfluence, LeafMatch, Random, TreeSim
 
-EVERY = [BoostIn, LeafInfluence, TREX, TreeSim, Random]
+EVERY = [BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch, Random]
 LOSS = [BoostIn, LeafInfluence]
 REFUSED = {(BoostIn, "BoostIn"), (LeafInfluence, "LeafInfluence")}
 
@@ -77,7 +77,7 @@ def test_positive_rows_lower_the_loss(kind):
     assert losses["helping"] > losses["none"] > losses["harming"]
 
 
-@pytest.mark.parametrize("kind", [BoostIn, LeafInfluence, TREX, TreeSim])
+@pytest.mark.parametrize("kind", [BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch])
 @pytest.mark.parametrize(("library", "name"), [("sklearn", "hist early stopping"), ("lightgbm", "weights some zero")])
 def test_rows_without_weight_score_zero(kind, library, name):
     a = asked(library, name)

@@ -10,9 +10,9 @@ from scipy.special import logsumexp
 
 import axil
 from axil import ExactnessError, InputError, UnsupportedQuestionError
-from axil.baselines import TREX, BoostIn, FittedClassifier, LeafInfluence, Random, TreeSim
+from axil.baselines import TREX, BoostIn, FittedClassifier, LeafInfluence, LeafMatch, Random, TreeSim
 
-EVERY = [BoostIn, LeafInfluence, TREX, TreeSim, Random]
+EVERY = [BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch, Random]
 CLASSES = [name for name in CASES if case_of(name).loss.startswith(("logistic", "softmax", "gradient", "joint"))]
 CLASSES.remove("lightgbm cross_entropy")  # shares, not classes
 ONE_STEP = [name for name in CLASSES if "steps" not in case_of(name).more and case_of(name).loss != "joint"]

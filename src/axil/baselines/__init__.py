@@ -1,4 +1,5 @@
-"""Other ways to score training rows, on the structure that axil reads: BoostIn, LeafInfluence, TREX, TreeSim and Random.
+"""Other ways to score training rows, on the structure that axil reads: BoostIn, LeafInfluence, TREX, TreeSim,
+LeafMatch and Random.
 
     BoostIn(explainer).scores(X, y)      # (n, n_train) float64
     BoostIn(FittedClassifier(model, X_train, y_train)).scores(X, y)      # of a classifier
@@ -16,6 +17,7 @@ computes, which `docs/baselines.md` compares them with:
 - TREX: how the loss of a surrogate rises without the row's term; where y is not given, the term alpha_j k(x, j).
 - TreeSim: a similarity, positive where both targets are on the same side of F(x), or both rows of one class; without y never
   negative.
+- LeafMatch: the share of trees in which both rows are in one leaf; never negative, whatever y is.
 - Random: no sign.
 
 Only BoostIn and LeafInfluence need y. Rows of weight zero (held out by the fit) score zero, except in Random.
@@ -25,8 +27,9 @@ from axil.baselines.base import Baseline
 from axil.baselines.boostin import BoostIn
 from axil.baselines.classifier import FittedClassifier
 from axil.baselines.leaf_influence import LeafInfluence
+from axil.baselines.leaf_match import LeafMatch
 from axil.baselines.random import Random
 from axil.baselines.treesim import TreeSim
 from axil.baselines.trex import TREX
 
-__all__ = ["TREX", "Baseline", "BoostIn", "FittedClassifier", "LeafInfluence", "Random", "TreeSim"]
+__all__ = ["TREX", "Baseline", "BoostIn", "FittedClassifier", "LeafInfluence", "LeafMatch", "Random", "TreeSim"]

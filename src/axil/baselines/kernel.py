@@ -50,11 +50,19 @@ class LeafKernel:
 
     def between(self, queries: Leaves) -> Array:
         """(n, N): k of rows in these leaves, (T, n), with all training rows. O(T) a pair."""
+        return self._met(queries, self.features**2)
+
+    def matches(self, queries: Leaves) -> Array:
+        """(n, N): in how many trees rows in these leaves, (T, n), share a leaf with each training row."""
+        return self._met(queries, np.ones(len(self.features)))
+
+    def _met(self, queries: Leaves, values: Array) -> Array:
+        """(n, N): the sums over trees of the values (L,) of leaves that both rows are in."""
         n = queries.shape[1]
-        table = np.zeros((len(self.features), n))
+        table = np.zeros((len(values), n))
         for t, leaf in enumerate(queries):
             met = self.starts[t] + leaf
-            table[met, np.arange(n)] = self.features[met] ** 2
+            table[met, np.arange(n)] = values[met]
         return self.read_out(table).T
 
     def read_out(self, table: Array) -> Array:
