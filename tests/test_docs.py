@@ -103,7 +103,7 @@ def test_the_theory_names_files_that_exist():
 
 def test_the_page_of_baselines_runs(capsys):
     run("docs/baselines.md")
-    assert capsys.readouterr().out.count("(42, 400)") == 5
+    assert capsys.readouterr().out.count("(42, 400)") == 6
 
 
 def test_the_page_of_plots_runs_and_shows_its_pictures():

@@ -226,6 +226,35 @@ def test_leave_one_out_errors_by_trees_are_compared_with_cross_validation(monkey
         )  # the splits saw the rows' own targets
 
 
+def test_comparables_are_means_of_five_prices(monkeypatch):
+    """By the definition, from weights and from the model itself."""
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import comparables
+
+    X, y = comparables.simulated()
+    train, new, prices = X[:400], X[400:410], y[:400]
+    explainer = comparables.fitted("forest", train, prices, 0)
+    weights, fit, asked = explainer(new).weights, explainer(train).predictions, explainer(new).predictions
+    rows = np.argsort(-weights, axis=1, kind="stable")[:, :5]
+    adjusted = prices[rows] + asked[:, None] - fit[rows]
+    parts = np.take_along_axis(weights, rows, axis=1)
+    made, share = comparables.by_weight(explainer, new)
+    wanted = {
+        "model": asked,
+        "all adjusted": asked + weights @ (prices - fit),  # weights of a forest sum to one
+        "weights, as they are": prices[rows].mean(axis=1),
+        "weights, adjusted": adjusted.mean(axis=1),
+        "weights, as they are, weighted": (parts * prices[rows]).sum(axis=1) / parts.sum(axis=1),
+        "weights, adjusted, weighted": (parts * adjusted).sum(axis=1) / parts.sum(axis=1),
+    }
+    assert made.keys() == wanted.keys()
+    for name, values in wanted.items():
+        np.testing.assert_allclose(made[name], values, rtol=1e-9, err_msg=name)
+    assert share == pytest.approx(parts.sum(axis=1).mean())  # none is negative
+    again = comparables.of_rows(explainer, train, new, rows)
+    np.testing.assert_allclose(again, [wanted["weights, as they are"], wanted["weights, adjusted"]], rtol=1e-9)
+
+
 def test_values_of_rows_are_judged(monkeypatch):
     """The parts that need no pyDVL, on rows whose spoilt targets are known."""
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
