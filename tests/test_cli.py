@@ -407,7 +407,7 @@ def test_intervals(run):
 
     code, out, _ = run(more)
     assert code == 0
-    assert f"0.8 intervals of {N_QUERY} predictions; {N_TRAIN} calibration rows, out-of-fold\n" in out
+    assert f"80 % intervals of {N_QUERY} predictions; {N_TRAIN} calibration rows, out-of-fold\n" in out
     assert re.search(r"^query +prediction +lower +upper +scale +alarm\n", out, re.M)
     assert len(re.findall(r"^p\d{3} ", out, re.M)) == N_QUERY
     assert out.endswith("not at every row.\n")

@@ -196,7 +196,7 @@ def intervals(arguments: argparse.Namespace, out: Any) -> int:
         predictive.to_html(queries, arguments.html, arguments.coverage, symmetric=not arguments.skewed)
     table = predictive.interval(queries, arguments.coverage, not arguments.skewed)
     title = (
-        f"{arguments.coverage:.6g} intervals of {len(queries)} predictions; "
+        f"{100 * arguments.coverage:.6g} % intervals of {len(queries)} predictions; "
         f"{predictive.n_calibration} calibration rows, {predictive.source}"
     )
     return _give(question, table, title, arguments, out)
