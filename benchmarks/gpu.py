@@ -1,6 +1,7 @@
 """The GPU back end against the cores of the same machine: kernels, and weights of queries, on synthetic trees.
 
     python benchmarks/gpu.py [--quick] [--out results.json]
+    python benchmarks/gpu.py --cores    # the cores alone, without a GPU
 
 Leaves are drawn at random with a few large ones per tree, as no model is needed to time a pass. Times on the GPU end with a
 synchronisation; the copy of the leaf numbers to the device is given apart.
@@ -166,14 +167,33 @@ def public(report: Report, n_rows: int, threads: int) -> None:
         report.add(f"{name}: top 10 of 2,048, prepared", time.perf_counter() - start)
 
 
-def main() -> None:
-    import cupy as cp
+def cores(threads: int) -> None:
+    """The cores alone, for machines without a GPU."""
+    report = Report()
+    s = trees_of(364_000, 2_460, 235, threads)
+    ask(report, BoostedTrees(s, Cpu(threads)), f"364,000 rows, 2,460 trees of 235 leaves, {threads} cores", s, 16, 16)
+    s = trees_of(1_000_000, 100, 31, threads)
+    ask(
+        report,
+        BoostedTrees(s, Cpu(threads)).prepared(),
+        f"1e6 rows, 100 trees of 31 leaves, {threads} cores",
+        s,
+        512,
+        512,
+    )
 
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the queries")
     parser.add_argument("--only", nargs="*", default=["county", "million", "ten million", "model"])
+    parser.add_argument("--cores", action="store_true", help="the cores alone, without a GPU")
     parser.add_argument("--out")
     arguments = parser.parse_args()
+    if arguments.cores:
+        return cores(len(os.sched_getaffinity(0)))
+    import cupy as cp
+
     threads = len(os.sched_getaffinity(0))
     gpu = backend_of(Limits(threads, Budget(None), "cuda"))
     device = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
