@@ -136,7 +136,7 @@ class Away(Backend):
     n_threads: int
 
     name = "away"
-    costs = Cpu.costs
+    costs = walks = Cpu.costs
     xp = sys.modules[__name__]
 
     @property

@@ -255,6 +255,7 @@ class Backend(ABC):
 
     name: str
     costs: Costs
+    walks: Costs  #: of single rows' walks through the whole fit: those of whoever walks them
     xp: Any = np  #: the module of its arrays
 
     @abstractmethod

@@ -207,7 +207,7 @@ class Cpu(Backend):
     n_threads: int
 
     name = "cpu"
-    costs = COSTS
+    costs = walks = COSTS
 
     def rows(self, cells: Cells, starts: Numbers, weights: Array | None = None) -> CpuRows:
         return CpuRows(cells, starts, weights, self.n_threads)

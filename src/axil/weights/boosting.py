@@ -183,7 +183,7 @@ class BoostedTrees:
 
     @property
     def _deletion_work(self) -> DeletionWork:
-        return DeletionWork.of(self.structure, self.backend.costs, self.leaf_space is not None)
+        return DeletionWork.of(self.structure, self.backend.walks, self.leaf_space is not None)
 
     def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
         return removal.pushes(self.rows, self.fit(targets), own_leaves(self.structure, queries))
