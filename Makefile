@@ -95,13 +95,13 @@ bench-growth: .venv/bench ## Time against rows, trees, leaves and queries, up to
 	$(BIN)/python benchmarks/growth.py --large
 
 docs: .venv/docs ## The manual, in build/manual; every warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	$(BIN)/zensical build --clean --strict --config-file mkdocs.yml
 
 wheel-check: ## A wheel, installed and run where there is no compiler
 	scripts/check_wheel.sh
 
 clean: ## Remove environments and builds
-	rm -rf .venv .venv-oldest .venv-torch build dist
+	rm -rf .venv .venv-oldest .venv-torch .cache build dist
 
 # Each stamp is one set of extras, installed again when the build or the core changes; Python sources are live.
 .venv/demo .venv/test .venv/lint .venv/bench .venv/browser .venv/docs: .venv/%: $(SOURCES)

@@ -70,6 +70,12 @@ def test_no_page_is_left_out():
     assert not left
 
 
+def test_every_page_is_in_the_navigation():
+    """The build of the manual warns of links that lead nowhere, not of a page that nothing leads to."""
+    listed = re.findall(r"([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M)
+    assert sorted(listed) == sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+
+
 def test_no_page_has_output_that_nobody_makes():
     pages = [
         path for path in (ROOT / "docs").rglob("*.md") if re.search(r"^```text", path.read_text(encoding="utf-8"), re.M)
@@ -79,7 +85,7 @@ def test_no_page_has_output_that_nobody_makes():
 
 
 def test_links_between_pages_lead_somewhere():
-    """Also those that mkdocs does not see: README and CONTRIBUTING, and pages that are named as plain text."""
+    """Also those that the manual's own build does not see: README and CONTRIBUTING, and pages that are named as plain text."""
     for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "experiments" / "README.md"):
         for link in re.findall(r"\]\(([^)#:]+\.(?:md|png))", path.read_text(encoding="utf-8")):
             assert (path.parent / link).exists(), (path.name, link)
