@@ -4,7 +4,7 @@
 // where the extensions of GCC and Clang are to be left alone, as other compilers must.
 #pragma once
 
-#if defined(__GNUC__) && !AXIL_PLAIN
+#if (defined(__GNUC__) || defined(__clang__)) && !AXIL_PLAIN  // clang-cl is the second alone
 #define AXIL_GNU 1
 #else
 #define AXIL_GNU 0
@@ -17,6 +17,7 @@
 #define AXIL_UNROLL _Pragma("GCC unroll 16")
 #define AXIL_PREFETCH(ADDRESS) __builtin_prefetch(ADDRESS, 1)
 #define AXIL_PREFETCH_READ(ADDRESS) __builtin_prefetch(ADDRESS, 0)
+#define AXIL_VECTOR(NAME, REAL, LANES) typedef REAL NAME __attribute__((vector_size((LANES) * sizeof(REAL))))
 #else
 #define AXIL_INLINE inline
 #define AXIL_NOINLINE
@@ -24,6 +25,7 @@
 #define AXIL_UNROLL
 #define AXIL_PREFETCH(ADDRESS)
 #define AXIL_PREFETCH_READ(ADDRESS)
+#define AXIL_VECTOR(NAME, REAL, LANES)
 #endif
 
 // AXIL_VERSIONS(f, (int x), (x)) defines f(int x) to call f_lanes<W>(x), W the doubles in a vector register.

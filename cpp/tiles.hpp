@@ -101,9 +101,7 @@ inline void unpack(double* table, std::size_t n, std::size_t columns, const std:
 
 template <class Real, std::size_t Lanes>
 struct Vector {
-#if AXIL_GNU
-    typedef Real type __attribute__((vector_size(Lanes * sizeof(Real))));
-#endif
+    AXIL_VECTOR(type, Real, Lanes);
 };
 
 template <class Real>
