@@ -1,6 +1,8 @@
 """What pyproject.toml promises: the version, the oldest libraries, the notices of what is compiled in."""
 
 import re
+import runpy
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -28,8 +30,9 @@ def project():
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def test_the_version_is_the_same_in_both_places(project):
-    assert project["version"] == axil.__version__
+def test_the_version_stands_in_one_place(project):
+    assert project["dynamic"] == ["version"]
+    assert version("axil") == axil.__version__
 
 
 def test_the_oldest_versions_tested_are_the_lower_bounds(project):
@@ -59,3 +62,21 @@ def test_notices_of_what_is_compiled_in_go_with_the_wheel(project):
     ]:
         assert owner in notices
         assert condition in notices
+
+
+def test_the_recipe_asks_for_what_the_project_asks_for(project):
+    recipe = (ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
+    assert f'version: "{axil.__version__}"' in recipe
+    listed = re.search(r"  run:\n    - python\n((?:    - .+\n)+)", recipe).group(1)
+    assert [line.removeprefix("    - ").replace(" ", "") for line in listed.splitlines()] == project["dependencies"]
+
+
+def test_ruff_is_the_same_before_a_commit_as_in_lint(project):
+    (pinned,) = [name for name in project["optional-dependencies"]["lint"] if name.startswith("ruff")]
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    assert f"rev: v{pinned.removeprefix('ruff==')}" in hooks
+
+
+def test_a_release_names_what_is_missing():
+    reasons = runpy.run_path(str(ROOT / "scripts" / "check_release.py"))["missing"]("v9.9")
+    assert any("the tag is v9.9" in reason for reason in reasons)
