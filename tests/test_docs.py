@@ -73,7 +73,9 @@ def test_no_page_is_left_out():
 def test_every_page_is_in_the_navigation():
     """The build of the manual warns of links that lead nowhere, not of a page that nothing leads to."""
     listed = re.findall(r"([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M)
-    assert sorted(listed) == sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+    assert sorted(listed) == sorted(
+        path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")
+    )
 
 
 def test_no_page_has_output_that_nobody_makes():
