@@ -171,7 +171,7 @@ def remove(arguments: argparse.Namespace, out: Any) -> int:
     else:
         rows = data.labelled_rows(training, arguments.rows, "--rows")
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
-    table = explainer.without(rows, queries)
+    table = explainer.without(queries, rows)
     title = f"{len(queries)} predictions without {len(rows)} of {len(training.features)} training rows"
     return _give(question, table, title, arguments, out)
 

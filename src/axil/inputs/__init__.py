@@ -31,6 +31,7 @@ from axil.inputs.numbers import (
     is_whole,
     weights_of_some,
 )
+from axil.inputs.order import table_first
 from axil.inputs.tables import (
     Columns,
     as_directory,
@@ -84,6 +85,7 @@ __all__ = [
     "position_of",
     "positions",
     "row_labels",
+    "table_first",
     "take_rows",
     "weights_of_some",
 ]

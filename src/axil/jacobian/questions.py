@@ -20,7 +20,8 @@ from axil.types import Array
 class BoostedQuestions(RowQuestions):
     """Questions that need boosted trees, as methods of `JacobianExplainer`."""
 
-    def what_if(self, targets: Mapping[Any, Any], X: Any) -> Any:
+    @inputs.table_first("targets")
+    def what_if(self, X: Any, targets: Mapping[Any, Any]) -> Any:
         """The scores of X if some training rows, by label, had other targets or classes, structure held fixed.
 
         Exact, and not linear: the fit is replayed with the new targets, every leaf value computed again from gradients that
@@ -30,10 +31,10 @@ class BoostedQuestions(RowQuestions):
 
         Parameters
         ----------
-        targets : mapping of row label to target
-            The new targets, or classes.
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        targets : mapping of row label to target
+            The new targets, or classes.
         """
         model, X = self._boosting("what_if"), self._rows(X)
         changed = changed_targets(model, self.index, targets)

@@ -60,7 +60,8 @@ class RowQuestions(ABC):
         found = model.pushes.dense(model.located(X)[0])
         return found[0] if self.outputs is None else found
 
-    def without(self, rows: Sequence[Any], X: Any) -> Any:
+    @inputs.table_first("rows")
+    def without(self, X: Any, rows: Sequence[Any]) -> Any:
         """The scores of X if these training rows, by label, were deleted, all of them at once, structure held fixed.
 
         Exact, and not linear: the fit is replayed with their weights at zero, every leaf value computed again. Splits, rates,
@@ -69,10 +70,10 @@ class RowQuestions(ABC):
 
         Parameters
         ----------
-        rows : sequence of labels
-            The training rows to delete, by label as in `what_if`.
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        rows : sequence of labels
+            The training rows to delete, by label as in `what_if`.
 
         Examples
         --------
@@ -81,7 +82,7 @@ class RowQuestions(ABC):
         >>> from axil import JacobianExplainer
         >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
         >>> explainer = JacobianExplainer(LGBMClassifier(n_estimators=20, verbose=-1).fit(X, y), X, y)
-        >>> list(explainer.without([0, 7, 30], X.head(1)).columns)
+        >>> list(explainer.without(X.head(1), [0, 7, 30]).columns)
         ['query', 'before', 'after', 'change', 'probability before', 'probability after']
         """
         kept, X = self._kept("without"), self._rows(X)
@@ -114,7 +115,7 @@ class RowQuestions(ABC):
         >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
         >>> explainer = JacobianExplainer(LGBMClassifier(n_estimators=20, verbose=-1).fit(X, y), X, y)
         >>> effects = explainer.removal(X.head(2))
-        >>> change = explainer.without([7], X.head(2))["change"]
+        >>> change = explainer.without(X.head(2), [7])["change"]
         >>> effects.shape, bool(abs(effects[:, 7] - change).max() < 1e-9)
         ((2, 569), True)
         """

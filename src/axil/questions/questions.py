@@ -24,7 +24,8 @@ from axil.types import Array
 class Questions(LabelQuestions):
     """The questions, as methods of `Explainer`."""
 
-    def what_if(self, targets: Mapping[Any, Any], X: Any, init_score: Any = None) -> Any:
+    @inputs.table_first("targets")
+    def what_if(self, X: Any, targets: Mapping[Any, Any], init_score: Any = None) -> Any:
         """The predictions of X if some training rows, by label, had other targets (of a classifier: other classes).
 
         Exact with the structure held fixed: ``change = sum_j k_j (new_j - old_j)`` over the rows named. A frame with the columns
@@ -38,10 +39,10 @@ class Questions(LabelQuestions):
 
         Parameters
         ----------
-        targets : mapping of row label to target
-            The new targets, given as ``y_train`` was.
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        targets : mapping of row label to target
+            The new targets, given as ``y_train`` was.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
             place of base_score, as in its own ``predict``.
@@ -50,17 +51,18 @@ class Questions(LabelQuestions):
         moved = changed_rows(proven, targets)
         return what_if(proven, proven.queries(X, init_score), moved)
 
-    def reach(self, rows: Sequence[Any], X: Any, init_score: Any = None) -> Array:
+    @inputs.table_first("rows")
+    def reach(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Array:
         """How much each prediction of X moves per unit of each of these training targets: whom does a row move?
 
         Columns of K: ``explainer(X).weights[..., rows]``, without the other weights. Exact with the structure held fixed.
 
         Parameters
         ----------
-        rows : sequence of labels
-            The training rows, by label as in `what_if`.
         X : table
             The n rows to explain.
+        rows : sequence of labels
+            The training rows, by label as in `what_if`.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
 

@@ -52,7 +52,7 @@ class RowQuestions:
         >>> effects = explainer.removal(X.head(2))
         >>> effects.shape
         (2, 442)
-        >>> change = explainer.without([7], X.head(2))["change"]
+        >>> change = explainer.without(X.head(2), [7])["change"]
         >>> bool(abs(effects[:, 7] - change).max() < 1e-9)
         True
         """
@@ -61,7 +61,8 @@ class RowQuestions:
         way = removal.way_of(proven, _method(method), removal.array_bytes(proven, queries))
         return removal.dense(proven, queries, way)
 
-    def without(self, rows: Sequence[Any], X: Any, init_score: Any = None) -> Any:
+    @inputs.table_first("rows")
+    def without(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Any:
         """The predictions of X if these training rows, by label, were deleted, all of them at once.
 
         Exact with the structure held fixed, as `removal` is for single rows: the effects of single rows do not add up to that
@@ -71,10 +72,10 @@ class RowQuestions:
 
         Parameters
         ----------
-        rows : sequence of labels
-            The training rows to delete, by label as in `what_if`.
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        rows : sequence of labels
+            The training rows to delete, by label as in `what_if`.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
 
@@ -85,7 +86,7 @@ class RowQuestions:
         >>> from axil import Explainer
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
-        >>> list(explainer.without([0, 7, 30], X.head(1)).columns)
+        >>> list(explainer.without(X.head(1), [0, 7, 30]).columns)
         ['query', 'before', 'after', 'change']
         """
         proven = self.proven
@@ -230,7 +231,7 @@ class RowQuestions:
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
         >>> left_out = explainer.leave_one_out()
-        >>> change = explainer.without([7], X.loc[[7]])
+        >>> change = explainer.without(X.loc[[7]], [7])
         >>> bool(abs(left_out["prediction"][7] - change["after"][0]) < 1e-9)
         True
         """

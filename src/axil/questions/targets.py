@@ -63,7 +63,7 @@ def what_if(proven: ProvenModel, queries: Queries, moved: Array) -> Any:
     """The table of `Questions.what_if`, for targets moved by (N, K)."""
     proven.predicted(queries)  # which checks them
     change = proven.across(moved, lambda engine, own: engine.apply(queries.coordinates, own, queries.offsets.base))
-    warn_beyond(proven, proven.targets + moved)
+    warn_beyond(proven, proven.targets + moved, 5)
     columns = change_columns(proven, queries, queries.predictions, queries.predictions + change)
     if proven.scale.is_identity:
         columns["change"] = change.ravel()  # without the rounding of the predictions
@@ -80,7 +80,7 @@ def change_columns(proven: ProvenModel, queries: Queries, before: Array, after: 
     return columns | {"before": before.ravel(), "after": after.ravel(), "change": (after - before).ravel()}
 
 
-def warn_beyond(proven: ProvenModel, targets: Array) -> None:
+def warn_beyond(proven: ProvenModel, targets: Array, stacklevel: int) -> None:
     """Warn where a fit to these targets would leave the pattern that weights hold fixed."""
     held = None if proven.verification is None else proven.verification.held
     if held is None:
@@ -92,7 +92,7 @@ def warn_beyond(proven: ProvenModel, targets: Array) -> None:
             "zero, values at a clip or a bound. The changes shown hold that pattern fixed, as they hold the splits "
             f"(explainer.verification.held); it holds for sure while targets move by {held.radius:.3g} in all.",
             ApproximationWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
 
 
