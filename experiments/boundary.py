@@ -41,7 +41,7 @@ def proof(asked: Asked, kind: str) -> str:
             more = f" ({explainer.scale.name})"
         return f"K y within {found.max_error:.0e}{more}"
     try:
-        report = axil.JacobianExplainer(asked.model, asked.X, asked.y).report
+        report = axil.JacobianExplainer(asked.model, asked.X, asked.y).verification
     except axil.UnsupportedModelError as refused:
         return f"refused: {refused.setting}"
     if "newton_step" in report:

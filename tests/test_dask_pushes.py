@@ -76,7 +76,7 @@ def same_numbers(explainer, whole):
     assert list(ours.columns) == list(theirs.columns)
     np.testing.assert_allclose(ours["contribution"], theirs["contribution"], rtol=0, atol=N * slack)
     for name in ("leaf_error", "score_error"):
-        assert abs(explainer.report[name] - whole.report[name]) < whole.report["tolerance"]
+        assert abs(explainer.verification[name] - whole.verification[name]) < whole.verification["tolerance"]
 
 
 @pytest.mark.parametrize("name", SUMMED)

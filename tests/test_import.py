@@ -41,7 +41,9 @@ def test_import_loads_no_optional_library_and_nothing_that_only_some_ask_for():
 
 
 def test_public_names():
-    assert set(axil.__all__) <= set(dir(axil))
+    submodules = {"baselines", "dask", "jacobian", "plots"}
+    assert set(dir(axil)) == {*axil.__all__, *submodules, "__version__"}
+    assert all(getattr(axil, name) is not None for name in dir(axil))
     assert issubclass(axil.InputError, ValueError)
     for error in (axil.InputError, axil.ExactnessError, axil.UnsupportedModelError, axil.UnsupportedQuestionError):
         assert issubclass(error, axil.AxilError)

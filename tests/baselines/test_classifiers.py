@@ -310,3 +310,10 @@ def test_classes_go_by_their_names():
     case = case_of("lightgbm binary weighted")
     fit = axil.baselines.FittedClassifier(case.model, X, case.y, case.weights)
     assert np.isfinite(BoostIn(fit).scores(X_NEW, ["yes", "no", "yes"])).all()
+
+
+def test_the_proof_is_that_of_the_explainer_of_the_same_model():
+    case, found = case_of("lightgbm binary"), fitted("lightgbm binary")
+    proof = axil.JacobianExplainer(case.model, X, case.y, case.weights, case.offsets).verification
+    assert found.verification.items() <= proof.items()
+    assert BoostIn(found).verification is found.verification

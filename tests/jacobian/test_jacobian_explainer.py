@@ -48,8 +48,9 @@ def test_one_output(binary):
         assert "weight" not in frame
     for frame in (binary.top(X.head(2), by="weight"), explanation.top(by="weight")):
         assert "derivative" in frame.attrs["axil"]
-    assert "leaf_error" in repr(binary.report)
-    assert binary.report["tolerance"] <= 1e-5
+    assert "leaf_error" in repr(binary.verification)
+    assert binary.verification["tolerance"] <= 1e-5
+    assert binary.report is binary.verification
 
 
 def test_several_outputs(multi):
@@ -86,6 +87,7 @@ def test_no_rows(binary, multi):
 
 def test_no_verification_leaves_no_report():
     explainer = axil.JacobianExplainer(BINARY, X, LABELS, verify=False)
+    assert explainer.verification is None
     assert explainer.report == {}
     assert "not verified" in repr(explainer)
     assert "not verified" in repr(explainer.report)

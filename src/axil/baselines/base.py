@@ -10,7 +10,9 @@ from axil import inputs
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
+from axil.jacobian.readers import Report
 from axil.questions.targets import on_scale
+from axil.replay.checks import Verification
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -55,6 +57,11 @@ class Baseline(ABC):
     def classifier(self) -> FittedClassifier | None:
         """The classifier, where the baseline was made from one."""
         return self.explainer if isinstance(self.explainer, FittedClassifier) else None
+
+    @property
+    def verification(self) -> Verification | Report | None:
+        """The proof of the explainer, or of the classifier, that the baseline was made from."""
+        return self.explainer.verification
 
     @property
     def name(self) -> str:

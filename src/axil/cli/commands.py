@@ -56,10 +56,10 @@ class Question:
     def proof(self) -> str:
         """The model's kind and how well the replay agreed."""
         rows = f"{len(self.training.features)} training rows of {self.training.path}"
-        if isinstance(self.explainer, JacobianExplainer):
-            error = f"; pushes add up to {self.explainer.report['sum_error']:.0e} of the largest score"
-            return f"{self.name}: {self.adapter.library}, {rows}{error}"
         found = self.explainer.verification
+        if isinstance(found, dict):
+            error = f"; pushes add up to {found['sum_error']:.0e} of the largest score"
+            return f"{self.name}: {self.adapter.library}, {rows}{error}"
         error = "" if found is None else f"; replayed predictions agree to {found.max_error:.0e} of the largest"
         held = "" if found is None or found.held is None else f"\nheld fixed besides the splits: {found.held}"
         return f"{self.name}: {self.adapter.library}, {rows}{error}{held}"
@@ -108,8 +108,7 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
         return 0 if known.exact else 1
     question = _question(arguments)
     explainer = question.explainer
-    found = explainer.report if isinstance(explainer, JacobianExplainer) else explainer.verification
-    print(f"{arguments.model}: {PROVEN[explainer.kind]}, proven on {arguments.train}\n{found}", file=out)
+    print(f"{arguments.model}: {PROVEN[explainer.kind]}, proven on {arguments.train}\n{explainer.verification}", file=out)
     return 0
 
 

@@ -87,7 +87,7 @@ class JacobianExplainer(Partitioned):
 
     kind = "additive"  #: as `axil.supports` has it
     _held: HeldPushes
-    report: Report  #: what the replay found; empty with ``verify=False``
+    verification: Report | None  #: what the replay found; None with ``verify=False``
     _no_others = (
         "it is not computed over training rows in Dask collections",
         "Use axil.JacobianExplainer on training rows in memory.",
@@ -120,10 +120,15 @@ class JacobianExplainer(Partitioned):
         data = Collections.of(X, y, sample_weight, init_score)
         self._layout = layout(X)  # for labels that come later
         self._held, found = build(adapter, data, self._cluster, self._limits, self._verify)
-        self.report = Report(found)
+        self.verification = Report(found) if found else None
+
+    @property
+    def report(self) -> Report:
+        """`verification` under its earlier name; empty with ``verify=False``."""
+        return Report() if self.verification is None else self.verification
 
     def __repr__(self) -> str:
-        proof = "verified" if self.report else "not verified"
+        proof = "verified" if self.verification else "not verified"
         rows = f"{self._n_rows} training rows in {len(self._held.sizes)} partitions"
         return (
             f"<axil.dask.JacobianExplainer: {self._adapter.library}, {rows}, pushes that add up to the score, {proof}>"

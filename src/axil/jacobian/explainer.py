@@ -87,7 +87,7 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
     """
 
     exact = False
-    report: Report  #: what the replay, or the check of the optimum, found; empty with ``verify=False``
+    verification: Report | None  #: findings of the replay, or of the check of the optimum; None with ``verify=False``
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         self._targets = frozen(model.targets)
         self.targets = self._targets[:, 0] if model.outputs is None else self._targets
         self.outputs = None if model.outputs is None else owned(model.outputs)
-        self.report = Report(model.report)
+        self.verification = Report(model.report) if model.report else None
         self._features = features  # for tables of features
         self._n_threads, self._budget = limits.n_threads, limits.budget
 
@@ -134,8 +134,13 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         cls._set(explainer, model, index, features, backend, limits)
         return explainer
 
+    @property
+    def report(self) -> Report:
+        """`verification` under its earlier name; empty with ``verify=False``."""
+        return Report() if self.verification is None else self.verification
+
     def __repr__(self) -> str:
-        proof = "verified" if self.report else "not verified"
+        proof = "verified" if self.verification else "not verified"
         kind = "pushes that add up to the score" if self.kind == "additive" else "derivative"
         return f"<axil.JacobianExplainer: {self._model.library}, {len(self.targets)} training rows, {kind}, {proof}>"
 

@@ -26,7 +26,7 @@ class Report(dict[str, Any]):
             f"  {name:<14} {value:.1e}" if isinstance(value, float) else f"  {name:<14} {value}"
             for name, value in self.items()
         )
-        return "\n".join(["axil.JacobianExplainer report", *(lines if self else ["  not verified"])])
+        return "\n".join(["axil.JacobianExplainer verification", *(lines if self else ["  not verified"])])
 
 
 def as_rows(X: Any) -> Any:
