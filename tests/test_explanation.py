@@ -41,8 +41,9 @@ def test_members_are_those_that_users_ask_for(explanation):
         "meaning",
     }
     views = {"predictions", "contributions", "probabilities", "effective_size", "negative_share"}
-    methods = {"top", "group", "concentration", "portfolio", "to_html", "to_frame"}
-    assert {name for name in dir(explanation) if not name.startswith("_")} == arrays | views | methods
+    as_in_shap = {"values", "base_values", "data", "to_shap"}
+    methods = {"top", "similar", "group", "concentration", "portfolio", "to_html", "to_frame"}
+    assert {name for name in dir(explanation) if not name.startswith("_")} == arrays | views | methods | as_in_shap
 
 
 def test_predictions_and_contributions(explanation):
@@ -53,13 +54,14 @@ def test_predictions_and_contributions(explanation):
 @pytest.mark.parametrize("by", ["weight", "contribution"])
 def test_top_is_sorted_by_magnitude(explanation, by):
     table = explanation.top(3, by=by)
-    assert list(table.columns) == ["query", "rank", "row", "weight", "target", "contribution"]
+    assert list(table.columns) == ["query", "prediction", "rank", "row", "weight", "target", "contribution"]
     values = explanation.weights if by == "weight" else explanation.contributions
     for i, query in enumerate(explanation.query_index):
         part = table[table["query"] == query]
         order = np.argsort(-np.abs(values[i]))[:3]
         assert list(part["row"]) == list(explanation.index[order])
         assert list(part["rank"]) == [1, 2, 3]
+        assert list(part["prediction"]) == [explanation.predictions[i]] * 3
         np.testing.assert_array_equal(part["weight"], explanation.weights[i, order])
         np.testing.assert_array_equal(part["target"], explanation.targets[order])
         np.testing.assert_array_equal(part["contribution"], (explanation.weights * explanation.targets)[i, order])

@@ -21,6 +21,7 @@ def explain(
     *,
     objective: Any = None,
     loss: Any = None,
+    index: Any = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     verify: bool = True,
@@ -46,6 +47,9 @@ def explain(
         Your own objective, where the model was fitted with one; see `JacobianExplainer`.
     loss : optional
         The loss of a model that does not say what it was fitted to; see `JacobianExplainer`.
+    index : sequence of length n_train, or str, optional
+        The labels of the training rows, or the name of a column of X_train that has them; by default the index of a pandas frame,
+        else positions from 0.
     n_threads : int, optional
         How many threads to use; by default one for each processor that the process may use.
     memory_limit : int or str, optional
@@ -64,14 +68,14 @@ def explain(
     'additive'
     """
     given = model, X_train, y_train, sample_weight, init_score
-    limits: dict[str, Any] = {"n_threads": n_threads, "memory_limit": memory_limit, "verify": verify}
+    settings: dict[str, Any] = {"n_threads": n_threads, "memory_limit": memory_limit, "verify": verify, "index": index}
     if objective is None and loss is None:
         try:
-            return Explainer(*given, **limits)
+            return Explainer(*given, **settings)
         except UnsupportedModelError as error:
             if not error.derivative:
                 raise
-    return JacobianExplainer(*given, objective=objective, loss=loss, **limits)
+    return JacobianExplainer(*given, objective=objective, loss=loss, **settings)
 
 
 def load(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,9 @@ class Explainer(Questions, Calibrates, Streamed):
     inverse_func : callable, optional
         For targets that you transformed before the fit: the function that undoes it, such as ``np.exp`` for logarithms. It
         takes arrays, keeps the order of the targets or reverses it. Answers are then shown in prices; weights are the same.
+    index : sequence of length n_train, or str, optional
+        The labels of the training rows, or the name of a column of X_train that has them; by default the index of a pandas frame,
+        else positions from 0.
     n_threads : int, optional
         How many threads to use; by default one for each processor that the process may use.
     memory_limit : int or str, optional
@@ -99,6 +103,7 @@ class Explainer(Questions, Calibrates, Streamed):
         bags: Any = None,
         *,
         inverse_func: Any = None,
+        index: Any = None,
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
         scratch: Any = None,
@@ -124,6 +129,7 @@ class Explainer(Questions, Calibrates, Streamed):
         weights = inputs.as_weights(sample_weight, n_train)
         offsets = inputs.as_offsets(init_score, n_train, adapter.n_outputs, "training")
         bags = inputs.as_bags(bags, n_train)
+        labels = inputs.row_index(index, X_train, adapter.feature_names, n_train)
         if not verify:
             mistakes.refuse_other_order(*given)
         rows = TrainingRows(X_train, targets, weights, offsets, bags)
@@ -131,7 +137,7 @@ class Explainer(Questions, Calibrates, Streamed):
             proven = build(adapter, rows, limits, verify).on(fitted)
         except ExactnessError as error:
             raise mistakes.told(error, adapter, rows, given, lambda changed: build(adapter, changed, limits)) from None
-        super().__init__(proven)
+        super().__init__(replace(proven, index=labels))
 
     @classmethod
     def _of(cls, proven: ProvenModel) -> Explainer:
@@ -264,6 +270,7 @@ class Explainer(Questions, Calibrates, Streamed):
             bytes_per_query=proven.dense_bytes(),
             features=proven.features,
             feature_names=proven.adapter.feature_names,
+            is_shared=proven.adapter.classes is not None and len(proven.engines) == 1,
             fitted=lambda: proven.kept.get("fitted", proven.fitted),
         )
 
@@ -288,8 +295,8 @@ class Explainer(Questions, Calibrates, Streamed):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         path : str or path, optional
             The file to write; without one the text of the page is returned.
-        groups : sequence of length n_train, optional
-            Labels of the training rows to sum weights by.
+        groups : sequence of length n_train, or str, optional
+            Labels of the training rows to sum weights by, or the name of a column of X_train.
         k : int, default 50
             How many training rows to show per prediction.
         columns : sequence, optional

@@ -10,10 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.errors import InputError
-from axil.inputs import as_count, as_positions, as_share, as_shares, as_sizes, group_codes
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.inputs import (
+    as_count,
+    as_positions,
+    as_share,
+    as_shares,
+    as_sizes,
+    chosen_columns,
+    group_codes,
+    row_values,
+)
+from axil.inputs.owned import frozen
 from axil.output import page, tables
 from axil.output.portfolio import Portfolio
+from axil.output.shap import to_shap
+from axil.output.similar import Beside, as_per_class, listed
 from axil.output.sums import WeightedSums
 from axil.scale import TargetScale
 from axil.types import Array
@@ -125,6 +137,41 @@ class Explanation:
         ]
         return parts[0] if self.outputs is None else parts if issparse(self.weights) else np.stack(parts)
 
+    @property
+    def values(self) -> Any:
+        """(n, n_train) or (n, n_train, K): `contributions` by the name and in the order of axes that shap has."""
+        found = self.contributions
+        return found if self.outputs is None or isinstance(found, list) else np.moveaxis(found, 0, -1)
+
+    @property
+    def base_values(self) -> Array:
+        """(n,) or (n, K): `intercepts` by the name that shap has."""
+        return self.intercepts
+
+    @property
+    def data(self) -> NDArray[Any]:
+        """(n_train,) or (n_train, K): what `values` are of, the training targets as people read them; of classes their names."""
+        return frozen(self._sums.named)
+
+    def to_shap(self) -> Any:
+        """A ``shap.Explanation``, whose features are the training rows: shap's plots then show rows.
+
+        ``values`` are contributions, (n, n_train) or (n, n_train, K), ``base_values`` intercepts; together they sum to the
+        predictions on the scale of the fit. ``data`` are the targets of the rows as people read them, of classes their names;
+        ``feature_names`` the rows' labels. Needs the package shap.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explanation = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)(X.head(2))
+        >>> import shap  # doctest: +SKIP
+        >>> shap.plots.waterfall(explanation.to_shap()[0])  # doctest: +SKIP
+        """
+        return to_shap(self._sums.dense(), Explanation(self._sums.dense()).values)
+
     def __len__(self) -> int:
         return len(self.query_index)
 
@@ -142,13 +189,13 @@ class Explanation:
         fitted = "" if self.scale.is_identity else f", fitted to {self.scale.name}"
         return f"<axil.Explanation: {rows}, {kind}, structure held fixed{fitted}>"
 
-    def top(self, k: int = 10, by: str | None = None) -> Any:
+    def top(self, k: int = 10, by: str | None = None, *, per_class: bool = True) -> Any:
         """The k training rows with the largest |weight| (or |contribution|) in each prediction.
 
-        A frame with the columns query, rank (from 1), row, weight, target, contribution, and output if there are several; an
-        additive explanation has no column weight.
-        Where the model was fitted to transformed targets, target is not transformed and the name of contribution says how it is,
-        such as "contribution (log)"; for logarithms there is a column factor, ``target ** weight``.
+        A frame with the columns query, prediction, rank (from 1), row, weight, target, contribution, and output if there are
+        several; an additive explanation has no column weight, and its predictions are scores.
+        Where the model was fitted to transformed targets, prediction and target are not transformed and the name of contribution
+        says how it is, such as "contribution (log)"; for logarithms there is a column factor, ``target ** weight``.
 
         Parameters
         ----------
@@ -156,9 +203,18 @@ class Explanation:
             How many training rows per prediction.
         by : "weight" or "contribution", optional
             What the largest are the largest of, in absolute value; by default weights, of an additive explanation contributions.
+        per_class : bool, default True
+            A line for each class. False, where classes share their weights as in forests: one line per training row, with the
+            class predicted and its probability, and the row's own class by name as target.
         """
         tables.check_by(by)
         k = as_count(k, "k")
+        if not as_per_class(per_class, self._sums.is_shared):
+            if by == "contribution":
+                raise InputError(
+                    'per_class=False lists rows by weight, which all classes share. Leave by="contribution" out.'
+                )
+            return self._table(self._sums.class_lines(self._sums.largest(k, outputs=1)[0]))
         if by == "weight" and self._sums.additive:
             return Explanation(self._sums.derived).top(k, by)
         return self._table(self._sums.top_columns(k, self._sums.order(by)))
@@ -179,10 +235,10 @@ class Explanation:
 
         Parameters
         ----------
-        labels : sequence of length n_train
-            A label for each training row: a year, a region, a source.
+        labels : sequence of length n_train, or str
+            A label for each training row: a year, a region, a source; or the name of a column of X_train.
         """
-        return self._table(self._sums.group_columns(*group_codes(labels, len(self.targets))))
+        return self._table(self._sums.group_columns(*self._groups(labels, "labels")))
 
     @property
     def effective_size(self) -> Array:
@@ -242,8 +298,8 @@ class Explanation:
         ----------
         path : str or path, optional
             The file to write; without one the text of the page is returned.
-        groups : sequence of length n_train, optional
-            Labels of the training rows to sum weights by.
+        groups : sequence of length n_train, or str, optional
+            Labels of the training rows to sum weights by, or the name of a column of X_train.
         k : int, default 50
             How many training rows to show per prediction.
         columns : sequence, optional
@@ -253,7 +309,64 @@ class Explanation:
         """
         target = page.as_target(path)
         shape = len(self.targets), 1 if self.outputs is None else len(self.outputs)
-        return page.write(page.summarise([self._sums], page_options(shape, groups, k, columns, sigma)), target)
+        known = None if groups is None else self._groups(groups, "groups")
+        return page.write(page.summarise([self._sums], page_options(shape, known, k, columns, sigma)), target)
+
+    def similar(
+        self,
+        k: int = 10,
+        columns: Sequence[Any] | None = None,
+        *,
+        among: Any = None,
+        distinct: Any = None,
+        sign: str = "any",
+        per_class: bool = True,
+    ) -> Any:
+        """Comparables: the table of `Explainer.similar`, without adjusted targets, for the predictions at hand.
+
+        Parameters
+        ----------
+        k : int
+            How many training rows per prediction; fewer where ``among``, ``distinct`` and ``sign`` leave fewer.
+        columns : sequence, optional
+            Which features to show, by name or position; all by default.
+        among : array of bool of shape (n_train,) or function, optional
+            The training rows that may be listed, or a function of the training rows that returns such a mask.
+        distinct : str, int or sequence of length n_train, optional
+            A column of the training rows, or a label for each: of rows with one label only the largest is listed.
+        sign : "any" or "positive", default "any"
+            Whether rows of negative weight, whose targets push the other way, are listed too.
+        per_class : bool, default True
+            A line for each class, or where they share their weights one for all; see `top`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explanation = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)(X.head(2))
+        >>> list(explanation.similar(3, ["bmi"]).columns)[5:]
+        ['share', 'target', 'contribution', 'bmi (row)', 'bmi (query)']
+        """
+        about, sums = self._sums.context, self._sums
+        if about is None or about.X_train is None:
+            raise UnsupportedQuestionError(
+                "similar",
+                "the training rows are not at hand",
+                "For an explainer that was loaded, load it with them: axil.load(path, model, X_train=X_train). Else use top.",
+            )
+        n_outputs = 1 if self.outputs is None else len(self.outputs)
+        shape = len(self.targets), n_outputs
+        note = tables.NOTES[self.kind]
+        beside = Beside(about.X_train, about.X, about.names(), shape, sums.backend, note, sums.is_shared)
+        choice = beside.choice(k, among, distinct, sign, per_class)
+        return listed([sums], beside, choice, chosen_columns(columns, beside.names))
+
+    def _groups(self, labels: Any, what: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
+        about = self._sums.context
+        rows, names = (None, None) if about is None else (about.X_train, about.feature_names)
+        return group_codes(row_values(labels, rows, names, what), len(self.targets), what)
 
     def _repr_html_(self) -> str:
         return page.preview(self._sums, repr(self).strip("<>"))
@@ -281,8 +394,12 @@ class Explanation:
         return tables.make({"query": self.query_index, **columns}, self._sums.backend)
 
 
-def page_options(shape: tuple[int, ...], groups: Any, k: Any, columns: Any, sigma: Any) -> page.Options:
-    """Checked options of a page of predictions by targets of this shape, (n_train, K); see `Explanation.to_html`."""
+def page_options(
+    shape: tuple[int, ...], groups: tuple[NDArray[np.intp], NDArray[Any]] | None, k: Any, columns: Any, sigma: Any
+) -> page.Options:
+    """Checked options of a page of predictions by targets of this shape, (n_train, K); see `Explanation.to_html`.
+
+    ``groups``: each training row's group number, and the names of the groups.
+    """
     size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
-    codes = None if groups is None else group_codes(groups, shape[0], "groups")
-    return page.Options(as_count(k, "k"), codes, columns, size)
+    return page.Options(as_count(k, "k"), groups, columns, size)

@@ -119,7 +119,7 @@ KINDS = {
         ),
         "vector",
     ),
-    **dict.fromkeys(("labels", "groups", "distinct"), "labels"),
+    **dict.fromkeys(("labels", "groups", "distinct", "index"), "labels"),
     "among": "mask",
     **dict.fromkeys(("k", "m", "batch_size", "n_threads", "most", "seed", "n", "random_state"), "count"),
     **dict.fromkeys(
@@ -129,7 +129,7 @@ KINDS = {
     **dict.fromkeys(("intercept", "prediction", "reference", "l2"), "number"),
     "coverage": "number",
     "q": "shares",
-    **dict.fromkeys(("symmetric", "return_std", "adjust"), "flag"),
+    **dict.fromkeys(("symmetric", "return_std", "adjust", "per_class"), "flag"),
     **dict.fromkeys(("by", "device", "sign"), "choice"),
     "method": "choice",
     "line": "number",

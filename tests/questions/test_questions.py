@@ -376,7 +376,7 @@ def test_comparables_in_every_kind_of_table():
         assert isinstance(frame, {"polars": pl.DataFrame, "pyarrow": pa.Table}.get(kind, pd.DataFrame))
         table = frame.to_pandas() if kind in ("polars", "pyarrow") else frame
         shown = [f"x{i}" for i in range(train.shape[1])] if kind in ("numpy", "csr") else names
-        first = ["query", "rank", "row", "weight", "share", "target", "contribution"]
+        first = ["query", "prediction", "rank", "row", "weight", "share", "target", "contribution"]
         assert list(table.columns) == first + [f"{n} ({of})" for n in shown for of in ("row", "query")]
         rows = [int(str(row).lstrip("h")) for row in table["row"]]
         np.testing.assert_array_equal(table[[f"{n} (row)" for n in shown]], train[rows])

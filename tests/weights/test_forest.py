@@ -61,7 +61,7 @@ def test_classes_are_one_hot_targets():
     np.testing.assert_allclose(explanation.predictions, model.predict_proba(X[:5]), atol=1e-12)
     assert explanation.contributions.shape == (3, 5, 300)
     table = explanation.top(2)
-    assert list(table.columns) == ["query", "output", "rank", "row", "weight", "target", "contribution"]
+    assert list(table.columns) == ["query", "output", "prediction", "rank", "row", "weight", "target", "contribution"]
     assert list(table["output"][:6]) == ["high", "high", "low", "low", "middle", "middle"]
     groups = explanation.group(y)
     own = groups[groups["output"] == groups["group"]]

@@ -34,7 +34,7 @@ class Answer:
     """One prediction and the training rows that are largest in it."""
 
     title: str
-    top: Any  #: the columns of `Explanation.top`, and prediction
+    top: Any  #: the columns of `Explanation.top`
     share: float  #: of sum |weight|, or of pushes, that these rows hold
     quantity: str  #: which of them
     n_train: int
@@ -57,7 +57,7 @@ def comparables(
 ) -> tuple[Any, list[Answer]]:
     """The k largest training rows of every prediction with their features beside the query's, and the first answers to show.
 
-    The columns are those of `Explanation.top`, then prediction, for scores what the link makes of them, and ``name (row)`` and
+    The columns are those of `Explanation.top`, then for scores what the link makes of them, and ``name (row)`` and
     ``name (query)`` for each feature.
     """
     import pandas as pd
@@ -68,7 +68,6 @@ def comparables(
         top = part.top(k, by)
         outputs = 1 if part.outputs is None else len(part.outputs)
         lines = len(top) // (len(part) * outputs)
-        top["prediction"] = np.repeat(part.scale.inverse(part.predictions).reshape(-1), lines)
         if part.probabilities is not None:
             top[LINKED[part.meaning]] = np.repeat(np.asarray(part.probabilities).reshape(-1), lines)
         answers += _answers(part, top, lines, outputs, start)[: n_shown * outputs - len(answers)]

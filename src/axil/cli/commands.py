@@ -108,7 +108,9 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
         return 0 if known.exact else 1
     question = _question(arguments)
     explainer = question.explainer
-    print(f"{arguments.model}: {PROVEN[explainer.kind]}, proven on {arguments.train}\n{explainer.verification}", file=out)
+    print(
+        f"{arguments.model}: {PROVEN[explainer.kind]}, proven on {arguments.train}\n{explainer.verification}", file=out
+    )
     return 0
 
 

@@ -229,12 +229,13 @@ class Explainer(Partitioned):
         X, offsets = self._queries(X, init_score)
         parts = []
         for asked, intercepts, labels, check in self._batches(X, offsets):
-            check(self._made(asked) + intercepts)
+            made = self._made(asked) + intercepts
+            check(made)
             shared = literal(asked)
             found: Best = self._cluster.total(
                 [task(best, part, shared, k, by or "weight") for part in self._held.partitions]
             )
-            parts.append(self._lines(labels, "rank", np.arange(1, found.weights.shape[2] + 1)))
+            parts.append(tables.predicted_columns(labels, self.outputs, made, found.weights.shape[2]))
             parts[-1] |= {"row": found.labels.ravel(), "weight": found.weights.ravel(), "target": found.targets.ravel()}
             parts[-1]["contribution"] = parts[-1]["weight"] * parts[-1]["target"]
         return tables.concatenate(parts, "pandas")

@@ -226,7 +226,7 @@ class JacobianExplainer(Partitioned):
             found: LargestPushes = self._cluster.total(tasks)
             self._check(batch, asked, found.made)
             own, best = labels[start : start + batch.shape[0]], found.best
-            parts.append(self._lines(own, "rank", np.arange(1, best.weights.shape[2] + 1)))
+            parts.append(tables.predicted_columns(own, self.outputs, self.base + found.made, best.weights.shape[2]))
             parts[-1] |= {"row": best.labels.ravel(), "target": best.targets.ravel()}
             parts[-1]["contribution"] = best.weights.ravel()
             start += batch.shape[0]

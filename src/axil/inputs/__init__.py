@@ -1,5 +1,6 @@
 """The gates: whatever people hand over - tables, arrays, labels, settings, paths - is checked here before any work."""
 
+from axil.inputs.columns import chosen_columns, column_names, feature_columns, row_index, row_values
 from axil.inputs.labels import (
     as_labels,
     as_mask,
@@ -41,8 +42,6 @@ from axil.inputs.tables import (
     as_path,
     as_targets,
     backend_of,
-    chosen_columns,
-    column_names,
     row_labels,
     take_rows,
 )
@@ -76,6 +75,7 @@ __all__ = [
     "backend_of",
     "chosen_columns",
     "column_names",
+    "feature_columns",
     "group_codes",
     "is_sparse",
     "is_whole",
@@ -84,7 +84,9 @@ __all__ = [
     "one_hot",
     "position_of",
     "positions",
+    "row_index",
     "row_labels",
+    "row_values",
     "table_first",
     "take_rows",
     "weights_of_some",

@@ -175,7 +175,7 @@ def _refuse_unknown(labels: list[Any], known: Any, index: NDArray[Any], what: st
     if missing:
         raise InputError(
             f"{what} names row {shown(missing[0])} ({len(missing)} of {len(labels)} are unknown); expected labels of training "
-            f"rows, such as {shown(index[0])}: the index of a pandas X_train, else positions from 0."
+            f"rows, such as {shown(index[0])}: those of index=, the index of a pandas X_train, or positions from 0."
         )
 
 

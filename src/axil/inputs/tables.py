@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, shortened, shown
-from axil.inputs.labels import distinct_labels, one_hot, position_of
-from axil.inputs.numbers import as_numbers, as_table, is_number_dtype, is_sparse, is_whole, unmasked
+from axil.inputs.labels import distinct_labels, one_hot
+from axil.inputs.numbers import as_numbers, as_table, is_number_dtype, is_sparse, unmasked
 from axil.types import Array
 
 ONE_ROW = "For one row pass X.iloc[[0]], X[[0]] or x.reshape(1, -1)."
@@ -170,36 +170,6 @@ def as_targets(
     if classes is not None:
         return one_hot(values, n_rows, classes, what, rows)
     return as_table(values, n_rows, n_outputs, what, rows)
-
-
-def column_names(given: tuple[Any, ...], known: list[str] | None, n: int) -> list[str]:
-    """The names of the columns: those of the first frame among the tables given, else the model's, else x0, x1, ..."""
-    for X in given:
-        frame = as_frame(X)
-        if frame is not None:
-            return [str(name) for name in frame.columns]
-    return [f"x{i}" for i in range(n)] if known is None else list(known)
-
-
-def chosen_columns(columns: Any, names: list[str], what: str = "columns") -> list[int]:
-    """The positions of columns given by name or position; all for None."""
-    if columns is None:
-        return list(range(len(names)))
-    try:
-        given = [columns] if isinstance(columns, str) or is_whole(columns) else list(columns)
-    except Exception:  # nothing that can be gone through
-        raise InputError(f"{what} is {shown(columns)}; expected a list of names or positions.") from None
-    found = []
-    for column in given:
-        place = position_of(column, names)
-        if is_whole(column) and 0 <= column < len(names):
-            place = int(column)
-        if place is None:
-            raise InputError(
-                f"{what} names {shown(column)}; expected names such as {shown(names[0])}, or positions below {len(names)}."
-            )
-        found.append(place)
-    return found
 
 
 def as_directory(value: Any) -> Path:

@@ -295,8 +295,8 @@ class Predictive:
             The file to write; without one the text of the page is returned.
         coverage : float, default 0.9
             The probability that an interval is to hold its target with, between 0 and 1.
-        groups : sequence of length n_train, optional
-            Labels of the training rows to sum weights by.
+        groups : sequence of length n_train, or str, optional
+            Labels of the training rows to sum weights by, or the name of a column of X_train.
         k : int, default 50
             How many training rows to show per prediction.
         columns : sequence, optional
@@ -319,7 +319,8 @@ class Predictive:
         """
         target, proven = page.as_target(path), self._proven
         queries = proven.queries(X, init_score)
-        options = page_options(proven.targets.shape, groups, k, columns, None)
+        known = None if groups is None else proven.groups(groups, "groups")
+        options = page_options(proven.targets.shape, known, k, columns, None)
         inputs.chosen_columns(
             columns, Context(queries.rows, proven.features, proven.adapter.feature_names, None).names()
         )

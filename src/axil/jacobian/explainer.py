@@ -69,6 +69,9 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
     objective : function, optional
         Your own objective, for a LightGBM or XGBoost model that was fitted with it, with its library's signature:
         ``(scores, data set)`` for a Booster, ``(labels, scores)`` for an estimator, whose own function is known already.
+    index : sequence of length n_train, or str, optional
+        The labels of the training rows, or the name of a column of X_train that has them; by default the index of a pandas frame,
+        else positions from 0.
     n_threads : int, optional
         How many threads to use; by default one for each processor that the process may use.
     memory_limit : int or str, optional
@@ -100,6 +103,7 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         output: str = "raw",
         loss: Any = None,
         objective: Any = None,
+        index: Any = None,
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
         verify: bool = True,
@@ -112,8 +116,8 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         given = model, X_train, y_train, sample_weight, init_score, output, loss
         settings = {"n_threads": threads, "budget": budget, "verify": verify}
         self._model = read(given, settings if objective is None else settings | {"objective": objective})
-        labels = inputs.row_labels(X_train) if hasattr(X_train, "shape") else np.arange(len(self._model.targets))
         features = X_train if hasattr(X_train, "shape") else None
+        labels = inputs.row_index(index, features, self._model.feature_names, len(self._model.targets))
         self._set(self._model, frozen(labels), features, inputs.backend_of(X_train), limits)
 
     def _set(self, model: Differentiated, index: NDArray[Any], features: Any, backend: str, limits: Limits) -> None:
@@ -239,22 +243,24 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         lines, outputs = min(k, len(self._targets)), self._targets.shape[1]
         if by == "weight":
             derived = self._streamed(stream.rows, self._derivatives, self._model.bytes_per_query(), tables.DERIVATIVE)
-            return derived.table(lines, 7, lambda one: one.top_columns(k, "weight"))
+            return derived.table(lines, 8, lambda one: one.top_columns(k, "weight"))
         size = tables.batch_size(
-            self._budget, stream.rows.shape[0], lines * outputs, 7, self._model.pushes.bytes_per_query()
+            self._budget, stream.rows.shape[0], lines * outputs, 8, self._model.pushes.bytes_per_query()
         )
         parts, labels = [], inputs.row_labels(stream.rows)
         for start in range(0, max(stream.rows.shape[0], 1), size):
             part = slice(start, start + size)
             leaves, _ = self._model.located(inputs.take_rows(stream.rows, part))
+            scores = np.tile(self._model.pushes.base, (len(leaves), 1))
             found = [
                 tables.Largest(len(leaves), k, np.ones(len(self._targets)), "weight", self._n_threads)
                 for _ in range(outputs)
             ]
             for first, blocks in self._model.pushes.blocks(leaves):
-                for one, block in zip(found, blocks):
+                for output, (one, block) in enumerate(zip(found, blocks)):
                     one.add(block, first)
-            columns = tables.top_columns(found, self.index, labels[part], self.outputs, IDENTITY, self._targets)
+                    scores[:, output] += block.sum(axis=0)
+            columns = tables.top_columns(found, self.index, labels[part], self.outputs, IDENTITY, self._targets, scores)
             parts.append({name: values for name, values in columns.items() if name != "weight"})
         return tables.note(tables.concatenate(parts, self._backend), tables.ADDITIVE)
 
@@ -267,13 +273,13 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        labels : sequence of length n_train
-            A label for each training row: a year, a region, a source.
+        labels : sequence of length n_train, or str
+            A label for each training row: a year, a region, a source; or the name of a column of X_train.
         init_score : None
             Not taken here.
         """
         stream, model = self._stream(X, init_score), self._model
-        codes, groups = inputs.group_codes(labels, len(self._targets))
+        codes, groups = stream.groups(labels)
         if not isinstance(model, Boosting) or len(groups) * model.pushes.bytes_per_query() > BATCH_BYTES:
             return super().group(X, labels)
         cells, rows = model.pushes.cells_by_group(codes, len(groups)), stream.rows
@@ -366,6 +372,7 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             context=Context(owned_rows(X), self._features, model.feature_names, scores),
             seen=self._targets,
             account=Account(model.meaning, model.means(scores), self._derived),
+            classes=model.classes,
         )
 
     def _derived(self, X: Any) -> WeightedSums:

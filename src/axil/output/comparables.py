@@ -25,6 +25,7 @@ class Choice:
     among: NDArray[np.intp] | None = None  #: positions of the rows allowed, ascending; None for all
     codes: NDArray[np.intp] | None = None  #: (N,) rows of one number are listed once, by the largest of them
     positive: bool = False  #: only weights above zero
+    per_class: bool = True  #: a line for each class, or one for all that share the weights
 
     @property
     def is_plain(self) -> bool:
@@ -38,10 +39,11 @@ class Choice:
 
     def largest(self, one: WeightedSums) -> list[tables.Largest]:
         """The largest of each prediction, for each output; free places have row -1."""
+        outputs = None if self.per_class else 1
         if self.is_plain:
-            return one.largest(self.k)
+            return one.largest(self.k, outputs=outputs)
         k, found = self.most(len(one.targets)), []
-        for weights, targets in one.by_output():
+        for weights, targets in one.by_output()[:outputs]:
             kept = tables.Largest(len(one), k, targets, "weight", one.n_threads)
             kept.merge(*self._rows(weights, k, one.n_threads))
             found.append(kept)
@@ -133,7 +135,8 @@ def listed(one: WeightedSums, choice: Choice, adjustment: Adjustment | None) -> 
     share = ratio(np.cumsum(np.abs(values), axis=2), sizes.copy())
     made: dict[str, Any] = {}
     before = "contribution" if one.additive else "weight"  # of the share
-    for name, column in one.lines(largest).items():
+    lines = one.lines(largest) if choice.per_class else one.class_lines(largest[0])
+    for name, column in lines.items():
         made |= {name: column, "share": share.ravel()} if name == before else {name: column}
     summary = {}
     if adjustment is not None:

@@ -42,6 +42,7 @@ class WeightedSums:
     scale: TargetScale = IDENTITY  #: of the fit
     seen: Array | None = None  #: (n_train, K) targets as people read them; None where those are the targets here
     account: Account | None = None  #: of an additive account
+    classes: NDArray[Any] | None = None  #: names of the classes that the targets stand for; None for numbers
 
     def __post_init__(self) -> None:
         """Arrays that are shared, with the explainer or with parts of these sums, are read-only."""
@@ -110,6 +111,20 @@ class WeightedSums:
         return self.targets.reshape(len(self.targets), -1) if self.seen is None else self.seen
 
     @property
+    def named(self) -> NDArray[Any]:
+        """(n_train,) or (n_train, K): the targets as people read them, classes by name."""
+        shown = self.shown
+        if self.classes is not None:
+            codes = shown.argmax(axis=1) if shown.shape[1] > 1 else shown[:, 0].astype(np.intp)
+            return np.asarray(self.classes[codes])
+        return shown[:, 0] if shown.shape[1] == 1 else shown
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether these are predictions of classes that share their weights, so that one line per row says all."""
+        return self.classes is not None and self.outputs is not None and self.weights.ndim == 2
+
+    @property
     def shown_predictions(self) -> Array:
         """(n,) or (n, K): the predictions as people read them."""
         return self.scale.inverse(self.predictions)
@@ -153,10 +168,10 @@ class WeightedSums:
         """What rows are the largest of unless people say it: contributions in an account, weights elsewhere."""
         return ("contribution" if self.additive else "weight") if by is None else by
 
-    def largest(self, k: int, by: str = "weight") -> list[tables.Largest]:
-        """The k largest of each prediction, for each output."""
+    def largest(self, k: int, by: str = "weight", outputs: int | None = None) -> list[tables.Largest]:
+        """The k largest of each prediction, for each output, or for so many of them."""
         largest = []
-        for weights, targets in self.by_output():
+        for weights, targets in self.by_output()[:outputs]:
             largest.append(tables.Largest(len(self), k, targets, by, self.n_threads))
             if issparse(weights):
                 largest[-1].add_sparse(weights)
@@ -170,10 +185,26 @@ class WeightedSums:
 
     def lines(self, largest: list[tables.Largest]) -> dict[str, Any]:
         """The columns of `Explanation.top` for rows that are chosen already."""
-        columns = tables.top_columns(largest, self.index, self.query_index, self.outputs, self.scale, self.shown)
+        labels = self.index, self.query_index, self.outputs
+        columns = tables.top_columns(largest, *labels, self.scale, self.shown, self.predictions)
         if self.additive:
             del columns["weight"]  # a push is the contribution
         return columns
+
+    def class_lines(self, largest: tables.Largest) -> dict[str, Any]:
+        """One line per row chosen where classes share weights: the class predicted, its probability, the row's own class."""
+        assert self.classes is not None
+        predictions, k = self.predictions, largest.rows.shape[1]
+        best = predictions.argmax(axis=1)
+        columns = tables.predicted_columns(self.query_index, None, self.classes[best], k)
+        rank = columns.pop("rank")
+        return columns | {
+            "probability": np.repeat(predictions[np.arange(len(best)), best], k),
+            "rank": rank,
+            "row": self.index[largest.rows.ravel()],
+            "weight": largest.values.ravel(),
+            "target": self.named[largest.rows.ravel()],
+        }
 
     def group_columns(self, codes: NDArray[np.intp], groups: NDArray[Any]) -> dict[str, Any]:
         """The columns of `Explanation.group`, for rows of these group numbers (n_train,)."""

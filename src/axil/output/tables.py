@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.inputs import as_choice, as_frame, is_sparse, take_rows
+from axil.inputs import as_choice
 from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget
 from axil.scale import TargetScale
@@ -26,14 +26,6 @@ def as_backend(name: Any) -> str:
 def make(columns: dict[str, Any], backend: str) -> Any:
     """A frame of this library with these columns."""
     return nw.from_dict(columns, backend=nw.Implementation.from_string(backend)).to_native()  # type: ignore[arg-type]
-
-
-def _values(series: nw.Series[Any]) -> NDArray[Any]:
-    """A column as an array; categories through a list, for pyarrow loses the missing ones on the way to an array."""
-    kinds = (nw.Categorical, nw.Enum)
-    if isinstance(series.dtype, kinds) or series.dtype in kinds:
-        return np.array(series.to_list(), dtype=object)
-    return np.asarray(series.to_numpy())
 
 
 COPIES = 3.5  # the columns of all batches, joined, and in the frame: freed memory is not always given back
@@ -53,17 +45,6 @@ def note(frame: Any, text: str, **more: Any) -> Any:
     if isinstance(getattr(frame, "attrs", None), dict):
         frame.attrs.update(axil=text, **more)
     return frame
-
-
-def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[NDArray[Any]]:
-    """Some columns, by position, of some rows of X, as arrays."""
-    frame = as_frame(X)
-    if frame is not None:
-        part = frame[rows, chosen]
-        return [_values(part[:, i]) for i in range(len(chosen))]
-    if is_sparse(X):
-        return list(take_rows(X, rows)[:, chosen].toarray().T)
-    return [np.asarray(X[:, i][rows]) for i in chosen]
 
 
 def check_by(by: str | None) -> None:
@@ -120,21 +101,31 @@ def top_columns(
     outputs: NDArray[Any] | None,
     scale: TargetScale,
     shown: Array,
+    predictions: Array,
 ) -> dict[str, Any]:
-    """query, (output,) rank, row, weight, target, contribution: k lines a query and output, the largest first.
+    """query, (output,) prediction, rank, row, weight, target, contribution: k lines a query and output, the largest first.
 
-    Targets are those shown, (n_train, K); contributions are on the scale of the fit.
+    Targets (n_train, K) are those shown; predictions (n, K), as contributions, are on the scale of the fit.
     """
     rows, weights = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values"))
     k = rows.shape[2]
     targets = np.stack([one.targets[one.rows] for one in largest], axis=1)
     seen = np.stack([column[one.rows] for column, one in zip(shown.T, largest)], axis=1)
-    return label_columns(query_index, outputs, "rank", np.arange(1, k + 1)) | {
+    return predicted_columns(query_index, outputs, scale.inverse(predictions), k) | {
         "row": index[rows.ravel()],
         "weight": weights.ravel(),
         "target": seen.ravel(),
         **contribution_columns((weights * targets).ravel(), scale),
     }
+
+
+def predicted_columns(
+    query_index: NDArray[Any], outputs: NDArray[Any] | None, predictions: NDArray[Any], k: int
+) -> dict[str, Any]:
+    """query, (output,) prediction and rank: the first columns of a table of the k largest, for predictions (n, K)."""
+    columns = label_columns(query_index, outputs, "rank", np.arange(1, k + 1))
+    rank = columns.pop("rank")
+    return columns | {"prediction": np.repeat(np.ravel(predictions), k), "rank": rank}
 
 
 def contribution_columns(values: Array, scale: TargetScale) -> dict[str, Array]:

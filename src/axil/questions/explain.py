@@ -43,6 +43,7 @@ def weighted_sums(proven: ProvenModel, queries: Queries, sparse: bool = False) -
         n_threads=proven.n_threads,
         scale=proven.scale,
         seen=proven.seen,
+        classes=proven.adapter.classes,
     )
     own = proven.check(queries, made.predictions.reshape(intercepts.shape))
     held = "" if proven.verification is None or proven.verification.held is None else str(proven.verification.held)
@@ -63,24 +64,24 @@ def top(proven: ProvenModel, queries: Queries, k: int, by: str) -> Any:
     """The table of `Explanation.top`, without the other weights."""
     n, parts = len(queries), []
     lines = min(k, len(proven.targets)) * proven.targets.shape[1]
-    proven = proven.prepared_for(n, tables.bytes_of(n * lines, 8))
+    proven = proven.prepared_for(n, tables.bytes_of(n * lines, 9))
     working = proven.streamed_bytes() + 12 * 8 * lines
-    size = tables.batch_size(proven.budget, n, lines, 7 if proven.outputs is None else 8, working)
+    size = tables.batch_size(proven.budget, n, lines, 8 if proven.outputs is None else 9, working)
     for _, batch in proven.batches(queries, size, "top", even_empty=True):
         largest = [tables.Largest(len(batch), k, y, by, proven.n_threads) for y in proven.targets.T]
-        _hand_over(proven, batch, largest)
-        parts.append(
-            tables.top_columns(largest, proven.index, batch.labels, proven.outputs, proven.scale, proven.shown)
-        )
+        made = _hand_over(proven, batch, largest)
+        labels = proven.index, batch.labels, proven.outputs
+        parts.append(tables.top_columns(largest, *labels, proven.scale, proven.shown, made))
     return tables.concatenate(parts, proven.backend)
 
 
-def _hand_over(proven: ProvenModel, queries: Queries, largest: list[tables.Largest]) -> None:
-    """Hand the weights to ``largest``, one for each output."""
-    answers, _ = answered(proven, queries)
+def _hand_over(proven: ProvenModel, queries: Queries, largest: list[tables.Largest]) -> Array:
+    """Hand the weights to ``largest``, one for each output, and return the predictions (n, K)."""
+    answers, made = answered(proven, queries)
     for own, answer in zip(proven.served(), answers):
         for one in largest[own]:
             answer.hand_to(one)
+    return made
 
 
 def answered(proven: ProvenModel, queries: Queries) -> tuple[list[Answer], Array]:

@@ -134,8 +134,8 @@ class Questions(LabelQuestions):
         baseline : "mean", "others" or array of shape (n_train,) or (n_train, K)
             The targets of rows that are not known: the mean of all, what the others say (`leave_one_out`; a row of which they
             say nothing keeps its target and has the value nan), or numbers of your own.
-        groups : sequence of length n_train, optional
-            A label for each training row: a year, a region, a source.
+        groups : sequence of length n_train, or str, optional
+            A label for each training row: a year, a region, a source; or the name of a column of X_train.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the validation rows, as in `Explainer.explain`.
 
@@ -154,7 +154,7 @@ class Questions(LabelQuestions):
         """
         proven = self.proven
         queries, y = validation(proven, X_val, y_val, init_score)
-        codes = None if groups is None else inputs.group_codes(groups, len(proven.targets), "groups")
+        codes = None if groups is None else proven.groups(groups, "groups")
         return valuation.shapley(proven, queries, y, valuation.baselines(proven, baseline), codes)
 
     def budget(
@@ -180,8 +180,8 @@ class Questions(LabelQuestions):
             The number that predictions are to reach.
         ranges : float, array of shape (n_train,) or (n_train, K), or a tuple of two of these
             How far each target may move either way; a tuple: the lowest and the highest value of each target.
-        groups : sequence of length n_train, optional
-            Labels of the training rows: the fewest groups whose targets all move.
+        groups : sequence of length n_train, or str, optional
+            Labels of the training rows, or the name of a column of X_train: the fewest groups whose targets all move.
         listed : bool, default False
             List these rows, or groups, instead: query, rank, row, change, and prediction with all down to this one moved.
         init_score : array of shape (n,) or (n, K), optional
@@ -201,7 +201,7 @@ class Questions(LabelQuestions):
         proven = self.proven
         lines = np.full((1, proven.targets.shape[1]), inputs.as_number(line, "line"))
         within = budgets.Ranges.of(ranges, proven)
-        codes = None if groups is None else inputs.group_codes(groups, len(proven.targets), "groups")
+        codes = None if groups is None else proven.groups(groups, "groups")
         listed = inputs.as_flag(listed, "listed")
         queries = proven.queries(X, init_score)
         return budgets.budget(proven, queries, on_scale(proven, lines, "line")[0], within, codes, listed)

@@ -190,8 +190,8 @@ class RowQuestions:
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        labels : sequence of length n_train
-            A label for each training row: a year, a region, a source.
+        labels : sequence of length n_train, or str
+            A label for each training row: a year, a region, a source; or the name of a column of X_train.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
 
@@ -207,7 +207,7 @@ class RowQuestions:
         """
         proven = self.proven
         queries = proven.queries(X, init_score)
-        return removal.removal_group(proven, queries, *inputs.group_codes(labels, len(proven.targets)))
+        return removal.removal_group(proven, queries, *proven.groups(labels))
 
     def leave_one_out(self) -> Any:
         """The prediction of every training row by the fit without that row, and what it leaves of the target.

@@ -14,14 +14,14 @@ from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explanation import page_options
 from axil.machine.memory import Budget
-from axil.output import page, tables
-from axil.output.comparables import Choice
+from axil.output import page, similar, tables
 from axil.output.context import Context
 from axil.output.portfolio import Portfolio
 from axil.output.sums import WeightedSums
-from axil.questions import comparables
 from axil.questions import write as writing
 from axil.types import Array
+
+COPIES = 3  # of a query's weights while some of them are chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,7 @@ class Stream:
     features: Any = None  #: (N, features) the training rows; None where they are not at hand
     feature_names: list[str] | None = None
     note: str = tables.NOTE  #: what the numbers are
+    is_shared: bool = False  #: whether there are classes that share their weights
     fitted: Callable[[], Array] | None = (
         None  #: (N, K) the training rows' own predictions; None where weights do not make them
     )
@@ -57,6 +58,16 @@ class Stream:
         lines, columns = lines * self.n_targets[1], columns + (self.outputs is not None)
         parts = [make(part) for part in self.for_table(lines, columns, 8 * 8)]
         return tables.note(tables.concatenate(parts, self.backend), self.note)
+
+    def groups(self, labels: Any, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
+        """Each training row's group number and the groups' names, from labels or the name of a column of the training rows."""
+        values = inputs.row_values(labels, self.features, self.feature_names, what)
+        return inputs.group_codes(values, self.n_targets[0], what)
+
+    def beside(self) -> similar.Beside:
+        """The training rows and those to list them beside."""
+        names = self.names()
+        return similar.Beside(self.features, self.rows, names, self.n_targets, self.backend, self.note, self.is_shared)
 
     def names(self) -> list[str]:
         """The names of the columns."""
@@ -128,7 +139,7 @@ class Streamed(ABC):
         k = inputs.as_count(k, "k")
         stream = self._stream(X, init_score)
         lines = min(k, stream.n_targets[0])
-        return stream.table(lines, 7, lambda one: one.top_columns(k, one.order(by)))
+        return stream.table(lines, 8, lambda one: one.top_columns(k, one.order(by)))
 
     def effective_size(self, X: Any, init_score: Any = None) -> Array:
         """`Explanation.effective_size` for any number of rows of X: never holds an (n, n_train) array.
@@ -167,14 +178,14 @@ class Streamed(ABC):
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        labels : sequence of length n_train
-            A label for each training row: a year, a region, a source.
+        labels : sequence of length n_train, or str
+            A label for each training row: a year, a region, a source; or the name of a column of X_train.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
             place of base_score, as in its own ``predict``. JacobianExplainer takes none.
         """
         stream = self._stream(X, init_score)
-        codes, groups = inputs.group_codes(labels, stream.n_targets[0])
+        codes, groups = stream.groups(labels)
         return stream.table(len(groups), 5, lambda one: one.group_columns(codes, groups))
 
     def concentration(self, X: Any, shares: Sequence[float] = (0.5, 0.8, 0.95), init_score: Any = None) -> Any:
@@ -237,13 +248,14 @@ class Streamed(ABC):
         among: Any = None,
         distinct: Any = None,
         sign: str = "any",
+        per_class: bool = True,
     ) -> Any:
         """Comparables: the k training rows of largest |weight| in each prediction, their features beside the query's own.
 
-        A frame with the columns query, rank, row, weight, share, target, contribution, and output where there are several; then
-        for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``. ``share`` is that
-        of the rows down to this one in ``sum |weight|`` of all training rows, listed or not. The training rows are those that the
-        explainer was made of; one that was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
+        A frame with the columns query, prediction, rank, row, weight, share, target, contribution, and output where there are
+        several; then for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``.
+        ``share`` is that of the rows down to this one in ``sum |weight|`` of all training rows, listed or not. The training rows
+        are those that the explainer was made of; one that was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
 
         With ``adjust`` there are also ``adjusted``, the row's target as the model itself adjusts it to the query,
         ``y_j + F(x) - F(x_j)``; ``adjusted (all)``, the mean of all training rows' adjusted targets by their weights; and
@@ -275,6 +287,9 @@ class Streamed(ABC):
             with one label only that of largest |weight| is listed. Rows without a label stand for themselves.
         sign : "any" or "positive", default "any"
             Whether rows of negative weight, whose targets push the other way, are listed too.
+        per_class : bool, default True
+            A line for each class. False, where classes share their weights as in forests: one line per training row, with the
+            class predicted and its probability, and the row's own class by name as target.
 
         Examples
         --------
@@ -285,17 +300,27 @@ class Streamed(ABC):
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
         >>> found = explainer.similar(X.head(1), 3, ["bmi"], adjust=True, among=lambda rows: rows["sex"] > 0, sign="positive")
         >>> list(found.columns)[5:]
-        ['target', 'contribution', 'adjusted', 'adjusted (all)', 'bmi (row)', 'bmi (query)', 'bmi (difference)']
+        ['share', 'target', 'contribution', 'adjusted', 'adjusted (all)', 'bmi (row)', 'bmi (query)', 'bmi (difference)']
         """
-        k, adjust = inputs.as_count(k, "k"), inputs.as_flag(adjust, "adjust")
-        positive = inputs.as_choice(sign, ("any", "positive"), "sign") == "positive"
+        adjust = inputs.as_flag(adjust, "adjust")
         stream = self._stream(X, init_score)
         if stream.features is None:
             raise UnsupportedQuestionError("similar", *self._no_features)
         if adjust and stream.fitted is None:
-            raise UnsupportedQuestionError("similar(adjust=True)", *comparables.NOT_ADJUSTED)
-        rows, codes = comparables.allowed(stream, among), comparables.codes_of(stream, distinct)
-        return comparables.similar(stream, Choice(k, rows, codes, positive), columns, adjust)
+            raise UnsupportedQuestionError("similar(adjust=True)", *similar.NOT_ADJUSTED)
+        if adjust and not per_class:
+            raise InputError(
+                "per_class=False lists classes by name, which adjust=True cannot move. Leave one of them out."
+            )
+        beside = stream.beside()
+        choice, chosen = (
+            beside.choice(k, among, distinct, sign, per_class),
+            inputs.chosen_columns(columns, beside.names),
+        )
+        lines = choice.most(stream.n_targets[0]) * stream.n_targets[1]
+        more = 0 if choice.is_plain else COPIES * 8 * stream.n_targets[0]
+        parts = stream.for_table(lines, 14 + 3 * len(chosen), 24 * 8, more)
+        return similar.listed(parts, beside, choice, chosen, stream.fitted if adjust else None)
 
     _no_features = (
         "this explainer was loaded from a file, which keeps no features",
@@ -345,8 +370,8 @@ class Streamed(ABC):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         path : str or path, optional
             The file to write; without one the text of the page is returned.
-        groups : sequence of length n_train, optional
-            Labels of the training rows to sum weights by.
+        groups : sequence of length n_train, or str, optional
+            Labels of the training rows to sum weights by, or the name of a column of X_train.
         k : int, default 50
             How many training rows to show per prediction.
         columns : sequence, optional
@@ -360,7 +385,8 @@ class Streamed(ABC):
         target = page.as_target(path)
         stream = self._stream(X, init_score)
         by_name = sigma is None or isinstance(sigma, str)
-        options = page_options(stream.n_targets, groups, k, columns, None if by_name else sigma)
+        known = None if groups is None else stream.groups(groups, "groups")
+        options = page_options(stream.n_targets, known, k, columns, None if by_name else sigma)
         inputs.chosen_columns(columns, stream.names())  # refused before any work
         if by_name:
             size, about = self._sigma(sigma, stream.n_targets[1])

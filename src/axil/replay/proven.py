@@ -109,6 +109,11 @@ class ProvenModel:
         available = self.budget.available - taken
         return replace(self, engines=[engine.prepared(n_queries, available) for engine in self.engines])
 
+    def groups(self, labels: Any, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
+        """Each training row's group number and the groups' names, from labels or the name of a column of the training rows."""
+        values = inputs.row_values(labels, self.features, self.adapter.feature_names, what)
+        return inputs.group_codes(values, len(self.targets), what)
+
     # -- queries --------------------------------------------------------------------------------------------------------
 
     def queries(self, X: Any, init_score: Any = None) -> Queries:

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import UnsupportedQuestionError
-from axil.inputs import chosen_columns
+from axil.inputs import chosen_columns, feature_columns
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
 from axil.output.sums import WeightedSums
-from axil.output.tables import feature_columns
 from axil.scale import TargetScale
 from axil.types import Array
 
