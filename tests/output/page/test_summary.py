@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from page_models import bare, data_of, houses, sales
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
 
 import axil
 from axil import InputError
@@ -240,6 +241,14 @@ def test_previews_for_notebooks():
     for name in ("trees replayed on 300 training rows", "leaf values", "predictions"):
         assert name in explainer.verification._repr_html_()
     assert axil.Explanation._repr_html_(explainer(X[:0])).count("<tr>") == 1
+
+
+def test_the_preview_of_derivatives_is_not_of_weights():
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
+    model = LogisticRegression(tol=1e-10).fit(X, y)
+    html = axil.JacobianExplainer(model, X, y)(X[:2])._repr_html_()
+    assert "largest derivatives: row (derivative)" in html
+    assert "weight" not in html
 
 
 def test_intervals_are_those_of_the_predictive():

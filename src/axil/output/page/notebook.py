@@ -1,4 +1,4 @@
-"""Display of an explanation in a notebook: the first predictions and their largest weights, or pushes."""
+"""Display of an explanation in a notebook: the first predictions and their largest weights, pushes or derivatives."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from axil.output.page.values import labels
 from axil.output.sums import WeightedSums
 
 FIRST = 5  # predictions, and rows of each
+WORDS = {"exact": "weight", "additive": "contribution", "jacobian": "derivative"}
 
 
 def preview(source: WeightedSums, title: str) -> str:
@@ -27,7 +28,7 @@ def preview(source: WeightedSums, title: str) -> str:
             cells = [query, *([] if output is None else [output]), float(predictions[i, k])]
             cells += [] if means is None else [float(means[i, k])]
             lines.append([*cells, ", ".join(f"{row} ({weight:+.4g})" for row, weight in rows)])
-    word = "contribution" if source.additive else "weight"
+    word = WORDS[source.kind]
     asked = ["query", *([] if source.outputs is None else ["output"])]
     header = [*asked, *named, f"largest {word}s: row ({word})"]
     left = len(source) - len(shown)
