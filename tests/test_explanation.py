@@ -39,10 +39,11 @@ def test_members_are_those_that_users_ask_for(explanation):
         "kind",
         "scale",
         "meaning",
+        "feature_names",
     }
     views = {"predictions", "contributions", "probabilities", "effective_size", "negative_share"}
     as_in_shap = {"values", "base_values", "data", "to_shap"}
-    methods = {"top", "similar", "group", "concentration", "portfolio", "to_html", "to_frame"}
+    methods = {"top", "similar", "group", "concentration", "portfolio", "column", "show", "to_html", "to_frame"}
     assert {name for name in dir(explanation) if not name.startswith("_")} == arrays | views | methods | as_in_shap
 
 

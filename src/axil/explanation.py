@@ -18,6 +18,7 @@ from axil.inputs import (
     as_shares,
     as_sizes,
     chosen_columns,
+    feature_columns,
     group_codes,
     row_values,
 )
@@ -126,6 +127,30 @@ class Explanation:
     def scale(self) -> TargetScale:
         """The scale of the fit; ``scale.inverse`` leads from it to prices."""
         return self._sums.scale
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the features, in their order; empty where the explanation keeps no features."""
+        return [] if self._sums.context is None else self._sums.context.names()
+
+    def column(self, name: Any) -> tuple[NDArray[Any] | None, NDArray[Any]]:
+        """One feature: its values in the training rows (n_train,), and in the explained rows (n,).
+
+        None takes the place of the first where the explainer was loaded from a file, which keeps no features.
+
+        Parameters
+        ----------
+        name : str or int
+            The feature, by name or position.
+        """
+        context = self._sums.context
+        if context is None:
+            raise InputError("The explanation keeps no features; expected one that an explainer made: explainer(X).")
+        (place,) = chosen_columns([name], context.names(), "name")
+        (own,) = feature_columns(context.X, np.arange(len(self)), [place])
+        if context.X_train is None:
+            return None, own
+        return feature_columns(context.X_train, np.arange(len(self.targets)), [place])[0], own
 
     @property
     def contributions(self) -> Any:
@@ -367,6 +392,18 @@ class Explanation:
         about = self._sums.context
         rows, names = (None, None) if about is None else (about.X_train, about.feature_names)
         return group_codes(row_values(labels, rows, names, what), len(self.targets), what)
+
+    def show(self, height: int = page.HEIGHT, **options: Any) -> page.Page:
+        """The page of `to_html` within a notebook, where this is the last line of a cell; nothing is printed or written.
+
+        Parameters
+        ----------
+        height : int, default 600
+            Pixels on the screen; the page scrolls within them.
+        **options
+            As in `to_html`, such as ``groups`` and ``columns``.
+        """
+        return page.shown(self.to_html, (), height, options)
 
     def _repr_html_(self) -> str:
         return page.preview(self._sums, repr(self).strip("<>"))

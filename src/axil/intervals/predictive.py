@@ -39,7 +39,7 @@ class Ends:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Predictive:
+class Predictive(page.Shown):
     """The distribution of the target of each row of X around the model's prediction; made by `Explainer.calibrate`.
 
     Every calibration row puts its own error, moved to the scale of errors around the query, on the prediction: the predictive

@@ -103,7 +103,7 @@ class MissingQuestionError(UnsupportedQuestionError, AttributeError):
     """A question that an explainer has no method for; an AttributeError too, so that hasattr is False."""
 
 
-class Streamed(ABC):
+class Streamed(page.Shown, ABC):
     """Questions about any number of rows X. None of them holds an (n, n_train) array."""
 
     _no_others: tuple[str, str]  # the reason for which an explainer has none of `OTHERS`, and what to do
