@@ -67,7 +67,7 @@ def main():
 
     explanation = explainer(houses)
     plots.weights(explanation, k=12).figure.savefig(out / "weights.png")
-    plots.weights_against(explanation, sales["year"]).figure.savefig(out / "years.png")
+    plots.weights_against(explanation, "year").figure.savefig(out / "years.png")
     explainer.to_html(houses, out / "valuations.html", groups=sales["district"])
     print(f"\nThe page for the file: {out / 'valuations.html'}")
 

@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from paper_setting import PACKAGES, write
 
 import axil
-from axil.plots.canvas import DARK, DASHES, LINES, dress
+from axil.plots.canvas import DASHES, LINES, colours, dress
 
 COMMAND = "python experiments/boundary.py"
 DRAWN = ("base logit", "log-loss", "tanh network, 500", "relu network, 500", "MLPRegressor")
@@ -92,14 +92,18 @@ def draw(curves: list[Curve]) -> Figure:
         ax.plot(one.x, one.f, color=LINES[0], linewidth=2, label=one.predicted)
         ax.plot(one.x, one.tangent, color=LINES[0], linewidth=1, linestyle="--", label="its derivative")
         ax.plot(one.x, one.control, color=LINES[1], linewidth=2, label=one.counterpart)
-        ax.plot(one.x[::apart], one.exact[::apart], "x", color=DARK, markersize=5, label="its weights × targets")
+        ax.plot(
+            one.x[::apart], one.exact[::apart], "x", color=colours(ax).ink, markersize=5, label="its weights × targets"
+        )
         dress(ax, title(one), one.along, "")
         ax.legend(fontsize=8, frameon=False)
     for colour, dash, one in zip(LINES, DASHES, drawn):
         along = (one.x - one.x[0]) / np.ptp(one.x)
         name = one.what.split(",")[0].removesuffix(" at its optimum")
         last.plot(along, 100 * off_line(one.x, one.f) / np.ptp(one.f), color=colour, linestyle=dash, label=name)
-        controls = last.plot(along, 100 * off_line(one.x, one.control) / np.ptp(one.control), color=DARK, linewidth=2)
+        controls = last.plot(
+            along, 100 * off_line(one.x, one.control) / np.ptp(one.control), color=colours(last).ink, linewidth=2
+        )
     controls[0].set_label("exact counterparts, all")
     dress(last, "Distance from the best straight line, % of the range", "way of the targets", "")
     last.legend(fontsize=8, frameon=False)

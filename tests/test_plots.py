@@ -4,6 +4,7 @@ Pictures are compared without their text, on axes of a fixed place, so that font
 `python tests/test_plots.py` makes tests/images again: look at them before you commit them.
 """
 
+import re
 import subprocess
 import sys
 from functools import cache
@@ -17,6 +18,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from matplotlib import pyplot
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.testing.compare import compare_images
@@ -37,7 +39,7 @@ TOLERANCE = 2.0  # root mean square of grey levels; a redrawn picture has 0, one
 @pytest.fixture(autouse=True)
 def _defaults():
     """matplotlib as it comes, whatever the user's own settings are."""
-    with matplotlib.rc_context(), matplotlib.style.context("default"):
+    with matplotlib.rc_context({"figure.max_open_warning": 0}), matplotlib.style.context("default"):
         yield
 
 
@@ -150,8 +152,10 @@ def removal_curves():
 
 DRAWN = {
     "weights": lambda ax: plots.weights(explanation(), query=2, ax=ax),
-    "contributions": lambda ax: plots.contributions(explanation(), query=2, ax=ax),
-    "reference": lambda ax: plots.contributions(explanation(), 5, query=2, reference=150.0, ax=ax),
+    "waterfall": lambda ax: plots.waterfall(explanation(), query=2, ax=ax),
+    "contributions": lambda ax: plots.contributions(explanation(), 5, query=2, reference=0, ax=ax),
+    "overall": lambda ax: plots.overall(explanation(), ax=ax),
+    "swarm": lambda ax: plots.overall(explanation(), years(), swarm=True, ax=ax),
     "concentration": lambda ax: plots.concentration(explanation(), query=2, ax=ax),
     "weights_against": lambda ax: plots.weights_against(explanation(), data()[0]["bmi"], query=2, ax=ax),
     "targets": lambda ax: plots.targets(explanation(), query=2, ax=ax),
@@ -234,11 +238,11 @@ def assert_within(outer, texts):
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_text_is_readable_and_says_what_is_held_fixed(name):
+def test_text_is_readable_and_effects_say_what_is_held_fixed(name):
     ax = DRAWN[name](None)
     assert_readable(ax)
-    fixed = any("structure held fixed" in text.get_text() for text in texts_of(ax))
-    assert fixed == (name not in ("fan", "calibration", "coverage"))  # these are of true targets
+    fixed = sum("structure held fixed" in text.get_text() for text in texts_of(ax))
+    assert fixed == (name in ("blame", "removal", "loo_curve", "audit", "audit_classes"))  # not noise on every axis
 
 
 def test_the_axes_given_are_drawn_on_and_returned():
@@ -248,18 +252,70 @@ def test_the_axes_given_are_drawn_on_and_returned():
         assert ax.has_data()
 
 
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_figure_of_its_own_is_known_to_pyplot_and_one_given_is_not(name):
+    ax = DRAWN[name](None)
+    assert pyplot.gcf() is ax.figure
+    assert len(pyplot.get_fignums()) == 1
+    DRAWN[name](Figure().subplots())
+    assert len(pyplot.get_fignums()) == 1
+
+
+def test_names_are_functions():
+    assert dir(plots) == sorted(plots.__all__)
+    assert all(callable(getattr(plots, name)) for name in dir(plots))
+    for known in ("waterfall", "bar", "bars", "beeswarm", "heatmap", "heat", "scatter", "points"):
+        assert callable(getattr(plots, known, print))  # no module under a name that other libraries call
+
+
+def test_bad_input_leaves_no_figure():
+    for call, message in BAD.values():
+        with pytest.raises(InputError, match=message):
+            call()
+    assert pyplot.get_fignums() == []
+
+
+def contrast(colour, other):
+    """WCAG's ratio of the luminances of two colours."""
+    parts = [np.array(matplotlib.colors.to_rgb(one)) for one in (colour, other)]
+    linear = [np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4) for part in parts]
+    low, high = sorted(float(part @ (0.2126, 0.7152, 0.0722)) for part in linear)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_all_words_and_marks_are_seen_in_dark_styles(name):
+    """4.5 is what WCAG asks for of text, 3 of marks. Drawn after the style: axes keep the one they were made in."""
+    with matplotlib.style.context("dark_background"):
+        ax = Figure().subplots()
+    DRAWN[name](ax)
+    ground = ax.get_facecolor()
+    assert all(contrast(text.get_color(), ground) > 4.5 for text in texts_of(ax))
+    marks = [bar.get_edgecolor() if bar.get_hatch() else bar.get_facecolor() for bar in ax.patches]
+    marks += [line.get_color() for line in ax.lines if line.get_alpha() is None]
+    assert all(contrast(mark, ground) > 3 for mark in marks)
+    grid = [*ax.xaxis.get_gridlines(), *ax.yaxis.get_gridlines()]
+    assert all(line.get_alpha() < 0.2 for line in grid if line.get_visible() and name != "matrix")
+
+
 def test_no_state_is_left_behind():
-    """pyplot is not even imported, settings stay, and matplotlib is loaded by the first plot only."""
+    """Settings and the backend stay, and matplotlib is loaded by the first plot only."""
     program = """
 import sys, axil
 axil.plots
 assert "matplotlib" not in sys.modules
 import matplotlib
+import matplotlib.figure
 settings = lambda: {name: matplotlib.rcParams[name] for name in matplotlib.rcParams if name != "backend"}  # that asks pyplot
 before = settings()
+axil.plots.matrix([[0.5, -0.2], [0.1, 0.9]], ax=matplotlib.figure.Figure().subplots())
+assert "matplotlib.pyplot" not in sys.modules
+assert settings() == before
+import matplotlib.pyplot  # sets some itself
+matplotlib.use("svg")
+before = settings()
 ax = axil.plots.weights([0.5, -0.2, 0.7])
-axil.plots.matrix([[0.5, -0.2], [0.1, 0.9]])
-assert settings() == before and "matplotlib.pyplot" not in sys.modules
+assert settings() == before and matplotlib.get_backend() == "svg"
 """
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -316,8 +372,8 @@ def test_frames_of_any_library_are_drawn(library):
     groups = explainer().group(data()[2], years())
     ax = plots.group(make(groups), query=-1)
     part = groups[groups["query"] == "patient 99"]
-    np.testing.assert_array_equal(widths(ax), part["weight"])
-    assert names(ax) == ["2019", "2020", "2021", "2022"]
+    np.testing.assert_array_equal(widths(ax), part["weight"].iloc[largest(part["weight"], 4)])
+    assert names(ax) == list(part["group"].iloc[largest(part["weight"], 4)].astype(str))
     ax = plots.contributions(make(top), query=5, prediction=100.0)
     np.testing.assert_allclose(widths(ax).sum(), 100.0, rtol=1e-12)
 
@@ -325,7 +381,7 @@ def test_frames_of_any_library_are_drawn(library):
 def test_outputs_are_chosen_by_name_and_sparse_weights_are_read():
     e = forest()
     k = list(e.outputs).index("middle")
-    ax = plots.contributions(e, 100, query=3, output="middle")
+    ax = plots.contributions(e, 100, query=3, output="middle", reference=0)
     dense = e.weights.toarray()[3] * e.targets[:, k]
     np.testing.assert_array_equal(widths(ax)[1:-1], dense[largest(dense, 80)])
     assert "output middle" in ax.get_title("left")
@@ -341,7 +397,7 @@ def test_groups_are_summed_and_small_ones_put_together():
     e, labels = explanation(), np.arange(80) % 9
     sums = np.bincount(labels, e.weights[1] * e.targets)
     ax = plots.group(e, labels, by="contribution", k=6, query=1)
-    kept = np.sort(largest(sums, 6))
+    kept = largest(sums, 6)
     np.testing.assert_allclose(widths(ax), [*sums[kept], np.delete(sums, kept).sum()], rtol=1e-12, atol=1e-12)
     assert names(ax) == [*map(str, kept), "3 other groups"]
 
@@ -351,6 +407,9 @@ def test_blame_is_ranked_and_leaves_out_what_is_not_known():
     ax = plots.blame(frame, 10)
     np.testing.assert_array_equal(widths(ax), frame["gain"][:10])
     assert names(ax) == list(frame["row"][:10])
+    first = frame.iloc[0]
+    assert ax.texts[0].get_text().endswith(f"({first['target']:.0f} → {first['corrected']:.0f})")
+    assert ax.get_title("left").endswith("In brackets: target → corrected target")
     frame.loc[frame.index[:3], "gain"] = np.nan
     np.testing.assert_array_equal(widths(plots.blame(frame, 10)), frame["gain"][3:13])
     ax = plots.blame(frame[["row", "target", "gradient"]], 10)
@@ -363,8 +422,14 @@ def test_blame_is_ranked_and_leaves_out_what_is_not_known():
 def test_long_labels_lose_their_middle_and_dollars_stay_dollars():
     long = [f"from $5 to $9: the {i}th house in a street of a very long name" for i in range(80)]
     ax = plots.weights(explanation(), labels=long, k=15)
-    assert all(len(name) == 28 and name.startswith("from $5") and name.endswith("name") for name in names(ax))
+    assert all(
+        len(name) == 44 and name.startswith("from $5 to $9: the ") and name.endswith("long name") for name in names(ax)
+    )
     assert_readable(ax)
+    assert ax.figure.get_figwidth() > 7.5  # room for them beside the bars
+    narrow = plots.weights(explanation(), 5, labels=long, ax=Figure(figsize=(4, 3), layout="constrained").subplots())
+    assert all(16 <= len(name) <= 28 for name in names(narrow))
+    assert_readable(narrow)
     parts = [("north", i) for i in range(80)]
     assert names(plots.weights(explanation(), 1, labels=parts))[0].startswith("north, ")
     assert canvas.shorten("a" * 40, 5) == "aa…aa"
@@ -389,23 +454,124 @@ def test_few_and_many_rows_are_readable(n):
         assert_readable(ax)
 
 
+def test_a_prediction_is_chosen_by_its_label():
+    e = explanation()
+    for source in (e, e.top(6), pl.from_pandas(e.top(6))):
+        np.testing.assert_array_equal(
+            widths(plots.weights(source, 6, query="patient 85")), widths(plots.weights(source, 6, query=5))
+        )
+    X, y, new, _ = data()
+    model = KernelRidge(kernel="rbf", gamma=30.0, alpha=0.3).fit(X.to_numpy(), y)
+    asked = axil.Explainer(model, X.to_numpy(), y.to_numpy())
+    for index, label in (
+        (pd.date_range("2020-01-01", periods=20), "2020-01-06"),
+        (pd.date_range("2020-01-01", periods=20), pd.Timestamp("2020-01-06")),
+        (pd.MultiIndex.from_product([["a", "b"], range(10)]), ("a", 5)),
+    ):
+        drawn = plots.weights(asked(new.set_axis(index)), query=label)
+        np.testing.assert_array_equal(widths(drawn), widths(plots.weights(asked(new.to_numpy()), query=5)))
+    numbered = asked(new.set_axis(range(80, 100)))
+    assert "Query 85:" in plots.weights(numbered, query=5).get_title("left")  # whole numbers are positions
+    with pytest.raises(InputError, match=r"query is 85; .*; label 85 is at position 5"):
+        plots.weights(numbered, query=85)
+    with pytest.raises(InputError, match=r"several predictions are called; pass a position: \[0, 1\]"):
+        plots.weights(e[[0, 0]], query="patient 80")
+
+
+@pytest.mark.parametrize(
+    ("ticks", "written"),
+    [
+        ([0, 60_000, 120_000], ["0", "60,000", "120,000"]),
+        ([-2e7, 0, 2e7], ["−20,000,000", "0", "20,000,000"]),
+        ([2019, 2020, 2021], ["2019", "2020", "2021"]),
+        ([0.0, 0.25, 0.5], ["0.00", "0.25", "0.50"]),
+        ([-0.1, 0.0, 0.1 + 0.2], ["−0.1", "0.0", "0.3"]),
+        ([0.0, 2e-9], ["0", "2e−09"]),
+        ([0.0, 3e15], ["0", "3e+15"]),
+        ([5.0], ["5"]),
+    ],
+)
+def test_ticks_have_separators_and_years_have_none(ticks, written):
+    assert [canvas.tick(value, np.array(ticks, dtype=float)) for value in ticks] == written
+
+
+def test_ticks_of_other_kinds_are_kept():
+    ax = plots.weights_against(explanation(), years() * 10_000)
+    ax.figure.draw_without_rendering()
+    assert all(re.fullmatch(r"20,\d\d\d,000", label.get_text()) for label in tick_labels(ax.xaxis))
+    ax = Figure().subplots()
+    ax.xaxis.set_major_formatter("{x:.1f} km")
+    ax = plots.weights_against(explanation(), years(), ax=ax)
+    assert ax.xaxis.get_major_formatter()(2019.0) == "2019.0 km"
+
+
+# many predictions
+
+
+@pytest.mark.parametrize("by", ["weight", "contribution"])
+@pytest.mark.parametrize("labels", [None, years()])
+def test_overall_is_the_mean_over_predictions(by, labels):
+    e = explanation()
+    table = np.zeros((20, 80 if labels is None else 4))
+    for i in range(20):
+        for j in range(80):
+            part = e.weights[i, j] * (1.0 if by == "weight" else e.targets[j] - e.targets.mean())
+            table[i, j if labels is None else labels[j] - 2019] += part
+    sizes = np.abs(table).mean(axis=0)
+    rows = largest(sizes, 3)
+    ax = plots.overall(e, labels, 3, by=by)
+    np.testing.assert_allclose(widths(ax), sizes[rows], rtol=1e-9)
+    assert names(ax) == [str((e.index if labels is None else np.unique(labels))[row]) for row in rows]
+    assert f"hold {sizes[rows].sum() / sizes.sum():.0%} of" in ax.get_title("left")
+    assert_readable(ax)
+    ax = plots.overall(e, labels, 3, by=by, swarm=True)
+    drawn = points(ax)
+    lines = np.round(drawn[:, 1]).astype(int)
+    for line, row in enumerate(rows):
+        np.testing.assert_allclose(np.sort(drawn[lines == line, 0]), np.sort(table[:, row]), rtol=1e-9)
+    assert names(ax)[0] == names(plots.overall(e, labels, 3, by=by))[0]
+
+
+def test_overall_of_sparse_weights_derivatives_and_pushes():
+    from lightgbm import LGBMClassifier
+
+    dense = np.abs(forest().weights.toarray()).mean(axis=0)
+    np.testing.assert_allclose(widths(plots.overall(forest(), output="low")), np.sort(dense)[::-1][:15], rtol=1e-12)
+    k = list(forest().outputs).index("low")
+    own = forest().targets[:, k] - forest().targets[:, k].mean()
+    sums = np.abs(np.add.reduceat(forest().weights.toarray() * own, [0, 20, 40, 60], axis=1)).mean(axis=0)
+    ax = plots.overall(forest(), years(), by="contribution", output="low")
+    np.testing.assert_allclose(widths(ax), np.sort(sums)[::-1], rtol=1e-9)
+    assert plots.overall(derivatives()).get_xlabel() == "mean |derivative|"
+    X, y, new, _ = data()
+    high = y > 150
+    pushes = axil.explain(LGBMClassifier(n_estimators=5, num_leaves=4, verbose=-1).fit(X, high), X, high)(new)
+    ax = plots.overall(pushes)
+    np.testing.assert_allclose(widths(ax)[0], np.abs(pushes.contributions).mean(axis=0).max(), rtol=1e-12)
+    assert ax.get_xlabel() == "mean |contribution|"
+    with pytest.raises(InputError, match="leave out by"):
+        plots.overall(pushes, by="weight")
+
+
 # the waterfall
 
 
 def test_the_waterfall_leads_from_the_intercept_to_the_prediction():
     e = explanation()
-    for reference in (None, 150.0):
-        ax = plots.contributions(e, 6, query=4, reference=reference)
+    for reference, level in {0.0: 0.0, 150.0: 150.0, "mean": e.targets.mean()}.items():
+        ax = plots.waterfall(e, 6, query=4, reference=reference)
         bars = ax.patches
-        parts = e.weights[4] * (e.targets - (reference or 0.0))
+        parts = e.weights[4] * (e.targets - level)
         rows = largest(parts, 6)
-        start = e.intercepts[4] + (reference or 0.0) * e.weights[4].sum()
+        start = e.intercepts[4] + level * e.weights[4].sum()
         np.testing.assert_allclose(widths(ax)[1:7], parts[rows], rtol=1e-12)
         np.testing.assert_allclose(bars[1].get_x(), start, rtol=1e-12)
         ends = [bar.get_x() + bar.get_width() for bar in bars]
         np.testing.assert_allclose([bar.get_x() for bar in bars[1:]], ends[:-1], rtol=1e-9)
         np.testing.assert_allclose(ends[-1], e.predictions[4], rtol=1e-12)
         assert names(ax)[1:] == [*e.index[rows], "74 other rows", "prediction"]
+    assert names(plots.waterfall(e))[0] == f"all targets at {e.targets.mean():.0f}"  # the mean by default
+    assert plots.contributions is plots.waterfall
 
 
 def test_all_rows_leave_no_rest():
@@ -435,10 +601,44 @@ def test_points_are_the_rows():
     e, bmi = explanation(), data()[0]["bmi"]
     ax = plots.weights_against(e, bmi, query=3)
     np.testing.assert_array_equal(points(ax), sorted(zip(bmi, e.weights[3])))
-    assert ax.get_xlabel() == "bmi"
+    assert ax.get_xlabel() == "bmi (dashed: the explained row's own)"
     ax = plots.targets(e, query=3)
     np.testing.assert_array_equal(points(ax), sorted(zip(e.weights[3], e.targets)))
     assert any(np.allclose(line.get_ydata(), e.predictions[3]) for line in ax.lines)
+
+
+def own_mark(ax):
+    """Where the dashed line upright stands; None where there is none."""
+    found = [
+        line.get_xdata()[0] for line in ax.lines if line.get_linestyle() == "--" and len(set(line.get_xdata())) == 1
+    ]
+    return found[0] if found else None
+
+
+def test_the_value_of_the_explained_row_is_marked():
+    e, (X, _, new, _) = explanation(), data()
+    bmi = new["bmi"].iloc[3]
+    ax = plots.weights_against(e, "bmi", query=3)
+    np.testing.assert_array_equal(points(ax), sorted(zip(X["bmi"], e.weights[3])))
+    assert own_mark(ax) == own_mark(plots.weights_against(e, X["bmi"], query="patient 83")) == bmi
+    assert own_mark(plots.weights_against(e, X["bmi"] + 1, query=3)) is None  # of the same name, but another column
+    assert own_mark(plots.weights_against(e, X["bmi"].to_numpy(), query=3)) is None
+    assert own_mark(plots.weights_against(e.weights, X["bmi"], query=3, own=0.5)) == 0.5
+    dates = pd.date_range("2020-01-01", periods=80)
+    assert own_mark(plots.weights_against(e, dates, own=dates[7])) == dates[7].to_datetime64()
+    kinds = np.array(["b", "a"] * 40)
+    assert own_mark(plots.weights_against(e, kinds, own="b")) == 1
+    assert own_mark(plots.weights_against(e, kinds, own="c")) is None
+    assert own_mark(plots.weights_against(e, years(), own=np.nan)) is None
+
+
+def test_points_that_share_a_value_stand_side_by_side():
+    drawn = points(plots.weights_against(explanation(), years()))
+    assert len(set(drawn[:, 0])) == 80
+    np.testing.assert_array_equal(np.round(drawn[:, 0]), years())
+    assert np.abs(drawn[:, 0] - years()).max() < 0.31
+    same = np.sort(points(plots.weights_against(explanation(), np.full(80, 7.0)))[:, 0])
+    np.testing.assert_allclose(same, np.linspace(6.7, 7.3, 80))
 
 
 @pytest.mark.parametrize(
@@ -466,11 +666,11 @@ def curve(ax):
     return line.get_xdata(orig=True), line.get_ydata()
 
 
-@pytest.mark.parametrize("reference", [None, 0.0, 150.0])
+@pytest.mark.parametrize("reference", ["mean", 0.0, 150.0])
 def test_the_timeline_adds_contributions_up_date_by_date(reference):
     e, dates = explanation(), quarters()
     ax = plots.timeline(e, dates, query=2, reference=reference)
-    level = e.targets.mean() if reference is None else reference
+    level = e.targets.mean() if reference == "mean" else reference
     times, levels = curve(ax)
     np.testing.assert_array_equal(times[1:], np.unique(dates.dt.to_timestamp()))
     start = e.intercepts[2] + level * e.weights[2].sum()
@@ -650,6 +850,16 @@ def test_derivatives_say_so():
 BAD = {
     "no such query": (lambda: plots.weights(explanation(), query=20), "query is 20; expected a position from 0 to 19"),
     "query of a frame": (lambda: plots.weights(explanation().top(2), query="patient 1"), "query is 'patient 1'"),
+    "no such label": (lambda: plots.weights(explanation(), query="patient 1"), "or a label such as 'patient 80'"),
+    "query of an array": (lambda: plots.weights([1.0, 2.0], query="one"), "query is 'one'; expected a position from 0"),
+    "no explanation": (lambda: plots.overall([1.0, 2.0]), r"expected an axil.Explanation: explainer\(X\)"),
+    "no predictions": (lambda: plots.overall(explanation()[:0]), "of no rows"),
+    "overall by": (lambda: plots.overall(explanation(), by="size"), "by is 'size'"),
+    "no such feature": (
+        lambda: plots.weights_against(explanation(), "weight"),
+        "names 'weight'; expected names such as 'age'",
+    ),
+    "own": (lambda: plots.weights_against(explanation(), years(), own="then"), "own is 'then'"),
     "k": (lambda: plots.weights(explanation(), 0), "k is 0"),
     "text": (lambda: plots.weights("weights"), "What to draw is not numeric"),
     "nothing": (lambda: plots.weights([]), "no entries"),
@@ -666,7 +876,7 @@ BAD = {
     "two intercepts": (lambda: plots.contributions(explanation(), intercept=1.0), "its own intercept"),
     "two predictions": (lambda: plots.contributions([1.0], prediction=1.0), "leave out prediction"),
     "reference": (lambda: plots.contributions([1.0], reference=1.0), "reference needs the weights"),
-    "reference text": (lambda: plots.contributions(explanation(), reference="mean"), "reference is 'mean'"),
+    "reference text": (lambda: plots.waterfall(explanation(), reference="median"), "reference is 'median'"),
     "column": (lambda: plots.weights_against(explanation(), [1.0]), r"values has shape \(1,\); expected \(80,\)"),
     "targets": (lambda: plots.targets([1.0]), "targets are to be given"),
     "targets twice": (lambda: plots.targets(explanation(), [1.0]), "its own"),

@@ -432,12 +432,12 @@ def test_the_waterfall_of_logarithms_multiplies(homes):
     model, explainer, _ = both(homes)
     explanation = explainer(X[:1])
     price = f"{model.predict(X[:1])[0]:,.0f}"
-    said = texts(axil.plots.contributions(explanation, 5))
+    said = texts(axil.plots.waterfall(explanation, 5, reference=0))
     largest = explanation.top(1)["factor"][0]
     for words in (f"prediction {price}", f"× {largest:.4g}", "running product of target ^ weight"):
         assert words in said
     mean = explanation.targets.mean()
-    said = texts(axil.plots.contributions(explanation, 5, reference=mean))
+    said = texts(axil.plots.waterfall(explanation, 5))
     assert f"all targets at {np.exp(mean):,.0f}" in said
     assert f"(target / {np.exp(mean):,.0f}) ^ weight" in said
     assert "running sum of weight × target (log)" in texts(
@@ -452,7 +452,7 @@ def test_pictures_name_any_other_scale(homes):
     model = wrapped(REGRESSORS["forest"], X, prices, func=np.sqrt, inverse_func=np.square)
     explainer = axil.Explainer(model, X, prices)
     explanation, labels = explainer(X[:1]), np.arange(N) % 3
-    said = texts(axil.plots.contributions(explanation, 5))
+    said = texts(axil.plots.waterfall(explanation, 5, reference=0))
     assert f"prediction {model.predict(X[:1])[0]:,.0f}" in said
     assert "running sum of weight × target (sqrt)" in said
     assert "prediction (sqrt)" in said

@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 from catboost import CatBoostRegressor
 from lightgbm import LGBMClassifier, LGBMRegressor
+from matplotlib import pyplot
 from scipy.sparse import issparse
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -123,7 +124,19 @@ KINDS = {
     "among": "mask",
     **dict.fromkeys(("k", "m", "batch_size", "n_threads", "most", "seed", "n", "random_state"), "count"),
     **dict.fromkeys(
-        ("sparse", "greedy", "estimate", "verify", "exact", "cluster", "colorbar", "ranked", "cumulative", "retrained"),
+        (
+            "sparse",
+            "greedy",
+            "estimate",
+            "verify",
+            "exact",
+            "cluster",
+            "colorbar",
+            "ranked",
+            "cumulative",
+            "retrained",
+            "swarm",
+        ),
         "flag",
     ),
     **dict.fromkeys(("intercept", "prediction", "reference", "l2"), "number"),
@@ -148,7 +161,10 @@ KINDS = {
     "top": "shares",
     "what_if.targets": "changes",
     "rows": "rows",
-    "source": "drawn",
+    **dict.fromkeys(("source", "explanation"), "drawn"),
+    "own": "object",
+    "height": "count",
+    "column.name": "columns",
     **dict.fromkeys(("values", "dates"), "values"),
     "leverage.values": "drawn",
     "curves": "drawn",
@@ -171,6 +187,7 @@ DEFAULTS = {
     "what_if.targets": {0: 1.0},
     "line": 0.0,
     "ranges": np.ones(N),
+    "column.name": 0,
 }
 
 
@@ -208,7 +225,7 @@ def drawings():
         "removal": e.removal_set(X[:Q], 3),
     }
     for name in plots.__all__:
-        needed = {"source": frames.get(name, explanation())}
+        needed = {"source": frames.get(name, explanation()), "explanation": explanation()}
         needed |= {"curves": frames["removal"], "values": frames["leverage"], "labels": None, "frame": e.loo_curve()}
         needed["dates"] = np.arange(N)
         if name in ("fan", "coverage", "calibration"):
@@ -374,6 +391,8 @@ def outcome(name, arguments):
             return arrays(list(found) if inspect.isgenerator(found) else found)
         except AxilError as error:
             return error
+        finally:
+            pyplot.close("all")
 
 
 def arrays(found):

@@ -2,22 +2,25 @@
 
 A plot has the name of what it draws, as an explanation or an explainer spells it: ``plots.weights`` draws
 ``explanation.weights``, ``plots.blame`` what ``explainer.blame`` returns. Every function takes ``ax=`` and returns the axes that
-it drew on; without one it makes a figure of its own, ``ax.figure``, which pyplot does not know of. Nothing is shown, and no
-setting of matplotlib is changed.
+it drew on; without one it makes a new figure of pyplot's, which notebooks show at the end of the cell. No setting of matplotlib
+is changed, and colours follow the style in use.
 
-Where one prediction is drawn, ``query`` is its position in what was given and ``output`` the name of one of several outputs.
-Blue is positive and dark, orange is negative and light. Weights and what follows from them hold with the fitted structure held
-fixed, and the axes say so; those of a `JacobianExplainer` are called derivatives.
+Where one prediction is drawn, ``query`` is its position in what was given, or its label, and ``output`` the name of one of
+several outputs. Blue is positive, orange is negative. Weights and what follows from them hold with the fitted structure held
+fixed; those of a `JacobianExplainer` are called derivatives.
 """
 
-from axil.plots.bars import blame, group, weights
-from axil.plots.curves import concentration, leverage, loo_curve, removal
-from axil.plots.heat import matrix
-from axil.plots.intervals import calibration, coverage, fan
-from axil.plots.labels import audit
-from axil.plots.points import targets, weights_against
-from axil.plots.timeline import timeline
-from axil.plots.waterfall import contributions
+from axil.plots.bar_plots import blame, group, weights
+from axil.plots.curve_plots import concentration, leverage, loo_curve, removal
+from axil.plots.heat_map import matrix
+from axil.plots.interval_plots import calibration, coverage, fan
+from axil.plots.label_plots import audit
+from axil.plots.overall_plots import overall
+from axil.plots.point_plots import targets, weights_against
+from axil.plots.step_plots import waterfall
+from axil.plots.time_plots import timeline
+
+contributions = waterfall  # by the name of what it draws
 
 __all__ = [
     "audit",
@@ -31,9 +34,15 @@ __all__ = [
     "leverage",
     "loo_curve",
     "matrix",
+    "overall",
     "removal",
     "targets",
     "timeline",
+    "waterfall",
     "weights",
     "weights_against",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

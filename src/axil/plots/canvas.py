@@ -1,10 +1,11 @@
-"""The one place that knows matplotlib: axes, colours, bars with labels and numbers."""
+"""The one place that knows matplotlib's figures: axes, colours of the style in use, titles, ticks, heat maps."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,30 +20,66 @@ if TYPE_CHECKING:
 
 
 POSITIVE, NEGATIVE = "#1b5e9b", "#e8805c"  # apart for every eye, and dark and light without colour
-NEUTRAL, DARK = "#cfcfcf", "#333333"
+ON_DARK = "#8fcbff", "#cc5522"  # the same on dark styles, light and dark without colour
 LINES = ("#1b5e9b", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#7f7f7f")  # Okabe and Ito's, in an order of contrast
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
+GREY = "0.5"  # of marks: seen on light and on dark
 
 FIXED = "structure held fixed"
-LONGEST = 28  # characters of a label
+LONGEST, SHORTEST = 44, 16  # characters of a label, as many as the axes have room for
 TITLE = 54  # characters of a name in a title
 TEXT, LEAST = 9.0, 5.0  # points: the size of labels, and the smallest that can be read
 LEADING = 1.35  # the height of a line in letters
-LINE = 0.24  # inches for one bar
+LETTER = 0.07  # inches for a letter of a label
+WIDTH, LINE = 6.4, 0.24  # inches: of a figure, and for one bar
+SEPARATED = 10_000  # from here on ticks have separators; years have none
 
 
-def new_axes(ax: Axes | None, height: float = 3.8) -> Axes:
-    """The axes given, or those of a new figure, which makes room for its labels and is not known to pyplot."""
+@dataclass(frozen=True)
+class Colours:
+    """Colours that can be seen on the axes they are made for."""
+
+    ink: Any  #: of words and lines
+    ground: Any  #: behind them
+    positive: str
+    negative: str
+    lines: tuple[str, ...]
+
+    @property
+    def is_dark(self) -> bool:
+        """Whether the ground is dark."""
+        return _luminance(self.ground) < 0.4
+
+
+def new_axes(ax: Axes | None, height: float = 3.8, width: float = WIDTH) -> Axes:
+    """The axes given, or those of a new figure of pyplot's, which makes room for its labels."""
     try:
         from matplotlib.axes import Axes
-        from matplotlib.figure import Figure
     except ImportError:
         raise InputError("Plots are drawn with matplotlib, which is not installed: pip install axil[plots].") from None
     if ax is None:
-        return Figure(figsize=(6.4, height), layout="constrained").subplots()
+        from matplotlib import pyplot
+
+        return pyplot.figure(figsize=(width, height), layout="constrained").subplots()
     if not isinstance(ax, Axes):
         raise InputError(f"ax is a {type(ax).__name__}; expected matplotlib axes, as from fig, ax = plt.subplots().")
     return ax
+
+
+def colours(ax: Axes) -> Colours:
+    """Colours that fit the style in which the axes were made, whatever style is in use by now."""
+    from matplotlib.colors import to_rgba
+
+    behind = [to_rgba(ax.get_facecolor()), to_rgba(ax.get_figure().get_facecolor())]  # type: ignore[union-attr]
+    ground = next((tuple(one[:3]) for one in behind if one[3] > 0), (1.0, 1.0, 1.0))
+    words = to_rgba(ax.xaxis.label.get_color())
+    ink = tuple(0.8 * own + 0.2 * other for own, other in zip(words, ground))
+    signs = ON_DARK if _luminance(ground) < 0.4 else (POSITIVE, NEGATIVE)
+    return Colours(ink, ground, *signs, (signs[0], *LINES[1:]))
+
+
+def _luminance(colour: Any) -> float:
+    return float(np.dot(colour[:3], (0.299, 0.587, 0.114)))
 
 
 def shorten(label: Any, most: int = LONGEST) -> str:
@@ -75,28 +112,52 @@ def head(one: Prediction) -> str:
 
 
 def fixed(name: str) -> str:
-    """The name of an axis whose numbers hold with the structure held fixed; on two lines where it is long."""
+    """The name of an axis of effects, which hold with the structure held fixed; on two lines where it is long."""
     return f"{name}{' ' if len(name) < 28 else chr(10)}({FIXED})"
 
 
 def dress(ax: Axes, title: str, x: str, y: str, grid: Any = "both") -> Axes:
-    """Title, names of the axes, a light grid behind and no frame above or to the right."""
-    width = max(24, int(11.7 * _inches(ax)[0]))  # characters of this size in a line
-    lines = [part for line in title.split("\n") for part in textwrap.wrap(line, width)]
+    """Title, names of the axes, ticks with separators, a faint grid behind and no frame above or to the right."""
+    wrapped = [textwrap.wrap(line, max(20, int(11.7 * room(ax)))) for line in title.split("\n")]  # letters an inch
+    lines = [part for parts in wrapped for part in parts]
     ax.set_title("\n".join(lines), loc="left", fontsize=TEXT + 1, parse_math=False)
     ax.set_xlabel(x, fontsize=TEXT, parse_math=False)
     ax.set_ylabel(y, fontsize=TEXT, parse_math=False)
     ax.tick_params(labelsize=TEXT)
     ax.grid(visible=False)
-    ax.grid(axis=grid, color="0.9", linewidth=0.8)
+    ax.grid(axis=grid, color=colours(ax).ink, alpha=0.13, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
+    _write_ticks(ax)
     return ax
+
+
+def _write_ticks(ax: Axes) -> None:
+    """Numbers at ticks with separators and without powers of ten beside the axis; all other ticks as they are."""
+    from matplotlib.ticker import ScalarFormatter
+
+    for axis in (ax.xaxis, ax.yaxis):
+        if isinstance(axis.get_major_formatter(), ScalarFormatter):
+            axis.set_major_formatter(partial(_written, axis))
+
+
+def _written(axis: Any, value: float, _: Any) -> str:
+    return tick(value, axis.get_majorticklocs())
+
+
+def tick(value: float, ticks: Array) -> str:
+    """One of these ticks, with the decimals that tell them apart; separators from 10,000 on, so that years stay years."""
+    size = float(np.abs(ticks).max(initial=abs(value)))
+    step = float(np.diff(np.sort(ticks)).min(initial=size or 1.0))
+    if size and not 1e-4 <= size < 1e12:
+        return format(value + 0.0, ".3g").replace("-", "−")
+    decimals = next((d for d in range(12) if np.all(np.abs(np.round(ticks, d) - ticks) <= 1e-3 * step)), 12)
+    return format(value + 0.0, f"{',' if size >= SEPARATED else ''}.{decimals}f").replace("-", "−")
 
 
 def few_ticks(ax: Axes) -> None:
     """Ticks along x that leave room between their numbers."""
-    ax.locator_params(axis="x", nbins=max(2, min(6, int(_inches(ax)[0] / 0.9))))
+    ax.locator_params(axis="x", nbins=max(2, min(6, int(room(ax) / 0.9))))
 
 
 def date_ticks(ax: Axes) -> None:
@@ -115,13 +176,23 @@ def whole_ticks(ax: Axes) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
+def diverging(ax: Axes) -> Any:
+    """Colours of a heat map around 0: red, white and blue, or on dark styles those of the signs around the ground."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    own = colours(ax)
+    return (
+        LinearSegmentedColormap.from_list("axil", [own.negative, own.ground, own.positive]) if own.is_dark else "RdBu"
+    )
+
+
 def name_cells(ax: Axes, rows: NDArray[Any], columns: NDArray[Any]) -> None:
     """Labels down and across a heat map; none on a side that has more of them than can be read."""
-    across, down = _inches(ax)
+    across, down = inches(ax)
     for axis, labels, room, turn in ((ax.yaxis, rows, down, 0), (ax.xaxis, columns, across, 90)):
-        size, step = _letters(60 * room, len(labels))  # less than 72 points an inch: names and the scale take some
+        size, step = letters(60 * room, len(labels))  # less than 72 points an inch: names and the scale take some
         named = list(labels) if step == 1 else []
-        texts = [shorten(label, 16) for label in named]
+        texts = [shorten(label, SHORTEST) for label in named]
         axis.set_ticks(range(len(named)), texts, fontsize=size, rotation=turn, parse_math=False)
 
 
@@ -133,121 +204,20 @@ def colour_bar(ax: Axes, image: Any, name: str, beyond: bool) -> None:
     bar.outline.set_visible(False)
 
 
-def _inches(ax: Axes) -> tuple[float, float]:
+def inches(ax: Axes) -> tuple[float, float]:
     """Width and height; those of new figures before room is made for labels."""
     box, dpi = ax.get_window_extent(), ax.figure.dpi
     return box.width / dpi, box.height / dpi
 
 
-def bars_height(n: int) -> float:
-    """Inches for a figure of n bars."""
-    return min(1.4 + LINE * n, 14.0)
+def room(ax: Axes) -> float:
+    """Inches across that will be left once a figure has made room for the labels down the side."""
+    longest = max((len(label.get_text()) for label in ax.get_yticklabels()), default=0)
+    width = inches(ax)[0]
+    return max(min(width, 1.29 * width - LETTER * longest - 0.4), 0.25 * width)
 
 
-def label_bars(ax: Axes, labels: Sequence[Any]) -> float:
-    """Name the bars 0, 1, ... from the top, in letters that fit, and return their size.
-
-    Of more bars than can be named every second, third, ... is.
-    """
-    n = len(labels)
-    size, step = _letters(72 * _inches(ax)[1], n)
-    shown = range(0, n, step)
-    ax.set_yticks(list(shown), [shorten(labels[i]) for i in shown], fontsize=size, parse_math=False)
-    ax.set_ylim(n - 0.4, -0.6)
-    ax.tick_params(axis="y", length=0)
-    return size
-
-
-def _letters(room: float, n: int) -> tuple[float, int]:
+def letters(points: float, n: int) -> tuple[float, int]:
     """The size of letters for n lines in so many points, and every how many-th line can be written."""
-    line = room / max(n, 1)
+    line = points / max(n, 1)
     return min(TEXT, max(LEAST, line / LEADING)), max(1, math.ceil(LEADING * LEAST / line))
-
-
-def sign_bars(
-    ax: Axes,
-    labels: Sequence[Any],
-    values: Array,
-    starts: Array | None = None,
-    rest: int | None = None,
-    texts: list[str] | None = None,
-) -> None:
-    """Horizontal bars from the starts, or from 0, in the colour of their sign; each with its number, or text, beside.
-
-    ``rest``: the bar that stands for many, grey and hatched.
-    """
-    colours = [NEGATIVE if value < 0 else POSITIVE for value in values]
-    left = np.zeros(len(values)) if starts is None else starts
-    drawn = ax.barh(np.arange(len(values)), values, left=left, color=colours, height=0.72)
-    if rest is not None:
-        drawn[rest].set(facecolor=NEUTRAL, edgecolor=DARK, hatch="///", linewidth=0.6)
-    size = label_bars(ax, labels)
-    ends = left + values
-    _write_numbers(ax, ends, values < 0, texts or numbers(values), min(size, TEXT - 1))
-    if starts is None:
-        ax.axvline(0.0, color=DARK, linewidth=0.8)
-
-
-def _write_numbers(ax: Axes, ends: Array, leftward: NDArray[np.bool_], texts: list[str], size: float) -> None:
-    """A number at the end of each bar, outwards, and limits wide enough for them; none where they would be too small."""
-    if size < LEAST + 1:
-        return
-    for i, (end, left, shown) in enumerate(zip(ends.tolist(), leftward.tolist(), texts)):
-        ax.annotate(
-            shown,
-            (end, i),
-            xytext=(-3 if left else 3, 0),
-            textcoords="offset points",
-            ha="right" if left else "left",
-            va="center",
-            fontsize=size,
-            color=DARK,
-        )
-    widest = 0.62 * size * max(map(len, texts), default=0) + 8
-    share = min(0.35, widest / (72 * 0.7 * _inches(ax)[0]))  # labels will take some of the width
-    low, high = ax.dataLim.x0, ax.dataLim.x1
-    pad = share / (1 - 2 * share) * ((high - low) or 1.0)
-    ax.set_xlim(low - (pad if leftward.any() else 0.02 * pad), high + (pad if not leftward.all() else 0.02 * pad))
-
-
-def sign_points(ax: Axes, x: Array, y: Array, signs: Array) -> None:
-    """Points in the colour and shape of their sign: blue circles and orange triangles; those of sign 0 small and grey."""
-    size = float(np.clip(6000 / max(len(x), 1), 5, 30))
-    kinds = (
-        (signs == 0, "0.7", ".", "zero"),
-        (signs > 0, POSITIVE, "o", "positive"),
-        (signs < 0, NEGATIVE, "v", "negative"),
-    )
-    for chosen, colour, marker, name in kinds:
-        if chosen.any():
-            area = size if name != "zero" else size / 2
-            ax.scatter(
-                x[chosen],
-                y[chosen],
-                s=area,
-                c=colour,
-                marker=marker,
-                alpha=0.75,
-                linewidths=0,
-                label=name,
-                rasterized=True,
-            )
-
-
-def corner(ax: Axes, lines: str) -> None:
-    """A few words in the corner below on the right."""
-    ax.text(
-        0.985,
-        0.04,
-        lines,
-        transform=ax.transAxes,
-        ha="right",
-        va="bottom",
-        fontsize=TEXT,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.9, "pad": 2},
-    )
-
-
-def key(ax: Axes) -> None:
-    """A legend of what was drawn, where there is most room."""
-    ax.legend(fontsize=TEXT - 1, frameon=True, framealpha=0.85, edgecolor="none")

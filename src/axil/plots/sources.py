@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
+from numbers import Number
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -52,8 +53,8 @@ class Prediction:
         return "weight" if self.exact else "derivative of the prediction by the target"
 
 
-def one_prediction(source: Any, query: int, output: Any, labels: Any, exact: bool) -> Prediction:
-    """The prediction at position ``query``; ``exact`` is for frames and arrays, which do not say it themselves."""
+def one_prediction(source: Any, query: Any, output: Any, labels: Any, exact: bool) -> Prediction:
+    """The prediction at this position or of this label; ``exact`` is for frames and arrays, which do not say it themselves."""
     exact = as_flag(exact, "exact")
     if isinstance(source, Explanation):
         return _of_explanation(source, query, output, labels)
@@ -63,15 +64,15 @@ def one_prediction(source: Any, query: int, output: Any, labels: Any, exact: boo
     return Prediction(weights, row_labels(labels, len(weights)), exact=exact)
 
 
-def whole_prediction(source: Any, query: int, output: Any, exact: bool) -> Prediction:
+def whole_prediction(source: Any, query: Any, output: Any, exact: bool) -> Prediction:
     """One prediction with all training rows: not out of a frame of the largest."""
     if as_frame(source) is not None:
         raise InputError("A frame holds the largest rows only; pass an axil.Explanation or weights (n_train,).")
     return one_prediction(source, query, output, None, exact)
 
 
-def _of_explanation(explanation: Explanation, query: int, output: Any, labels: Any) -> Prediction:
-    one = explanation[check_position(query, len(explanation), "query")]
+def _of_explanation(explanation: Explanation, query: Any, output: Any, labels: Any) -> Prediction:
+    one = explanation[query_position(query, explanation.query_index)]
     k = output_position(output, explanation.outputs)
     additive = one.kind == "additive"
     every = one.contributions if additive else one.weights
@@ -92,7 +93,7 @@ def _of_explanation(explanation: Explanation, query: int, output: Any, labels: A
     )
 
 
-def _of_frame(source: Any, query: int, output: Any, labels: Any, exact: bool) -> Prediction:
+def _of_frame(source: Any, query: Any, output: Any, labels: Any, exact: bool) -> Prediction:
     additive = says(source, tables.ADDITIVE)
     values = "contribution" if additive else "weight"
     lines, name = one_query(source, query, output, ("row", values))
@@ -130,7 +131,7 @@ def says(source: Any, note: str) -> bool:
     return isinstance(attrs, dict) and attrs.get("axil") == note
 
 
-def one_query(source: Any, query: int, output: Any, needed: tuple[str, ...]) -> tuple[Columns, str]:
+def one_query(source: Any, query: Any, output: Any, needed: tuple[str, ...]) -> tuple[Columns, str]:
     """The lines of a tidy frame that are of one query and output, column by column, and what to call them."""
     frame = as_frame(source)
     if frame is None:
@@ -142,7 +143,7 @@ def one_query(source: Any, query: int, output: Any, needed: tuple[str, ...]) -> 
     label = None
     if "query" in columns:
         found = _distinct(columns["query"])
-        label = found[check_position(query, len(found), "query")]
+        label = found[query_position(query, found)]
         columns = _where(columns, "query", label)
     of = None
     if "output" in columns:
@@ -189,6 +190,32 @@ def output_position(output: Any, outputs: NDArray[Any] | None) -> int:
     if place is None:
         raise InputError(f"output is {shown(output)}; expected one of {names[:10]}.")
     return place
+
+
+def query_position(query: Any, labels: Any) -> int:
+    """Where a prediction stands: whole numbers are positions, from the end if negative, all else is a label."""
+    n, found = len(labels), [] if query is None else [i for i, label in enumerate(labels) if _is_called(label, query)]
+    if is_whole(query) and -n <= query < n:
+        return int(query)
+    if is_whole(query) or not found:
+        known = "" if is_whole(query) or not n else f", or a label such as {shown(text(labels[0]))}"
+        at = f"; label {query} is at position {found[0]}" if found else f": there are {n} to choose from"
+        raise InputError(f"query is {shown(query)}; expected a position from 0 to {n - 1}{known}{at}.")
+    if len(found) > 1:
+        raise InputError(
+            f"query is {shown(query)}, which several predictions are called; pass a position: {found[:5]}."
+        )
+    return found[0]
+
+
+def _is_called(label: Any, query: Any) -> bool:
+    """Whether people would call a label so: dates may be given as text, numbers may not."""
+    if isinstance(label, Number) != isinstance(query, Number):
+        return False
+    try:
+        return text(label) == text(query)
+    except Exception:  # it cannot be written at all
+        return False
 
 
 def check_position(position: Any, n: int, what: str) -> int:

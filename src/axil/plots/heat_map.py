@@ -59,9 +59,9 @@ def matrix(
         part, down, across = part[first][:, second], down[first], across[second]
     ax = canvas.new_axes(ax, 5.0)
     limit = _limit(part)
-    image = ax.imshow(part, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+    image = ax.imshow(part, cmap=canvas.diverging(ax), vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     name = "weight" if exact else "derivative"
-    title = canvas.fixed(f"{name}s".capitalize()) + f"\n{K.shape[0]:,} explained × {K.shape[1]:,} training rows"
+    title = f"{name}s".capitalize() + f"\n{K.shape[0]:,} explained × {K.shape[1]:,} training rows"
     if part.shape != K.shape:
         title += f"\n{part.shape[0]:,} × {part.shape[1]:,} drawn, evenly spaced"
     order = ", cluster order" if cluster else ""

@@ -12,7 +12,7 @@ from axil.explanation import Explanation
 from axil.inputs import as_flag, as_frame, as_numbers, as_vector
 from axil.output import tables
 from axil.output.sums import ROUNDING
-from axil.plots import canvas
+from axil.plots import canvas, marks
 from axil.plots.sources import labelled, one_query, one_row, says, whole_prediction
 from axil.types import Array
 
@@ -24,7 +24,7 @@ MARKED = (0.5, 0.8, 0.95)  # the shares that `Explanation.concentration` counts 
 
 
 def concentration(
-    source: Any, *, query: int = 0, output: Any = None, exact: bool = True, ax: Axes | None = None
+    source: Any, *, query: Any = 0, output: Any = None, exact: bool = True, ax: Axes | None = None
 ) -> Axes:
     """The share of one prediction's ``sum |weight|`` that its m largest rows hold, for every m.
 
@@ -38,14 +38,14 @@ def concentration(
         )
     share = np.concatenate([[0.0], np.cumsum(sizes) / sizes.sum()])
     ax = canvas.new_axes(ax)
-    ax.plot(np.arange(len(share)), share, color=canvas.POSITIVE, linewidth=1.8)
+    ax.plot(np.arange(len(share)), share, color=canvas.colours(ax).positive, linewidth=1.8)
     counts = []
     for mark in MARKED:
         rows = int(np.searchsorted(share, mark - ROUNDING))
         counts.append(f"{mark:.0%}: {rows:,} row{'s' * (rows != 1)}")
-        ax.plot([rows, rows, 0], [0, share[rows], share[rows]], color="0.45", linewidth=0.8, linestyle=":")
-        ax.plot(rows, share[rows], "o", color=canvas.DARK, markersize=4)
-    canvas.corner(ax, "\n".join(counts))
+        ax.plot([rows, rows, 0], [0, share[rows], share[rows]], color=canvas.GREY, linewidth=0.8, linestyle=":")
+        ax.plot(rows, share[rows], "o", color=canvas.colours(ax).ink, markersize=4)
+    marks.corner(ax, "\n".join(counts))
     ax.set_xlim(0, 1.02 * len(sizes))
     ax.set_ylim(0, 1.03)
     title = f"{canvas.head(one)}How few rows hold how much of the {one.quantity}s"
@@ -53,7 +53,7 @@ def concentration(
         ax,
         title,
         f"training rows, largest |{one.quantity}| first",
-        canvas.fixed(f"share of the sum of |{one.quantity}|"),
+        f"share of the sum of |{one.quantity}|",
     )
     ax.yaxis.set_major_formatter("{x:.0%}")
     canvas.few_ticks(ax)
@@ -63,7 +63,7 @@ def concentration(
 def removal(
     curves: Any,
     *,
-    query: int = 0,
+    query: Any = 0,
     output: Any = None,
     cumulative: bool = False,
     retrained: bool = False,
@@ -86,11 +86,12 @@ def removal(
             "A frame of removal_set holds the structure fixed; retrained=True is for measured arrays alone."
         )
     ax = canvas.new_axes(ax)
-    ax.axhline(0.0, color=canvas.DARK, linewidth=0.8)
+    ax.axhline(0.0, color=canvas.colours(ax).ink, linewidth=0.8)
+    lines_of = canvas.colours(ax).lines
     for i, (name, (effects, head, _)) in enumerate(read.items()):
         total = effects if cumulative and not head else np.cumsum(effects)
         style: dict[str, Any] = {
-            "color": canvas.LINES[i % len(canvas.LINES)],
+            "color": lines_of[i % len(lines_of)],
             "linestyle": canvas.DASHES[i % len(canvas.DASHES)],
         }
         marker = "o" if len(total) <= 30 else None
@@ -105,11 +106,11 @@ def removal(
     )
     canvas.whole_ticks(ax)
     if len(read) > 1 or "" not in read:
-        canvas.key(ax)
+        marks.key(ax)
     return ax
 
 
-def _effects(curve: Any, query: int, output: Any) -> tuple[Array, str, str]:
+def _effects(curve: Any, query: Any, output: Any) -> tuple[Array, str, str]:
     """(m,) effects in the order of removal, and of a frame what to call the prediction and the scale of the fit."""
     if isinstance(curve, Explanation):
         raise InputError(
@@ -148,12 +149,12 @@ def loo_curve(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes
         lines, name = {column: values[outputs == output] for column, values in lines.items()}, f"Output {output}\n"
     ax = canvas.new_axes(ax)
     for i, (column, label) in enumerate({error: "without the row", training_error: "with all rows"}.items()):
-        style: dict[str, Any] = {"color": canvas.LINES[i], "linestyle": canvas.DASHES[i]}
+        style: dict[str, Any] = {"color": canvas.colours(ax).lines[i], "linestyle": canvas.DASHES[i]}
         ax.plot(lines["trees"], lines[column], label=label, linewidth=1.8, **style)
     size = canvas.fixed(f"mean squared error{f' ({fitted})' if fitted else ''}")
     canvas.dress(ax, f"{name}Errors of training rows after every number of trees", "trees", size)
     canvas.whole_ticks(ax)
-    canvas.key(ax)
+    marks.key(ax)
     return ax
 
 
@@ -168,20 +169,21 @@ def leverage(values: Any, *, output: int = 0, ranked: bool = False, ax: Axes | N
     ax = canvas.new_axes(ax)
     freedom = f"{canvas.number(found.sum())} degrees of freedom / {len(found):,}"
     title = f"Leverage of {len(found):,} training rows\nDashed: mean {canvas.number(mean)} = {freedom}"
-    name = canvas.fixed("weight of a row in its own prediction")
+    name = "weight of a row in its own prediction"
     if ranked:
-        ax.plot(np.arange(1, len(found) + 1), np.sort(found)[::-1], color=canvas.POSITIVE, linewidth=1.8)
-        ax.axhline(mean, color=canvas.DARK, linestyle="--", linewidth=1.0)
+        ax.plot(np.arange(1, len(found) + 1), np.sort(found)[::-1], color=canvas.colours(ax).positive, linewidth=1.8)
+        ax.axhline(mean, color=canvas.colours(ax).ink, linestyle="--", linewidth=1.0)
         canvas.dress(ax, title, "training rows, largest leverage first", name)
     else:
         ax.hist(
             found,
             bins=min(40, max(5, int(np.sqrt(len(found)) * 2))),
-            color=canvas.POSITIVE,
-            edgecolor="white",
+            color=canvas.colours(ax).positive,
+            alpha=0.7,  # so that the mean is seen before it
+            edgecolor=canvas.colours(ax).ground,
             linewidth=0.4,
         )
-        ax.axvline(mean, color=canvas.DARK, linestyle="--", linewidth=1.0)
+        ax.axvline(mean, color=canvas.colours(ax).ink, linestyle="--", linewidth=1.0)
         canvas.dress(ax, title, name, "training rows", grid="y")
     canvas.few_ticks(ax)
     return ax

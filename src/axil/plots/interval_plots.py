@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
 from axil.inputs import as_frame, as_number, as_numbers, as_vector, group_codes
-from axil.plots import canvas
+from axil.plots import canvas, marks
 from axil.plots.sources import labelled
 from axil.types import Array
 
@@ -44,19 +44,21 @@ def fan(frame: Any, y: Any = None, *, output: Any = None, ax: Axes | None = None
     for i, (name, lines) in enumerate(widest_first):
         opacity = 0.22 + 0.3 * i / len(read)
         ends = lines["lower"][order], lines["upper"][order]
-        ax.fill_between(at, *ends, color=canvas.POSITIVE, alpha=opacity, linewidth=0, step="mid", label=name)
-    ax.plot(at, made[order], color=canvas.DARK, linewidth=1.2, label="prediction")
+        ax.fill_between(
+            at, *ends, color=canvas.colours(ax).positive, alpha=opacity, linewidth=0, step="mid", label=name
+        )
+    ax.plot(at, made[order], color=canvas.colours(ax).ink, linewidth=1.2, label="prediction")
     title = f"{len(order):,} predictions, the lowest first"
     if y is not None:
         truth, wide = as_vector(y, len(order), "y", "drawn")[order], widest_first[0][1]
         outside = (truth < wide["lower"][order]) | (truth > wide["upper"][order])
-        canvas.sign_points(ax, at, truth, np.where(outside, -1.0, 1.0))
+        marks.sign_points(ax, at, truth, np.where(outside, -1.0, 1.0))
         for handle, name in zip(*ax.get_legend_handles_labels()):
             handle.set_label({"positive": "target", "negative": "target outside"}.get(name, name))
         title += f"\n{1 - outside.mean():.1%} of the targets are in the widest interval"
     canvas.dress(ax, title, "rows, by prediction", "target")
     canvas.few_ticks(ax)
-    canvas.key(ax)
+    marks.key(ax)
     return ax
 
 
@@ -75,13 +77,13 @@ def calibration(values: Any, *, ax: Axes | None = None) -> Axes:
     held = np.searchsorted(inside, promised, side="right") / len(inside)
     slack = 1.96 * np.sqrt(promised * (1 - promised) / len(inside))
     ax = canvas.new_axes(ax)
-    ax.fill_between(promised, promised - slack, promised + slack, color=canvas.NEUTRAL, linewidth=0, alpha=0.6)
-    ax.plot([0, 1], [0, 1], color=canvas.DARK, linewidth=0.8, linestyle="--")
-    ax.plot(promised, held, color=canvas.POSITIVE, linewidth=1.8)
+    ax.fill_between(promised, promised - slack, promised + slack, color=canvas.colours(ax).ink, linewidth=0, alpha=0.15)
+    ax.plot([0, 1], [0, 1], color=canvas.colours(ax).ink, linewidth=0.8, linestyle="--")
+    ax.plot(promised, held, color=canvas.colours(ax).positive, linewidth=1.8)
     for mark in (0.5, 0.8, 0.9):
-        ax.plot(mark, held[round(100 * mark)], "o", color=canvas.DARK, markersize=4)
-    marks = "\n".join(f"{mark:.0%} holds {held[round(100 * mark)]:.1%}" for mark in (0.5, 0.8, 0.9))
-    canvas.corner(ax, marks)
+        ax.plot(mark, held[round(100 * mark)], "o", color=canvas.colours(ax).ink, markersize=4)
+    held_at = "\n".join(f"{mark:.0%} holds {held[round(100 * mark)]:.1%}" for mark in (0.5, 0.8, 0.9))
+    marks.corner(ax, held_at)
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     canvas.dress(ax, f"Coverage of {len(ranks):,} targets", "promised", "held")
@@ -111,19 +113,21 @@ def coverage(
     rows = np.bincount(codes, minlength=len(names))
     held = np.bincount(codes, inside, len(names)) / np.maximum(rows, 1)
     error = np.sqrt(promised * (1 - promised) / np.maximum(rows, 1))
-    ax = canvas.new_axes(ax, canvas.bars_height(len(names)))
+    labels = [f"{name} ({n:,})" for name, n in zip(names, rows.tolist())]
+    ax = marks.bar_axes(ax, labels)
     places = np.arange(len(names), dtype=np.float64)
     ax.hlines(
         places,
         np.maximum(held - 2 * error, 0.0),
         np.minimum(held + 2 * error, 1.0),
-        color=canvas.NEUTRAL,
+        color=canvas.colours(ax).ink,
+        alpha=0.25,
         linewidth=3,
         zorder=0.9,
     )
-    ax.axvline(promised, color=canvas.DARK, linewidth=1.0, linestyle="--")
-    canvas.sign_points(ax, held, places, np.where(held + 2 * error < promised, -1.0, 1.0))
-    canvas.label_bars(ax, [f"{name} ({n:,})" for name, n in zip(names, rows.tolist())])
+    ax.axvline(promised, color=canvas.colours(ax).ink, linewidth=1.0, linestyle="--")
+    marks.sign_points(ax, held, places, np.where(held + 2 * error < promised, -1.0, 1.0))
+    marks.label_bars(ax, labels)
     ax.set_xlim(min(0.5, float((held - 2 * error).min())) - 0.02, 1.02)
     by = "by local scale" if groups is None else "by group"
     title = f"Targets inside their intervals, {by}\n{inside.mean():.1%} of all {len(truth):,}, {promised:.0%} promised"

@@ -10,8 +10,8 @@ import numpy as np
 from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.inputs import as_count, as_frame, as_number
-from axil.plots import canvas
-from axil.plots.sources import Prediction, largest, one_prediction, one_row, row_labels
+from axil.plots import canvas, marks
+from axil.plots.sources import Prediction, largest, one_prediction, one_row, output_position, row_labels
 from axil.scale import TargetScale
 from axil.types import Array
 
@@ -30,53 +30,103 @@ class Steps:
     rest: bool  #: whether the last step stands for all other rows
 
 
-def contributions(
+def waterfall(
     source: Any,
     k: int = 10,
     *,
-    query: int = 0,
+    query: Any = 0,
     output: Any = None,
     labels: Any = None,
     intercept: float | None = None,
     prediction: float | None = None,
-    reference: float | None = None,
+    reference: float | str = "mean",
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """One prediction step by step: from the intercept over the k largest contributions and all others to its value.
+    """One prediction step by step: from a start over the k largest contributions and all others to its value.
 
-    ``source``: an explanation; a frame of `top`, with the ``prediction`` and, if it is known, the ``intercept``; or contributions
-    (n_train,), with the ``intercept`` if there is one. ``reference``: count targets from this level, ``w_j (y_j - reference)``,
-    and start at ``intercept + reference * sum w``. That is the same sum and shows better what pulls up and what down; the mean
-    target is a good choice. It needs the weights of all rows, so an explanation.
+    Each step is ``w_j (y_j - reference)``, and the start is ``intercept + reference * sum w``, what the model would predict if
+    all targets were at the reference. The sum is the prediction whatever the reference; the mean target shows best what pulls
+    up and what down.
 
     Of a model fitted to logarithms the steps are factors, and the levels are prices on a logarithmic axis. Of other transformed
     targets all numbers are on the scale of the fit, which the labels name. ``intercept``, ``prediction`` and ``reference`` are
     always on that scale, as ``explanation.targets.mean()`` is.
+
+    Parameters
+    ----------
+    source : Explanation, frame or array of shape (n_train,)
+        An explanation; a frame of `top`, with the ``prediction`` and, if it is known, the ``intercept``; or contributions, with
+        the ``intercept`` if there is one.
+    k : int, default 10
+        How many training rows have a step of their own.
+    query : int or label, default 0
+        The prediction, by its position or by its label.
+    output : optional
+        The name of one of several outputs.
+    labels : sequence of length n_train, optional
+        Names to show instead of the row labels.
+    intercept, prediction : float, optional
+        For frames and arrays, which do not hold them.
+    reference : "mean" or float, default "mean"
+        The level that targets count from: their mean, or a number; 0 for plain contributions, from the intercept. Frames and
+        arrays, which do not hold the weights of all rows, and pushes, which are not multiples of targets, count from none.
+    exact : bool, default True
+        False where a frame or an array holds derivatives.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure of pyplot's by default.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from axil import Explainer, plots
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> forest = RandomForestRegressor(20, min_samples_leaf=5, random_state=0).fit(X[:300], y[:300])
+    >>> ax = plots.waterfall(Explainer(forest, X[:300], y[:300])(X[300:310]), query=2)
+    >>> ax.get_xlabel()
+    'running sum of weight × (target − 149)'
     """
     k = as_count(k, "k")
-    given = ("intercept", intercept), ("prediction", prediction), ("reference", reference)
-    intercept, prediction, reference = (None if value is None else as_number(value, name) for name, value in given)
-    _check(source, intercept, prediction, reference)
+    given = ("intercept", intercept), ("prediction", prediction)
+    intercept, prediction = (None if value is None else as_number(value, name) for name, value in given)
+    asked = as_reference(reference)
+    _check(source, intercept, prediction, asked)
     if isinstance(source, Explanation) or as_frame(source) is not None:
         one = one_prediction(source, query, output, labels, exact)
         if one.targets is None:
             raise InputError("The frame has no column 'target'; expected one made by top or similar.")
-        if one.additive and reference is not None:
-            raise InputError("Pushes are not multiples of the targets, so they count from no reference; leave it out.")
-        parts = np.asarray(one.contributions) - one.weights * (reference or 0.0)
+        at = reference_of(source, one, output, asked)
+        parts = np.asarray(one.contributions) - one.weights * (at or 0.0)
     else:
-        parts = one_row(source, query, "contributions")
+        parts, at = one_row(source, query, "contributions"), None
         one = Prediction(parts, row_labels(labels, len(parts)), exact=exact)
     start = intercept if one.intercept is None else one.intercept
-    shift = None if reference is None else (reference, float(reference * one.weights.sum()))
+    shift = None if at is None else (at, float(at * one.weights.sum()))
     steps = _steps(one, parts, k, start, prediction, shift)
-    ax = canvas.new_axes(ax, canvas.bars_height(len(steps.names) + 2))
+    ax = marks.bar_axes(ax, [steps.first, *steps.names, "prediction"])
     _draw(ax, steps, one.scale)
     shown = min(k, len(parts))
     title = f"{canvas.head(one)}{shown} largest contributions" + (f" of {len(parts):,}" if one.complete else "")
     title += "" if one.exact else "\nderivative × target: not a decomposition"
-    return canvas.dress(ax, title, canvas.fixed(running(one, reference)), "training row", grid="x")
+    return canvas.dress(ax, title, running(one, at), "training row", grid="x")
+
+
+def reference_of(source: Any, one: Prediction, output: Any, asked: float | None) -> float | None:
+    """The level that targets count from, on the scale of the fit; None for none. By default the mean, which explanations know."""
+    if one.additive and asked is not None:
+        raise InputError("Pushes are not multiples of the targets, so they count from no reference; leave it out.")
+    if asked is not None:
+        return asked or None
+    if one.additive or not isinstance(source, Explanation):
+        return None
+    place = output_position(output, source.outputs)
+    return float(source.targets.reshape(len(source.targets), -1)[:, place].mean()) or None
+
+
+def as_reference(value: Any) -> float | None:
+    """A number; None for "mean"."""
+    return None if isinstance(value, str) and value == "mean" else as_number(value, "reference")
 
 
 def running(one: Prediction, reference: float | None) -> str:
@@ -131,7 +181,7 @@ def _steps(
     if one.complete and not left:
         return Steps(start, first, names, values, rest=False)
     end = start + float(parts.sum()) if prediction is None else float(prediction)
-    others = f"{left:,} other rows" if one.complete else "all other rows"
+    others = f"{left:,} other row{'s' * (left > 1)}" if one.complete else "all other rows"
     if first == "start":  # nobody said what the intercept is, so it is in the rest
         others += ", intercept"
     return Steps(start, first, [*names, others], np.append(values, end - start - values.sum()), rest=True)
@@ -146,9 +196,9 @@ def _draw(ax: Axes, steps: Steps, scale: TargetScale) -> None:
     texts[0], texts[-1] = (f"\u2002{level(end, scale)}" for end in (ends[0], ends[-1]))  # a space for the mark
     rest = n if steps.rest else None
     last = "prediction" if scale.is_log else scale.label("prediction")
-    canvas.sign_bars(ax, [steps.first, *steps.names, last], values, ends - values, rest, texts)
-    ax.plot(ends[[0, n + 1]], [0, n + 1], "D", color=canvas.DARK, markersize=5)
-    ax.vlines(ends[:-1], np.arange(n + 1), np.arange(1, n + 2), color="0.5", linewidth=0.6, zorder=0.5)
+    marks.sign_bars(ax, [steps.first, *steps.names, last], values, ends - values, rest, texts)
+    ax.plot(ends[[0, n + 1]], [0, n + 1], "D", color=canvas.colours(ax).ink, markersize=5)
+    ax.vlines(ends[:-1], np.arange(n + 1), np.arange(1, n + 2), color=canvas.GREY, linewidth=0.6, zorder=0.5)
     canvas.few_ticks(ax)
     if scale.is_log:
         ax.xaxis.set_major_formatter(lambda x, _: level(x, scale))

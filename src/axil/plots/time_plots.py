@@ -10,17 +10,13 @@ from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
-from axil.inputs import as_number
-from axil.plots import canvas
-from axil.plots.sources import Prediction, along, one_prediction, output_position
-from axil.plots.waterfall import level, running
+from axil.plots import canvas, marks
+from axil.plots.sources import Prediction, along, one_prediction
+from axil.plots.step_plots import as_reference, level, reference_of, running
 from axil.types import Array
 
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
-
-
-GREY = "0.5"  # of marks: seen on light and on dark
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +33,9 @@ def timeline(
     source: Any,
     dates: Any,
     *,
-    query: int = 0,
+    query: Any = 0,
     output: Any = None,
-    reference: float | None = None,
+    reference: float | str = "mean",
     name: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -57,25 +53,20 @@ def timeline(
     """
     if not isinstance(source, Explanation):
         raise InputError(f"source is {shown(source)}; expected an axil.Explanation: explainer(X).")
-    reference = None if reference is None else as_number(reference, "reference")
     one = one_prediction(source, query, output, None, True)
-    if one.additive and reference is not None:
-        raise InputError("Pushes are not multiples of the targets, so they count from no reference; leave it out.")
+    at = reference_of(source, one, output, as_reference(reference))
     x = along(dates, len(one.weights), "dates")
     if x is None:
         raise InputError("dates are text; expected dates or numbers. Parse them first: pandas.to_datetime(dates).")
-    if reference is None and not one.additive:
-        place = output_position(output, source.outputs)
-        reference = float(source.targets.reshape(len(x), -1)[:, place].mean())
-    line = _added_up(one, x, reference or 0.0)
+    line = _added_up(one, x, at or 0.0)
     ax = canvas.new_axes(ax)
-    _draw(ax, one, line, reference)
+    _draw(ax, one, line, at)
     below = str(name or getattr(dates, "name", None) or "date")
     if line.undated:
         below += f" ({line.undated:,} rows without one come first)"
     title = f"{canvas.head(one)}Contributions of {len(x):,} training rows, added up along time"
     title += "" if one.exact else "\nderivative × target: not a decomposition"
-    canvas.dress(ax, title, below, canvas.fixed(running(one, reference or None)))
+    canvas.dress(ax, title, below, running(one, at))
     if x.dtype.kind == "M":
         canvas.date_ticks(ax)
     else:
@@ -101,8 +92,10 @@ def _draw(ax: Axes, one: Prediction, line: Line, reference: float | None) -> Non
     end = float(line.levels[-1])
     times, levels = np.append(line.times[:1], line.times), np.append(line.start, line.levels)
     levels = one.scale.inverse(levels) if one.scale.is_log else levels
-    ax.axhline(levels[0], color=GREY, linestyle=":", linewidth=1.2, label=first)
-    ax.axhline(levels[-1], color=GREY, linestyle="--", linewidth=1.2, label=f"prediction {level(end, one.scale)}")
-    ax.plot(times, levels, color=canvas.POSITIVE, linewidth=1.6, drawstyle="steps-post")
-    ax.plot(times[-1:], levels[-1:], "o", color=canvas.POSITIVE, markersize=5)
-    canvas.key(ax)
+    ax.axhline(levels[0], color=canvas.GREY, linestyle=":", linewidth=1.2, label=first)
+    ax.axhline(
+        levels[-1], color=canvas.GREY, linestyle="--", linewidth=1.2, label=f"prediction {level(end, one.scale)}"
+    )
+    ax.plot(times, levels, color=canvas.colours(ax).positive, linewidth=1.6, drawstyle="steps-post")
+    ax.plot(times[-1:], levels[-1:], "o", color=canvas.colours(ax).positive, markersize=5)
+    marks.key(ax)

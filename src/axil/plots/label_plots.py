@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
 from axil.inputs import as_frame, as_numbers
-from axil.plots import canvas
+from axil.plots import canvas, marks
 from axil.plots.sources import Columns, one_query
 from axil.types import Array
 
@@ -55,17 +55,19 @@ def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
     canvas.dress(ax, title, *names)
     canvas.few_ticks(ax)
     if len(suspect):
-        canvas.key(ax)
+        marks.key(ax)
     return ax
 
 
 def _against_expected(ax: Axes, values: Columns, suspect: NDArray[np.bool_], fixed: bool) -> tuple[str, str]:
     """Draws targets against the values expected, and names the axes."""
-    canvas.sign_points(ax, values["expected"], values["target"], np.where(suspect, -1.0, 1.0))
+    marks.sign_points(ax, values["expected"], values["target"], np.where(suspect, -1.0, 1.0))
     ends = [(column.min(initial=np.inf), column.max(initial=-np.inf)) for column in values.values()][:2]
     low, high = max(low for low, _ in ends), min(high for _, high in ends)
     if low < high:
-        ax.plot([low, high], [low, high], color=canvas.DARK, linewidth=1.0, linestyle="--", label="as expected")
+        ax.plot(
+            [low, high], [low, high], color=canvas.colours(ax).ink, linewidth=1.0, linestyle="--", label="as expected"
+        )
     return canvas.fixed("expected without the row") if fixed else "expected", "target"
 
 
@@ -73,7 +75,7 @@ def _by_quality(ax: Axes, quality: Array, suspect: NDArray[np.bool_], fixed: boo
     """Draws the qualities of labels in order, and names the axes."""
     order = np.argsort(quality, kind="stable")
     at = np.arange(1, len(order) + 1, dtype=np.float64)
-    canvas.sign_points(ax, at, quality[order], np.where(suspect[order], -1.0, 1.0))
+    marks.sign_points(ax, at, quality[order], np.where(suspect[order], -1.0, 1.0))
     ax.set_ylim(-0.03, 1.03)
     name = "share of the row's class around it"
     return "training rows, lowest quality first", canvas.fixed(name) if fixed else "quality of the label"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.inputs import as_choice, as_count, as_flag, as_frame, as_numbers, as_vector, group_codes
 from axil.output import tables
-from axil.plots import canvas
-from axil.plots.sources import labelled, largest, one_prediction, one_query, row_labels, says
+from axil.plots import canvas, marks
+from axil.plots.sources import Columns, labelled, largest, one_prediction, one_query, row_labels, says
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def weights(
     source: Any,
     k: int = 15,
     *,
-    query: int = 0,
+    query: Any = 0,
     output: Any = None,
     labels: Any = None,
     exact: bool = True,
@@ -41,10 +42,11 @@ def weights(
         whole = np.abs(one.weights).sum()
         share = np.abs(one.weights[chosen]).sum() / whole if whole else 1.0
         title += f" of {len(one.weights):,}, {share:.0%} of the absolute sum"
-    ax = canvas.new_axes(ax, canvas.bars_height(len(chosen)))
-    canvas.sign_bars(ax, one.labels[chosen].tolist(), one.weights[chosen])
+    names = one.labels[chosen].tolist()
+    ax = marks.bar_axes(ax, names)
+    marks.sign_bars(ax, names, one.weights[chosen])
     canvas.few_ticks(ax)
-    return canvas.dress(ax, title, canvas.fixed(one.long_name), "training row", grid="x")
+    return canvas.dress(ax, title, one.long_name, "training row", grid="x")
 
 
 def group(
@@ -53,12 +55,12 @@ def group(
     *,
     by: str = "weight",
     k: int = 20,
-    query: int = 0,
+    query: Any = 0,
     output: Any = None,
     exact: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The sums of weights, or contributions, of each group of training rows in one prediction, as bars in the groups' order.
+    """The sums of weights, or contributions, of each group of training rows in one prediction, as bars, the largest on top.
 
     ``source``: a frame of `group`, or an explanation with ``labels`` (n_train,). Of more than k groups the k largest are shown
     and all others are added up in one bar.
@@ -69,22 +71,25 @@ def group(
         by = "contribution"  # there are no weights
     names, sums, head, exact, fitted = _sums(source, labels, by, query, output, exact)
     name = _summed(by, exact)
-    shown = np.sort(largest(sums, k))
+    shown = largest(sums, k)
     title = f"{head}Sums of {name}s by group" + (
         f", {len(shown)} largest of {len(sums):,}" if len(shown) < len(sums) else ""
     )
     names, rest = [names[i] for i in shown], len(sums) - len(shown)
     values = sums[shown]
     if rest:
-        names, values = [*names, f"{rest:,} other groups"], np.append(values, sums.sum() - values.sum())
-    ax = canvas.new_axes(ax, canvas.bars_height(len(names)))
-    canvas.sign_bars(ax, names, values, rest=len(shown) if rest else None)
+        names, values = (
+            [*names, f"{rest:,} other group{'s' * (rest > 1)}"],
+            np.append(values, sums.sum() - values.sum()),
+        )
+    ax = marks.bar_axes(ax, names)
+    marks.sign_bars(ax, names, values, rest=len(shown) if rest else None)
     canvas.few_ticks(ax)
-    return canvas.dress(ax, title, canvas.fixed(f"sum of {name}s{f' ({fitted})' if fitted else ''}"), "group", grid="x")
+    return canvas.dress(ax, title, f"sum of {name}s{f' ({fitted})' if fitted else ''}", "group", grid="x")
 
 
 def _sums(
-    source: Any, labels: Any, by: str, query: int, output: Any, exact: bool
+    source: Any, labels: Any, by: str, query: Any, output: Any, exact: bool
 ) -> tuple[list[Any], Array, str, bool, str]:
     """The groups' names, what each sums up to, whose prediction it is, whether it is exact and on which scale, if named."""
     if not isinstance(source, Explanation):
@@ -131,7 +136,8 @@ def blame(
     """The k training rows that a frame of `blame` puts on top, as bars.
 
     ``by``: "gain", largest first and the default where the frame has it, or "gradient", largest size first. ``labels``: names for
-    the lines of the frame. Rows whose gain is not known (nan) are left out.
+    the lines of the frame. Beside each bar stands the target, and with gains what it would be corrected to. Rows whose gain is
+    not known (nan) are left out.
     """
     k = as_count(k, "k")
     frame = as_frame(source)
@@ -148,10 +154,25 @@ def blame(
     chosen = chosen[~np.isnan(values[chosen])]
     if not len(chosen):
         raise InputError(f"No {by} in the frame is known; expected some. Try by='gradient', which always is.")
-    ax = canvas.new_axes(ax, canvas.bars_height(len(chosen)))
-    canvas.sign_bars(ax, names[chosen].tolist(), values[chosen])
+    shown = names[chosen].tolist()
+    ax = marks.bar_axes(ax, shown)
+    beside = _beside(lines, chosen, corrected=by == "gain")
+    texts = [f"{number}{more}" for number, more in zip(canvas.numbers(values[chosen]), beside)]
+    marks.sign_bars(ax, shown, values[chosen], texts=texts)
     canvas.few_ticks(ax)
     title = f"Blame: {len(chosen)} largest {by}s of {len(values):,} training rows"
+    title += f"\nIn brackets: target{' → corrected target' if '→' in beside[0] else ''}" if beside[0] else ""
     return canvas.dress(
         ax, title, canvas.fixed(BLAME[by] + (f" ({fitted})" if fitted else "")), "training row", grid="x"
     )
+
+
+def _beside(lines: Columns, chosen: NDArray[np.intp], corrected: bool) -> list[str]:
+    """Words after the number of each bar: the target, and what it would be corrected to; none where the target is unknown."""
+    if "target" not in lines:
+        return [""] * len(chosen)
+    to = [name for name in ("corrected", "expected") if name in lines][:1]  # expected: in a frame of `audit`
+    columns = ["target", *(to if corrected else [])]
+    values = np.stack([as_numbers(lines[name], f'the column "{name}"')[chosen] for name in columns])
+    written = np.reshape(canvas.numbers(values.ravel()), values.shape)
+    return [f"  ({' → '.join(one)})" for one in written.T.tolist()]

@@ -1,0 +1,150 @@
+"""Weights of many predictions at once: which training rows, or groups of them, carry all predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from axil.errors import InputError, shown
+from axil.explanation import Explanation
+from axil.inputs import as_choice, as_count, as_flag, group_codes
+from axil.plots import canvas, marks
+from axil.plots.sources import largest, output_position, text
+from axil.types import Array
+
+if TYPE_CHECKING:
+    from axil.plots.canvas import Axes
+
+MOST_POINTS = 1000  # of one row or group in a swarm; of more predictions so many, evenly spaced
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Weights, or contributions, of all predictions, by training row or by group of rows."""
+
+    parts: Any  #: (n, m), or scipy.sparse
+    names: Any  #: (m,) labels of the rows or groups
+    quantity: str
+    member: str  #: "training row" or "group"
+    output: str  #: the line of a title that names it; empty for a single one
+
+    def sizes(self) -> Array:
+        """(m,): the mean over predictions of |part|."""
+        return np.asarray(abs(self.parts).mean(axis=0)).ravel()
+
+    def of(self, chosen: Any) -> Array:
+        """(n, chosen): the parts of some rows or groups."""
+        parts = self.parts[:, chosen]
+        return np.asarray(parts.toarray() if issparse(parts) else parts)
+
+
+def overall(
+    explanation: Any,
+    labels: Any = None,
+    k: int = 15,
+    *,
+    by: str | None = None,
+    swarm: bool = False,
+    output: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The training rows, or groups of them, that carry all predictions of an explanation: the mean |weight| of each.
+
+    The mean is over the explained rows. A group's weight in a prediction is the sum over its rows, as `Explanation.group` has it.
+    The title says which share of the mean ``sum |weight|`` the rows or groups drawn hold.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        Of as many predictions as you like.
+    labels : sequence of length n_train, optional
+        A label for each training row: a year, a region, a source. Without them each row is by itself.
+    k : int, default 15
+        How many rows or groups to draw, the largest on top.
+    by : "weight" or "contribution", optional
+        What to draw: weights, or weight × (target − mean target), what each row moves predictions by. Weights by default; of
+        pushes, which have no weights, contributions.
+    swarm : bool, default False
+        A point for each prediction instead of a bar for all; points right of 0 are positive.
+    output : optional
+        The name of one of several outputs.
+    ax : matplotlib axes, optional
+        Where to draw; a new figure of pyplot's by default.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from axil import Explainer, plots
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> forest = RandomForestRegressor(20, min_samples_leaf=5, random_state=0).fit(X[:300], y[:300])
+    >>> ax = plots.overall(Explainer(forest, X[:300], y[:300])(X[300:]), labels=X["sex"][:300] > 0)
+    >>> ax.get_xlabel()
+    'mean |weight|'
+    """
+    if not isinstance(explanation, Explanation):
+        raise InputError(f"explanation is {shown(explanation)}; expected an axil.Explanation: explainer(X).")
+    if not len(explanation):
+        raise InputError("The explanation is of no rows, so there is nothing to draw; expected some.")
+    k, swarm = as_count(k, "k"), as_flag(swarm, "swarm")
+    shares = _shares(
+        explanation, labels, None if by is None else as_choice(by, ("weight", "contribution"), "by"), output
+    )
+    sizes = shares.sizes()
+    chosen = largest(sizes, k)
+    names = [text(name) for name in np.asarray(shares.names)[chosen].tolist()]
+    ax = marks.bar_axes(ax, names, canvas.LINE * (1.8 if swarm else 1))
+    if swarm:
+        _draw_swarm(ax, shares.of(chosen))
+        marks.label_bars(ax, names)
+        below = shares.quantity
+    else:
+        marks.sign_bars(ax, names, sizes[chosen])
+        below = f"mean |{shares.quantity}|"
+    whole = sizes.sum()
+    members = f"{len(sizes):,} {shares.member}s in {len(explanation):,} predictions"
+    held = sizes[chosen].sum() / whole if whole else 1.0
+    title = shares.output + members
+    title += (
+        f"\nThe {len(chosen)} largest hold {held:.0%} of the mean |{shares.quantity}|"
+        if len(chosen) < len(sizes)
+        else ""
+    )
+    canvas.few_ticks(ax)
+    return canvas.dress(ax, title, below, shares.member, grid="x")
+
+
+def _shares(explanation: Explanation, labels: Any, by: str | None, output: Any) -> Shares:
+    """Weights, or contributions from the mean target, of one output, summed by group where there are labels."""
+    additive = explanation.kind == "additive"
+    if additive and by == "weight":
+        raise InputError("Pushes are contributions and have no weights; leave out by.")
+    k = output_position(output, explanation.outputs)
+    every = explanation.contributions if additive else explanation.weights
+    own = every[k] if isinstance(every, list) or every.ndim == 3 else every
+    if not additive and by == "contribution":
+        targets = explanation.targets.reshape(len(explanation.targets), -1)[:, k]
+        from_mean = targets - targets.mean()
+        own = own.multiply(from_mean).tocsr() if issparse(own) else own * from_mean
+    names, member = explanation.index, "training row"
+    if labels is not None:
+        codes, names = group_codes(labels, own.shape[1])
+        member, n = "group", len(codes)
+        own = own @ csr_array((np.ones(n), (np.arange(n), codes)), shape=(n, len(names)))
+    word = "weight" if explanation.kind == "exact" else "derivative"
+    quantity = "contribution" if additive else f"{word} × (target − mean)" if by == "contribution" else word
+    head = "" if explanation.outputs is None else f"Output {text(explanation.outputs[k])}\n"
+    return Shares(own, names, quantity, member, head)
+
+
+def _draw_swarm(ax: Axes, parts: Array) -> None:
+    """The parts (n, chosen) as points, those of each row or group on a line of their own."""
+    rows = np.linspace(0, len(parts) - 1, min(len(parts), MOST_POINTS)).astype(np.intp)
+    across = parts[rows]
+    down = np.tile(np.arange(across.shape[1], dtype=np.float64), (len(across), 1))
+    down += 0.3 * np.sin(2.4 * np.arange(len(across)))[:, None]  # the golden angle: neighbours end up far apart
+    marks.sign_points(ax, across.ravel(), down.ravel(), np.sign(across.ravel()))
+    ax.axvline(0.0, color=canvas.colours(ax).ink, linewidth=0.8)
