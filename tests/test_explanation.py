@@ -1,12 +1,16 @@
 """The views on a batch of weights."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
 
 from axil import Explanation, InputError
+from axil.output.context import Context
 from axil.output.sums import WeightedSums
 
 
@@ -50,6 +54,34 @@ def test_members_are_those_that_users_ask_for(explanation):
 def test_predictions_and_contributions(explanation):
     expected = explanation.contributions.sum(axis=1) + explanation.intercepts
     np.testing.assert_allclose(explanation.predictions, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "array", "sparse"])
+def test_a_feature_is_given_by_name(sums, kind):
+    make = {"pandas": pd.DataFrame, "polars": pl.DataFrame}.get(
+        kind, lambda columns: np.column_stack([*columns.values()])
+    )
+    make = (lambda columns: csr_array(np.column_stack([*columns.values()]))) if kind == "sparse" else make
+    X, X_train = (make({"a": np.arange(1.0, n + 1), "b": np.arange(n) % 2.0}) for n in (4, 30))
+    names = ["a", "b"] if kind in ("pandas", "polars") else ["c", "d"]
+    context = Context(X, X_train, None if names[0] == "a" else names, None)
+    explanation = Explanation(replace(sums, context=context))
+    assert explanation.feature_names == names
+    for name in (names[1], 1):
+        trained, asked = explanation.column(name)
+        np.testing.assert_array_equal(trained, np.arange(30) % 2)
+        np.testing.assert_array_equal(asked, np.arange(4) % 2)
+    np.testing.assert_array_equal(explanation[[2, 0]].column(0)[1], [3.0, 1.0])
+    loaded = Explanation(replace(sums, context=replace(context, X_train=None)))
+    assert loaded.column(names[0])[0] is None
+    with pytest.raises(InputError, match="name names 'e'; expected names such as"):
+        explanation.column("e")
+
+
+def test_without_features_there_are_no_columns(explanation):
+    assert explanation.feature_names == []
+    with pytest.raises(InputError, match="keeps no features"):
+        explanation.column("a")
 
 
 @pytest.mark.parametrize("by", ["weight", "contribution"])
