@@ -542,6 +542,10 @@ def test_overall_of_sparse_weights_derivatives_and_pushes():
     sums = np.abs(np.add.reduceat(forest().weights.toarray() * own, [0, 20, 40, 60], axis=1)).mean(axis=0)
     ax = plots.overall(forest(), years(), by="contribution", output="low")
     np.testing.assert_allclose(widths(ax), np.sort(sums)[::-1], rtol=1e-9)
+    np.testing.assert_array_equal(
+        widths(plots.overall(explanation(), "sex")), widths(plots.overall(explanation(), data()[0]["sex"]))
+    )
+    assert names(plots.group(explanation(), "sex")) == names(plots.group(explanation(), data()[0]["sex"]))
     assert plots.overall(derivatives()).get_xlabel() == "mean |derivative|"
     X, y, new, _ = data()
     high = y > 150

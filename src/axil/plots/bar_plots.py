@@ -12,7 +12,7 @@ from axil.explanation import Explanation
 from axil.inputs import as_choice, as_count, as_flag, as_frame, as_numbers, as_vector, group_codes
 from axil.output import tables
 from axil.plots import canvas, marks
-from axil.plots.sources import Columns, labelled, largest, one_prediction, one_query, row_labels, says
+from axil.plots.sources import Columns, group_labels, labelled, largest, one_prediction, one_query, row_labels, says
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def group(
 ) -> Axes:
     """The sums of weights, or contributions, of each group of training rows in one prediction, as bars, the largest on top.
 
-    ``source``: a frame of `group`, or an explanation with ``labels`` (n_train,). Of more than k groups the k largest are shown
-    and all others are added up in one bar.
+    ``source``: a frame of `group`, or an explanation with ``labels`` (n_train,), or the name of a feature. Of more than k groups
+    the k largest are shown and all others are added up in one bar.
     """
     as_choice(by, ("weight", "contribution"), "by")
     k = as_count(k, "k")
@@ -105,7 +105,7 @@ def _sums(
     if labels is None:
         raise InputError("An explanation has no groups; pass labels, one for each training row.")
     one = one_prediction(source, query, output, None, exact)
-    codes, found = group_codes(labels, len(one.weights))
+    codes, found = group_codes(group_labels(source, labels), len(one.weights))
     parts = one.weights if by == "weight" else np.asarray(one.contributions)
     sums = np.bincount(codes, parts, len(found)).astype(np.float64)
     return found.tolist(), sums, canvas.head(one), one.exact, one.scale.name if by == "contribution" else ""

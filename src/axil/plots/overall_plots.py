@@ -12,7 +12,7 @@ from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_choice, as_count, as_flag, group_codes
 from axil.plots import canvas, marks
-from axil.plots.sources import largest, output_position, text
+from axil.plots.sources import group_labels, largest, output_position, text
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def overall(
     ----------
     explanation : Explanation
         Of as many predictions as you like.
-    labels : sequence of length n_train, optional
-        A label for each training row: a year, a region, a source. Without them each row is by itself.
+    labels : str or sequence of length n_train, optional
+        A label for each training row: a year, a region, a source; or the name of a feature. Without them each row is by itself.
     k : int, default 15
         How many rows or groups to draw, the largest on top.
     by : "weight" or "contribution", optional
@@ -131,7 +131,7 @@ def _shares(explanation: Explanation, labels: Any, by: str | None, output: Any) 
         own = own.multiply(from_mean).tocsr() if issparse(own) else own * from_mean
     names, member = explanation.index, "training row"
     if labels is not None:
-        codes, names = group_codes(labels, own.shape[1])
+        codes, names = group_codes(group_labels(explanation, labels), own.shape[1])
         member, n = "group", len(codes)
         own = own @ csr_array((np.ones(n), (np.arange(n), codes)), shape=(n, len(names)))
     word = "weight" if explanation.kind == "exact" else "derivative"

@@ -248,6 +248,16 @@ def row_labels(labels: Any, n: int) -> NDArray[Any]:
     return as_labels(labels, n, "labels", "drawn")
 
 
+def group_labels(explanation: Explanation, labels: Any) -> Any:
+    """(n_train,): the labels, or the values of the feature that a text names."""
+    if not isinstance(labels, str):
+        return labels
+    trained, _ = explanation.column(labels)
+    if trained is None:
+        raise InputError("The explanation keeps no features of training rows; pass a label for each of them.")
+    return trained
+
+
 def along(values: Any, n: int, what: str) -> NDArray[Any] | None:
     """(n,): where rows stand along an axis of numbers or dates, nan and nat where they have none; None if they are text.
 
