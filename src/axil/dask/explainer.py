@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import dask.array as da
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import adapters, inputs
-from axil.adapters.contract import Model
-from axil.dask.answers import Asked, Best, Grouped, best, grouped, read
-from axil.dask.build import Collections, Held, build, prepared
+from axil.dask.answers import Best, Grouped, best, grouped, read
+from axil.dask.build import Collections, build
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
-from axil.dask.rows import Partitioned
+from axil.dask.weighted import Weighted
 from axil.errors import UnsupportedModelError, UnsupportedQuestionError
 from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.output import tables
-from axil.output.sums import WeightedSums
-from axil.questions.streamed import Stream
-from axil.replay.checks import Verification, check_answer
-from axil.replay.queries import Offsets
-from axil.types import Array
-from axil.weights.contract import own_leaves
 
-ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
 STREAM = (
     "Use explainer.top(X) or explainer.group(X, labels), explainer.iter(X) for batches, explainer.weights(X) for a Dask array, "
     "or raise memory_limit."
 )
 
 
-class Explainer(Partitioned):
+class Explainer(Weighted):
     """Explains as `axil.Explainer` does, with the same numbers, for training rows in the partitions of Dask collections.
 
     ``X`` is a Dask DataFrame or Array; ``y``, ``sample_weight``, ``init_score`` and ``bags`` have the same partitions. The
@@ -77,10 +66,6 @@ class Explainer(Partitioned):
     >>> len(explainer.top(X.head(3), k=5))
     15
     """
-
-    _adapter: Model
-    _held: Held
-    verification: Verification | None  #: what the replay found; None with ``verify=False``
 
     def __init__(
         self,
@@ -185,30 +170,6 @@ class Explainer(Partitioned):
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
         return map(Explanation, self._parts(X, offsets, size))
 
-    def _parts(self, X: Any, offsets: Offsets, size: int, even_empty: bool = False) -> Iterator[WeightedSums]:
-        n, labels = X.shape[0], inputs.row_labels(X)
-        for start in range(0, max(n, 1) if even_empty else n, size):
-            part = slice(start, start + size)
-            yield self._sums(inputs.take_rows(X, part), offsets[part], labels[part])
-
-    @property
-    def _bytes_per_query(self) -> int:
-        return 8 * self._n_rows * len(self._held.entries)
-
-    def _stream(self, X: Any, init_score: Any) -> Stream:
-        rows, offsets = self._queries(X, init_score)
-        return Stream(
-            rows=rows,
-            batches=lambda size: self._parts(rows, offsets, size, even_empty=True),
-            n_targets=(self._n_rows, self._adapter.n_outputs),
-            index=lambda: self._gathered[1],
-            outputs=self.outputs,
-            backend="pandas",
-            budget=self._limits.budget,
-            bytes_per_query=self._bytes_per_query,
-            feature_names=self._adapter.feature_names,
-        )
-
     def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: every partition sends its k largest weights alone.
 
@@ -274,11 +235,7 @@ class Explainer(Partitioned):
 
     def prepare(self) -> Explainer:
         """Build leaf space now, in one pass over the rows; with ``verify=True`` the proof has built it already."""
-        held, entries = self._held, []
-        for e, entry in enumerate(held.entries):
-            trees = prepared(self._cluster, held.partitions, entry.trees, e, self._limits.n_threads)
-            entries.append(replace(entry, trees=trees))
-        self._held = replace(held, entries=entries)
+        self._prepare()
         return self
 
     def matrix(self) -> NoReturn:
@@ -297,75 +254,3 @@ class Explainer(Partitioned):
             "its vectors have one number for each training row, which would have to be gathered from Dask collections",
             "Use explainer.weights(X), a Dask array that can be multiplied, or axil.Explainer.",
         )
-
-    # -- queries --------------------------------------------------------------------------------------------------------
-
-    def _queries(self, X: Any, init_score: Any) -> tuple[Any, Offsets]:
-        """X and the offsets of its rows, checked."""
-        X = self._in_memory(X)
-        return X, Offsets.of(init_score, X.shape[0], self._adapter)
-
-    def _batches(
-        self, X: Any, offsets: Offsets
-    ) -> Iterator[tuple[Asked, Array, NDArray[Any], Callable[[Array], Array | None]]]:
-        """Batches of X: their adjoints, intercepts (n, K), labels and check; at least one batch."""
-        self.prepare()
-        labels = inputs.row_labels(X)
-        total = sum(entry.trees.structure.total_leaves for entry in self._held.entries)
-        size = max(1, ASKED_BYTES // (8 * total))
-        for start in range(0, max(X.shape[0], 1), size):
-            part = slice(start, start + size)
-            batch, own = inputs.take_rows(X, part), offsets[part]
-            leaves = self._adapter.coordinates(batch, self._limits.n_threads)
-            phi, constant, intercepts = [], [], []
-            for entry in self._held.entries:
-                trees = entry.trees
-                met = own_leaves(trees.structure, leaves)
-                adjoints = trees.adjoints(met, offsets.base)
-                phi.append(adjoints.phi)
-                constant.append(trees.base_weight(adjoints))
-                intercepts.append(trees.intercepts(adjoints, met))
-            parts = np.concatenate(intercepts, axis=1)
-            check = partial(self._check, batch, own, labels[part])
-            yield Asked(phi, constant, self._limits.n_threads), parts + own.values, labels[part], check
-
-    def _check(self, X: Any, offsets: Offsets, labels: NDArray[Any], predictions: Array) -> Array | None:
-        """Compare with what the model predicts, with offsets, on every use."""
-        own = partial(offsets.predictions, self._adapter, X)
-        return check_answer(self._adapter, self.verification, predictions, labels, own)
-
-    def _made(self, asked: Asked) -> Array:
-        """(n, K): weights times targets, from sums over leaves alone."""
-        entries = zip(self._held.entries, asked.phi, asked.constant)
-        parts = [phi.T @ entry.target_sums + np.outer(constant, entry.moment) for entry, phi, constant in entries]
-        return np.concatenate(parts, axis=1)
-
-    def _sums(self, X: Any, offsets: Offsets, labels: NDArray[Any]) -> WeightedSums:
-        """The weights of a batch, gathered partition by partition."""
-        targets, index = self._gathered
-        starts = self._held.starts
-        weights = np.empty((len(self._held.entries), self._n_rows, len(labels)))
-        intercepts, done = np.empty_like(offsets.values), 0
-        for asked, own, names, _ in self._batches(X, offsets):
-            shared, columns = literal(asked), slice(done, done + len(names))
-            for e in range(len(weights)):
-                tasks = [task(read, part, shared, e) for part in self._held.partitions]
-                for p, block in enumerate(self._cluster.each(tasks)):
-                    weights[e, starts[p] : starts[p + 1], columns] = block
-            intercepts[columns] = own
-            done += len(names)
-        whole = weights.transpose(0, 2, 1)
-        made = WeightedSums(
-            weights=whole[0] if len(whole) == 1 else whole,
-            intercepts=intercepts[:, 0] if self.outputs is None else intercepts,
-            targets=targets[:, 0] if self.outputs is None else targets,
-            index=index,
-            query_index=labels,
-            outputs=self.outputs,
-            n_threads=self._limits.n_threads,
-        )
-        self._check(X, offsets, labels, made.predictions.reshape(intercepts.shape))
-        return made
-
-    def _require(self, n: int, instead: str) -> None:
-        self._limits.budget.require(n * self._bytes_per_query, f"The weights of {n} x {self._n_rows} rows", instead)

@@ -7,43 +7,28 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters import smooth
-from axil.dask.additive import HeldPushes, build
+from axil.dask.additive import build
 from axil.dask.answers import Grouped
 from axil.dask.build import Collections
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
-from axil.dask.gradients import (
-    AskedPushes,
-    LargestPushes,
-    grouped_pushes,
-    largest_pushes,
-    leaf_scores,
-    read_pushes,
-)
-from axil.dask.rows import Partitioned
-from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
+from axil.dask.gradients import LargestPushes, grouped_pushes, largest_pushes, read_pushes
+from axil.dask.pushed import Pushed
+from axil.errors import InputError
 from axil.explainer import limits_of
 from axil.explanation import Explanation
-from axil.jacobian.pushes import CHANGED, EXACT
 from axil.jacobian.readers import Report
 from axil.output import tables
-from axil.output.account import Account
-from axil.output.context import Context
-from axil.output.sums import WeightedSums
-from axil.questions.streamed import Stream
-from axil.types import Array
 
-ASKED_QUERIES = 1024  # sent to the workers at a time
 STREAM = (
     "Use explainer.top(X) or explainer.group(X, labels), explainer.iter(X) for batches, explainer.pushes(X) for a Dask array, "
     "or raise memory_limit."
 )
 
 
-class JacobianExplainer(Partitioned):
+class JacobianExplainer(Pushed):
     """Pushes as `axil.JacobianExplainer` has them, for training rows in the partitions of Dask collections.
 
     Boosted classifiers and other losses: a push is what a row's own gradients put into a score, and the base with all pushes is
@@ -86,7 +71,6 @@ class JacobianExplainer(Partitioned):
     """
 
     kind = "additive"  #: as `axil.supports` has it
-    _held: HeldPushes
     verification: Report | None  #: what the replay found; None with ``verify=False``
     _no_others = (
         "it is not computed over training rows in Dask collections",
@@ -133,11 +117,6 @@ class JacobianExplainer(Partitioned):
         return (
             f"<axil.dask.JacobianExplainer: {self._adapter.library}, {rows}, pushes that add up to the score, {proof}>"
         )
-
-    @property
-    def base(self) -> Array:
-        """(K,): the score that every row starts from; with the pushes it adds up to a row's score."""
-        return self._held.walked.smooth.trees.base_value.copy()
 
     def __call__(self, X: Any) -> Explanation:
         """Calls `explain`.
@@ -258,104 +237,3 @@ class JacobianExplainer(Partitioned):
             parts[-1]["contribution"] = found.contributions.ravel()
             start += batch.shape[0]
         return tables.note(tables.concatenate(parts, "pandas"), tables.ADDITIVE)
-
-    # -- queries --------------------------------------------------------------------------------------------------------
-
-    def _taken(self, X: Any, init_score: Any) -> Any:
-        if init_score is not None:
-            raise InputError("init_score is not taken here: pushes are of the model's own scores. Leave it out.")
-        return self._in_memory(X)
-
-    def _batches(self, X: Any) -> Iterator[tuple[Any, AskedPushes]]:
-        """Batches of X and their leaves; at least one batch."""
-        for start in range(0, max(X.shape[0], 1), ASKED_QUERIES):
-            batch = inputs.take_rows(X, slice(start, start + ASKED_QUERIES))
-            leaves = self._adapter.coordinates(batch, self._limits.n_threads)
-            yield batch, AskedPushes(np.ascontiguousarray(leaves), self._limits.n_threads)
-
-    def _check(self, X: Any, asked: AskedPushes, made: Array) -> Array:
-        """(n, K): scores of the model, once base and pushes ``made`` of all rows add up to them."""
-        scores: Array = self._adapter.scores(X)
-        if not self._verify or not len(scores):
-            return scores
-        of_leaves = leaf_scores(self._held.walked.smooth, asked.leaves)
-        scale = max(float(np.abs(scores).max()), self._held.largest, 1e-300)
-        wrong = "Please report it: the account of this model does not add up."
-        compared = (
-            (self._adapter.smooth_tolerance, of_leaves, scores, CHANGED),
-            (EXACT, self.base + made, of_leaves, wrong),
-        )
-        for slack, found, expected, cause in compared:
-            error = np.abs(found - expected)
-            worst = np.unravel_index(int(error.argmax()), error.shape)
-            if not error[worst] <= slack * scale:
-                what = f"score of explained row {worst[0]} (from 0)"
-                raise ExactnessError(what, float(found[worst]), float(expected[worst]), cause)
-        return scores
-
-    def _sums(self, X: Any, labels: NDArray[Any]) -> WeightedSums:
-        """The pushes of a batch, gathered partition by partition."""
-        targets, index = self._gathered
-        starts, n = self._held.starts, X.shape[0]
-        whole = np.empty((self._adapter.n_outputs, self._n_rows, n))
-        scores, done = np.empty((n, self._adapter.n_outputs)), 0
-        for batch, asked in self._batches(X):
-            columns, shared = slice(done, done + batch.shape[0]), literal(asked)
-            tasks = [task(read_pushes, part, self._held.shared, shared) for part in self._held.partitions]
-            for p, block in enumerate(self._cluster.each(tasks)):
-                whole[:, starts[p] : starts[p + 1], columns] = block
-            scores[columns] = self._check(batch, asked, whole[:, :, columns].sum(axis=1).T)
-            done += batch.shape[0]
-        loss, single, base = self._held.walked.loss, self.outputs is None, np.tile(self.base, (n, 1))
-        pushes = whole.swapaxes(1, 2)
-        return WeightedSums(
-            weights=pushes[0] if single else pushes,
-            intercepts=base[:, 0] if single else base,
-            targets=np.ones(len(targets)) if single else np.ones_like(targets),
-            index=index,
-            query_index=labels,
-            kind="additive",
-            outputs=self.outputs,
-            n_threads=self._limits.n_threads,
-            context=Context(X, None, self._adapter.feature_names, scores),
-            seen=targets,
-            account=Account(loss.meaning, loss.mean(scores) if loss.meaning else None, self._derive),
-        )
-
-    def _derive(self, X: Any) -> Any:
-        raise self._underived()
-
-    def _underived(self) -> UnsupportedQuestionError:
-        return UnsupportedQuestionError(
-            "weights",
-            "derivatives by the targets are not computed over training rows in Dask collections",
-            "Use contributions, the pushes, or axil.JacobianExplainer on training rows in memory.",
-        )
-
-    def _parts(self, X: Any, size: int, even_empty: bool = False) -> Iterator[WeightedSums]:
-        n, labels = X.shape[0], inputs.row_labels(X)
-        for start in range(0, max(n, 1) if even_empty else n, size):
-            part = slice(start, start + size)
-            yield self._sums(inputs.take_rows(X, part), labels[part])
-
-    @property
-    def _bytes_per_query(self) -> int:
-        return 16 * self._n_rows * int(self._adapter.n_outputs)
-
-    def _stream(self, X: Any, init_score: Any) -> Stream:
-        rows = self._taken(X, init_score)
-        return Stream(
-            rows=rows,
-            batches=lambda size: self._parts(rows, size, even_empty=True),
-            n_targets=(self._n_rows, self._adapter.n_outputs),
-            index=lambda: self._gathered[1],
-            outputs=self.outputs,
-            backend="pandas",
-            budget=self._limits.budget,
-            bytes_per_query=self._bytes_per_query,
-            feature_names=self._adapter.feature_names,
-            note=tables.ADDITIVE,
-        )
-
-    def _require(self, n: int, instead: str) -> None:
-        self._limits.budget.require(n * self._bytes_per_query, f"The pushes of {n} x {self._n_rows} rows", instead)
