@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from axil.dask.partitions import Partition, blocks, read_block
-from axil.inputs import group_codes
+from axil.inputs import group_codes, label_codes
 from axil.kernels.cpu import Cpu
 from axil.output.tables import Largest
 from axil.structure import Transferable
@@ -37,27 +37,45 @@ def read(partition: Partition, asked: Asked, entry: int) -> Array:
 
 @dataclass(frozen=True)
 class Best:
-    """The k largest weights (or contributions) of n predictions of K outputs, largest first, equal ones in row order."""
+    """The k largest of n predictions of K outputs, largest first, equal ones in row order."""
 
     k: int
-    by: str
-    weights: Array  #: (n, K, k'), k' <= k where there are fewer rows
-    targets: Array  #: (n, K, k')
-    labels: NDArray[Any]  #: (n, K, k')
+    size: Array  #: (n, K, k') what they are ranked by, from 0 up, k' <= k where there are fewer rows; -1: a free place
+    columns: dict[str, NDArray[Any]]  #: (n, K, k') each: what is known of the rows
+    distinct: bool = False  #: of rows with one label in the column ``key`` only the largest counts
 
     def __add__(self, other: Best) -> Best:
         """The best of both; the rows of ``other`` come after these."""
-        mine = [part for part in (self, other) if part.weights.shape[2]] or [self]
-        names = ("weights", "targets", "labels")
-        weights, targets, labels = (np.concatenate([getattr(p, name) for p in mine], axis=2) for name in names)
-        size = np.abs(weights if self.by == "weight" else weights * targets)
-        order = np.argsort(-size, axis=2, kind="stable")[:, :, : self.k]
-        weights, targets, labels = (np.take_along_axis(part, order, axis=2) for part in (weights, targets, labels))
-        return Best(self.k, self.by, weights, targets, labels)
+        mine = [part for part in (self, other) if part.size.shape[2]] or [self]
+        size = np.concatenate([part.size for part in mine], axis=2)
+        columns = {name: np.concatenate([part.columns[name] for part in mine], axis=2) for name in self.columns}
+        order = np.argsort(-size, axis=2, kind="stable")
+        if self.distinct:
+            size = np.where(_repeated(np.take_along_axis(columns["key"], order, axis=2)), -1.0, _by(order, size))
+            again = np.argsort(-size, axis=2, kind="stable")[:, :, : self.k]
+            size, order = _by(again, size), _by(again, order)
+        else:
+            order = order[:, :, : self.k]
+            size = _by(order, size)
+        return Best(self.k, size, {name: _by(order, column) for name, column in columns.items()}, self.distinct)
+
+
+def _by(order: NDArray[np.intp], values: Any) -> Any:
+    return np.take_along_axis(values, order, axis=2)
+
+
+def _repeated(keys: NDArray[Any]) -> NDArray[np.bool_]:
+    """(n, K, m): whether a label was there before, among the m of one prediction; one that is missing never was."""
+    codes = label_codes(keys.ravel(), keys.size, "distinct").reshape(keys.shape)
+    order = np.argsort(codes, axis=2, kind="stable")
+    there = np.diff(_by(order, codes), axis=2, prepend=-1) == 0
+    found = np.empty(keys.shape, dtype=np.bool_)
+    np.put_along_axis(found, order, there, axis=2)
+    return found
 
 
 def best(partition: Partition, asked: Asked, k: int, by: str) -> Best:
-    """The largest weights of these rows."""
+    """The largest weights (or contributions) of these rows."""
     n, (n_rows, n_outputs) = asked.phi[0].shape[1], partition.targets.shape
     largest = [Largest(n, k, y, by, asked.n_threads) for y in partition.targets.T]
     for e, structure in enumerate(partition.structures):
@@ -67,7 +85,8 @@ def best(partition: Partition, asked: Asked, k: int, by: str) -> Best:
     weights = np.stack([one.values for one in largest], axis=1)
     targets = np.stack([one.targets[one.rows] for one in largest], axis=1)
     labels = np.stack([partition.labels[one.rows] for one in largest], axis=1)
-    return Best(k, by, weights, targets, labels)
+    size = np.abs(weights if by == "weight" else weights * targets)
+    return Best(k, size, {"row": labels, "weight": weights, "target": targets})
 
 
 @dataclass(frozen=True)

@@ -91,9 +91,14 @@ class Cluster:
 
     def total(self, parts: list[Any]) -> Any:
         """The sum of the results, added on the workers in the order of the parts and in a fixed shape."""
-        while len(parts) > 1:
-            parts = [delayed(sum_of)(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
-        return self.collect(parts)[0]
+        return self.collect([added(parts)])[0]
+
+
+def added(parts: list[Any]) -> Any:
+    """The delayed sum of these, added in their order and in a fixed shape."""
+    while len(parts) > 1:
+        parts = [delayed(sum_of)(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
+    return parts[0]
 
 
 def sum_of(parts: list[Any]) -> Any:

@@ -12,10 +12,11 @@ from axil import adapters, inputs
 from axil.dask.answers import Best, Grouped, best, grouped, read
 from axil.dask.build import Collections, build
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
-from axil.dask.weighted import Weighted
+from axil.dask.removal import Deletions
 from axil.errors import UnsupportedModelError, UnsupportedQuestionError
 from axil.explainer import limits_of
 from axil.explanation import Explanation
+from axil.machine.shared import Kept
 from axil.output import tables
 
 STREAM = (
@@ -24,7 +25,7 @@ STREAM = (
 )
 
 
-class Explainer(Weighted):
+class Explainer(Deletions):
     """Explains as `axil.Explainer` does, with the same numbers, for training rows in the partitions of Dask collections.
 
     ``X`` is a Dask DataFrame or Array; ``y``, ``sample_weight``, ``init_score`` and ``bags`` have the same partitions. The
@@ -93,7 +94,8 @@ class Explainer(Weighted):
                 "Transform them yourself and explain the model inside on those: regressor_ of a TransformedTargetRegressor.",
             )
         data = Collections.of(X, y, sample_weight, init_score, bags)
-        self._layout = layout(X)  # for labels that come later
+        self._layout = layout(X)
+        self._scored, self._kept = init_score is not None, Kept()
         self._held, self.verification = build(self._adapter, data, self._cluster, self._limits, verify)
 
     def __repr__(self) -> str:
@@ -141,9 +143,9 @@ class Explainer(Weighted):
         """
         X, offsets = self._queries(X, None)
         rows: list[list[Any]] = [[] for _ in self._held.entries]
-        for asked, intercepts, _, check in self._batches(X, offsets):
-            check(self._made(asked) + intercepts)
-            shared, n = literal(asked), asked.phi[0].shape[1]
+        for batch in self._batches(X, offsets):
+            batch.check(self._made(batch.asked) + batch.intercepts)
+            shared, n = literal(batch.asked), len(batch.labels)
             for e, entry in enumerate(rows):
                 held = [pair for pair in zip(self._held.partitions, self._held.sizes) if pair[1]]
                 blocks = [da.from_delayed(task(read, part, shared, e), (size, n), np.float64) for part, size in held]
@@ -189,15 +191,15 @@ class Explainer(Weighted):
         k = inputs.as_count(k, "k")
         X, offsets = self._queries(X, init_score)
         parts = []
-        for asked, intercepts, labels, check in self._batches(X, offsets):
-            made = self._made(asked) + intercepts
-            check(made)
-            shared = literal(asked)
+        for batch in self._batches(X, offsets):
+            made = self._made(batch.asked) + batch.intercepts
+            batch.check(made)
+            shared = literal(batch.asked)
             found: Best = self._cluster.total(
                 [task(best, part, shared, k, by or "weight") for part in self._held.partitions]
             )
-            parts.append(tables.predicted_columns(labels, self.outputs, made, found.weights.shape[2]))
-            parts[-1] |= {"row": found.labels.ravel(), "weight": found.weights.ravel(), "target": found.targets.ravel()}
+            parts.append(tables.predicted_columns(batch.labels, self.outputs, made, found.size.shape[2]))
+            parts[-1] |= {name: column.ravel() for name, column in found.columns.items()}
             parts[-1]["contribution"] = parts[-1]["weight"] * parts[-1]["target"]
         return tables.concatenate(parts, "pandas")
 
@@ -219,12 +221,12 @@ class Explainer(Weighted):
         X, offsets = self._queries(X, init_score)
         columns = partitions(labels, "labels", self._layout)
         parts = []
-        for asked, intercepts, own, check in self._batches(X, offsets):
-            shared = literal(asked)
+        for batch in self._batches(X, offsets):
+            shared = literal(batch.asked)
             tasks = [task(grouped, part, column, shared) for part, column in zip(self._held.partitions, columns)]
             found: Grouped = self._cluster.total(tasks)
-            check(found.made + intercepts)
-            parts.append(self._lines(own, "group", found.groups))
+            batch.check(found.made + batch.intercepts)
+            parts.append(self._lines(batch.labels, "group", found.groups))
             parts[-1] |= {"weight": found.weights.ravel(), "contribution": found.contributions.ravel()}
         return tables.concatenate(parts, "pandas")
 

@@ -209,7 +209,7 @@ def largest_pushes(rows: WalkedRows, walked: Walked, asked: AskedPushes, k: int)
     values = np.stack([one.values for one in found], axis=1)
     targets = np.stack([rows.targets[one.rows, output] for output, one in enumerate(found)], axis=1)
     labels = np.stack([rows.labels[one.rows] for one in found], axis=1)
-    return LargestPushes(Best(k, "weight", values, targets, labels), made)
+    return LargestPushes(Best(k, np.abs(values), {"row": labels, "target": targets, "contribution": values}), made)
 
 
 def grouped_pushes(rows: WalkedRows, walked: Walked, labels: Any, asked: AskedPushes) -> Grouped:

@@ -102,7 +102,7 @@ class JacobianExplainer(Pushed):
             )
         self._adapter = adapter
         data = Collections.of(X, y, sample_weight, init_score)
-        self._layout = layout(X)  # for labels that come later
+        self._layout = layout(X)
         self._held, found = build(adapter, data, self._cluster, self._limits, self._verify)
         self.verification = Report(found) if found else None
 
@@ -205,9 +205,8 @@ class JacobianExplainer(Pushed):
             found: LargestPushes = self._cluster.total(tasks)
             self._check(batch, asked, found.made)
             own, best = labels[start : start + batch.shape[0]], found.best
-            parts.append(tables.predicted_columns(own, self.outputs, self.base + found.made, best.weights.shape[2]))
-            parts[-1] |= {"row": best.labels.ravel(), "target": best.targets.ravel()}
-            parts[-1]["contribution"] = best.weights.ravel()
+            parts.append(tables.predicted_columns(own, self.outputs, self.base + found.made, best.size.shape[2]))
+            parts[-1] |= {name: column.ravel() for name, column in best.columns.items()}
             start += batch.shape[0]
         return tables.note(tables.concatenate(parts, "pandas"), tables.ADDITIVE)
 

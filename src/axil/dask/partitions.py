@@ -76,7 +76,7 @@ class Place:
 class Partition(Transferable):
     """The kept part of n training rows: their leaves, targets and labels.
 
-    ``structures``, one for each entry of the fitted trees, are of these rows alone: so are their leaf weights.
+    ``structures``, one for each entry of the fitted trees, are of these rows alone: so are their leaf weights and scales.
     """
 
     start: int
@@ -113,7 +113,6 @@ class Evidence(Transferable):
 
     sums: list[LeafSums]
     scores: list[Array]  #: (n, K) the model's predictions, the library's own for some rows
-    offsets: Array | None
 
 
 @contextmanager
@@ -171,7 +170,7 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
         walked = walk(adapter, trees, own, targets, offsets, limits)
         scale = regularisation_of(trees).scale(walked.leaf_weights)
         alone = Pattern(scale, None, None, {})  # that of all rows is not known here
-        structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, alone, None)
+        structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, alone, offsets)
         rows = Cpu(shared.n_threads).rows_of(structure)
         structures.append(structure)
         sums.append(
@@ -186,7 +185,7 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
         )
         scores.append(with_predictions(adapter, X, asked, offsets, walked.score, output))
     partition = Partition(place.start, structures, observed.given, frozen(labels))
-    return partition, Evidence(sums, scores, observed.offsets)
+    return partition, Evidence(sums, scores)
 
 
 def row_targets(partition: Partition) -> Array:
@@ -220,8 +219,8 @@ def furthest_row(
         return None
     found, structure, (values, base) = np.empty_like(score), partition.structures[entry], aligned(made)
     Cpu(n_threads).rows_of(structure).read_out(structure.by_cells(values, drawn=False), base, None, 0, found)
-    if evidence.offsets is not None:
-        found += evidence.offsets if len(partition.structures) == 1 else evidence.offsets[:, entry : entry + 1]
+    if structure.offsets is not None:
+        found += structure.offsets
     miss = furthest(found, score)
     return replace(miss, row=partition.start + miss.row)
 

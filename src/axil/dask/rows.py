@@ -40,6 +40,7 @@ class Partitioned(Streamed):
     _cluster: Cluster
     _limits: Limits
     _held: Any  # HeldRows
+    _layout: tuple[float, ...]  # of X, for labels that come later
 
     _no_features = (
         "the features of the training rows stay in their partitions, so they are not shown beside those of X",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,8 +22,22 @@ from axil.replay.checks import Verification, check_answer
 from axil.replay.queries import Offsets
 from axil.types import Array
 from axil.weights.contract import own_leaves
+from axil.weights.passes import Adjoints
 
 ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some queries; lists have one for each entry of the fitted trees."""
+
+    labels: NDArray[Any]  #: (n,)
+    offsets: Offsets
+    leaves: list[NDArray[Any]]  #: (n, T)
+    adjoints: list[Adjoints]
+    asked: Asked
+    intercepts: Array  #: (n, K) what no target makes, offsets included
+    check: Callable[[Array], Array | None]  #: of predictions (n, K), which must be the model's
 
 
 class Weighted(Partitioned):
@@ -70,29 +84,25 @@ class Weighted(Partitioned):
         X = self._in_memory(X)
         return X, Offsets.of(init_score, X.shape[0], self._adapter)
 
-    def _batches(
-        self, X: Any, offsets: Offsets
-    ) -> Iterator[tuple[Asked, Array, NDArray[Any], Callable[[Array], Array | None]]]:
-        """Batches of X: their adjoints, intercepts (n, K), labels and check; at least one batch."""
+    def _batches(self, X: Any, offsets: Offsets) -> Iterator[Batch]:
+        """Batches of X with their adjoints; at least one batch."""
         self._prepare()
         labels = inputs.row_labels(X)
         total = sum(entry.trees.structure.total_leaves for entry in self._held.entries)
         size = max(1, ASKED_BYTES // (8 * total))
         for start in range(0, max(X.shape[0], 1), size):
             part = slice(start, start + size)
-            batch, own = inputs.take_rows(X, part), offsets[part]
-            leaves = self._adapter.coordinates(batch, self._limits.n_threads)
-            phi, constant, intercepts = [], [], []
+            rows, own = inputs.take_rows(X, part), offsets[part]
+            leaves = self._adapter.coordinates(rows, self._limits.n_threads)
+            met, adjoints, intercepts = [], [], []
             for entry in self._held.entries:
-                trees = entry.trees
-                met = own_leaves(trees.structure, leaves)
-                adjoints = trees.adjoints(met, offsets.base)
-                phi.append(adjoints.phi)
-                constant.append(trees.base_weight(adjoints))
-                intercepts.append(trees.intercepts(adjoints, met))
-            parts = np.concatenate(intercepts, axis=1)
-            check = partial(self._check, batch, own, labels[part])
-            yield Asked(phi, constant, self._limits.n_threads), parts + own.values, labels[part], check
+                met.append(np.ascontiguousarray(own_leaves(entry.trees.structure, leaves)))
+                adjoints.append(entry.trees.adjoints(met[-1], offsets.base))
+                intercepts.append(entry.trees.intercepts(adjoints[-1], met[-1]))
+            constant = [entry.trees.base_weight(one) for entry, one in zip(self._held.entries, adjoints)]
+            asked = Asked([one.phi for one in adjoints], constant, self._limits.n_threads)
+            parts = np.concatenate(intercepts, axis=1) + own.values
+            yield Batch(labels[part], own, met, adjoints, asked, parts, partial(self._check, rows, own, labels[part]))
 
     def _check(self, X: Any, offsets: Offsets, labels: NDArray[Any], predictions: Array) -> Array | None:
         """Compare with what the model predicts, with offsets, on every use."""
@@ -111,14 +121,14 @@ class Weighted(Partitioned):
         starts = self._held.starts
         weights = np.empty((len(self._held.entries), self._n_rows, len(labels)))
         intercepts, done = np.empty_like(offsets.values), 0
-        for asked, own, names, _ in self._batches(X, offsets):
-            shared, columns = literal(asked), slice(done, done + len(names))
+        for batch in self._batches(X, offsets):
+            shared, columns = literal(batch.asked), slice(done, done + len(batch.labels))
             for e in range(len(weights)):
                 tasks = [task(read, part, shared, e) for part in self._held.partitions]
                 for p, block in enumerate(self._cluster.each(tasks)):
                     weights[e, starts[p] : starts[p + 1], columns] = block
-            intercepts[columns] = own
-            done += len(names)
+            intercepts[columns] = batch.intercepts
+            done += len(batch.labels)
         whole = weights.transpose(0, 2, 1)
         made = WeightedSums(
             weights=whole[0] if len(whole) == 1 else whole,

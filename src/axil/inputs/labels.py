@@ -161,13 +161,38 @@ def positions(labels: list[Any], index: NDArray[Any], what: str) -> NDArray[np.i
 
 def named_rows(rows: Any, index: NDArray[Any]) -> NDArray[np.intp]:
     """Where the training rows of a user's list of labels stand."""
+    return positions(listed_labels(rows), index, "rows")
+
+
+def listed_labels(rows: Any) -> list[Any]:
+    """A user's list of labels of training rows."""
     try:
         labels = None if isinstance(rows, (str, bytes)) else list(rows)
     except Exception:  # whatever an object that is no sequence raises
         labels = None
     if labels is None:
         raise InputError(f"rows is {shown(rows)}; expected a list of labels of training rows.")
-    return positions(labels, index, "rows")
+    return labels
+
+
+def asked_labels(rows: Any) -> NDArray[Any]:
+    """(m,): a user's list of labels of training rows that are elsewhere, each of them once; see `places_among`."""
+    import pandas as pd
+
+    asked = distinct_labels(_objects(listed_labels(rows)), "rows")
+    known = pd.Index(asked, tupleize_cols=False)
+    if not known.is_unique:
+        raise InputError(f"rows names row {shown(known[known.duplicated()][0])} twice; expected each row once.")
+    return asked
+
+
+def places_among(asked: NDArray[Any], index: NDArray[Any]) -> NDArray[np.intp]:
+    """(2, found): which of the labels asked for rows of this index have, and where these rows stand; in their order."""
+    import pandas as pd
+
+    which = pd.Index(asked, tupleize_cols=False).infer_objects().get_indexer(pd.Index(index, tupleize_cols=False))
+    there = [j for j in np.flatnonzero(which >= 0) if is_truth(asked[which[j]]) == is_truth(index[j])]
+    return np.array([which[there], there], dtype=np.intp)
 
 
 def _refuse_unknown(labels: list[Any], known: Any, index: NDArray[Any], what: str) -> None:

@@ -411,11 +411,16 @@ def walked_blocks(s: Structure, outputs: int) -> list[slice]:
     return blocks_of(s, s.n_trees * outputs, BLOCK_ENTRIES if s.row_weights is None else BLOCK_ENTRIES // OWN_FACTORS)
 
 
-def shares_of(s: Structure) -> Array:
-    """(levels,): the shares of all weight at which leaf space is needed; 0 alone where l2 does not follow the total weight."""
+def shares_of(s: Structure, weights: Array | None = None) -> Array:
+    """(levels,): the shares of all weight at which leaf space is needed; 0 alone where l2 does not follow the total weight.
+
+    ``weights``: the different row weights, sorted, where the rows are elsewhere.
+    """
     if not known_regularisation(s).by_weight:
         return np.zeros(1)
-    at = np.unique(np.ones(1) if s.row_weights is None else s.row_weights) / s.total_weight
+    if weights is None:
+        weights = np.unique(np.ones(1) if s.row_weights is None else s.row_weights)
+    at = weights / s.total_weight
     at = at[left_of(np.ones(1), at) > 0]
     if len(at) < 2:
         return at if len(at) else np.zeros(1)

@@ -70,6 +70,13 @@ class LeafSpace:
         np.fill_diagonal(factor, 1.0)
         return cls(s, factor, backend, pulled)
 
+    @classmethod
+    def with_responses(cls, structure: Structure, responses: Any, backend: Backend) -> LeafSpace:
+        """Leaf space of a structure whose `responses` (L, L) are known: for `adjoints`, not for `leaf_values` of shifted leaves."""
+        made = cls(structure, None, backend)
+        made._table = responses
+        return made
+
     @staticmethod
     def size(structure: Structure) -> int:
         """Bytes that building a leaf space takes: the factor, and co-occurrences by draws where rows were sampled."""

@@ -1,0 +1,227 @@
+"""The work on one partition for deletions: what predictions would change by without each of its rows, and its rows without them.
+
+The formulas are those of `axil.weights.deletion`. They need the fit of all rows and the responses of leaf values to leaf sums,
+(L, L), which every partition shares; the rest is a row's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.dask.answers import Best
+from axil.dask.fits import Fit, RowSums, space_of
+from axil.dask.partitions import Partition
+from axil.kernels.cpu import Cpu
+from axil.output.tables import Largest
+from axil.structure import Regularisation, Structure, Transferable
+from axil.types import Array, Leaves
+from axil.weights import removal
+from axil.weights.answers import Effects
+from axil.weights.deletion import ByReplay, InLeafSpace, Level, Parts, Which, blocks_of
+from axil.weights.forest import is_forest
+from axil.weights.leaf_space import LeafSpace, asked
+from axil.weights.left_out import left_out
+from axil.weights.passes import Adjoints
+from axil.weights.residuals import FittedValues
+
+BLOCK_ENTRIES = 1 << 20  # of trees, or queries, by rows that are worked on at a time
+MANY = 1000  # different row weights of a partition: of more only some are reported, which are enough to interpolate between
+
+
+@dataclass(frozen=True)
+class Plan(Transferable):
+    """The fits of one entry of the fitted trees that deletions of single rows need."""
+
+    fit: Fit  #: with all rows
+    levels: list[tuple[float, Fit]]  #: at shares of all weight; see `axil.weights.deletion`
+    refits: dict[int, Fit]  #: by number among all rows: without a row that outweighs the rest of one of its leaves
+
+
+@dataclass(frozen=True)
+class Responses(Transferable):
+    """The responses of leaf values to leaf sums at every level."""
+
+    tables: list[Array]  #: (L, L) each
+
+
+@dataclass(frozen=True)
+class AskedEffects(Transferable):
+    """n queries; lists have one for each entry of the fitted trees."""
+
+    method: str  #: "exact", "first-order" or "pushes"
+    leaves: list[NDArray[Any]]  #: (n, T)
+    phi: list[Array]  #: (L, n)
+    beta: list[Array]  #: (n,)
+    n_threads: int
+
+
+def row_weights_of(partition: Partition, entry: int) -> Array:
+    """The different row weights of these rows, sorted, the least and the largest among them."""
+    weights = partition.structures[entry].row_weights
+    found = np.ones(min(partition.structures[entry].n_rows, 1)) if weights is None else np.unique(weights)
+    return found if len(found) <= MANY else found[np.linspace(0, len(found) - 1, MANY).astype(np.intp)]
+
+
+def dominant_rows(partition: Partition, entry: int, fit: Fit) -> list[int]:
+    """Which of these rows outweigh the rest of one of their leaves so far that fits without them are made."""
+    s = fit.on(partition, entry).structure
+    return np.flatnonzero(Which(s, Parts.dominant)(slice(0, s.n_rows))).tolist() if s.n_rows else []
+
+
+def levels_of(
+    together: Array, structures: list[Structure], sums: RowSums, n_threads: int
+) -> tuple[list[Fit], Responses]:
+    """The fits of structures at several shares, and their responses, from co-occurrences over all rows, (L, L)."""
+    spaces = [space_of(s, together, n_threads) for s in structures]
+    return [Fit.of(space, sums) for space in spaces], Responses([space.responses for space in spaces])
+
+
+def effects_of(
+    partition: Partition, entry: int, plan: Plan, known: Responses | None, asked_of: AskedEffects
+) -> Sequence[Effects]:
+    """The effects of these rows on each output that an entry serves."""
+    fitted, queries = plan.fit.on(partition, entry), asked_of.leaves[entry]
+    rows = Cpu(asked_of.n_threads).rows_of(fitted.structure)
+    if asked_of.method == "pushes":
+        return removal.pushes(rows, fitted, queries)
+    if asked_of.method == "first-order":
+        adjoints = Adjoints(asked_of.phi[entry], asked_of.beta[entry])
+        return [removal.ReadOutEffects(fit, adjoints) for fit in removal.fits(rows, fitted)]
+    if is_forest(fitted.structure):
+        return [ForestEffects(fitted, queries, k, asked_of.n_threads) for k in range(fitted.values.shape[1])]
+    assert known is not None
+    return deletion_of(partition, entry, plan, known, asked_of.n_threads).effects(queries)
+
+
+def deletion_of(partition: Partition, entry: int, plan: Plan, known: Responses, n_threads: int) -> InLeafSpace:
+    """The fits without each of these rows."""
+    backend, levels = Cpu(n_threads), []
+    for (share, fit), table in zip(plan.levels, known.tables):
+        fitted = fit.on(partition, entry)
+        space = LeafSpace.with_responses(fitted.structure, table, backend)
+        levels.append(Level.of(share, backend.rows_of(fitted.structure), fitted, space))
+
+    def refit(row: int, targets: Array) -> FittedValues:
+        return plan.refits[partition.start + row].on(partition, entry)
+
+    return InLeafSpace(levels, ByReplay(plan.fit.on(partition, entry), refit), 0)
+
+
+@dataclass(frozen=True)
+class ForestEffects:
+    """Changes of n predictions of one output on deleting each row of a forest: its own leaves change alone."""
+
+    fitted: FittedValues
+    queries: Leaves
+    output: int
+    n_threads: int
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        s, n = self.fitted.structure, len(self.queries)
+        rows, table = Cpu(self.n_threads).rows_of(s), s.by_cells(asked(s, self.queries), drawn=False)
+        for part in blocks_of(s, max(n, s.n_trees), BLOCK_ENTRIES):
+            out = np.empty((part.stop - part.start, n))
+            changes = forest_changes(self.fitted, part)[0][:, :, self.output]
+            rows.scaled_read_out(table, np.ascontiguousarray(changes), part.start, out)
+            yield part.start, out
+
+    def dense(self) -> Array:
+        return np.concatenate([block for _, block in self.blocks()] or [np.empty((0, len(self.queries)))]).T
+
+    def sparse(self) -> None:
+        return None
+
+
+def forest_changes(fitted: FittedValues, rows: slice) -> tuple[Array, NDArray[np.bool_]]:
+    """(T, rows, K) changes of the values of each row's leaves without it, and (rows,) whether one of them is empty then."""
+    s, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
+    rule, scale = removal.known_regularisation(s), s.leaf_scale[parts.leaf][:, :, None]
+    left = parts.left(s)
+    after = Regularisation(rule.l2[parts.leaf], rule.steps[parts.leaf]).scale(left)[:, :, None]
+    values = fitted.values[parts.leaf]
+    sums = np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
+    changes = after * (sums - parts.weight[:, :, None] * fitted.targets[rows]) - values
+    drawn = parts.weight != 0
+    return np.where(drawn[:, :, None], changes, 0.0), np.asarray((drawn & (left == 0)).any(axis=0))
+
+
+def alone(
+    partition: Partition, plans: list[Plan], known: list[Responses | None], besides: Array, n_threads: int
+) -> Array:
+    """(n, K): the predictions of these rows by fits without them; nan where no other row says anything of one."""
+    found, n_outputs = [], partition.targets.shape[1]
+    for e, (plan, tables) in enumerate(zip(plans, known)):
+        own = besides if len(plans) == 1 else besides[e : e + 1]
+        if not is_forest(plan.fit.structure):
+            assert tables is not None
+            found.append(left_out(deletion_of(partition, e, plan, tables, n_threads), own).predictions)
+            continue
+        fitted = plan.fit.on(partition, e)
+        s, made = fitted.structure, np.empty_like(fitted.targets)
+        for rows in blocks_of(s, s.n_trees * n_outputs, BLOCK_ENTRIES):
+            changes, empty = forest_changes(fitted, rows)
+            made[rows] = fitted.predictions(s.leaves(rows)) + np.einsum("t,tjk->jk", s.final, changes) + own
+            made[rows][empty] = np.nan
+        found.append(made)
+    return np.concatenate(found, axis=1)
+
+
+def _blocks(
+    partition: Partition, plans: list[Plan], known: list[Responses | None], asked_of: AskedEffects
+) -> Iterator[tuple[int, int, Array]]:
+    """Output, first row and effects (rows, n), entry by entry; outputs of one entry in turn."""
+    before = 0
+    for e, (plan, tables) in enumerate(zip(plans, known)):
+        effects = effects_of(partition, e, plan, tables, asked_of) if len(partition.labels) else []
+        for blocks in zip(*(one.blocks() for one in effects)):
+            for k, (first, block) in enumerate(blocks, before):
+                yield k, first, block
+        before += len(effects)
+
+
+def read_effects(
+    partition: Partition, plans: list[Plan], known: list[Responses | None], asked_of: AskedEffects
+) -> Array:
+    """(K, n_rows, n)."""
+    n_rows, n_outputs = partition.targets.shape
+    out = np.empty((n_outputs, n_rows, len(asked_of.leaves[0])))
+    for k, first, block in _blocks(partition, plans, known, asked_of):
+        out[k, first : first + len(block)] = block
+    return out
+
+
+@dataclass(frozen=True)
+class LargestEffects:
+    """The largest effects on each prediction: of both signs together, or of each by itself."""
+
+    sides: list[Best]
+
+    def __add__(self, other: LargestEffects) -> LargestEffects:
+        return LargestEffects([mine + theirs for mine, theirs in zip(self.sides, other.sides)])
+
+
+def largest_effects(
+    partition: Partition,
+    plans: list[Plan],
+    known: list[Responses | None],
+    asked_of: AskedEffects,
+    k: int,
+    signed: bool,
+) -> LargestEffects:
+    """The k largest |effects| of these rows on each prediction; with ``signed`` those above zero and those below it."""
+    n, n_outputs, none = len(asked_of.leaves[0]), partition.targets.shape[1], np.zeros(len(partition.labels))
+    clips: list[Any] = [np.fmax, np.fmin] if signed else [None]
+    found = [[Largest(n, k, none, "weight", asked_of.n_threads) for _ in range(n_outputs)] for _ in clips]
+    for output, first, block in _blocks(partition, plans, known, asked_of):
+        for clip, side in zip(clips, found):
+            side[output].add(np.where(np.isnan(block), 0.0, block) if clip is None else clip(block, 0.0), first)
+    sides = []
+    for side in found:
+        values, rows = (np.stack([getattr(one, name) for one in side], axis=1) for name in ("values", "rows"))
+        sides.append(Best(k, np.abs(values), {"effect": values, "row": partition.labels[rows]}))
+    return LargestEffects(sides)

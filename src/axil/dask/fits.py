@@ -1,0 +1,163 @@
+"""Fits over partitions: base and leaf values of the fit to the targets as given, with all rows or without some of them.
+
+Leaf sums and co-occurrences of leaves are sums over partitions; what follows from them is done where they are added up. Given the
+leaf values, everything about a row depends on that row alone: `Fit.on` puts a partition's rows into the fit of all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.dask.partitions import Partition
+from axil.errors import InputError
+from axil.kernels.cpu import Cpu
+from axil.structure import Structure, Transferable
+from axil.types import Array
+from axil.weights.forest import is_forest
+from axil.weights.leaf_space import LeafSpace, cooccurrence
+from axil.weights.passes import leaf_sums
+from axil.weights.removal import known_regularisation, rescaled
+from axil.weights.residuals import FittedValues, predictions
+
+WALKED = 1 << 20  # residuals of trees and rows that are walked at a time
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """Sums over the rows that a fit without some of them starts from."""
+
+    weight: float
+    rows_left: int
+    moment: Array  #: (K,) of weight * target
+    leaf_weights: Array  #: (L,)
+    started: Array  #: (L, K) of weight * draw * (target - offset)
+    together: (
+        Array | None
+    )  #: (L, L) co-occurrences of leaves; None where leaf space is there, or trees do not see each other
+
+    def __add__(self, other: RowSums) -> RowSums:
+        both = None if self.together is None or other.together is None else self.together + other.together
+        return RowSums(
+            self.weight + other.weight,
+            self.rows_left + other.rows_left,
+            self.moment + other.moment,
+            self.leaf_weights + other.leaf_weights,
+            self.started + other.started,
+            both,
+        )
+
+
+def own_targets(partition: Partition, entry: int) -> Array:
+    """(n, K): the targets of the outputs that an entry of the fitted trees serves, as given."""
+    several = len(partition.structures) > 1
+    return np.ascontiguousarray(partition.targets[:, entry : entry + 1] if several else partition.targets)
+
+
+def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threads: int) -> RowSums:
+    """The sums over these rows without those at the positions ``gone``; with co-occurrences where ``counted``."""
+    s, targets = partition.structures[entry], own_targets(partition, entry)
+    if len(gone):
+        weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
+        weights[gone] = 0.0
+        s = replace(s, row_weights=weights)
+    rows = Cpu(n_threads).rows_of(s)
+    ones, started = np.ones((s.n_rows, 1)), targets if s.offsets is None else targets - s.offsets
+    weight = float(s.n_rows) if s.row_weights is None else float(s.row_weights.sum())
+    moment = targets.sum(axis=0) if s.row_weights is None else s.row_weights @ targets
+    together = np.asarray(cooccurrence(s, rows, 0, s.n_trees)) if counted else None
+    return RowSums(
+        weight, s.n_rows - len(gone), moment, leaf_sums(s, rows, ones)[:, 0], leaf_sums(s, rows, started), together
+    )
+
+
+def places(partition: Partition, asked: NDArray[Any]) -> NDArray[np.intp]:
+    """(2, found): which of the labels asked for these rows have, and the positions of these rows."""
+    return inputs.places_among(asked, partition.labels)
+
+
+def coded(partition: Partition, labels: Any) -> tuple[NDArray[np.intp], tuple[NDArray[Any], NDArray[np.intp]]]:
+    """The group number of each of these rows; the names of the groups, and how many rows each has."""
+    codes, groups = inputs.group_codes(labels, len(partition.labels))
+    return codes, (groups, np.bincount(codes, minlength=len(groups)))
+
+
+def group_sums(partition: Partition, groups: Any, code: int, entry: int, counted: bool, n_threads: int) -> RowSums:
+    """The sums over these rows without those of one group, by its number here; -1: it has none."""
+    return row_sums(partition, entry, np.flatnonzero(groups[0] == code), counted, n_threads)
+
+
+@dataclass(frozen=True)
+class Fit(Transferable):
+    """A fit in float64 of one entry of the fitted trees; its structure has no rows."""
+
+    structure: Structure
+    base: Array  #: (K,)
+    values: Array  #: (L, K) leaf values before any rate
+    sums: Array  #: (L, K) which they are made of; zeros unless there are shifts, as only pushes ask for them then
+
+    @classmethod
+    def of(cls, space: LeafSpace, sums: RowSums) -> Fit:
+        """The fit whose leaf space and sums over rows these are."""
+        s = space.structure
+        base = sums.moment / sums.weight if s.base is None else s.base
+        values = space.leaf_values(sums.started, base)
+        return cls(s, base, values, np.zeros_like(values))
+
+    @classmethod
+    def without(cls, structure: Structure, sums: RowSums, n_threads: int) -> Fit:
+        """The fit of a structure to these sums over the rows that are left; see `axil.weights.removal.without`."""
+        rule = known_regularisation(structure, "without")
+        if sums.weight <= 0:
+            raise InputError("Without these rows none of any weight is left; ask for a smaller set.")
+        weighted = replace(structure, leaf_weights=sums.leaf_weights, total=sums.weight)
+        s = rescaled(weighted, rule.scaled(sums.weight / structure.total_weight))
+        return cls.of(space_of(s, sums.together, n_threads), sums)
+
+    def on(self, partition: Partition, entry: int) -> FittedValues:
+        """This fit with a partition's rows in it."""
+        own = partition.structures[entry]
+        s = replace(self.structure, cells=own.cells, row_weights=own.row_weights, offsets=own.offsets, draws=own.draws)
+        return FittedValues(s, own_targets(partition, entry), self.base, self.values, self.sums)
+
+    def predictions(self, leaves: NDArray[np.integer[Any]], base: float = 1.0) -> Array:
+        """(n, K): predictions in these leaves, (n, T), offsets apart, in which the base counts so often."""
+        return predictions(self.structure, base * self.base, self.values, leaves.T)
+
+
+def space_of(structure: Structure, together: Array | None, n_threads: int) -> LeafSpace:
+    """Leaf space from co-occurrences over all rows, which are not changed."""
+    if is_forest(structure):
+        return LeafSpace(structure, None, Cpu(n_threads))
+    assert together is not None
+    return LeafSpace.of(structure, np.array(together, order="C"), Cpu(n_threads))
+
+
+def residual_sums(partition: Partition, entry: int, fit: Fit) -> Array:
+    """(L, K): the sums of weight * draw * residual over these rows, tree by tree."""
+    fitted = fit.on(partition, entry)
+    s, found = fitted.structure, np.zeros_like(fit.values)
+    step = max(1, WALKED // s.n_trees)
+    for first in range(0, s.n_rows, step):
+        rows = slice(first, min(first + step, s.n_rows))
+        weights = np.ones(rows.stop - first) if s.row_weights is None else s.row_weights[rows]
+        for one in fitted.steps(rows):
+            np.add.at(found, one.leaf, (weights * one.drawn)[:, None] * one.residual)
+    return found
+
+
+def left_over(partition: Partition, fits: list[Fit], besides: Array, n_threads: int) -> Array:
+    """(n, K): targets less the predictions of these rows, which have ``besides`` (K,) in them."""
+    parts = []
+    for e, fit in enumerate(fits):
+        fitted = fit.on(partition, e)
+        s, out = fitted.structure, np.empty_like(fitted.targets)
+        table = s.by_cells(np.repeat(s.final, s.n_leaves)[:, None] * fit.values, drawn=False)
+        rows = Cpu(n_threads).rows_of(s)
+        rows.read_out(np.ascontiguousarray(table), s.beta[-1] * fit.base, None, 0, out)
+        parts.append(fitted.started() - out)
+    return np.concatenate(parts, axis=1) - besides

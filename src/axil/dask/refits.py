@@ -1,0 +1,163 @@
+"""Fits without some training rows in partitions, and all that deletions of single rows need, made once for an explainer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.dask.cluster import added, literal, task
+from axil.dask.deletion import Plan, alone, dominant_rows, levels_of, row_weights_of
+from axil.dask.fits import Fit, group_sums, places, residual_sums, row_sums
+from axil.dask.partitions import together
+from axil.dask.weighted import Batch, Weighted
+from axil.errors import InputError, UnsupportedQuestionError, shown
+from axil.machine.shared import Kept
+from axil.types import Array
+from axil.weights.deletion import at_share, shares_of
+from axil.weights.forest import is_forest
+from axil.weights.removal import known_regularisation
+
+MOST_REFITS = (
+    64  # rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as leaf space does
+)
+
+
+class Refits(Weighted):
+    """Training rows in partitions that fits may do without."""
+
+    _kept: Kept
+    _scored: bool  # whether the fit had offsets
+
+    def _fits(self) -> list[Fit]:
+        """The fit to the targets as given, entry by entry."""
+        self._prepare()
+        return self._kept.get("fits", lambda: [self._fit(e) for e in range(len(self._held.entries))])
+
+    def _fit(self, e: int) -> Fit:
+        space = self._held.entries[e].trees.leaf_space
+        assert space is not None
+        fit = Fit.of(space, self._sums_without(e, [()] * len(self._held.sizes), False))
+        if fit.structure.shift is None:
+            return fit
+        shared = literal(fit)
+        sums = self._cluster.total([task(residual_sums, part, e, shared) for part in self._held.partitions])
+        return replace(fit, sums=sums)
+
+    def _sums_without(self, e: int, gone: list[Any], counted: bool) -> Any:
+        held = zip(self._held.partitions, gone)
+        return self._cluster.total(
+            [task(row_sums, part, e, own, counted, self._limits.n_threads) for part, own in held]
+        )
+
+    def _fit_without(self, e: int, gone: list[Any]) -> Fit:
+        """The fit without the rows at these positions, (partitions,) of lists."""
+        structure = self._held.entries[e].trees.structure
+        sums = self._sums_without(e, gone, not is_forest(structure))
+        return Fit.without(structure, sums, self._limits.n_threads)
+
+    def _fits_without_group(self, coded_rows: list[Any], codes: list[int]) -> list[Fit] | None:
+        """The fits without the rows that have these codes in their partitions; None: no row is left."""
+        found = []
+        for e, entry in enumerate(self._held.entries):
+            structure = entry.trees.structure
+            own = zip(self._held.partitions, coded_rows, codes)
+            counted, n_threads = not is_forest(structure), self._limits.n_threads
+            sums = self._cluster.total([task(group_sums, *three, e, counted, n_threads) for three in own])
+            if not sums.rows_left:
+                return None
+            found.append(Fit.without(structure, sums, n_threads))
+        return found
+
+    def _predicted(self, fits: list[Fit], batch: Batch) -> Array:
+        """(n, K): predictions of these fits, offsets included."""
+        parts = [fit.predictions(met, batch.offsets.base) for fit, met in zip(fits, batch.leaves)]
+        return np.concatenate(parts, axis=1) + batch.offsets.values
+
+    def _positions(self, asked: NDArray[Any]) -> list[list[int]]:
+        """Where the rows with these labels stand in their partitions."""
+        shared = literal(asked)
+        found = self._cluster.collect([task(places, part, shared) for part in self._held.partitions])
+        which = np.bincount(np.concatenate([one[0] for one in found]), minlength=len(asked))
+        if (which == 0).any():
+            missing = np.flatnonzero(which == 0)
+            raise InputError(
+                f"rows names row {shown(asked[missing[0]])} ({len(missing)} of {len(asked)} are unknown); expected labels of "
+                "training rows: the index of a Dask DataFrame, else positions from 0."
+            )
+        if (which > 1).any():
+            raise InputError(
+                f"rows names row {shown(asked[which.argmax()])}, a label of several training rows. Give X unique labels."
+            )
+        return [one[1].tolist() for one in found]
+
+    def _besides(self) -> Array:
+        """(K,): what the training rows' own predictions have besides the fit's; see `ProvenModel.besides`."""
+        none = np.zeros(self._adapter.n_outputs)
+        structures = [entry.trees.structure for entry in self._held.entries]
+        if not (self._scored and getattr(self._adapter, "offset_replaces_base", False)) or structures[0].base is None:
+            return none
+        bases = [np.broadcast_to(s.beta[-1] * s.base, len(none) // len(structures)) for s in structures]
+        return np.asarray(none - np.concatenate(bases))
+
+    def _refuse_unknown(self, question: str) -> None:
+        for entry in self._held.entries:
+            known_regularisation(entry.trees.structure, question)
+
+    def _plans(self, exact: bool) -> tuple[Any, list[Any]]:
+        """Plans of all entries, shared, and their responses, held; without these and levels unless ``exact``."""
+        self._fits()
+        return self._kept.get(("plans", exact), lambda: self._made_plans(exact))
+
+    def _made_plans(self, exact: bool) -> tuple[Any, list[Any]]:
+        plans, known = [], []
+        for e, fit in enumerate(self._fits()):
+            plan, responses = self._exact_plan(e, fit) if exact else (Plan(fit, [(0.0, fit)], {}), None)
+            plans.append(plan)
+            known.append(responses)
+        return self._cluster.share(plans), known
+
+    def _exact_plan(self, e: int, fit: Fit) -> tuple[Plan, Any]:
+        structure, n_threads, cluster, held = fit.structure, self._limits.n_threads, self._cluster, self._held
+        if is_forest(structure):
+            return Plan(fit, [(0.0, fit)], {}), None
+        weights = cluster.collect([task(row_weights_of, part, e) for part in held.partitions])
+        shares = [float(share) for share in shares_of(structure, np.unique(np.concatenate(weights)))]
+        structures = [at_share(structure, share) for share in shares]
+        counted = added([task(together, part, e, n_threads) for part in held.partitions])
+        sums = self._sums_without(e, [()] * len(held.sizes), False)
+        pair = task(levels_of, counted, literal(structures), literal(sums), n_threads)
+        fits, responses = cluster.hold([pair[0], pair[1]])
+        levels = list(zip(shares, cluster.collect([fits])[0]))
+        return Plan(fit, levels, self._refits(e, fit)), responses
+
+    def _refits(self, e: int, fit: Fit) -> dict[int, Fit]:
+        """Fits without rows that outweigh the rest of a leaf by far, by their number among all rows."""
+        shared, held = literal(fit), self._held
+        found = self._cluster.collect([task(dominant_rows, part, e, shared) for part in held.partitions])
+        n = sum(map(len, found))
+        if n > MOST_REFITS:
+            raise UnsupportedQuestionError(
+                "removal",
+                f"{n} training rows outweigh all others in one of their leaves by far, and each takes a fit without it over all "
+                f"partitions (at most {MOST_REFITS} are made)",
+                'Use method="first-order", without(rows, X) for some rows, or axil.Explainer.',
+            )
+        refits = {}
+        for p, row in chain.from_iterable([(p, row) for row in rows] for p, rows in enumerate(found)):
+            gone: list[Any] = [()] * len(held.sizes)
+            gone[p] = [row]
+            left = self._sums_without(e, gone, True)
+            if left.weight > 0:
+                refits[int(held.starts[p]) + row] = Fit.without(fit.structure, left, self._limits.n_threads)
+        return refits
+
+    def _left_out(self) -> list[Any]:
+        """(n, K) of each partition, delayed: the predictions of its rows by fits without them."""
+        self._refuse_unknown("leave_one_out")
+        plans, known = self._plans(True)
+        besides, n_threads = self._besides(), self._limits.n_threads
+        return [task(alone, part, plans, known, besides, n_threads) for part in self._held.partitions]
