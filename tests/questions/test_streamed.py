@@ -96,10 +96,6 @@ def test_numbers(explainer, batches):
 
 
 def test_comparables(explainer, batches):
-    if isinstance(explainer, axil.dask.Explainer):
-        with pytest.raises(axil.UnsupportedQuestionError, match=r"stay in their partitions.*explainer.top"):
-            explainer.similar(NEW, 3)
-        return
     found, whole = explainer.similar(NEW, 3, columns=["age"]), explainer(NEW)
     same(found[whole.top(3).columns], whole.top(3))
     np.testing.assert_array_equal(found["age (row)"], X.loc[found["row"], "age"])

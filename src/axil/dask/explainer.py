@@ -94,7 +94,7 @@ class Explainer(Deletions):
                 "Transform them yourself and explain the model inside on those: regressor_ of a TransformedTargetRegressor.",
             )
         data = Collections.of(X, y, sample_weight, init_score, bags)
-        self._layout = layout(X)
+        self._X, self._parts_of_X, self._layout = X, data.X, layout(X)
         self._scored, self._kept = init_score is not None, Kept()
         self._held, self.verification = build(self._adapter, data, self._cluster, self._limits, verify)
 

@@ -102,7 +102,7 @@ class JacobianExplainer(Pushed):
             )
         self._adapter = adapter
         data = Collections.of(X, y, sample_weight, init_score)
-        self._layout = layout(X)
+        self._X, self._parts_of_X, self._layout = X, data.X, layout(X)
         self._held, found = build(adapter, data, self._cluster, self._limits, self._verify)
         self.verification = Report(found) if found else None
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.dask.additive import HeldPushes
 from axil.dask.cluster import literal, task
+from axil.dask.comparables import Chosen, Compared, compared_pushes
 from axil.dask.gradients import AskedPushes, leaf_scores, read_pushes
-from axil.dask.rows import Partitioned
+from axil.dask.similar import Comparable
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
 from axil.jacobian.pushes import CHANGED, EXACT
 from axil.output import tables
@@ -25,7 +26,7 @@ from axil.types import Array
 ASKED_QUERIES = 1024  # sent to the workers at a time
 
 
-class Pushed(Partitioned):
+class Pushed(Comparable):
     """Training rows in partitions whose gradients make the scores."""
 
     _held: HeldPushes
@@ -35,6 +36,24 @@ class Pushed(Partitioned):
     def base(self) -> Array:
         """(K,): the score that every row starts from; with the pushes it adds up to a row's score."""
         return self._held.walked.smooth.trees.base_value.copy()
+
+    @property
+    def _trees(self) -> tuple[NDArray[np.int64], list[Any]]:
+        return self._held.walked.smooth.trees.n_leaves, [slice(None)]
+
+    def _compare(
+        self, X: Any, init_score: Any, chosen: list[Chosen], adjust: bool
+    ) -> Iterator[tuple[NDArray[Any], Array, Compared]]:
+        X, start = self._taken(X, init_score), 0
+        labels, held = inputs.row_labels(X), self._held
+        for batch, asked in self._batches(X):
+            shared, n = literal(asked), batch.shape[0]
+            pairs = zip(held.partitions, chosen)
+            tasks = [task(compared_pushes, part, one.delayed(), shared, held.shared) for part, one in pairs]
+            found: Compared = self._cluster.total(tasks)
+            self._check(batch, asked, found.made)
+            yield labels[start : start + n], self.base + found.made, found
+            start += n
 
     def _taken(self, X: Any, init_score: Any) -> Any:
         if init_score is not None:

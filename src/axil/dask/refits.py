@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.dask.cluster import added, literal, task
+from axil.dask.comparables import Chosen, Compared, compared_weights
 from axil.dask.deletion import Plan, alone, dominant_rows, levels_of, row_weights_of
 from axil.dask.fits import Fit, group_sums, places, residual_sums, row_sums
 from axil.dask.partitions import together
@@ -31,6 +33,20 @@ class Refits(Weighted):
 
     _kept: Kept
     _scored: bool  # whether the fit had offsets
+
+    def _compare(
+        self, X: Any, init_score: Any, chosen: list[Chosen], adjust: bool
+    ) -> Iterator[tuple[NDArray[Any], Array, Compared]]:
+        X, offsets = self._queries(X, init_score)
+        fits = literal(self._fits()) if adjust else None
+        for batch in self._batches(X, offsets):
+            shared, besides = literal(batch.asked), self._besides()
+            pairs = zip(self._held.partitions, chosen)
+            tasks = [task(compared_weights, part, one.delayed(), shared, fits, besides) for part, one in pairs]
+            found: Compared = self._cluster.total(tasks)
+            made = found.made + batch.intercepts
+            batch.check(made)
+            yield batch.labels, made, found
 
     def _fits(self) -> list[Fit]:
         """The fit to the targets as given, entry by entry."""

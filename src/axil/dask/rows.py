@@ -42,11 +42,6 @@ class Partitioned(Streamed):
     _held: Any  # HeldRows
     _layout: tuple[float, ...]  # of X, for labels that come later
 
-    _no_features = (
-        "the features of the training rows stay in their partitions, so they are not shown beside those of X",
-        "Use explainer.top(X) for the labels of the rows, and look them up in your collection.",
-    )
-
     @property
     def _n_rows(self) -> int:
         return sum(self._held.sizes)

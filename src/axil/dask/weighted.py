@@ -15,7 +15,7 @@ from axil.adapters.contract import Model
 from axil.dask.answers import Asked, read
 from axil.dask.build import Held, prepared
 from axil.dask.cluster import literal, task
-from axil.dask.rows import Partitioned
+from axil.dask.similar import Comparable
 from axil.output.sums import WeightedSums
 from axil.questions.streamed import Stream
 from axil.replay.checks import Verification, check_answer
@@ -40,7 +40,7 @@ class Batch:
     check: Callable[[Array], Array | None]  #: of predictions (n, K), which must be the model's
 
 
-class Weighted(Partitioned):
+class Weighted(Comparable):
     """Training rows in partitions whose targets make the predictions."""
 
     _adapter: Model
@@ -54,6 +54,17 @@ class Weighted(Partitioned):
             trees = prepared(self._cluster, held.partitions, entry.trees, e, self._limits.n_threads)
             entries.append(replace(entry, trees=trees))
         self._held = replace(held, entries=entries)
+
+    @property
+    def _trees(self) -> tuple[NDArray[np.int64], list[Any]]:
+        structures = [entry.trees.structure for entry in self._held.entries]
+        owned: list[Any] = [slice(None) if s.columns is None else s.columns for s in structures]
+        if structures[0].columns is None:
+            return structures[0].n_leaves, owned
+        n_leaves = np.zeros(1 + max(int(own.max()) for own in owned), dtype=np.int64)
+        for own, s in zip(owned, structures):
+            n_leaves[own] = s.n_leaves
+        return n_leaves, owned
 
     def _parts(self, X: Any, offsets: Offsets, size: int, even_empty: bool = False) -> Iterator[WeightedSums]:
         n, labels = X.shape[0], inputs.row_labels(X)

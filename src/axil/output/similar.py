@@ -108,7 +108,6 @@ def listed(
 
     ``fitted``: the training rows' own predictions (N, K), for adjusted targets; None leaves them out.
     """
-    names, adjust = beside.names, fitted is not None
     adjustment, found, summaries, first = None, [], [], 0
     for one in parts:
         if fitted is not None and adjustment is None:
@@ -119,15 +118,21 @@ def listed(
         summaries.append(lines.summary)
         first += len(one)
     made = tables.joined(found)
-    rows, asked = made.pop("position"), made.pop("asked")
-    of_rows = inputs.feature_columns(beside.features, rows, chosen)
-    of_queries = inputs.feature_columns(beside.rows, asked, chosen)
+    of_rows = inputs.feature_columns(beside.features, made.pop("position"), chosen)
+    return finished(beside, made, tables.joined(summaries), chosen, of_rows, fitted is not None)
+
+
+def finished(
+    beside: Beside, made: dict[str, Any], summary: dict[str, Any], chosen: list[int], of_rows: list[Any], adjust: bool
+) -> Any:
+    """The table of the columns of `comparables.listed`, with these features of the rows listed beside those of the queries."""
+    names, of_queries = beside.names, inputs.feature_columns(beside.rows, made.pop("asked"), chosen)
     for i, own, queried in zip(chosen, of_rows, of_queries):
         made |= {f"{names[i]} (row)": own, f"{names[i]} (query)": queried}
         if adjust and own.dtype.kind in "iuf" and queried.dtype.kind in "iuf":
             made[f"{names[i]} (difference)"] = own.astype(float) - queried.astype(float)
     frame = tables.make(made, beside.backend)
-    return _footed(frame, tables.joined(summaries), beside) if adjust else tables.note(frame, beside.note)
+    return _footed(frame, summary, beside) if adjust else tables.note(frame, beside.note)
 
 
 def _footed(frame: Any, summary: dict[str, Any], beside: Beside) -> Any:

@@ -72,7 +72,7 @@ class LeafSpace:
 
     @classmethod
     def with_responses(cls, structure: Structure, responses: Any, backend: Backend) -> LeafSpace:
-        """Leaf space of a structure whose `responses` (L, L) are known: for `adjoints`, not for `leaf_values` of shifted leaves."""
+        """Leaf space from `responses` (L, L) that are known: for `adjoints`, not for `leaf_values` of shifted leaves."""
         made = cls(structure, None, backend)
         made._table = responses
         return made
