@@ -46,48 +46,40 @@ class Local:
 
 
 @dataclass(frozen=True, eq=False)
-class Surroundings:
-    """The training rows' errors and targets, as sums under weights need them."""
+class Usual:
+    """Numbers about all training rows that sums nearby are compared with; targets are less their means."""
 
-    errors: Array  #: (N, K) of the training rows, none of them nan
-    targets: Array  #: (N, K) less their means
+    means: Array  #: (K,) of the targets
     spread: Array  #: (K,) their standard deviation
-    means: Array  #: (K,)
-    least: Array  #: (K,) square that is added to those nearby
+    lowest: Array  #: (K,) target
+    highest: Array  #: (K,) target
+    averages: Array  #: (3, K): of squared errors, of targets, of squared targets
 
-    @classmethod
-    def of(cls, errors: Array, targets: Array) -> Surroundings:
-        means, spread = targets.mean(axis=0), targets.std(axis=0)
-        spread = np.where(spread > 0, spread, 1.0)
-        least = SMALL**2 * np.square(errors).mean(axis=0) + np.square(LEAST * spread)
-        return cls(errors, targets - means, spread, means, least)
+    @property
+    def least(self) -> Array:
+        """(K,): the square that is added to those nearby."""
+        return np.asarray(SMALL**2 * self.averages[0] + np.square(LEAST * self.spread))
 
-    def local(self, answers: list[Answer], served: list[slice], predictions: Array, own: Own | None = None) -> Local:
-        """What weights from each engine, and the predictions (n, K) that they make, say of the errors; see `Own`."""
-        parts = []
-        for engine, (answer, outputs) in enumerate(zip(answers, served)):
-            values = self._values(outputs)
-            found = answer.moments(values)
-            parts.append(self._logs(found if own is None else own.left_out(engine, found, values), values, outputs))
+    def local(self, moments: list[Array], served: list[slice], predictions: Array) -> Local:
+        """The sums (2, n, 1 + 3 K) under weights from each engine, and the predictions (n, K) that they make, as features.
+
+        The sums are of ones, squared errors, targets and their squares.
+        """
+        parts = [self._logs(found, outputs) for found, outputs in zip(moments, served)]
         logs = np.concatenate([part[0] for part in parts], axis=1)
         nearby = np.concatenate([part[1] for part in parts], axis=1)
         level = predictions - self.means
-        edges = [level - self.targets.min(axis=0), self.targets.max(axis=0) - level]
+        edges = [level - self.lowest, self.highest - level]
         place = [np.log(np.maximum(edge, 0.0) / self.spread + AT_EDGE) for edge in edges]
         features = np.concatenate([logs, np.stack(place, axis=-1)], axis=-1)
         sizes = self.spread * np.exp(NEARBY * logs[..., :2].sum(axis=-1))
         return Local(predictions, features, sizes, nearby)
 
-    def _values(self, outputs: slice) -> Array:
-        """(N, 1 + 3 K): ones, squared errors, targets and their squares."""
-        y = self.targets[:, outputs]
-        return np.concatenate([np.ones((len(y), 1)), np.square(self.errors[:, outputs]), y, np.square(y)], axis=1)
-
-    def _logs(self, moments: Array, values: Array, outputs: slice) -> tuple[Array, Array]:
-        """(n, K, 5) logarithms of the moments of these values, and (n, K) the errors nearby."""
+    def _logs(self, moments: Array, outputs: slice) -> tuple[Array, Array]:
+        """(n, K, 5) logarithms of the moments, and (n, K) the errors nearby."""
         total = moments[..., :1]
         known = total > 0
-        usual = values[:, 1:].mean(axis=0)  # around a query without weights
+        usual = self.averages[:, outputs].ravel()  # around a query without weights
         with np.errstate(divide="ignore", invalid="ignore"):
             means = np.where(known, moments[..., 1:] / total, usual)
             shares = np.where(known[1], total[1] / np.square(total[0]), 1.0)
@@ -96,6 +88,37 @@ class Surroundings:
         sizes = squares / np.square(self.spread[outputs])
         logs = 0.5 * np.log(np.append(sizes, np.broadcast_to(shares, sizes[:1].shape), axis=0))
         return np.moveaxis(logs, 0, -1), moments[0, :, 1 : 1 + nearby.shape[-1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """The training rows' errors and targets, as sums under weights need them."""
+
+    errors: Array  #: (N, K) of the training rows, none of them nan
+    targets: Array  #: (N, K) less their means
+    usual: Usual
+
+    @classmethod
+    def of(cls, errors: Array, targets: Array) -> Surroundings:
+        means, spread = targets.mean(axis=0), targets.std(axis=0)
+        y = targets - means
+        averages = np.stack([np.square(errors).mean(axis=0), y.mean(axis=0), np.square(y).mean(axis=0)])
+        spread = np.where(spread > 0, spread, 1.0)
+        return cls(errors, y, Usual(means, spread, y.min(axis=0), y.max(axis=0), averages))
+
+    def local(self, answers: list[Answer], served: list[slice], predictions: Array, own: Own | None = None) -> Local:
+        """What weights from each engine, and the predictions (n, K) that they make, say of the errors; see `Own`."""
+        moments = []
+        for engine, (answer, outputs) in enumerate(zip(answers, served)):
+            values = moment_values(self.errors[:, outputs], self.targets[:, outputs])
+            found = answer.moments(values)
+            moments.append(found if own is None else own.left_out(engine, found, values))
+        return self.usual.local(moments, served, predictions)
+
+
+def moment_values(errors: Array, targets: Array) -> Array:
+    """(N, 1 + 3 K): ones, squared errors, targets less their means, and their squares."""
+    return np.concatenate([np.ones((len(targets), 1)), np.square(errors), targets, np.square(targets)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.errors import InputError, shown
 from axil.explanation import page_options
 from axil.intervals import why
-from axil.intervals.conformal import Conformal, least_rows, order_of
+from axil.intervals.conformal import Conformal
+from axil.intervals.distribution import Distribution
 from axil.intervals.errors import TrainingErrors
 from axil.intervals.local import Local, Surroundings, around
-from axil.output import page, tables
+from axil.output import page
 from axil.output.context import Context
 from axil.questions.explain import batches
 from axil.questions.targets import on_scale
@@ -24,22 +24,11 @@ from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
 
-ATOM_ENTRIES = 1 << 21  # atoms of some queries that are worked on at a time
 ON_PAGE = 10  # rows per prediction that make its interval wide
-NOTE = "calibrated: holds on average over rows that are exchangeable with the calibration rows, not at every row"
-
-
-@dataclass(frozen=True, eq=False)
-class Ends:
-    """The errors, (n, K), that intervals go to, and the size that half of the errors stay below."""
-
-    lower: Array
-    upper: Array
-    scale: Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Predictive(page.Shown):
+class Predictive(Distribution, page.Shown):
     """The distribution of the target of each row of X around the model's prediction; made by `Explainer.calibrate`.
 
     Every calibration row puts its own error, moved to the scale of errors around the query, on the prediction: the predictive
@@ -64,11 +53,6 @@ class Predictive(page.Shown):
     _errors: TrainingErrors
 
     @property
-    def n_calibration(self) -> int:
-        """How many calibration rows there are."""
-        return len(self._rows[0].errors)
-
-    @property
     def training_errors(self) -> str:
         """Where the errors of the training rows are from that make the local scale.
 
@@ -78,179 +62,6 @@ class Predictive(page.Shown):
 
     def __repr__(self) -> str:
         return f"<axil.Predictive: {self.n_calibration} calibration rows, {self.source}; errors nearby: {self.training_errors}>"
-
-    # -- questions ------------------------------------------------------------------------------------------------------
-
-    def interval(self, X: Any, coverage: float = 0.9, symmetric: bool = True, init_score: Any = None) -> Any:
-        """Prediction intervals: a frame with the columns query, prediction, lower, upper, scale, alarm.
-
-        And output if there are several. Holds the target with probability ``coverage`` or a little more; see `Predictive`.
-        ``scale``: the size that half of the errors around this query stay below, on the scale of the fit. ``alarm``: the share of
-        calibration rows with a smaller local scale, from 0 to 1. Near 1 the prediction is among those with the largest errors to
-        be expected; of all that weights say, this predicts large errors best (experiments/intervals_alarm.py).
-        Streamed: never holds an (n, n_train) array.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to predict: a frame, an array or a sparse matrix with the columns of the fit.
-        coverage : float, default 0.9
-            The probability that an interval is to hold its target with, between 0 and 1.
-        symmetric : bool, default True
-            As far below the prediction as above, on the scale of the fit. False: cuts the same share off at either end, which is
-            narrower where errors are skewed, and needs twice as many calibration rows.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`.
-
-        Examples
-        --------
-        >>> from lightgbm import LGBMRegressor
-        >>> from sklearn.datasets import load_diabetes
-        >>> from axil import Explainer
-        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:250], y[:250])
-        >>> predictive = Explainer(model, X[:250], y[:250]).calibrate(X[250:350], y[250:350])
-        >>> table = predictive.interval(X[350:], coverage=0.8)
-        >>> list(table.columns)
-        ['query', 'prediction', 'lower', 'upper', 'scale', 'alarm']
-        >>> bool(((table["lower"] <= y[350:].values) & (y[350:].values <= table["upper"])).mean() > 0.7)
-        True
-        """
-        queries = self._proven.queries(X, init_score)
-        columns = {name: found.ravel() for name, found in self._interval(queries, coverage, symmetric).items()}
-        return tables.note(tables.make(self._columns(queries) | columns, self._proven.backend), NOTE)
-
-    def quantiles(self, X: Any, q: Any, init_score: Any = None) -> Array:
-        """(n, Q), or (n, Q, K): the numbers that targets are at or below with these probabilities.
-
-        Quantiles above one half are rounded up to the next calibration row, those below it down, so that a target is beyond
-        one with at most the probability that it names.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to predict.
-        q : float or sequence of Q floats
-            Probabilities, between 0 and 1.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`.
-        """
-        wanted = _as_probabilities(q)
-        for share in wanted:
-            self._require(max(share, 1.0 - share), share, "q")
-        n = self.n_calibration
-        rising = wanted if self._rising else 1.0 - wanted
-        # Both places for one half, whose mean is the median.
-        above = np.array(
-            [order_of(max(share, 0.5), n) if share >= 0.5 else n + 1 - order_of(1.0 - share, n) for share in rising]
-        )
-        below = np.where(rising == 0.5, n + 1 - above, above)
-
-        def ends(atoms: Array, _: slice) -> Array:
-            return (atoms[:, above - 1] + atoms[:, below - 1]) / 2
-
-        return self._reduced(X, init_score, ends, len(wanted))
-
-    def cdf(self, X: Any, y: Any, init_score: Any = None) -> Array:
-        """(n,) or (n, K): the probability of a target at or below y, for each row; nearly uniform for true targets.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to predict.
-        y : array of shape (n,) or (n, K)
-            A number for each row, given as ``y_train`` was.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`.
-        """
-        queries = self._proven.queries(X, init_score)
-        at, n = self._shown(self._targets(y, len(queries))), self.n_calibration
-
-        def rank(atoms: Array, some: slice) -> Array:
-            value = at[some][:, None, :]
-            return np.asarray(((atoms < value).sum(axis=1) + (atoms <= value).sum(axis=1) + 1.0) / (2 * (n + 1)))
-
-        return self._reduced(queries, None, rank)
-
-    def std(self, X: Any, init_score: Any = None) -> Array:
-        """(n,) or (n, K): the standard deviation of the predictive distribution of each row.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to predict.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`.
-        """
-        return self._reduced(X, init_score, lambda atoms, _: atoms.std(axis=1))
-
-    def predict(self, X: Any, return_std: bool = False, init_score: Any = None) -> Any:
-        """(n,) or (n, K): the model's predictions; with ``return_std=True`` a pair, of these and `std`.
-
-        So that what expects a regressor with standard deviations, such as conformity scores of other libraries, takes this.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to predict.
-        return_std : bool, default False
-            Return the standard deviations too.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`.
-        """
-        queries = self._proven.queries(X, init_score)
-        made = self._shown(self._proven.predicted(queries))
-        made = made[:, 0] if self._proven.outputs is None else made
-        return (made, self.std(queries)) if inputs.as_flag(return_std, "return_std") else made
-
-    def sample(self, X: Any, n: int = 1, random_state: int | None = None, init_score: Any = None) -> Array:
-        """(rows, n), or (rows, n, K): targets drawn from the predictive distribution of each row of X.
-
-        Parameters
-        ----------
-        X : table
-            The rows to predict.
-        n : int, default 1
-            How many to draw for each row.
-        random_state : int, optional
-            The seed, for the same numbers again.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`.
-        """
-        n = inputs.as_count(n, "n")
-        seed = None if random_state is None else inputs.as_count(random_state, "random_state", least=0)
-        draws = np.random.default_rng(seed)
-
-        def drawn(atoms: Array, _: slice) -> Array:
-            which = draws.integers(atoms.shape[1], size=(len(atoms), n, 1))
-            return np.take_along_axis(atoms, which, axis=1)
-
-        return self._reduced(X, init_score, drawn, n)
-
-    def crps(self, X: Any, y: Any, init_score: Any = None) -> Array:
-        """(n,) or (n, K): the continuous ranked probability score of true targets; less is better, in the units of the targets.
-
-        ``E|Y - y| - E|Y - Y'| / 2`` over the predictive distribution; for a single number it would be the absolute error.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to predict.
-        y : array of shape (n,) or (n, K)
-            Their targets, given as ``y_train`` was.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`.
-        """
-        queries = self._proven.queries(X, init_score)
-        truth = self._shown(self._targets(y, len(queries)))
-
-        def score(atoms: Array, some: slice) -> Array:
-            n = atoms.shape[1]
-            ranks = (2.0 * np.arange(1, n + 1) - n - 1)[:, None]
-            apart = np.abs(atoms - truth[some][:, None, :]).mean(axis=1)
-            return np.asarray(apart - (ranks * np.sort(atoms, axis=1)).sum(axis=1) / n**2)
-
-        return self._reduced(queries, None, score)
 
     def why(self, X: Any, k: int = 10, init_score: Any = None) -> Any:
         """The training rows whose errors make each interval wide: the k largest parts of ``sum_j |k_j| r_j^2``.
@@ -270,7 +81,7 @@ class Predictive(page.Shown):
             Offsets of the rows of X, as in `Explainer.explain`.
         """
         k = inputs.as_count(k, "k")
-        return why.table(self._proven, self._around, self._errors, self._proven.queries(X, init_score), k)
+        return why.table(self._proven, self._around, self._errors, self._queries(X, init_score), k)
 
     def to_html(
         self,
@@ -341,77 +152,30 @@ class Predictive(page.Shown):
         explained = batches(proven, queries, size, proven.is_sparse, even_empty=True)
         return page.write(page.summarise(explained, replace(options, intervals=intervals)), target)
 
-    # -- the distribution -----------------------------------------------------------------------------------------------
+    # -- the model ------------------------------------------------------------------------------------------------------
 
-    def _interval(self, queries: Queries, coverage: Any, symmetric: Any) -> dict[str, Array]:
-        """The columns of `interval`, each (n, K)."""
-        c, symmetric = _as_probability(coverage, "coverage"), inputs.as_flag(symmetric, "symmetric")
-        self._require(c if symmetric else (1.0 + c) / 2, coverage, "coverage")
-        local = around(self._proven, self._around, queries)
-        ends = self._ends(local, c, symmetric)
-        seen = [self._shown(local.predictions + end) for end in (ends.lower, ends.upper)]
-        lower, upper = seen if self._rising else seen[::-1]
-        return {
-            "prediction": self._shown(local.predictions),
-            "lower": lower,
-            "upper": upper,
-            self._proven.scale.label("scale"): ends.scale,
-            "alarm": self._alarms(local),
-        }
+    def _queries(self, X: Any, init_score: Any) -> Queries:
+        return self._proven.queries(X, init_score)
 
-    def _ends(self, local: Local, coverage: float, symmetric: bool) -> Ends:
-        """The errors that intervals go to, on the scale of the fit."""
-        n, ends = self.n_calibration, Ends(*np.empty((3, *local.predictions.shape)))
-        middle, inner, outer = (n - 1) // 2, order_of(coverage, n), order_of((1.0 + coverage) / 2, n)
-        for k, rows in enumerate(self._rows):
-            for some in self._some(len(local.predictions)):
-                at = local.features[some, k], local.sizes[some, k]
-                sizes = rows.magnitudes(*at)
-                sizes.partition(sorted({middle, inner - 1} if symmetric else {middle}), axis=1)
-                ends.scale[some, k] = sizes[:, middle]
-                if symmetric:
-                    ends.lower[some, k], ends.upper[some, k] = -sizes[:, inner - 1], sizes[:, inner - 1]
-                else:
-                    atoms = rows.atoms(*at)
-                    ends.lower[some, k], ends.upper[some, k] = atoms[:, n - outer], atoms[:, outer - 1]
-        return ends
+    def _local(self, queries: Queries) -> Local:
+        return around(self._proven, self._around, queries)
 
-    def _alarms(self, local: Local) -> Array:
-        """(n, K): the shares of calibration rows with a smaller local scale."""
-        found = np.empty_like(local.predictions)
-        for k, rows in enumerate(self._rows):
-            known = np.sort(rows.scales(rows.features, rows.sizes))
-            found[:, k] = np.searchsorted(known, rows.scales(local.features[:, k], local.sizes[:, k])) / len(known)
-        return found
+    def _predicted(self, queries: Queries) -> Array:
+        return self._proven.predicted(queries)
 
-    def _reduced(
-        self, X: Any, init_score: Any, reduce: Callable[[Array, slice], Array], lines: int | None = None
-    ) -> Array:
-        """What ``reduce`` makes of the atoms (queries, n, K) of some queries, as people read them, for all of X."""
-        queries = X if isinstance(X, Queries) else self._proven.queries(X, init_score)
-        local = around(self._proven, self._around, queries)
-        k = local.predictions.shape[1]
-        found = np.empty((len(queries), k) if lines is None else (len(queries), lines, k))
-        for some in self._some(len(queries)):
-            found[some] = reduce(self._atoms(local[some]), some)
-        return found[..., 0] if self._proven.outputs is None else found
+    @property
+    def _outputs(self) -> NDArray[Any] | None:
+        return self._proven.outputs
 
-    def _atoms(self, local: Local) -> Array:
-        """(m, n, K): targets that the calibration rows make likely, from the lowest up on the scale of the fit."""
-        parts = [
-            local.predictions[:, [k]] + rows.atoms(local.features[:, k], local.sizes[:, k])
-            for k, rows in enumerate(self._rows)
-        ]
-        every = np.stack(parts, axis=-1)
-        return self._shown(every.reshape(-1, every.shape[-1])).reshape(every.shape)
+    @property
+    def _backend(self) -> str:
+        return self._proven.backend
 
-    def _some(self, n: int) -> Iterator[slice]:
-        """So many queries at a time."""
-        step = max(1, ATOM_ENTRIES // (self.n_calibration * len(self._rows)))
-        return (slice(first, min(first + step, n)) for first in range(0, n, step))
+    @property
+    def _scale_name(self) -> str:
+        return self._proven.scale.label("scale")
 
     def _shown(self, values: Array) -> Array:
-        """Numbers (m, K) of the scale of the fit, as people read them; infinite ones stay so."""
         scale = self._proven.scale
         if scale.is_identity:
             return values
@@ -423,36 +187,8 @@ class Predictive(page.Shown):
 
     @property
     def _rising(self) -> bool:
-        """Whether the inverse keeps the order of targets."""
         t, seen = self._proven.targets[:, 0], self._proven.shown[:, 0]
         return bool(seen[t.argmax()] >= seen[t.argmin()])
 
     def _targets(self, y: Any, n: int) -> Array:
         return on_scale(self._proven, inputs.as_table(y, n, self._proven.targets.shape[1], "y", "predicted"), "y")
-
-    def _require(self, share: float, given: Any, what: str) -> None:
-        n, needed = self.n_calibration, least_rows(share)
-        if n < needed:
-            raise InputError(
-                f"{what} is {shown(given)}, which takes at least {needed} calibration rows; there are {n}. Calibrate with more "
-                "rows, or ask for less."
-            )
-
-    def _columns(self, queries: Queries) -> dict[str, NDArray[Any]]:
-        outputs = self._proven.outputs
-        columns = {"query": np.repeat(queries.labels, len(self._rows))}
-        return columns if outputs is None else columns | {"output": np.tile(outputs, len(queries))}
-
-
-def _as_probability(value: Any, what: str) -> float:
-    found = inputs.as_number(value, what)
-    if not 0.0 < found < 1.0:
-        raise InputError(f"{what} is {shown(value)}; expected a number between 0 and 1, such as 0.9.")
-    return found
-
-
-def _as_probabilities(q: Any) -> Array:
-    found = np.atleast_1d(inputs.as_numbers(q, "q", "numbers between 0 and 1"))
-    if found.ndim != 1 or not len(found) or not ((found > 0) & (found < 1)).all():
-        raise InputError(f"q is {shown(q)}; expected numbers between 0 and 1, such as (0.05, 0.5, 0.95).")
-    return found
