@@ -5,6 +5,7 @@ docs/scaling.md. Needs the extra ``axil[dask]``.
 """
 
 from axil.dask.explainer import Explainer
+from axil.dask.intervals import Predictive
 from axil.dask.jacobian import JacobianExplainer
 
-__all__ = ["Explainer", "JacobianExplainer"]
+__all__ = ["Explainer", "JacobianExplainer", "Predictive"]

@@ -12,7 +12,7 @@ from axil import adapters, inputs
 from axil.dask.answers import Best, Grouped, best, grouped, read
 from axil.dask.build import Collections, build
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
-from axil.dask.removal import Deletions
+from axil.dask.intervals import Calibrates
 from axil.errors import UnsupportedModelError, UnsupportedQuestionError
 from axil.explainer import limits_of
 from axil.explanation import Explanation
@@ -25,7 +25,7 @@ STREAM = (
 )
 
 
-class Explainer(Deletions):
+class Explainer(Calibrates):
     """Explains as `axil.Explainer` does, with the same numbers, for training rows in the partitions of Dask collections.
 
     ``X`` is a Dask DataFrame or Array; ``y``, ``sample_weight``, ``init_score`` and ``bags`` have the same partitions. The

@@ -94,10 +94,8 @@ def held_out(proven: ProvenModel, X: Any, y: Any, folds: Array | None, init_scor
     """From rows that the model was not fitted on."""
     queries = proven.queries(X, init_score)
     n = len(queries)
-    if not n:
-        raise InputError("X_cal has no rows; expected rows that the model was not fitted on, with their targets.")
+    rows = calibration_rows(n)
     truth = on_scale(proven, inputs.as_table(y, n, proven.targets.shape[1], "y_cal", "calibration"), "y_cal")
-    rows = _some(np.arange(n))
     if len(rows) < n:
         offsets = None if init_score is None else queries.offsets.values[rows]
         queries, truth = proven.queries(inputs.take_rows(queries.rows, rows), offsets), truth[rows]
@@ -142,9 +140,20 @@ def from_bags(proven: ProvenModel) -> Predictive:
 def _predictive(
     proven: ProvenModel, known: Surroundings, errors: TrainingErrors, local: Local, left: Array, source: str
 ) -> Predictive:
+    return Predictive(proven, known, conformal_rows(local, left), source, errors)
+
+
+def conformal_rows(local: Local, left: Array) -> tuple[Conformal, ...]:
+    """Calibration rows and their errors (n, K), output by output."""
     penalty = np.full(len(NAMES), PENALTY)
-    rows = tuple(Conformal(local.features[:, k], local.sizes[:, k], left[:, k], penalty) for k in range(left.shape[1]))
-    return Predictive(proven, known, rows, source, errors)
+    return tuple(Conformal(local.features[:, k], local.sizes[:, k], left[:, k], penalty) for k in range(left.shape[1]))
+
+
+def calibration_rows(n: int) -> NDArray[np.intp]:
+    """The positions of as many of n rows as are used, always the same."""
+    if not n:
+        raise InputError("X_cal has no rows; expected rows that the model was not fitted on, with their targets.")
+    return _some(np.arange(n))
 
 
 def _some(rows: NDArray[np.intp]) -> NDArray[np.intp]:
