@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import dask.array as da
 import numpy as np
@@ -13,9 +13,10 @@ from axil.dask.answers import Best, Grouped, best, grouped, read
 from axil.dask.build import Collections, build
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
 from axil.dask.intervals import Calibrates
-from axil.errors import UnsupportedModelError, UnsupportedQuestionError
+from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
 from axil.explainer import limits_of
 from axil.explanation import Explanation
+from axil.kernels.choose import DEVICES
 from axil.machine.shared import Kept
 from axil.output import tables
 
@@ -55,6 +56,8 @@ class Explainer(Calibrates):
         The bytes that one request may take in this process.
     verify : bool, default True
         Prove that model and data belong together. Without it no answer is compared with the model.
+    device : "cpu" or "auto", default "cpu"
+        The cores of the workers either way. "cuda" is refused: partitions would travel to a GPU again with every task.
 
     Examples
     --------
@@ -81,7 +84,13 @@ class Explainer(Calibrates):
         n_threads: int = 1,
         memory_limit: int | str | None = None,
         verify: bool = True,
+        device: str = "cpu",
     ):
+        if inputs.as_choice(device, DEVICES, "device") == "cuda":
+            raise InputError(
+                'device is "cuda"; expected "cpu" or "auto": partitions are worked on by the cores of their workers, and no GPU '
+                'keeps them from one task to the next. Leave it out, or use axil.Explainer(..., device="cuda") in memory.'
+            )
         self._cluster = Cluster(client)
         self._limits = limits_of(inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS), memory_limit)
         verify = inputs.as_flag(verify, "verify")
@@ -233,6 +242,30 @@ class Explainer(Calibrates):
     _no_others = (
         "it is not computed over training rows in Dask collections",
         "Use axil.Explainer on training rows in memory, or the weights of explainer.weights(X).",
+    )
+    _refusals: ClassVar[dict[str, tuple[str, str]]] = {
+        "what_if": (
+            "changed targets are matched with rows by label, and labels stay in their partitions",
+            "Multiply the weights of these rows by the changes: explainer.weights(X)[..., positions] @ changes.",
+        ),
+        "standard_error": (
+            "the noise of the targets follows from the leverages of all training rows, which are not computed here",
+            "With a sigma of your own: sigma * (explainer.weights(X) ** 2).sum(axis=-1) ** 0.5; or ask calibrate(X_cal, y_cal).",
+        ),
+        "audit": (
+            "labels are ranked over all training rows in memory",
+            "Sort explainer.leave_one_out() by its residuals, or use axil.Explainer.",
+        ),
+        "loo_curve": (
+            "errors after every number of trees are not summed over partitions",
+            "explainer.leave_one_out() has the errors after all trees; for the curve use axil.Explainer.",
+        ),
+    } | dict.fromkeys(
+        ("leverage", "degrees_of_freedom"),
+        (
+            "weights of all training rows in their own predictions are not computed over Dask collections",
+            "Use axil.Explainer on training rows in memory, or on a sample of them with a model fitted to it.",
+        ),
     )
 
     def prepare(self) -> Explainer:

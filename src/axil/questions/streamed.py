@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,13 +107,14 @@ class Streamed(page.Shown, ABC):
     """Questions about any number of rows X. None of them holds an (n, n_train) array."""
 
     _no_others: tuple[str, str]  # the reason for which an explainer has none of `OTHERS`, and what to do
+    _refusals: ClassVar[dict[str, tuple[str, str]]] = {}  # the same for single questions
 
     if not TYPE_CHECKING:  # mypy is to know of no other attributes
 
         def __getattr__(self, name):
             """Refuse a question that this explainer cannot answer, by name."""
             if name in OTHERS:
-                raise MissingQuestionError(name, *self._no_others)
+                raise MissingQuestionError(name, *self._refusals.get(name, self._no_others))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @abstractmethod
