@@ -19,16 +19,16 @@ from axil.questions.streamed import OTHERS
 
 SAME = [
     ("lightgbm", "lambda_l1=2 lambda_l2=1 weighted scored"),
-    ("lightgbm", "dart"),
-    ("lightgbm", "rf without bagging"),
-    ("lightgbm", "weights some zero"),
-    ("xgboost", "base_margin base_score=2 weighted"),
+    pytest.param("lightgbm", "dart", marks=pytest.mark.slow),
+    pytest.param("lightgbm", "rf without bagging", marks=pytest.mark.slow),
+    pytest.param("lightgbm", "weights some zero", marks=pytest.mark.slow),
+    pytest.param("xgboost", "base_margin base_score=2 weighted", marks=pytest.mark.slow),
     ("xgboost", "one_output_per_tree weighted"),
     ("catboost", "baseline weighted steps"),
-    ("catboost", "multi weighted"),
+    pytest.param("catboost", "multi weighted", marks=pytest.mark.slow),
     ("sklearn", "hist early stopping weighted"),
     ("sklearn", "ExtraTreesRegressor outputs weighted"),
-    ("sklearn", "DecisionTreeClassifier weighted"),
+    pytest.param("sklearn", "DecisionTreeClassifier weighted", marks=pytest.mark.slow),
 ]
 
 

@@ -49,6 +49,21 @@ class Deletions(Refits):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         method : "exact", "first-order" or None
             How effects are computed; by default exactly.
+
+        Examples
+        --------
+        >>> import dask.dataframe as dd
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil.dask import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y)
+        >>> explainer = Explainer(model, dd.from_pandas(X, npartitions=2), dd.from_pandas(y, npartitions=2))
+        >>> explainer.removal(X.head(2)).shape
+        (2, 442)
+        >>> change = explainer.without([7], X.head(2))["change"]
+        >>> bool(abs(explainer.removal(X.head(2))[:, 7].compute() - change).max() < 1e-9)
+        True
         """
         return self._read(X, _method(method), "removal")
 

@@ -79,6 +79,19 @@ class Comparable(Partitioned):
             Whether rows of negative weight are listed too.
         per_class : bool, default True
             A line for each class; False is refused here.
+
+        Examples
+        --------
+        >>> import dask.dataframe as dd
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil.dask import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y)
+        >>> explainer = Explainer(model, dd.from_pandas(X, npartitions=2), dd.from_pandas(y, npartitions=2))
+        >>> found = explainer.similar(X.head(1), 3, ["bmi"], adjust=True, among=lambda rows: rows["sex"] > 0)
+        >>> list(found.columns)[5:]
+        ['share', 'target', 'contribution', 'adjusted', 'adjusted (all)', 'bmi (row)', 'bmi (query)', 'bmi (difference)']
         """
         k, adjust = inputs.as_count(k, "k"), inputs.as_flag(adjust, "adjust")
         positive = inputs.as_choice(sign, ("any", "positive"), "sign") == "positive"
