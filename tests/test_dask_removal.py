@@ -62,7 +62,7 @@ def test_the_numbers_of_one_machine(library, name):
         close(explainer.removal(X, method).compute(), whole.removal(X, method))
     close(explainer.pushes(X).compute(), whole.pushes(X))
     gone = whole.index[[0, n // 2, n - 1]].tolist()
-    found, expected = explainer.without(gone, X), whole.without(gone, X)
+    found, expected = explainer.without(X, gone), whole.without(X, gone)
     same_table(found, expected, ("before", "after", "change"))
     assert found.attrs == expected.attrs
     labels = np.arange(n) % 3
@@ -105,7 +105,7 @@ def test_rows_that_outweigh_all_others_are_refitted(pair, monkeypatch):
 def test_rows_are_named_by_their_labels(pair):
     explainer, whole = pair
     gone = ["patient 300", "patient 7"]
-    same_table(explainer.without(gone, QUERIES), whole.without(gone, QUERIES), ("before", "after", "change"))
+    same_table(explainer.without(QUERIES, gone), whole.without(QUERIES, gone), ("before", "after", "change"))
     for rows, message in (
         (["patient 300", "nobody"], r"names row 'nobody' \(1 of 2 are unknown\)"),
         (["patient 7"] * 2, "twice"),
@@ -114,12 +114,12 @@ def test_rows_are_named_by_their_labels(pair):
         (list(X.index), "none of any weight is left"),
     ):
         with pytest.raises(axil.InputError, match=message):
-            explainer.without(rows, QUERIES)
+            explainer.without(QUERIES, rows)
     twice = X.set_axis(["a"] * len(X), axis=0)
     model = lgb.LGBMRegressor(n_estimators=2, n_jobs=1, verbose=-1).fit(twice, Y)
     alike = axil.dask.Explainer(model, partitioned(twice), partitioned(Y))
     with pytest.raises(axil.InputError, match="a label of several training rows"):
-        alike.without(["a"], twice.iloc[:1])
+        alike.without(twice.iloc[:1], ["a"])
 
 
 def test_a_group_of_all_rows(pair):
@@ -153,7 +153,7 @@ def test_draws_that_were_recorded():
             close(explainer.removal(QUERIES, method).compute(), whole.removal(QUERIES, method))
         close(explainer.pushes(QUERIES).compute(), whole.pushes(QUERIES))
         gone = list(X.index[:9])
-        close(explainer.without(gone, QUERIES)["after"], whole.without(gone, QUERIES)["after"])
+        close(explainer.without(QUERIES, gone)["after"], whole.without(QUERIES, gone)["after"])
         left, expected = explainer.leave_one_out().compute(), whole.leave_one_out()
         close(left["prediction"], expected["prediction"])
 
@@ -182,7 +182,7 @@ def test_what_is_refused_by_name(pair):
     other = axil.dask.Explainer(smoothed, partitioned(X), partitioned(Y))
     for ask in (
         lambda: other.removal(QUERIES),
-        lambda: other.without(["patient 7"], QUERIES),
+        lambda: other.without(QUERIES, ["patient 7"]),
         lambda: other.leave_one_out(),
         lambda: other.removal_group(QUERIES, partitioned(Y)),
     ):
@@ -210,7 +210,7 @@ def test_nothing_of_the_size_of_the_training_set_is_gathered(monkeypatch):
     explainer.similar(A[:4], 3, adjust=True, among=lambda rows: rows[:, 0] > 0, sign="positive")
     explainer.removal_top(A[:4], 3)
     explainer.removal_set(A[:4], 3)
-    explainer.without([7, 30_000], A[:4])
+    explainer.without(A[:4], [7, 30_000])
     explainer.removal(A[:4])
     explainer.pushes(A[:4])
     explainer.leave_one_out()
@@ -225,7 +225,7 @@ def test_with_a_client(pair):
         parts = [partitioned(values) for values in (X, Y, heavy())]
         spread = axil.dask.Explainer(explainer._adapter._booster, *parts, client=client)
         close(client.compute(spread.removal(QUERIES)).result(), whole.removal(QUERIES))
-        found, expected = spread.without(["patient 7"], QUERIES), whole.without(["patient 7"], QUERIES)
+        found, expected = spread.without(QUERIES, ["patient 7"]), whole.without(QUERIES, ["patient 7"])
         same_table(found, expected, ("before", "after", "change"))
         assert list(spread.similar(QUERIES, 3)["row"]) == list(whole.similar(QUERIES, 3)["row"])
         assert len(client.compute(spread.leave_one_out()).result()) == len(X)

@@ -160,7 +160,7 @@ class Refits(Weighted):
                 "removal",
                 f"{n} training rows outweigh all others in one of their leaves by far, and each takes a fit without it over all "
                 f"partitions (at most {MOST_REFITS} are made)",
-                'Use method="first-order", without(rows, X) for some rows, or axil.Explainer.',
+                'Use method="first-order", without(X, rows) for some rows, or axil.Explainer.',
             )
         refits = {}
         for p, row in chain.from_iterable([(p, row) for row in rows] for p, rows in enumerate(found)):

@@ -61,7 +61,7 @@ class Deletions(Refits):
         >>> explainer = Explainer(model, dd.from_pandas(X, npartitions=2), dd.from_pandas(y, npartitions=2))
         >>> explainer.removal(X.head(2)).shape
         (2, 442)
-        >>> change = explainer.without([7], X.head(2))["change"]
+        >>> change = explainer.without(X.head(2), [7])["change"]
         >>> bool(abs(explainer.removal(X.head(2))[:, 7].compute() - change).max() < 1e-9)
         True
         """
@@ -120,23 +120,24 @@ class Deletions(Refits):
             raise UnsupportedQuestionError(
                 "removal_set(greedy=True)",
                 "each row of each set takes a fit of its own, a pass over the rows of all partitions",
-                "Leave greedy out and ask without(rows, X) for the effect of a whole set, or use axil.Explainer.",
+                "Leave greedy out and ask without(X, rows) for the effect of a whole set, or use axil.Explainer.",
             )
         if by == "pushes":
             return self._largest(X, "pushes", m, True, "push", "removal_set")
         return self._largest(X, way, m, True, "effect", "removal_set")
 
-    def without(self, rows: Sequence[Any], X: Any, init_score: Any = None) -> Any:
+    @inputs.table_first("rows")
+    def without(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Any:
         """The predictions of X if these training rows, by label, were deleted, all at once: `axil.Explainer.without`.
 
         One pass over the rows, as long as leaf space takes, whatever the number of rows deleted.
 
         Parameters
         ----------
-        rows : sequence of labels
-            The training rows to delete: labels of the Dask DataFrame's index, or positions from 0 in a Dask Array.
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        rows : sequence of labels
+            The training rows to delete: labels of the Dask DataFrame's index, or positions from 0 in a Dask Array.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         """
