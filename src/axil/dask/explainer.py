@@ -246,11 +246,11 @@ class Explainer(Calibrates):
     _refusals: ClassVar[dict[str, tuple[str, str]]] = {
         "what_if": (
             "changed targets are matched with rows by label, and labels stay in their partitions",
-            "Multiply the weights of these rows by the changes: explainer.weights(X)[..., positions] @ changes.",
+            "Multiply weights by the changes: explainer.weights(X)[..., positions] @ changes, or use axil.Explainer.",
         ),
         "standard_error": (
             "the noise of the targets follows from the leverages of all training rows, which are not computed here",
-            "With a sigma of your own: sigma * (explainer.weights(X) ** 2).sum(axis=-1) ** 0.5; or ask calibrate(X_cal, y_cal).",
+            "With your own sigma: sigma * (explainer.weights(X) ** 2).sum(axis=-1) ** 0.5. Or ask calibrate, or axil.Explainer.",
         ),
         "audit": (
             "labels are ranked over all training rows in memory",
