@@ -54,6 +54,12 @@ No exact weights can exist for it. Write instead:
     print(explainer.top(X))"""
 
 
+NEEDED = {
+    "(i)": "a first prediction that is linear in the targets",
+    "(ii)": "residuals and fitted values that are linear in the targets",
+}  # by condition
+
+
 class UnsupportedModelError(AxilError):
     """A model whose predictions are not linear in the training targets, or a setting axil does not read yet.
 
@@ -79,14 +85,27 @@ class UnsupportedModelError(AxilError):
         self.instead = instead
         self.condition = condition
         self.derivative = derivative
-        broken = f" It breaks condition {condition} of the linear leaf-update criterion." if condition else ""
+        needed = ""
+        if condition is not None:
+            meaning = NEEDED.get(condition, "predictions that are linear in the targets")
+            needed = f" Exact weights need {meaning} (condition {condition} of the linear leaf-update criterion)."
         super().__init__(
-            f"This model has {setting}={value!s}: {reason}.{broken} {instead}{OTHERWISE if derivative else ''}"
+            f"{_subject(setting, value, condition)}: {reason}.{needed} {instead}{OTHERWISE if derivative else ''}"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Makes the exception picklable: the default would pass the message for all arguments."""
         return type(self), self._arguments
+
+
+def _subject(setting: str, value: object, condition: str | None) -> str:
+    """What is refused: a setting, or a whole class of models."""
+    whole, _, name = setting.rpartition(".")
+    if name != "class":
+        return f"This model has {setting}={value!s}"
+    return f"{f'Its {whole}' if whole else 'This model'}, of class {value!s}, " + (
+        "is not read" if condition is None else "has no exact weights"
+    )
 
 
 class UnsupportedQuestionError(AxilError):
@@ -142,6 +161,10 @@ class ExactnessError(AxilError):
             f"The {what}{place} does not agree with the fitted model: the data given lead to {found:.10g}, "
             f"the model has {expected:.10g}{apart}. {listed}"
         )
+
+    def because(self, cause: str) -> ExactnessError:
+        """This error with another cause."""
+        return ExactnessError(self.what, self.found, self.expected, cause, self.tree, self.leaf)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments

@@ -44,5 +44,6 @@ def check_refusal(model: Any, setting: str, value: str, condition: str | None) -
     assert error.value.setting == setting
     assert str(error.value.value).startswith(value)
     assert error.value.condition == condition
-    assert str(error.value).startswith(f"This model has {setting}={value}")
+    start = f"This model, of class {value}" if setting == "class" else f"This model has {setting}={value}"
+    assert str(error.value).startswith(start)
     assert ("linear leaf-update criterion" in str(error.value)) == (condition is not None)

@@ -8,12 +8,14 @@ from typing import Any
 import lightgbm
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import xgboost
 from catboost import CatBoostRegressor
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.svm import SVR
 
 import axil
 
@@ -55,6 +57,27 @@ MISTAKES: dict[str, tuple[tuple[str, ...], tuple[Any, ...], tuple[Any, ...], lis
     ),
     "weights forgotten": (TREES[:4], (X, Y, WEIGHTS), (X, Y), ["sample_weight", "Pass the same"], []),
     "columns scaled for the fit": (EVERY[:-1], (SCALED, Y), (X, Y), ["scaled"], ["bundle"]),
+    "standardised target": (
+        ("LightGBM", "Ridge"),
+        (X, (Y - Y.mean()) / Y.std()),
+        (X, Y),
+        ["y_train.std(ddof=1)", "inverse_func=lambda z: z * y_train.std(ddof=1) + y_train.mean()"],
+        ["order"],
+    ),
+    "target in thousands": (
+        ("LightGBM", "RandomForest", "Ridge"),
+        (X, Y / 1000),
+        (X, Y),
+        ["Reasons, the most likely first:\n- Was the target transformed for the fit? The model predicts"],
+        [],
+    ),
+    "columns scaled to 0 to 1": (
+        ("LightGBM", "RandomForest"),
+        ((X - X.min()) / (X.max() - X.min()), Y),
+        (X, Y),
+        ["scaled to 0 to 1 the data agree"],
+        ["bundle"],
+    ),
     "labels in another order": (
         EVERY,
         (X, Y),
@@ -130,6 +153,75 @@ def test_columns_too_many_are_named() -> None:
         axil.Explainer(named, X.drop(columns="rooms"), Y)
     with pytest.raises(axil.InputError, match=r"fitted on 4.*Column 4 holds y_train"):
         axil.Explainer(named, frame.to_numpy(), Y)
+
+
+def test_a_target_among_the_features_of_the_fit() -> None:
+    model = fitted("LightGBM", (X.assign(price=Y), Y))
+    with pytest.raises(axil.InputError, match="'price' is y_train: the model was fitted with its own target"):
+        axil.Explainer(model, X, Y)
+
+
+def test_labels_in_another_order_where_there_are_no_exact_weights() -> None:
+    dear = Y.median() < Y
+    model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(X, dear)
+    with pytest.raises(axil.ExactnessError, match="same row labels in another order"):
+        axil.JacobianExplainer(model, X, dear.iloc[ORDER])
+    with pytest.raises(axil.ExactnessError, match="the most likely first"):
+        axil.JacobianExplainer(model, X, dear.iloc[ORDER].to_numpy())
+
+
+def test_other_targets_on_the_same_scale_are_not_asked_about() -> None:
+    with pytest.raises(axil.ExactnessError) as error:
+        axil.Explainer(fitted("LightGBM", (X, Y)), X, Y.iloc[ORDER].to_numpy())
+    assert "transformed for the fit?" not in str(error.value)
+
+
+class Search:
+    """A search of another library."""
+
+    best_estimator_ = Ridge().fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (
+            lightgbm.LGBMRegressor,
+            r"is the class LGBMRegressor itself; expected a fitted model: LGBMRegressor\(...\).fit",
+        ),
+        (Search(), "Pass the model that it chose: its best_estimator_"),
+    ],
+)
+def test_what_is_no_model(model: Any, said: str) -> None:
+    with pytest.raises(axil.InputError, match=said):
+        axil.Explainer(model, X, Y)
+
+
+@pytest.mark.parametrize(
+    ("table", "end"),
+    [
+        (X.iloc[0], "x.reshape(1, -1)."),
+        (X.to_numpy()[0], "x.reshape(1, -1)."),
+        (pl.DataFrame(X.to_dict("list")).lazy(), "Pass X.collect()."),
+        (xgboost.DMatrix(X), "Pass the table that it was made from."),
+        ("rows.csv", "such as with pandas.read_csv."),
+        (object(), "or a scipy.sparse matrix."),
+    ],
+)
+def test_what_is_no_table(table: Any, end: str) -> None:
+    explainer = axil.Explainer(fitted("Ridge", (X, Y)), X, Y)
+    with pytest.raises(axil.InputError) as error:
+        explainer(table)
+    assert str(error.value).endswith(end)
+
+
+def test_a_class_is_no_setting() -> None:
+    with pytest.raises(axil.UnsupportedModelError) as error:
+        axil.Explainer(SVR().fit(X, Y), X, Y)
+    assert str(error.value).startswith("This model, of class SVR, has no exact weights: ")
+    assert "Exact weights need residuals and fitted values that are linear in the targets (condition (ii)" in str(
+        error.value
+    )
 
 
 def test_weights_that_are_whole_numbers() -> None:

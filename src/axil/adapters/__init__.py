@@ -49,7 +49,17 @@ def _together(model: Any, inside: Reader) -> Any:
 
 def unknown(model: Any) -> str:
     """Message for an object that axil does not know."""
+    if isinstance(model, type):
+        return (
+            f"The model is the class {model.__name__} itself; expected a fitted model: {model.__name__}(...).fit(X, y)."
+        )
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
+    try:
+        inside = hasattr(model, "best_estimator_")
+    except Exception:  # whatever an object that is no model raises
+        inside = False
+    if inside:
+        return f"The model is a {kind}, a search that axil does not know. Pass the model that it chose: its best_estimator_."
     return (
         f"The model is a {kind}; axil reads {', '.join((*_LIBRARIES.values(), *registered))}. If this object wraps such a model "
         "(a file, an ensemble of your own), pass the fitted model inside, with the features as they reach it."

@@ -15,7 +15,17 @@ from axil.inputs.labels import distinct_labels, one_hot
 from axil.inputs.numbers import as_numbers, as_table, is_number_dtype, is_sparse, unmasked
 from axil.types import Array
 
-ONE_ROW = "For one row pass X.iloc[[0]], X[[0]] or x.reshape(1, -1)."
+ONE_ROW = " For one row pass X.iloc[[0]], X[[0]] or x.reshape(1, -1)."
+INSTEAD = {
+    "LazyFrame": " Pass X.collect().",
+    **dict.fromkeys(("DMatrix", "QuantileDMatrix", "Dataset", "Pool"), " Pass the table that it was made from."),
+    **dict.fromkeys(("str", "PosixPath", "WindowsPath"), " Read the file first, such as with pandas.read_csv."),
+}  # by the name of a type that is no table
+
+
+def _advice(X: Any, what: str) -> str:
+    """The end of a message about what is no table."""
+    return INSTEAD.get(type(X).__name__, ONE_ROW if what == "X" and len(getattr(X, "shape", ())) == 1 else "")
 
 
 def backend_of(X: Any) -> str:
@@ -62,11 +72,11 @@ def as_features(X: Any, model: Columns, what: str, like: Any = None) -> Any:
     if frame is None and not is_sparse(X) and not isinstance(X, np.ndarray):
         raise InputError(
             f"{what} is a {type(X).__name__}; expected a numpy array, a pandas, polars or pyarrow table, "
-            f"or a scipy.sparse matrix. {ONE_ROW}"
+            f"or a scipy.sparse matrix.{_advice(X, what)}"
         )
     if len(X.shape) != 2:
         raise InputError(
-            f"{what} has shape {X.shape}; expected two dimensions (rows, {model.n_features} columns). {ONE_ROW}"
+            f"{what} has shape {X.shape}; expected two dimensions (rows, {model.n_features} columns).{_advice(X, what)}"
         )
     if frame is not None:
         _check_names(frame, model, what, None if like is None else as_frame(like))

@@ -114,8 +114,9 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         X_train = owned_rows(as_rows(X_train))
         y_train, sample_weight, init_score = map(copied, (y_train, sample_weight, init_score))
         given = model, X_train, y_train, sample_weight, init_score, output, loss
-        settings = {"n_threads": threads, "budget": budget, "verify": verify}
-        self._model = read(given, settings if objective is None else settings | {"objective": objective})
+        settings: dict[str, Any] = {"n_threads": threads, "budget": budget, "verify": verify}
+        settings |= {} if objective is None else {"objective": objective}
+        self._model = read(given, settings)
         features = X_train if hasattr(X_train, "shape") else None
         labels = inputs.row_index(index, features, self._model.feature_names, len(self._model.targets))
         self._set(self._model, frozen(labels), features, inputs.backend_of(X_train), limits)

@@ -130,7 +130,7 @@ class BoostedQuestions(RowQuestions):
 
 def changed_targets(model: Boosting, index: NDArray[Any], targets: Mapping[Any, Any]) -> Array:
     """(N, K): the training targets, or classes, with {row label: new target} in their place."""
-    if not hasattr(targets, "items"):
+    if not hasattr(targets, "items") or len(getattr(targets, "shape", ())) > 1:
         raise InputError(f"targets is a {type(targets).__name__}; expected {{row label: new target, ...}}.")
     labels, values = [label for label, _ in targets.items()], [value for _, value in targets.items()]
     rows = inputs.positions(labels, index, "targets")

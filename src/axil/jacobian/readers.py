@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.errors import InputError
+from axil.errors import AxilError, ExactnessError, InputError
 from axil.jacobian.base import Differentiated
+from axil.replay.mistakes import OTHER_ORDER, other_order
 from axil.supports import supports
 
 #: Modules with a ``read`` as `axil.jacobian.base.Reader` has it, tried in order.
@@ -44,6 +45,23 @@ def copied(values: Any) -> Any:
 
 
 def read(given: tuple[Any, ...], settings: dict[str, Any]) -> Differentiated:
+    """The model as the first reader reads it; targets in another order than the rows, by their labels, are said outright."""
+    try:
+        return _first(given, settings)
+    except ExactnessError as error:
+        model, X_train, y_train, *others = given
+        order = other_order(X_train, y_train)
+        if order is None:
+            raise
+        try:
+            _first((model, X_train, y_train.iloc[order], *others), settings)
+        except AxilError:
+            raise error from None
+        cause = f"{OTHER_ORDER}: in the order of the labels they agree. Pass y_train.loc[X_train.index]."
+        raise error.because(cause) from None
+
+
+def _first(given: tuple[Any, ...], settings: dict[str, Any]) -> Differentiated:
     """The first reader's answer that is one."""
     for name in READERS[:1] if "objective" in settings else READERS:  # the others have none
         if find_spec(name) is None:

@@ -32,7 +32,7 @@ MOST_ALONE = 0.5  # of the training rows: above it their predictions without the
 
 def changed_rows(proven: ProvenModel, targets: Mapping[Any, Any]) -> Array:
     """(N, K): what {row label: new target} adds to the targets."""
-    if not hasattr(targets, "items"):
+    if not hasattr(targets, "items") or len(getattr(targets, "shape", ())) > 1:
         raise InputError(f"targets is a {type(targets).__name__}; expected {{row label: new target, ...}}.")
     labels, values = [label for label, _ in targets.items()], [value for _, value in targets.items()]
     rows = inputs.positions(labels, proven.index, "targets")

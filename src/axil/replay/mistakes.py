@@ -16,15 +16,22 @@ from axil.inputs import as_frame, is_sparse, take_rows
 from axil.types import Array
 
 ASKED = 1000  # rows whose prediction is compared with the targets
-TRANSFORMS: dict[str, Callable[[Array], Array]] = {
-    "np.log(y_train)": np.log,
-    "np.log1p(y_train)": np.log1p,
-    "np.log10(y_train)": np.log10,
-    "np.sqrt(y_train)": np.sqrt,
-    "np.exp(y_train)": np.exp,
-    "np.expm1(y_train)": np.expm1,
-    "(y_train - y_train.mean()) / y_train.std()": lambda y: (y - y.mean(axis=0)) / y.std(axis=0),
-}
+TRANSFORMS: dict[str, tuple[Callable[[Array], Array], str]] = {
+    "np.log(y_train)": (np.log, "np.exp"),
+    "np.log1p(y_train)": (np.log1p, "np.expm1"),
+    "np.log10(y_train)": (np.log10, "lambda z: 10.0**z"),
+    "np.sqrt(y_train)": (np.sqrt, "np.square"),
+    "np.exp(y_train)": (np.exp, "np.log"),
+    "np.expm1(y_train)": (np.expm1, "np.log1p"),
+    "(y_train - y_train.mean()) / y_train.std(ddof=0)": (
+        lambda y: (y - y.mean(axis=0)) / y.std(axis=0),  # as scikit-learn and NumPy have it
+        "lambda z: z * y_train.std(ddof=0) + y_train.mean()",
+    ),
+    "(y_train - y_train.mean()) / y_train.std(ddof=1)": (
+        lambda y: (y - y.mean(axis=0)) / y.std(axis=0, ddof=1),  # as pandas has it
+        "lambda z: z * y_train.std(ddof=1) + y_train.mean()",
+    ),
+}  # and the function that undoes each
 TRIED_TRANSFORMS = 2  # those whose mean is nearest to the predictions'
 
 
@@ -49,8 +56,23 @@ def told(
                 prove(changed)
         except (AxilError, ArithmeticError, np.linalg.LinAlgError):
             continue
-        return ExactnessError(error.what, error.found, error.expected, sentence, error.tree, error.leaf)
-    return error
+        return error.because(sentence)
+    asked = _was_transformed(model, rows)
+    return error if asked is None else error.because(f"{asked}\n{error.cause}")
+
+
+def _was_transformed(model: Model, rows: TrainingRows) -> str | None:
+    """A question, where the model predicts on another scale than that of the targets: squared error keeps their mean."""
+    if model.classes is not None or rows.offsets is not None:
+        return None
+    targets, predicted = rows.targets, _some_predictions(model, rows)
+    apart = np.abs(predicted.mean(axis=0) - targets.mean(axis=0))
+    if not (apart > targets.std(axis=0)).any():
+        return None
+    return (
+        f"Was the target transformed for the fit? The model predicts {predicted.min():.4g} to {predicted.max():.4g}, y_train "
+        f"holds {targets.min():.4g} to {targets.max():.4g}. Pass y_train as the fit had it."
+    )
 
 
 def _changes(
@@ -71,17 +93,17 @@ def _changes(
     if model.classes is None and model.scale.is_identity:
         for name, targets in _transformed(model, rows):
             yield (
-                f"With {name} for targets the data agree: the model was fitted on transformed targets. Pass {name} as y_train, "
-                "and the function that undoes it as inverse_func, such as np.exp for logarithms.",
+                f"With {name} for targets the data agree: the model was fitted on transformed targets. Pass {name} as y_train; "
+                f"with inverse_func={TRANSFORMS[name][1]} answers are in the units of your y_train.",
                 replace(rows, targets=targets),
             )
-    scaled = _standardised(rows.X)
-    if scaled is not None and error.what not in ("value", "mean of the targets"):
-        yield (
-            "With every column scaled to mean 0 and standard deviation 1 the data agree: the model was fitted on scaled columns. "
-            "Pass X_train as it was scaled for the fit, or explain a pipeline of scaler and model.",
-            replace(rows, X=scaled),
-        )
+    if error.what not in ("value", "mean of the targets"):
+        for how, scaled in _scaled(rows.X):
+            yield (
+                f"With every column scaled to {how} the data agree: the model was fitted on scaled columns. Pass X_train as it "
+                "was scaled for the fit, or explain a pipeline of scaler and model.",
+                replace(rows, X=scaled),
+            )
 
 
 def other_order(X: Any, y: Any) -> NDArray[np.intp] | None:
@@ -106,11 +128,10 @@ def refuse_other_order(X: Any, y: Any) -> None:
 
 def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, Array]]:
     """The transforms of the targets that come nearest to the model's predictions, none if the targets themselves do."""
-    asked = np.arange(0, len(rows.targets), -(-len(rows.targets) // ASKED))
-    predicted = model.predictions(take_rows(rows.X, asked))
+    asked, predicted = _asked(rows), _some_predictions(model, rows)
     tried = []
     with np.errstate(all="ignore"):
-        for name, transform in TRANSFORMS.items():
+        for name, (transform, _) in TRANSFORMS.items():
             targets = transform(rows.targets)
             if np.isfinite(targets).all():
                 tried.append((_distance(targets[asked], predicted), name, targets))
@@ -119,32 +140,50 @@ def _transformed(model: Model, rows: TrainingRows) -> list[tuple[str, Array]]:
     return [(name, targets) for _, name, targets in nearest[:TRIED_TRANSFORMS]]
 
 
+def _asked(rows: TrainingRows) -> NDArray[np.intp]:
+    return np.arange(0, len(rows.targets), -(-len(rows.targets) // ASKED))
+
+
+def _some_predictions(model: Model, rows: TrainingRows) -> Array:
+    """(n, K): the model's predictions of some training rows."""
+    return np.asarray(model.predictions(take_rows(rows.X, _asked(rows))))
+
+
 def _distance(targets: Array, predicted: Array) -> float:
     """How far targets are from predictions, relative to the size of the targets."""
     found = np.abs(targets - predicted).mean() / max(float(np.abs(targets).mean()), 1e-300)
     return float(np.nan_to_num(found, nan=np.inf))
 
 
-def _standardised(X: Any) -> Any:
-    """X with every column scaled; None where it is not all numbers, or scaled already."""
+def _scaled(X: Any) -> Iterator[tuple[str, Any]]:
+    """How columns may have been scaled, and X so scaled; nothing where it is not all numbers."""
     frame = None if is_sparse(X) else as_frame(X)
     try:
         table = np.asarray(X if frame is None else frame.to_numpy(), dtype=np.float64)
     except (TypeError, ValueError):
-        return None
+        return
     if is_sparse(X) or table.ndim != 2:
-        return None
+        return
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        size = np.nanstd(table, axis=0)
-        scaled = (table - np.nanmean(table, axis=0)) / np.where(size > 0, size, 1.0)
-    if not hasattr(X, "set_axis"):
-        return scaled
-    return type(X)(scaled, columns=X.columns, index=X.index)
+        least, most = np.nanmin(table, axis=0), np.nanmax(table, axis=0)
+        ways = {
+            "mean 0 and standard deviation 1": (np.nanmean(table, axis=0), np.nanstd(table, axis=0)),
+            "0 to 1": (least, most - least),
+        }
+    for how, (shift, size) in ways.items():
+        scaled = (table - shift) / np.where(size > 0, size, 1.0)
+        yield how, type(X)(scaled, columns=X.columns, index=X.index) if hasattr(X, "set_axis") else scaled
 
 
 def names_target(error: InputError, X: Any, y: Any) -> InputError:
-    """The error about the columns of X with those named that hold the targets themselves."""
+    """The error about the columns of X with those named that hold the targets themselves, or that the targets are."""
+    name = getattr(y, "name", None)
+    if isinstance(name, str) and f"missing [{name!r}]" in str(error):
+        return InputError(
+            f"{error} Column {name!r} is y_train: the model was fitted with its own target among the features. Fit it again "
+            "without it, or pass X_train with it."
+        )
     try:
         frame = None if is_sparse(X) else as_frame(X)
         targets = np.asarray(y, dtype=np.float64).ravel()
