@@ -32,12 +32,28 @@ OPTIONAL = {
 WHEN_ASKED_FOR = {f"axil.{name}" for name in ("baselines", "cli", "dask", "jacobian", "plots")}
 
 
-def test_import_loads_no_optional_library_and_nothing_that_only_some_ask_for():
-    """That is what makes it quick: what is loaded beyond NumPy and SciPy is axil's own and small."""
-    loaded = set(json.loads(subprocess.check_output([sys.executable, "-c", PROGRAM])))
+def loaded_by(program):
+    return set(json.loads(subprocess.check_output([sys.executable, "-c", program])))
+
+
+def test_import_loads_little_and_an_explainer_nothing_that_only_some_ask_for():
+    """That is what makes it quick: `import axil` loads NumPy alone, the explainer SciPy and narwhals besides."""
+    loaded = loaded_by(PROGRAM)
+    assert len([name for name in loaded if name.split(".")[0] == "axil"]) <= 12
+    assert not {name.split(".")[0] for name in loaded} & {*OPTIONAL, "scipy", "narwhals"}
+    loaded = loaded_by(PROGRAM.replace("import axil", "import axil; axil.Explainer, axil.supports"))
     assert "axil.explainer" in loaded
     assert not {name.split(".")[0] for name in loaded} & OPTIONAL
     assert not loaded & WHEN_ASKED_FOR
+
+
+def test_names_stay_what_they_are_whatever_is_imported():
+    """A submodule that is imported later does not take the place of a public name."""
+    code = "import axil, axil.cli, axil.entry, axil.jacobian; print(axil.supports.__name__, callable(axil.explain))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["supports", "True"]
+    assert callable(axil.adapters.register)
+    assert not hasattr(axil, "no_such_name")
 
 
 def test_public_names():

@@ -1,7 +1,8 @@
 """Which training rows made a prediction, and by exactly how much."""
 
 from importlib import import_module
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from axil.errors import (
     ApproximationWarning,
@@ -12,11 +13,15 @@ from axil.errors import (
     UnsupportedModelError,
     UnsupportedQuestionError,
 )
-from axil.explainer import Explainer
-from axil.explanation import Explanation
-from axil.intervals import Predictive
-from axil.replay.checks import Verification
-from axil.supports import Support, supports
+
+if TYPE_CHECKING:
+    from axil.entry import explain, load
+    from axil.explainer import Explainer
+    from axil.explanation import Explanation
+    from axil.intervals import Predictive
+    from axil.jacobian import JacobianExplainer
+    from axil.replay.checks import Verification
+    from axil.support import Support, supports
 
 __version__ = "0.1.0"
 __all__ = [
@@ -38,15 +43,25 @@ __all__ = [
     "supports",
 ]
 
-_LAZY = {"baselines", "dask", "jacobian", "plots"}  # submodules that are imported when they are first asked for
-_LAZY_NAMES = {"JacobianExplainer": "jacobian", "explain": "entry", "load": "entry"}  # public names out of them
+_LAZY = {"baselines", "dask", "jacobian", "plots"}  # public submodules; all are imported when they are first asked for
+_LAZY_NAMES = {
+    "Explainer": "explainer",
+    "Explanation": "explanation",
+    "JacobianExplainer": "jacobian",
+    "Predictive": "intervals",
+    "Support": "support",
+    "Verification": "replay.checks",
+    "explain": "entry",
+    "load": "entry",
+    "supports": "support",
+}  # public names out of submodules, likewise
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return import_module(f"axil.{name}")
     if name in _LAZY_NAMES:
         return getattr(import_module(f"axil.{_LAZY_NAMES[name]}"), name)
+    if not name.startswith("_") and find_spec(f"axil.{name}") is not None:
+        return import_module(f"axil.{name}")
     raise AttributeError(f"module 'axil' has no attribute {name!r}")
 
 

@@ -20,7 +20,7 @@ from axil.jacobian import JacobianExplainer
 from axil.machine.atomic import atomic
 from axil.output.tables import NOTES
 from axil.scale import INVERSES
-from axil.supports import supports
+from axil.support import supports
 
 MOST_ON_SCREEN = 20  # predictions; --csv and --format have them all
 VERDICTS = {

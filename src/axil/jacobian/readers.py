@@ -13,7 +13,7 @@ from axil import inputs
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.jacobian.base import Differentiated
 from axil.replay.mistakes import OTHER_ORDER, other_order
-from axil.supports import supports
+from axil.support import supports
 
 #: Modules with a ``read`` as `axil.jacobian.base.Reader` has it, tried in order.
 READERS = ("axil.jacobian.boosting", "axil.jacobian.sklearn_smooth", "axil.jacobian.torch")
