@@ -1,4 +1,4 @@
-"""Make docs/page.png: run the example of docs/page.md and take a picture of its page in Chromium."""
+"""Make docs/page.png and docs/report.png: run the examples of their pages and take a picture of each in Chromium."""
 
 from __future__ import annotations
 
@@ -15,22 +15,28 @@ from playwright.sync_api import sync_playwright
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-def main() -> None:
-    example = re.findall(r"```python\n(.*?)```", (DOCS / "page.md").read_text(encoding="utf-8"), re.S)[0]
+def taken(name: str, file: str, width: int, height: int) -> Image.Image:
+    """The picture of a file that the example of docs/NAME.md writes."""
+    example = re.findall(r"```python\n(.*?)```", (DOCS / f"{name}.md").read_text(encoding="utf-8"), re.S)[0]
     with tempfile.TemporaryDirectory() as room:
         os.chdir(room)
-        exec(compile(example, "docs/page.md", "exec"), {})
+        exec(compile(example, f"docs/{name}.md", "exec"), {})
         with sync_playwright() as running:
             browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1360, "height": 1240}, color_scheme="light")
-            page.goto(Path("report.html").absolute().as_uri())
-            page.wait_for_selector("#rows tbody tr")
-            page.locator("#start").select_option("mean")
-            taken = page.screenshot()
+            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
+            page.goto(Path(file).absolute().as_uri())
+            if name == "page":
+                page.wait_for_selector("#rows tbody tr")
+                page.locator("#start").select_option("mean")
+            shot = page.screenshot()
             browser.close()
         os.chdir(DOCS)
-    picture = Image.open(BytesIO(taken)).convert("RGB").quantize(64, dither=Image.Dither.NONE)
-    picture.save(DOCS / "page.png", optimize=True)
+    return Image.open(BytesIO(shot)).convert("RGB").quantize(64, dither=Image.Dither.NONE)
+
+
+def main() -> None:
+    taken("page", "report.html", 1360, 1240).save(DOCS / "page.png", optimize=True)
+    taken("report", "valuations/pages/0000/14-1200.html", 1000, 1340).save(DOCS / "report.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ A block of Python that is followed by a block of text shows there what it prints
 
 import contextlib
 import io
+import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +18,10 @@ import pandas as pd
 ROOT = Path(__file__).parent.parent
 PAGES = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "questions", "intervals", "recipes", "classifiers", "theory", "faq")),
+    *(
+        f"docs/{name}.md"
+        for name in ("index", "questions", "intervals", "recipes", "report", "classifiers", "theory", "faq")
+    ),
 )
 BLOCK = re.compile(r"(?P<code>```python\n(?P<body>.*?)```\n)(?P<shown>\n```text\n(?P<text>.*?)```\n)?", re.S)
 
@@ -33,8 +38,13 @@ def run(name):
         lines = "\n".join(line.rstrip() for line in out.getvalue().strip("\n").splitlines())
         return found["code"] + (f"\n```text\n{lines}\n```\n" if found["shown"] else "")
 
-    with pd.option_context("display.width", 118, "display.max_columns", 20):
-        page = BLOCK.sub(fill, (ROOT / name).read_text(encoding="utf-8"))
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as room, pd.option_context("display.width", 118, "display.max_columns", 20):
+        os.chdir(room)  # for what examples write
+        try:
+            page = BLOCK.sub(fill, (ROOT / name).read_text(encoding="utf-8"))
+        finally:
+            os.chdir(here)
     return page, "".join(printed)
 
 

@@ -30,11 +30,12 @@ from axil.replay import mistakes
 from axil.replay.build import build
 from axil.replay.checks import Verification
 from axil.replay.proven import ProvenModel
+from axil.report.write import Reports
 from axil.scale import TargetScale, fitted_targets
 from axil.types import Array
 
 
-class Explainer(Questions, Calibrates, Streamed):
+class Explainer(Questions, Calibrates, Reports, Streamed):
     """Which training rows made a prediction, and by exactly how much, with the fitted structure held fixed.
 
     Construction replays the fit on the training data and raises `ExactnessError` unless leaf counts, leaf values and
@@ -283,6 +284,7 @@ class Explainer(Questions, Calibrates, Streamed):
         columns: Sequence[Any] | None = None,
         sigma: Any = None,
         init_score: Any = None,
+        map: Any = None,
     ) -> str | None:
         """The page of `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
 
@@ -306,8 +308,10 @@ class Explainer(Questions, Calibrates, Streamed):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
             place of base_score, as in its own ``predict``.
+        map : pair of columns, optional
+            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
         """
-        return super().to_html(X, path, groups, k, columns, sigma, init_score)
+        return super().to_html(X, path, groups, k, columns, sigma, init_score, map)
 
     def _sigma(self, name: str | None, n_outputs: int) -> tuple[Array | None, str | None]:
         return noise.for_page(self.proven) if name is None else (noise.sigma_of(self.proven, name), None)

@@ -23,7 +23,9 @@ from axil.inputs import (
     row_values,
 )
 from axil.inputs.owned import frozen
-from axil.output import page, tables
+from axil.output import page, site_map, tables
+from axil.output.columns import columns_of
+from axil.output.context import Context
 from axil.output.portfolio import Portfolio
 from axil.output.shap import to_shap
 from axil.output.similar import Beside, as_per_class, listed
@@ -311,7 +313,13 @@ class Explanation:
         return self._told(tables.note(made, tables.NOTE))
 
     def to_html(
-        self, path: Any = None, groups: Any = None, k: int = 50, columns: Sequence[Any] | None = None, sigma: Any = None
+        self,
+        path: Any = None,
+        groups: Any = None,
+        k: int = 50,
+        columns: Sequence[Any] | None = None,
+        sigma: Any = None,
+        map: Any = None,
     ) -> str | None:
         """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
 
@@ -331,11 +339,14 @@ class Explanation:
             Which features to show, by name or position; all by default.
         sigma : float or array of shape (K,), optional
             The noise of the targets, for standard errors.
+        map : pair of columns, optional
+            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
         """
         target = page.as_target(path)
         shape = len(self.targets), 1 if self.outputs is None else len(self.outputs)
         known = None if groups is None else self._groups(groups, "groups")
-        return page.write(page.summarise([self._sums], page_options(shape, known, k, columns, sigma)), target)
+        options = page_options(shape, known, k, columns, sigma, map, self._sums.context)
+        return page.write(page.summarise([self._sums], options), target)
 
     def similar(
         self,
@@ -346,6 +357,8 @@ class Explanation:
         distinct: Any = None,
         sign: str = "any",
         per_class: bool = True,
+        within: Any = None,
+        beside: Any = None,
     ) -> Any:
         """Comparables: the table of `Explainer.similar`, without adjusted targets, for the predictions at hand.
 
@@ -363,6 +376,10 @@ class Explanation:
             Whether rows of negative weight, whose targets push the other way, are listed too.
         per_class : bool, default True
             A line for each class, or where they share their weights one for all; see `top`.
+        within : pair of a column and a distance, optional
+            How near a row must be to the query: ``("sale_date", "3Y")``.
+        beside : pair of frames, optional
+            Further columns of the training rows and of the rows explained that are no features.
 
         Examples
         --------
@@ -384,9 +401,10 @@ class Explanation:
         n_outputs = 1 if self.outputs is None else len(self.outputs)
         shape = len(self.targets), n_outputs
         note = tables.NOTES[self.kind]
-        beside = Beside(about.X_train, about.X, about.names(), shape, sums.backend, note, sums.is_shared)
-        choice = beside.choice(k, among, distinct, sign, per_class)
-        return listed([sums], beside, choice, chosen_columns(columns, beside.names))
+        known = columns_of(about.X_train, about.X, about.names(), beside)
+        listing = Beside(known, shape, sums.backend, note, sums.is_shared)
+        choice = listing.choice(k, among, distinct, sign, per_class, within)
+        return listed([sums], listing, choice, known.chosen(columns))
 
     def _groups(self, labels: Any, what: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
         about = self._sums.context
@@ -432,11 +450,26 @@ class Explanation:
 
 
 def page_options(
-    shape: tuple[int, ...], groups: tuple[NDArray[np.intp], NDArray[Any]] | None, k: Any, columns: Any, sigma: Any
+    shape: tuple[int, ...],
+    groups: tuple[NDArray[np.intp], NDArray[Any]] | None,
+    k: Any,
+    columns: Any,
+    sigma: Any,
+    map: Any = None,
+    context: Context | None = None,
 ) -> page.Options:
     """Checked options of a page of predictions by targets of this shape, (n_train, K); see `Explanation.to_html`.
 
-    ``groups``: each training row's group number, and the names of the groups.
+    ``groups``: each training row's group number, and the names of the groups. ``context``: features, for a map.
     """
     size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
-    return page.Options(as_count(k, "k"), groups, columns, size)
+    return page.Options(as_count(k, "k"), groups, columns, size, places=_places(map, context))
+
+
+def _places(map: Any, context: Context | None) -> site_map.Places | None:
+    """Places of all predictions and training rows, in columns of their features."""
+    if map is None:
+        return None
+    if context is None or context.X_train is None:
+        raise InputError("map needs the features of the training rows, which are not kept here. Leave it out.")
+    return site_map.as_places(map, columns_of(context.X_train, context.X, context.names()))

@@ -122,6 +122,7 @@ KINDS = {
     ),
     **dict.fromkeys(("labels", "groups", "distinct", "index"), "labels"),
     "among": "mask",
+    **dict.fromkeys(("within", "beside"), "object"),
     **dict.fromkeys(("k", "m", "batch_size", "n_threads", "most", "seed", "n", "random_state"), "count"),
     **dict.fromkeys(
         (
@@ -153,6 +154,9 @@ KINDS = {
     "target": "object",
     "memory_limit": "limit",
     "columns": "columns",
+    "map": "object",
+    **dict.fromkeys(("title", "unit", "names", "search", "interval", "report.rows", "report.query"), "object"),
+    "folder": "path",  # tests/report
     "query": "position",
     "which": "which",
     "bags": "bags",
@@ -188,6 +192,7 @@ DEFAULTS = {
     "line": 0.0,
     "ranges": np.ones(N),
     "column.name": 0,
+    "folder": __file__,  # no folder, which is refused after everything else
 }
 
 

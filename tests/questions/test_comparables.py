@@ -28,6 +28,9 @@ PRICE = 1000 * FRAME["area"] * np.exp(-0.01 * FRAME["age"]) * (1 + 0.1 * DRAWS.n
 X, NEW, Y = FRAME.iloc[:N], FRAME.iloc[N:], PRICE.iloc[:N]
 OWNER = np.arange(N) // 4  # four sales per property
 OUTPUTS = np.column_stack([Y, Y[::-1].to_numpy()])
+DAYS = pd.Series(pd.Timestamp("2020-02-29") + pd.to_timedelta(DRAWS.integers(0, 2000, N + Q), "D"), FRAME.index)
+SOLD, NOW = DAYS.iloc[:N], DAYS.iloc[N:]
+BESIDE = pd.DataFrame({"sold": SOLD, "owner": OWNER}), pd.DataFrame({"sold": NOW})
 QUICK = {"n_estimators": 20, "min_child_samples": 5, "n_jobs": 1, "verbose": -1}
 
 
@@ -210,12 +213,109 @@ def test_sparse_weights_and_frames_of_other_libraries():
         ({"distinct": [1, 2]}, r"distinct has shape \(2,\); expected \(120,\)"),
         ({"distinct": X["year"][::-1]}, "distinct has the row labels of X_train in another order"),
         ({"sign": "negative"}, 'sign is "?\'?negative.*expected "any" or "positive"'),
+        ({"within": "sold"}, "within is 'sold'; expected a column and a distance"),
+        ({"within": ("parcel", 3)}, "within names 'parcel'; expected names such as 'area'"),
+        ({"within": ("area", -1)}, "within has the distance -1; expected"),
+        ({"within": ("area", "3Y")}, "within has the distance '3Y'; expected a number, as area holds numbers"),
+        ({"within": ("sold", "3 years"), "beside": BESIDE}, "within has the distance '3 years'; expected .*\"3Y\""),
+        ({"within": ("owner", 3), "beside": BESIDE}, "within names owner, which only the training rows have"),
+        (
+            {"within": ("sold", "3Y"), "beside": (BESIDE[0].astype(str), BESIDE[1])},
+            "sold of the training rows holds '20.*expected numbers or dates.*pandas.to_datetime",
+        ),
+        (
+            {"within": ("sold", "3Y"), "beside": (BESIDE[0], BESIDE[1].mask(BESIDE[1] == BESIDE[1].iloc[2, 0]))},
+            "sold of X has no value in row 2",
+        ),
+        (
+            {"within": ("sold", "3Y"), "beside": (BESIDE[0], BESIDE[1].assign(sold=1.0))},
+            "sold holds dates in the training rows and numbers in X",
+        ),
+        ({"beside": BESIDE[0]}, "beside is .*expected two frames"),
+        ({"beside": BESIDE[::-1]}, "The first frame of beside has 6 rows; expected 120"),
+        ({"beside": (BESIDE[0][::-1], BESIDE[1])}, "The first frame of beside has the row labels .* in another order"),
         ({"adjust": 1}, "adjust is 1; expected True or False"),
     ],
 )
 def test_what_is_refused(boosting, given, message):
     with pytest.raises(InputError, match=message):
         boosting.similar(NEW, 3, **given)
+
+
+def within_by_definition(distance):
+    """(Q, N): the sales at most so far from each query, one pair at a time."""
+    return np.array([[now - distance <= sold <= now + distance for sold in SOLD] for now in NOW])
+
+
+@pytest.mark.parametrize(
+    ("given", "distance"),
+    [
+        ("2Y", pd.DateOffset(years=2)),
+        ("7 M", pd.DateOffset(months=7)),
+        ("30W", pd.Timedelta(weeks=30)),
+        (400, pd.Timedelta(days=400)),
+        (np.timedelta64(400, "D"), pd.Timedelta(days=400)),
+    ],
+)
+@pytest.mark.parametrize("name", ["boosting", "forest"])
+def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
+    monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
+    explainer = made(name)
+    near, weights = within_by_definition(distance), dense(explainer, NEW)[0]
+    for more in ({}, {"distinct": "owner", "among": (X["year"] >= 2019).to_numpy(), "sign": "positive"}):
+        found = explainer.similar(NEW, 9, [], within=("sold", given), beside=BESIDE, **more)
+        rows = [
+            (NEW.index[i], rank + 1, X.index[j])
+            for i in range(Q)
+            for rank, j in enumerate(
+                expected(weights[0, i], 9, near[i] & more.get("among", True), OWNER if more else None, bool(more))
+            )
+        ]
+        assert list(zip(found["query"], found["rank"], found["row"])) == rows
+        assert len(rows) > Q  # the test would say nothing of no rows
+
+
+def test_rows_within_a_distance_of_numbers(boosting):
+    found = boosting.similar(NEW, N, ["area"], within=("area", 12.5))
+    gap = abs(found["area (row)"] - found["area (query)"])
+    wanted = abs(X["area"].to_numpy() - NEW["area"].to_numpy()[:, None]) <= 12.5
+    assert len(found) == wanted.sum()
+    assert gap.max() <= 12.5
+    # dates of any kind are the same days
+    wanted = boosting.similar(NEW, 4, [], within=("sold", "1Y"), beside=BESIDE)
+    plain = [pd.DataFrame({"sold": part["sold"].dt.date}) for part in BESIDE]
+    zoned = [pd.DataFrame({"sold": part["sold"].dt.tz_localize("UTC")}) for part in BESIDE]
+    other = [pl.DataFrame({"sold": part["sold"].dt.date.tolist()}) for part in BESIDE]
+    for beside in (plain, zoned, other):
+        pd.testing.assert_frame_equal(boosting.similar(NEW, 4, [], within=("sold", "1Y"), beside=beside), wanted)
+    missing = BESIDE[0].assign(sold=SOLD.where(np.arange(N) % 2 == 0))  # a row without a date is near no query
+    found = boosting.similar(NEW, N, [], within=("sold", "1Y"), beside=(missing, BESIDE[1]))
+    assert set(found["row"]) <= set(X.index[::2])
+
+
+def test_columns_beside_the_features(boosting):
+    found = boosting.similar(NEW, 3, ["area", "owner", "sold"], beside=BESIDE)
+    assert list(found.columns[-5:]) == ["area (row)", "area (query)", "owner (row)", "sold (row)", "sold (query)"]
+    places = X.index.get_indexer(found["row"])
+    assert list(found["owner (row)"]) == list(OWNER[places])
+    assert list(found["sold (row)"]) == list(SOLD.iloc[places])
+    assert list(found["sold (query)"]) == list(NOW.loc[found["query"]])
+
+
+@pytest.mark.parametrize("name", ["boosting", "shrunk", "forest", "log", "own logarithms"])
+def test_the_share_of_the_value_is_what_follows_the_listed_targets(name):
+    """A hundredth of a percent on every target listed, and how far the prediction follows: an independent refit."""
+    explainer, step = made(name), 1e-4
+    query = NEW.head(1)
+    found = explainer.similar(query, 8, adjust=True)
+    said = found.attrs["comparables"][0]
+    raised = Y[found["row"]] * (1 + step)
+    given = np.log(raised) if name == "log" else raised
+    moved = explainer.what_if(dict(given), query).iloc[0]
+    wanted = (moved["after"] / moved["before"] - 1) / step
+    # a difference quotient: of a curve, so right to some steps
+    np.testing.assert_allclose(said["value share"], wanted, rtol=20 * step)
+    assert f"{said['value share']:.1%} of the value" in found.attrs["axil"]
 
 
 def test_pushes_are_chosen_from_and_not_adjusted():

@@ -50,6 +50,8 @@ class Comparable(Partitioned):
         distinct: Any = None,
         sign: str = "any",
         per_class: bool = True,
+        within: Any = None,
+        beside: Any = None,
     ) -> Any:
         """Comparables, the table of `axil.Explainer.similar`: the k rows of largest |weight|, with features beside the query's.
 
@@ -79,6 +81,10 @@ class Comparable(Partitioned):
             Whether rows of negative weight are listed too.
         per_class : bool, default True
             A line for each class; False is refused here.
+        within : optional
+            Refused here.
+        beside : optional
+            Refused here.
 
         Examples
         --------
@@ -98,6 +104,12 @@ class Comparable(Partitioned):
         stream = self._stream(X, init_score)
         if adjust and stream.note == tables.ADDITIVE:
             raise UnsupportedQuestionError("similar(adjust=True)", *similar.NOT_ADJUSTED)
+        if within is not None or beside is not None:
+            raise UnsupportedQuestionError(
+                f"similar({'beside' if within is None else 'within'}=)",
+                "it is not made over Dask collections",
+                "Choose rows with among, or use axil.Explainer.",
+            )
         if not inputs.as_flag(per_class, "per_class"):
             raise UnsupportedQuestionError(
                 "similar(per_class=False)",
@@ -129,7 +141,7 @@ class Comparable(Partitioned):
             first += len(labels)
         made = tables.joined(parts)
         of_rows = self._features(made.pop("position"), wanted)
-        return similar.finished(stream.beside(), made, tables.joined(summaries), wanted, of_rows, adjust)
+        return similar.finished(stream.listing(), made, tables.joined(summaries), wanted, of_rows, adjust)
 
     def _masks(self, among: Any) -> list[Any]:
         given = among

@@ -1,6 +1,7 @@
 """The gates: whatever people hand over - tables, arrays, labels, settings, paths - is checked here before any work."""
 
 from axil.inputs.columns import chosen_columns, column_names, feature_columns, row_index, row_values
+from axil.inputs.distances import as_points, interval_around
 from axil.inputs.labels import (
     as_labels,
     as_mask,
@@ -66,6 +67,7 @@ __all__ = [
     "as_numbers",
     "as_offsets",
     "as_path",
+    "as_points",
     "as_positions",
     "as_share",
     "as_shares",
@@ -80,6 +82,7 @@ __all__ = [
     "column_names",
     "feature_columns",
     "group_codes",
+    "interval_around",
     "is_sparse",
     "is_whole",
     "label_codes",

@@ -93,6 +93,7 @@ class Predictive(Distribution, page.Shown):
         columns: Sequence[Any] | None = None,
         symmetric: bool = True,
         init_score: Any = None,
+        map: Any = None,
     ) -> str | None:
         """The page of `Explainer.to_html`, with the interval of each prediction and the rows of `why` that make it wide.
 
@@ -116,6 +117,8 @@ class Predictive(Distribution, page.Shown):
             As in `interval`.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
+        map : pair of columns, optional
+            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
 
         Examples
         --------
@@ -131,10 +134,9 @@ class Predictive(Distribution, page.Shown):
         target, proven = page.as_target(path), self._proven
         queries = proven.queries(X, init_score)
         known = None if groups is None else proven.groups(groups, "groups")
-        options = page_options(proven.targets.shape, known, k, columns, None)
-        inputs.chosen_columns(
-            columns, Context(queries.rows, proven.features, proven.adapter.feature_names, None).names()
-        )
+        context = Context(queries.rows, proven.features, proven.adapter.feature_names, None)
+        options = page_options(proven.targets.shape, known, k, columns, None, map, context)
+        inputs.chosen_columns(columns, context.names())
         ends = self._interval(queries, coverage, symmetric)
         found = why.joined(list(why.reasons(proven, self._around, self._errors, queries, ON_PAGE)))
         intervals = page.Intervals(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from axil import inputs
-from axil.errors import AxilError, ExactnessError, InputError
+from axil.errors import AxilError, ExactnessError, InputError, UnsupportedQuestionError
 from axil.jacobian.base import Differentiated
 from axil.replay.mistakes import OTHER_ORDER, other_order
 from axil.support import supports
@@ -21,6 +21,14 @@ READERS = ("axil.jacobian.boosting", "axil.jacobian.sklearn_smooth", "axil.jacob
 
 class Report(dict[str, Any]):
     """Findings of the reading: errors of the replay, or how far the model is from a stationary point."""
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        """Refuse the question of the same name, which `axil.Explainer` has."""
+        raise UnsupportedQuestionError(
+            "report",
+            "its pages say how targets make a value, and here pushes make a score",
+            "Write one page of all predictions with to_html, or fit with squared error and ask axil.Explainer.",
+        )
 
     def __repr__(self) -> str:
         lines = (

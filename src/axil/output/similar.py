@@ -13,9 +13,9 @@ from axil import inputs
 from axil.errors import AxilError, InputError, shown
 from axil.inputs.owned import owned_rows
 from axil.output import comparables, tables
-from axil.output.comparables import Adjustment, Choice
+from axil.output.columns import Columns, refuse_other_order
+from axil.output.comparables import Adjustment, Choice, Within
 from axil.output.sums import WeightedSums
-from axil.replay.mistakes import other_order
 from axil.types import Array
 
 NOT_ADJUSTED = (
@@ -28,19 +28,23 @@ NOT_ADJUSTED = (
 class Beside:
     """Training rows and the rows that they are listed beside."""
 
-    features: Any  #: (N, features) the training rows
-    rows: Any  #: (n, features) the rows explained
-    names: list[str]  #: of the features
+    known: Columns  #: features and further columns of both
     n_targets: tuple[int, int]  #: (N, K)
     backend: str
     note: str  #: what the numbers are
     is_shared: bool = False  #: whether there are classes that share their weights
 
-    def choice(self, k: Any, among: Any, distinct: Any, sign: Any, per_class: Any) -> Choice:
+    @property
+    def features(self) -> Any:
+        """(N, features): the training rows."""
+        return self.known.training[0]
+
+    def choice(self, k: Any, among: Any, distinct: Any, sign: Any, per_class: Any = True, within: Any = None) -> Choice:
         """The rows that may be listed, checked; see `Streamed.similar`."""
         count, positive = inputs.as_count(k, "k"), inputs.as_choice(sign, ("any", "positive"), "sign") == "positive"
         each = as_per_class(per_class, self.is_shared)
-        return Choice(count, _allowed(self, among), _codes(self, distinct), positive, each)
+        near = _near(self.known, within)
+        return Choice(count, _allowed(self, among), _codes(self, distinct), positive, each, near)
 
 
 def as_per_class(per_class: Any, is_shared: bool) -> bool:
@@ -70,7 +74,7 @@ def _allowed(beside: Beside, among: Any) -> NDArray[np.intp] | None:
                 f"among raised {type(error).__name__}: {shown(error, 200)}. Expected a function of the training rows (a "
                 f"{type(beside.features).__name__}) that returns a truth value for each."
             ) from error
-    _refuse_other_order(beside, given, "among")
+    refuse_other_order(beside.features, given, "among")
     mask = inputs.as_mask(given, beside.n_targets[0], what)
     if not mask.any():
         raise InputError(f"among allows none of the {len(mask)} training rows; expected a mask that is True for some.")
@@ -83,18 +87,38 @@ def _codes(beside: Beside, distinct: Any) -> NDArray[np.intp] | None:
         return None
     n_train = beside.n_targets[0]
     if isinstance(distinct, str) or inputs.is_whole(distinct):
-        place = inputs.chosen_columns(distinct, beside.names, "distinct")
-        distinct = inputs.feature_columns(beside.features, np.arange(n_train), place)[0]
-    _refuse_other_order(beside, distinct, "distinct")
+        known, place = beside.known, beside.known.chosen(distinct, "distinct")
+        distinct = known.of_training(np.arange(n_train), place)[0]
+        if distinct is None:
+            raise InputError(
+                f"distinct names {known.names[place[0]]}, which only X has. Add it to the first frame of beside."
+            )
+    refuse_other_order(beside.features, distinct, "distinct")
     return inputs.label_codes(distinct, n_train, "distinct")
 
 
-def _refuse_other_order(beside: Beside, given: Any, what: str) -> None:
-    if other_order(beside.features, given) is not None:
+def _near(known: Columns, within: Any) -> Within | None:
+    """The ranges that a pair of a column and a distance makes around the queries' own values."""
+    if within is None:
+        return None
+    if not isinstance(within, (tuple, list)) or len(within) != 2:
+        raise InputError(f'within is {shown(within)}; expected a column and a distance, such as ("sale_date", "3Y").')
+    column, distance = within
+    places = [] if column is None else known.chosen(column, "within")
+    if len(places) != 1:
+        raise InputError(f"within names {shown(column)}; expected one column.")
+    name = known.names[places[0]]
+    own, queried = known.of_all(places[0], "within")
+    values, points = inputs.as_points(own, f"{name} of the training rows"), inputs.as_points(queried, f"{name} of X")
+    if len(points) and values.dtype.kind != points.dtype.kind:
+        kinds = ["numbers" if one.dtype.kind == "f" else "dates" for one in (values, points)]
         raise InputError(
-            f"{what} has the row labels of X_train in another order, and rows are matched by position. Pass "
-            f"{what}.loc[X_train.index]; or, if it is in the order of the fit already, {what}.to_numpy()."
+            f"{name} holds {kinds[0]} in the training rows and {kinds[1]} in X; expected the same in both."
         )
+    lost = np.flatnonzero(np.isnan(points) if points.dtype.kind == "f" else np.isnat(points))
+    if len(lost):
+        raise InputError(f"{name} of X has no value in row {lost[0]}; within needs one to measure from. Fill it in.")
+    return Within(values, *inputs.interval_around(points, distance, name))
 
 
 def listed(
@@ -112,13 +136,13 @@ def listed(
     for one in parts:
         if fitted is not None and adjustment is None:
             adjustment = Adjustment(one.targets.reshape(beside.n_targets) - fitted())
-        lines = comparables.listed(one, choice, adjustment)
+        lines = comparables.listed(one, choice, adjustment, first)
         lines.columns["asked"] = lines.columns["asked"] + first
         found.append(lines.columns)
         summaries.append(lines.summary)
         first += len(one)
     made = tables.joined(found)
-    of_rows = inputs.feature_columns(beside.features, made.pop("position"), chosen)
+    of_rows = beside.known.of_training(made.pop("position"), chosen)
     return finished(beside, made, tables.joined(summaries), chosen, of_rows, fitted is not None)
 
 
@@ -126,11 +150,14 @@ def finished(
     beside: Beside, made: dict[str, Any], summary: dict[str, Any], chosen: list[int], of_rows: list[Any], adjust: bool
 ) -> Any:
     """The table of the columns of `comparables.listed`, with these features of the rows listed beside those of the queries."""
-    names, of_queries = beside.names, inputs.feature_columns(beside.rows, made.pop("asked"), chosen)
-    for i, own, queried in zip(chosen, of_rows, of_queries):
-        made |= {f"{names[i]} (row)": own, f"{names[i]} (query)": queried}
+    known = beside.known
+    for i, own, queried in zip(chosen, of_rows, known.of_queries(made.pop("asked"), chosen)):
+        both = {f"{known.names[i]} (row)": own, f"{known.names[i]} (query)": queried}
+        made |= {name: column for name, column in both.items() if column is not None}
+        if own is None or queried is None:
+            continue
         if adjust and own.dtype.kind in "iuf" and queried.dtype.kind in "iuf":
-            made[f"{names[i]} (difference)"] = own.astype(float) - queried.astype(float)
+            made[f"{known.names[i]} (difference)"] = own.astype(float) - queried.astype(float)
     frame = tables.make(made, beside.backend)
     return _footed(frame, summary, beside) if adjust else tables.note(frame, beside.note)
 
@@ -140,10 +167,12 @@ def _footed(frame: Any, summary: dict[str, Any], beside: Beside) -> Any:
     lines = [dict(zip(summary, line)) for line in zip(*(column.tolist() for column in summary.values()))]
     text = f"{beside.note}; adjusted = target + F(query) - F(row)"
     if len(lines) == 1:
-        *_, share, prediction, mean, bias = lines[0].values()
+        *_, prediction, mean, bias = lines[0].values()
         *_, named = summary
+        share, value_share = lines[0]["share"], lines[0].get("value share", np.nan)
+        held = "" if np.isnan(value_share) else f" and {value_share:.1%} of the value"
         text += (
-            f"; the rows listed hold {share:.1%} of the weight; all {beside.n_targets[0]:,} training rows, adjusted, average "
-            f"{mean:.6g} by their weights; the prediction is {prediction:.6g}, the local {named} {bias:.3g}"
+            f"; the rows listed hold {share:.1%} of the weight{held}; all {beside.n_targets[0]:,} training rows, adjusted, "
+            f"average {mean:.6g} by their weights; the prediction is {prediction:.6g}, the local {named} {bias:.3g}"
         )
     return tables.note(frame, text, comparables=lines)

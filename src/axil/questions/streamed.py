@@ -15,6 +15,7 @@ from axil.errors import InputError, UnsupportedQuestionError
 from axil.explanation import page_options
 from axil.machine.memory import Budget
 from axil.output import page, similar, tables
+from axil.output.columns import columns_of
 from axil.output.context import Context
 from axil.output.portfolio import Portfolio
 from axil.output.sums import WeightedSums
@@ -64,10 +65,10 @@ class Stream:
         values = inputs.row_values(labels, self.features, self.feature_names, what)
         return inputs.group_codes(values, self.n_targets[0], what)
 
-    def beside(self) -> similar.Beside:
-        """The training rows and those to list them beside."""
-        names = self.names()
-        return similar.Beside(self.features, self.rows, names, self.n_targets, self.backend, self.note, self.is_shared)
+    def listing(self, beside: Any = None) -> similar.Beside:
+        """The training rows and those to list them beside, with further columns of both."""
+        known = columns_of(self.features, self.rows, self.names(), beside)
+        return similar.Beside(known, self.n_targets, self.backend, self.note, self.is_shared)
 
     def names(self) -> list[str]:
         """The names of the columns."""
@@ -250,6 +251,8 @@ class Streamed(page.Shown, ABC):
         distinct: Any = None,
         sign: str = "any",
         per_class: bool = True,
+        within: Any = None,
+        beside: Any = None,
     ) -> Any:
         """Comparables: the k training rows of largest |weight| in each prediction, their features beside the query's own.
 
@@ -264,15 +267,17 @@ class Streamed(page.Shown, ABC):
         as people read them: of a model fitted to logarithms in prices, and the mean is a geometric one. Where weights sum to one
         the mean is ``F(x) + sum_j k_j r_j`` of the residuals ``r = y - F``; the second term is a check of local bias: what the
         model leaves over among the rows that make this prediction. A pandas frame says it in ``attrs["axil"]``, and has for each
-        prediction its value, the mean, the bias (on the scale of the fit) and the share that the rows listed hold in
-        ``attrs["comparables"]``.
+        prediction its value, the mean, the bias (on the scale of the fit), the ``share`` of the weight that the rows listed hold
+        and their ``value share`` in ``attrs["comparables"]``. That is the share of the prediction that follows their targets:
+        if they were one percent higher, the prediction would rise by so many percent. It is ``sum k_j y_j / F(x)`` over the
+        rows listed; of logarithms, in prices, ``sum k_j``; nan for other transformed targets.
 
         Parameters
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         k : int
-            How many training rows per prediction; fewer where ``among``, ``distinct`` and ``sign`` leave fewer.
+            How many training rows per prediction; fewer where ``among``, ``distinct``, ``sign`` and ``within`` leave fewer.
         columns : sequence, optional
             Which features to show, by name or position; all by default.
         init_score : array of shape (n,) or (n, K), optional
@@ -291,6 +296,13 @@ class Streamed(page.Shown, ABC):
         per_class : bool, default True
             A line for each class. False, where classes share their weights as in forests: one line per training row, with the
             class predicted and its probability, and the row's own class by name as target.
+        within : pair of a column and a distance, optional
+            Only rows whose column lies so far from the query's own value at most: ``("sale_date", "3Y")``. The distance is a
+            number for numbers; for dates a number of days, a timedelta, or text in D, W, M or Y: days, weeks, months, years.
+        beside : pair of frames, optional
+            Further columns that are no features, of the training rows and of the rows of X, such as addresses and dates:
+            ``(sales, homes)``. They are shown, and ``columns``, ``distinct`` and ``within`` may name them. A column of one
+            frame alone is shown for its rows.
 
         Examples
         --------
@@ -313,15 +325,15 @@ class Streamed(page.Shown, ABC):
             raise InputError(
                 "per_class=False lists classes by name, which adjust=True cannot move. Leave one of them out."
             )
-        beside = stream.beside()
+        listing = stream.listing(beside)
         choice, chosen = (
-            beside.choice(k, among, distinct, sign, per_class),
-            inputs.chosen_columns(columns, beside.names),
+            listing.choice(k, among, distinct, sign, per_class, within),
+            listing.known.chosen(columns),
         )
         lines = choice.most(stream.n_targets[0]) * stream.n_targets[1]
         more = 0 if choice.is_plain else COPIES * 8 * stream.n_targets[0]
         parts = stream.for_table(lines, 14 + 3 * len(chosen), 24 * 8, more)
-        return similar.listed(parts, beside, choice, chosen, stream.fitted if adjust else None)
+        return similar.listed(parts, listing, choice, chosen, stream.fitted if adjust else None)
 
     _no_features = (
         "this explainer was loaded from a file, which keeps no features",
@@ -362,6 +374,7 @@ class Streamed(page.Shown, ABC):
         columns: Sequence[Any] | None = None,
         sigma: Any = None,
         init_score: Any = None,
+        map: Any = None,
     ) -> str | None:
         """The page of `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
 
@@ -382,12 +395,15 @@ class Streamed(page.Shown, ABC):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
             place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+        map : pair of columns, optional
+            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
         """
         target = page.as_target(path)
         stream = self._stream(X, init_score)
         by_name = sigma is None or isinstance(sigma, str)
         known = None if groups is None else stream.groups(groups, "groups")
-        options = page_options(stream.n_targets, known, k, columns, None if by_name else sigma)
+        context = Context(stream.rows, stream.features, stream.feature_names, None)
+        options = page_options(stream.n_targets, known, k, columns, None if by_name else sigma, map, context)
         inputs.chosen_columns(columns, stream.names())  # refused before any work
         if by_name:
             size, about = self._sigma(sigma, stream.n_targets[1])

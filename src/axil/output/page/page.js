@@ -405,6 +405,7 @@ function start(data) {
     showCharts();
     showWide(i);
     showGroups(i);
+    showMap(data, shared ? 0 : state.output, i, rowsOf(i));
     showProof(i);
   }
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from axil.errors import UnsupportedQuestionError
 from axil.inputs import chosen_columns, feature_columns
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
+from axil.output.site_map import HEIGHT, MARGIN, WIDTH, Places, bar_text, sheets
 from axil.output.sums import WeightedSums
 from axil.scale import TargetScale
 from axil.types import Array
@@ -51,6 +52,7 @@ class Options:
     sigma: Array | None = None  #: () or (K,) the noise of the targets
     about_sigma: str | None = None  #: how it is known, or why it is not
     intervals: Intervals | None = None  #: in place of standard errors
+    places: Places | None = None  #: of all predictions and training rows, for a map
 
 
 def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]:
@@ -77,6 +79,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         batches.append(_batch(part, options))
     made = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     targets = part.targets.reshape(len(part.targets), -1)
+    drawn = None if options.places is None else _map(options.places, made["rows"], made["weights"])
     if options.intervals is not None:
         made["wide_rows"] = np.where(options.intervals.shares > 0, options.intervals.rows, -1)
     named = [name for name in ("rows", "wide_rows") if name in made]
@@ -102,6 +105,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "feature_digits": digits,
         "about_sigma": options.about_sigma,
         "intervals": None if options.intervals is None else _intervals(options.intervals, made["wide_rows"]),
+        "map": drawn,
         "held": "" if about is None else about.held,
         "queries": {
             "labels": labels(made["labels"]),
@@ -131,6 +135,17 @@ def _intervals(known: Intervals, rows: NDArray[np.intp]) -> dict[str, Any]:
     names = ("lower", "upper", "alarm", "weights", "errors", "shares")
     about = {name: getattr(known, name) for name in ("coverage", "n_calibration", "source", "training_errors")}
     return about | {"rows": nested(rows)} | {name: nested(getattr(known, name)) for name in names}
+
+
+def _map(places: Places, rows: NDArray[np.intp], weights: Array) -> dict[str, Any]:
+    """Drawings of rows (n, S, k): numbers of a drawing's units, to a tenth."""
+    n, sets, k = rows.shape
+    found = sheets(places, np.repeat(np.arange(n), sets), rows.reshape(n * sets, k), weights.reshape(n * sets, k))
+    parts = {"x": found.x, "y": found.y, "radius": found.radius, "query": found.query, "bar": found.bar}
+    numbers_ = {name: nested(own.round(1).reshape(n, sets, -1)) for name, own in parts.items()}
+    km = nested(found.km.round(3).reshape(n, sets, k))
+    texts = [[bar_text(km) for km in found.bar[s::sets, 1]] for s in range(sets)]
+    return {"width": WIDTH, "height": HEIGHT, "margin": MARGIN, "km": km, "bar_text": texts, **numbers_}
 
 
 def _columns(made: dict[str, Any], options: Options, compared: bool) -> dict[str, Any]:

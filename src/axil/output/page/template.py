@@ -16,11 +16,13 @@ from typing import Any
 
 from axil.inputs import as_file
 from axil.machine.atomic import atomic
+from axil.output import site_map
 
 
 def render(summary: dict[str, Any]) -> str:
     """The page as text."""
-    style, script = _part("page.css"), _part("page.js")
+    style = f"{_part('page.css')}\n{site_map.style()}"
+    script = f"{_part('page.js')}\n{_part('map.js')}"
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     text = _part("page.html")
     for name, part in {"policy": policy, "style": style, "data": pack(summary), "script": script}.items():

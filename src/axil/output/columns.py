@@ -1,0 +1,98 @@
+"""Columns that tables show and options name: the features, and further columns that people give beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.errors import InputError, shown
+from axil.inputs.owned import owned_rows
+from axil.replay.mistakes import other_order
+
+EXPECTED = "expected two frames, of the training rows and of the rows of X"
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Columns of the training rows and of the queries, by position in ``names``; either may lack some that are no features."""
+
+    names: list[str]
+    n_features: int  #: the first of them
+    training: tuple[Any, Any]  #: features (N, features) and the frame of further columns, None for none
+    queries: tuple[Any, Any]
+
+    def chosen(self, columns: Any, what: str = "columns") -> list[int]:
+        """The positions of columns given by name or position; all for None."""
+        return inputs.chosen_columns(columns, self.names, what)
+
+    def of_training(self, rows: NDArray[np.intp], chosen: Sequence[int]) -> list[NDArray[Any] | None]:
+        """Some columns of some training rows; None for one that only queries have."""
+        return [self._one(self.training, rows, i) for i in chosen]
+
+    def of_queries(self, rows: NDArray[np.intp], chosen: Sequence[int]) -> list[NDArray[Any] | None]:
+        """Some columns of some queries; None for one that only the training rows have."""
+        return [self._one(self.queries, rows, i) for i in chosen]
+
+    def of_all(self, i: int, what: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """A column of all training rows and of all queries, which both must have."""
+        (own,) = self.of_training(np.arange(self.training[0].shape[0]), [i])
+        (queried,) = self.of_queries(np.arange(self.queries[0].shape[0]), [i])
+        if own is None or queried is None:
+            which = ("X has", "first") if own is None else ("the training rows have", "second")
+            raise InputError(
+                f"{what} names {self.names[i]}, which only {which[0]}. Add it to the {which[1]} frame of beside."
+            )
+        return own, queried
+
+    def _one(self, given: tuple[Any, Any], rows: NDArray[np.intp], i: int) -> NDArray[Any] | None:
+        if i < self.n_features:
+            return inputs.feature_columns(given[0], rows, [i])[0]
+        names = _names(given[1])
+        return (
+            inputs.feature_columns(given[1], rows, [names.index(self.names[i])])[0] if self.names[i] in names else None
+        )
+
+
+def columns_of(features: Any, rows: Any, names: list[str], beside: Any = None) -> Columns:
+    """The columns of the training rows, of the queries and of a pair of frames beside them, checked; features are the fit's."""
+    further = (None, None) if beside is None else _pair(features, rows, beside)
+    new = dict.fromkeys(name for frame in further for name in _names(frame) if name not in names)
+    return Columns([*names, *new], len(names), (features, further[0]), (rows, further[1]))
+
+
+def refuse_other_order(rows: Any, given: Any, what: str, of: str = "X_train") -> None:
+    """Refuse labels of these rows in another order than theirs: rows are matched by position."""
+    if other_order(rows, given) is not None:
+        raise InputError(
+            f"{what} has the row labels of {of} in another order, and rows are matched by position. Pass "
+            f"it with .loc[{of}.index]; or, if it is in the order of {of} already, without its labels."
+        )
+
+
+def _pair(features: Any, rows: Any, beside: Any) -> tuple[Any, Any]:
+    try:
+        first, second = beside
+        frames = inputs.as_frame(first), inputs.as_frame(second)
+    except InputError:
+        raise
+    except Exception:  # nothing that can be taken apart
+        frames = None, None
+    if frames[0] is None or frames[1] is None or isinstance(beside, dict):
+        raise InputError(f"beside is {shown(beside)}; {EXPECTED}.")
+    given = zip((first, second), ("first", "second"))
+    for (frame, which), (name, own) in zip(given, (("X_train", features), ("X", rows))):
+        n = own.shape[0]
+        if frame.shape[0] != n:
+            raise InputError(f"The {which} frame of beside has {frame.shape[0]} rows; expected {n}, those of {name}.")
+        refuse_other_order(own, frame, f"The {which} frame of beside", name)
+    return owned_rows(first), owned_rows(second)
+
+
+def _names(table: Any) -> list[str]:
+    frame = None if table is None else inputs.as_frame(table)
+    return [] if frame is None else [str(name) for name in frame.columns]

@@ -1,0 +1,133 @@
+"""Maps of a prediction and its comparables: latitudes and longitudes -> places on a small drawing, and that as inline SVG.
+
+Local maps need no projection of the whole earth: east is longitude times the cosine of the latitude, north is latitude. No
+streets are drawn, so that nothing has to be fetched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError, shown
+from axil.inputs import as_points
+from axil.output.columns import Columns
+from axil.types import Array
+
+WIDTH, HEIGHT, MARGIN = 640, 360, 26  # of a drawing, in its own units
+KM_PER_DEGREE = 6371.0088 * np.pi / 180  # of latitude: mean radius of the earth, IUGG
+LEAST_KM = 0.1  # the least width of a map: of rows at one address
+STEPS = np.array([m * 10.0**e for e in range(-2, 5) for m in (1, 2, 5)])  # km that scale bars have
+LARGEST, SMALLEST = 15.0, 6.0  # radii of circles
+LIMITS = {"latitude": 90.0, "longitude": 360.0}
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Latitudes and longitudes in degrees, nan where they are missing."""
+
+    training: Array  #: (N, 2)
+    queries: Array  #: (n, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Sheets:
+    """Drawings of m predictions and their k comparables; nan for what has no place."""
+
+    x: Array  #: (m, k) of the circles
+    y: Array  #: (m, k)
+    radius: Array  #: (m, k)
+    km: Array  #: (m, k) from the query
+    query: Array  #: (m, 2) the query's own x and y; nan for a drawing that there is none of
+    bar: Array  #: (m, 2) the scale bar: its length on the drawing, and in km
+
+
+def as_places(given: Any, known: Columns) -> Places | None:
+    """The places in two columns, of latitudes and longitudes, given by name or position; None for None."""
+    if given is None:
+        return None
+    expected = 'expected two columns, of latitudes and longitudes, such as ("lat", "lon")'
+    if isinstance(given, str) or not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise InputError(f"map is {shown(given)}; {expected}.")
+    found: list[list[Array]] = [[], []]
+    for (kind, limit), place in zip(LIMITS.items(), known.chosen(given, "map")):
+        for part, values, whose in zip(found, known.of_all(place, "map"), ("the training rows", "X")):
+            what = f"{known.names[place]} of {whose}"
+            degrees = as_points(values, what)
+            if degrees.dtype.kind != "f":
+                raise InputError(f"{what} holds dates; {expected}.")
+            odd = np.flatnonzero(~np.isnan(degrees) & ~(np.abs(degrees) <= limit))
+            if len(odd):
+                raise InputError(
+                    f"{what}, the {kind}s of map, holds {degrees[odd[0]]:g} in row {odd[0]}; expected degrees, "
+                    f"{limit:g} at most. Name latitudes first, and degrees rather than metres."
+                )
+            part.append(degrees)
+    return Places(*(np.stack(part, axis=1) for part in found))
+
+
+def sheets(places: Places, asked: NDArray[np.intp], rows: NDArray[np.integer[Any]], weights: Array) -> Sheets:
+    """Drawings of the queries asked (m,), each with its rows (m, k), -1 for none, and their weights (m, k)."""
+    own = places.queries[asked]
+    other = np.where((rows >= 0)[:, :, None], places.training[rows], np.nan)
+    other[np.isnan(other).any(axis=2)] = np.nan
+    points = np.concatenate([own[:, None], other], axis=1) - own[:, None]  # degrees from the query
+    points[:, :, 1] = (points[:, :, 1] + 180) % 360 - 180  # the shorter way round
+    known = np.where(np.isnan(points), 0.0, points)  # the query itself is at zero
+    middle = (known.min(axis=1) + known.max(axis=1)) / 2
+    points[:, :, 1] *= np.cos(np.radians(own[:, :1] + middle[:, :1]))
+    km = points * KM_PER_DEGREE
+    lowest, highest = np.fmin.reduce(km, axis=1), np.fmax.reduce(km, axis=1)
+    size = np.maximum(highest - lowest, LEAST_KM)
+    per_km = np.minimum((HEIGHT - 2 * MARGIN) / size[:, 0], (WIDTH - 2 * MARGIN) / size[:, 1])[:, None]
+    centre = ((lowest + highest) / 2)[:, None]
+    x = WIDTH / 2 + (km[:, :, 1] - centre[:, :, 1]) * per_km
+    y = HEIGHT / 2 - (km[:, :, 0] - centre[:, :, 0]) * per_km
+    length = STEPS[np.maximum(np.searchsorted(STEPS, WIDTH / 4 / per_km[:, 0], side="right") - 1, 0)]
+    sizes = np.abs(weights)
+    most = sizes.max(axis=1, initial=0.0, keepdims=True)
+    shares = np.divide(sizes, most, out=np.zeros_like(sizes), where=most > 0)
+    radius = SMALLEST + (LARGEST - SMALLEST) * np.sqrt(shares)
+    bar = np.stack([length * per_km[:, 0], length], axis=1)
+    return Sheets(
+        x[:, 1:], y[:, 1:], radius, np.hypot(*np.moveaxis(km[:, 1:], 2, 0)), np.stack([x, y], axis=2)[:, 0], bar
+    )
+
+
+def style() -> str:
+    """The style of a map, in the colours of the page around it."""
+    return (files("axil.output") / "site_map.css").read_text(encoding="utf-8").strip()
+
+
+def bar_text(km: float) -> str:
+    """The length of a scale bar in words."""
+    return f"{km:g} km" if km >= 1 else f"{1000 * km:g} m"
+
+
+def svg(one: Sheets, i: int, titles: list[str], about: str) -> str:
+    """Drawing i as markup, a number in each circle, the largest below; empty where the query has no place.
+
+    Colours are the style's: classes up (a positive weight), you (the query), bar, soft.
+    """
+    if np.isnan(one.query[i]).any():
+        return ""
+    made = [f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(about)}">']
+    for j in np.argsort(-one.radius[i], kind="stable").tolist():
+        x, y, r = one.x[i, j], one.y[i, j], one.radius[i, j]
+        if j < len(titles) and not np.isnan(x):
+            made.append(
+                f'<g><title>{escape(titles[j])}</title><circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>'
+                f'<text x="{x:.1f}" y="{y:.1f}">{j + 1}</text></g>'
+            )
+    x, y = one.query[i]
+    length, km = one.bar[i]
+    made.append(f'<path class="you" d="M{x:.1f} {y - 9:.1f}l9 9-9 9-9-9z"/>')
+    left, low = MARGIN / 2, HEIGHT - MARGIN / 2
+    made.append(f'<path class="bar" d="M{left:g} {low - 5:g}v5h{length:.1f}v-5"/>')
+    made.append(f'<text class="bar" x="{left + length + 6:.1f}" y="{low - 3:g}">{bar_text(km)}</text></svg>')
+    return "".join(made)

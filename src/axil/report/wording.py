@@ -1,0 +1,107 @@
+"""Words and numbers of a report, for people who know nothing of models."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+
+from axil.errors import InputError, shown
+
+MINUS = "\u2212"
+LONGEST = 200  # letters of a cell
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a report calls things."""
+
+    title: str = "Estimate"  #: above every page
+    target: str = "value"  #: what is estimated
+    unit: str = ""  #: of the target: a sign of money goes in front
+    rows: str = "records"  #: the training rows, in the plural
+    query: str = "case"  #: one row of X
+    names: Mapping[str, str] = field(default_factory=dict)  #: of columns, where they are to be called something else
+
+    def __post_init__(self) -> None:
+        """Refuse what is no text."""
+        for name in ("title", "target", "unit", "rows", "query"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"{name} is {shown(getattr(self, name))}; expected text.")
+        own = self.names
+        if not isinstance(own, Mapping) or not all(isinstance(x, str) for pair in own.items() for x in pair):
+            raise InputError(f"names is {shown(own)}; expected a dict from columns to what people call them.")
+
+    def amount(self, value: float) -> str:
+        """A number in the unit of the target."""
+        text = number(value)
+        if not self.unit or not np.isfinite(value):
+            return text
+        if unicodedata.category(self.unit[0]) == "Sc":
+            return f"{MINUS}{self.unit}{text[1:]}" if text.startswith(MINUS) else f"{self.unit}{text}"
+        return f"{text} {self.unit}"
+
+    def name(self, column: str) -> str:
+        """What people call a column."""
+        return self.names.get(column, column)
+
+
+def number(value: float, plain: float = 1000.0) -> str:
+    """A number for reading: whole from a thousand on, else of four digits; commas from ``plain`` on."""
+    if value != value:
+        return "\u2013"
+    if abs(value) == np.inf:
+        return "\u221e" if value > 0 else f"{MINUS}\u221e"
+    whole = abs(value) >= 1000 or value == int(value)
+    if not whole:
+        text = f"{value:.4g}"
+        text = text if "e" not in text else f"{value:.1e}"
+    else:
+        text = f"{value:,.0f}" if abs(value) >= plain else f"{value:.0f}"
+    return text.replace("-", MINUS)
+
+
+def percent(share: float) -> str:
+    """A share for reading, of two digits at least."""
+    value = 100 * share
+    digits = 0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2
+    return f"{value:.{digits}f} %".replace("-", MINUS)
+
+
+def cell(value: Any) -> str:
+    """A value of a column: numbers below ten thousand without commas, so that years read as years."""
+    if value is None or value != value:
+        return "\u2013"
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float, np.number)):
+        return number(float(value), plain=10_000.0)
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, datetime) and not (value.hour or value.minute or value.second):
+        value = value.date()
+    text = (
+        value.isoformat(" ")
+        if isinstance(value, datetime)
+        else value.isoformat()
+        if isinstance(value, date)
+        else str(value)
+    )
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}\u2026"
+
+
+def difference(own: Any, queried: Any) -> str:
+    """How far a row's value is from the query's: "+12", "same", or nothing where that cannot be said."""
+    if own is None or queried is None or own != own or queried != queried:
+        return ""
+    if own == queried:
+        return "same"
+    numbers = (int, float, np.integer, np.floating)
+    if not (isinstance(own, numbers) and isinstance(queried, numbers)) or isinstance(own, (bool, np.bool_)):
+        return ""
+    gap = float(own) - float(queried)
+    return ("+" if gap > 0 else "") + number(gap, plain=10_000.0)

@@ -1,0 +1,331 @@
+"""Reports: `Explainer.report`, which writes a page per prediction while the weights of the next ones are computed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.errors import InputError, UnsupportedQuestionError, shown
+from axil.intervals.predictive import Predictive
+from axil.output import site_map
+from axil.output.columns import Columns
+from axil.output.comparables import Adjustment, Choice
+from axil.questions.streamed import COPIES, Stream
+from axil.replay.proven import ProvenModel
+from axil.report import page, search
+from axil.report.content import Cases, cases
+from axil.report.folder import Folder, file_names, fingerprint, opened
+from axil.report.wording import Words, cell
+from axil.types import Array
+
+MOST_COLUMNS = 8  # that a page shows unless they are named
+CHUNK = 64  # pages that a thread writes at a time
+WAITING = 64  # chunks that may wait to be written
+SAME = 1e-6  # of the largest prediction: how far those of an interval may be from those of the report
+
+
+@dataclass(frozen=True)
+class Written:
+    """A folder of pages, as `Explainer.report` left it."""
+
+    index: Path  #: the page to begin with
+    pages: int  #: in the folder
+    written: int  #: by this call; the others were there
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Everything that pages are made of besides the weights."""
+
+    words: Words
+    choice: Choice
+    known: Columns
+    chosen: list[int]
+    on_map: site_map.Places | None
+    predictive: Predictive | None
+    coverage: float
+    sure: str  #: the coverage in words
+    labels: list[str]
+    values: Array  #: (n,) the model's own predictions, as people read them
+
+
+class Reports:
+    """The question for a folder of pages, as a method of `Explainer`."""
+
+    @property
+    @abstractmethod
+    def proven(self) -> ProvenModel:
+        """The model, proven to belong to its training data."""
+
+    @abstractmethod
+    def _stream(self, X: Any, init_score: Any) -> Stream:
+        """The rows of X, checked, with their weights to come."""
+
+    def report(
+        self,
+        X: Any,
+        folder: Any,
+        k: int = 5,
+        columns: Sequence[Any] | None = None,
+        *,
+        title: str = "Estimate",
+        target: str = "value",
+        unit: str = "",
+        rows: str = "records",
+        query: str = "case",
+        names: Mapping[str, str] | None = None,
+        search: Sequence[Any] = (),
+        map: Any = None,
+        interval: Predictive | None = None,
+        coverage: float = 0.9,
+        among: Any = None,
+        distinct: Any = None,
+        sign: str = "positive",
+        within: Any = None,
+        beside: Any = None,
+        init_score: Any = None,
+    ) -> Written:
+        """One small page per row of X in plain language, and an index with a search, for hundreds of thousands of rows.
+
+        A page says what the prediction is, which training rows carry it and how much of it, how each differs, what its target
+        would be if the model moved it to the query (`similar` with ``adjust``), and how sure the prediction is. It needs no
+        script and no network; neither does ``index.html`` need a server.
+
+        An interrupted report goes on where it was: pages that are there are whole, and are not written again. The file
+        ``report.json`` says what a folder was made of, and another model, table or option is refused there. Several processes
+        may write to one folder. Streamed: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to report on: a frame, an array or a sparse matrix with the columns of the fit. The labels of a pandas
+            frame name the pages, and no two may be the same.
+        folder : str or path
+            A directory, which is made if it is not there.
+        k : int, default 5
+            How many training rows per page.
+        columns : sequence, optional
+            Which columns to show, by name or position; by default the first eight, those of ``beside`` before features.
+        title : str, default "Estimate"
+            The words above every page.
+        target : str, default "value"
+            What pages call the target, such as "price".
+        unit : str, optional
+            Its unit, such as "kWh"; a sign of money, such as "$", goes in front.
+        rows : str, default "records"
+            What pages call the training rows, in the plural, such as "sales".
+        query : str, default "case"
+            What pages call a row of X, such as "home".
+        names : dict, optional
+            What pages call columns: ``{"bldg_sf": "Floor area"}``.
+        search : sequence, optional
+            Columns of X, by name or position, that the index searches besides labels, such as an address.
+        map : pair of columns, optional
+            Latitudes and longitudes in degrees, by name or position, for a map on each page.
+        interval : Predictive, optional
+            How sure predictions are, as `calibrate` of this explainer made it; without it pages say nothing of that.
+        coverage : float, default 0.9
+            The probability that an interval is to hold its target with.
+        among : array of bool of shape (n_train,) or function, optional
+            The training rows that may be listed, as in `similar`.
+        distinct : str, int or sequence of length n_train, optional
+            Labels of which each is listed once, as in `similar`.
+        sign : "positive" or "any", default "positive"
+            Whether rows of negative weight are listed too.
+        within : pair of a column and a distance, optional
+            How near a row must be to the query, as in `similar`: ``("sale_date", "3Y")``.
+        beside : pair of frames, optional
+            Further columns of the training rows and of the rows of X, as in `similar`.
+        init_score : array of shape (n,), optional
+            Offsets of the rows of X, as in `similar`.
+
+        Returns
+        -------
+        Written
+            The path of ``index.html``, the number of pages, and how many this call has written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:400], y[:400]), X[:400], y[:400])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = explainer.report(X[400:], folder, columns=["age", "bmi"], rows="patients", query="patient")
+        ...     again = explainer.report(X[400:], folder, columns=["age", "bmi"], rows="patients", query="patient")
+        >>> found.pages, found.written, again.written
+        (42, 42, 0)
+        """
+        words = Words(title, target, unit, rows, query, {} if names is None else names)
+        stream = self._stream(X, init_score)
+        _refuse(stream, interval)
+        listing = stream.listing(beside)
+        known, choice = listing.known, listing.choice(k, among, distinct, sign, within=within)
+        chosen = _shown(known) if columns is None else known.chosen(columns)
+        found = known.chosen([] if search is None else search, "search")
+        on_map = site_map.as_places(map, known)
+        labels = _labels(stream.rows)
+        sure = ""
+        if interval is not None:
+            coverage = inputs.as_number(coverage, "coverage")
+            interval.interval(
+                inputs.take_rows(stream.rows, slice(0, 0)), coverage
+            )  # refuses a coverage before any work
+            sure = ("" if interval.source == "held out" else "about ") + f"{100 * coverage:.6g} %"
+        values = self.proven.scale.inverse(self.proven.queries(X, init_score).predictions)[:, 0]
+        plan = _Plan(words, choice, known, chosen, on_map, interval, coverage, sure, labels, values)
+        offsets = inputs.as_offsets(init_score, len(labels), 1, "explained")
+        made_of = self._made_of(plan, stream, offsets, words)
+        place = opened(folder, file_names(labels), made_of)
+        missing = place.missing()
+        if len(missing):
+            self._write(plan, place, stream, offsets, missing)
+        _index(place, plan, found)
+        return Written(place.path / "index.html", len(labels), len(missing))
+
+    def _made_of(self, plan: _Plan, stream: Stream, offsets: Array | None, words: Words) -> dict[str, Any]:
+        """All that pages depend on, for the manifest."""
+        assert stream.fitted is not None
+        known, choice, n = plan.known, plan.choice, len(plan.labels)
+        near, sparse = choice.within, inputs.is_sparse(stream.rows)
+        every = [*(() if sparse else range(known.n_features)), *plan.chosen]
+        return {
+            "pages": n,
+            "model": fingerprint(self.proven.targets, np.float32(stream.fitted())),
+            "training rows": fingerprint(
+                stream.index(),
+                *(one for one in known.of_training(np.arange(stream.n_targets[0]), plan.chosen) if one is not None),
+            ),
+            "X": fingerprint(
+                plan.labels,
+                *(one for one in known.of_queries(np.arange(n), every) if one is not None),
+                *([stream.rows.data, stream.rows.indices, stream.rows.indptr] if sparse else []),
+                *([] if offsets is None else [offsets]),
+            ),
+            "rows that may be listed": fingerprint(
+                *(one for one in (choice.among, choice.codes) if one is not None),
+                *([] if near is None else [near.values, near.lowest, near.highest]),
+            ),
+            "map": None if plan.on_map is None else fingerprint(plan.on_map.training, plan.on_map.queries),
+            "interval": None if plan.predictive is None else f"{plan.predictive!r} at {plan.coverage:g}",
+            "k": choice.k,
+            "sign": "positive" if choice.positive else "any",
+            "columns": [known.names[i] for i in plan.chosen],
+            "words": {name: getattr(words, name) for name in ("title", "target", "unit", "rows", "query")},
+            "names": dict(words.names),
+        }
+
+    def _write(
+        self, plan: _Plan, place: Folder, stream: Stream, offsets: Array | None, missing: NDArray[np.intp]
+    ) -> None:
+        """Write the pages of these queries, in threads, while the weights of the next ones are computed."""
+        pending: deque[Future[None]] = deque()
+        pool = ThreadPoolExecutor(self.proven.n_threads)
+        try:
+            for batch in self._cases(plan, inputs.take_rows(stream.rows, missing), offsets, missing):
+                for start in range(0, len(batch), CHUNK):
+                    some = range(start, min(start + CHUNK, len(batch)))
+                    pending.append(pool.submit(_pages, place, plan, batch, some))
+                    while len(pending) > WAITING:
+                        pending.popleft().result()
+            for one in pending:
+                one.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _cases(self, plan: _Plan, rows: Any, offsets: Array | None, asked: NDArray[np.intp]) -> Iterator[Cases]:
+        """What pages say of these rows, at these positions of X, batch by batch."""
+        own = None if offsets is None else offsets[asked]
+        stream, near = self._stream(rows, own), plan.choice.within
+        limits = near and replace(near, lowest=near.lowest[asked], highest=near.highest[asked])
+        choice = replace(plan.choice, within=limits)
+        n_train, first = stream.n_targets[0], 0
+        more = (0 if choice.is_plain else COPIES * 8 * n_train) + 8 * choice.k * (24 + 3 * len(plan.chosen))
+        adjustment: Adjustment | None = None
+        for one in stream.parts(more):
+            if adjustment is None:
+                assert stream.fitted is not None  # an explainer with weights has it
+                adjustment = Adjustment(one.targets.reshape(stream.n_targets) - stream.fitted())
+            some = asked[first : first + len(one)]
+            made = cases(one, some, plan.values[some], choice, adjustment, plan.known, plan.chosen, plan.on_map, first)
+            if plan.predictive is not None:
+                part = slice(first, first + len(one))
+                offset = None if own is None else own[part]
+                made = replace(made, interval=_ends(plan, inputs.take_rows(rows, part), offset, made.values))
+            yield made
+            first += len(one)
+
+
+def _ends(plan: _Plan, rows: Any, offsets: Array | None, values: Array) -> tuple[Array, Array]:
+    """The ends of the intervals of some rows, which must be of the same predictions."""
+    assert plan.predictive is not None
+    found = inputs.as_frame(plan.predictive.interval(rows, plan.coverage, init_score=offsets))
+    assert found is not None
+    own, lower, upper = (np.asarray(found[name].to_numpy()) for name in ("prediction", "lower", "upper"))
+    if not np.allclose(own, values, rtol=0, atol=SAME * np.abs(values).max(initial=1e-300)):
+        raise InputError(
+            "interval predicts other values than this explainer; expected what its own calibrate returned."
+        )
+    return lower, upper
+
+
+def _pages(place: Folder, plan: _Plan, known: Cases, some: range) -> None:
+    for i in some:
+        at = int(known.places[i])
+        place.write(at, page.render(known, i, plan.labels[at], plan.words, plan.sure, "../../index.html"))
+
+
+def _index(place: Folder, plan: _Plan, found: list[int]) -> None:
+    values = [plan.words.amount(value) for value in plan.values.tolist()]
+    columns = [one for one in plan.known.of_queries(np.arange(len(values)), found) if one is not None]
+    more = [", ".join(cell(value) for value in line) for line in zip(*columns)] if columns else [""] * len(values)
+    search.write(place.path, plan.labels, place.files, values, more, plan.words)
+
+
+def _shown(known: Columns) -> list[int]:
+    """The columns of a page unless they are named."""
+    return [*range(known.n_features, len(known.names)), *range(known.n_features)][:MOST_COLUMNS]
+
+
+def _labels(X: Any) -> list[str]:
+    """The labels of the rows as text, no two of which may be the same."""
+    labels = [cell(label) if not isinstance(label, str) else label for label in inputs.row_labels(X).tolist()]
+    if len(set(labels)) < len(labels):
+        seen: set[str] = set()
+        twice = next(label for label in labels if label in seen or seen.add(label))  # type: ignore[func-returns-value]
+        raise InputError(
+            f"X has several rows labelled {shown(twice)}, which would have one page; expected labels of their own. Give X "
+            "another index, or X.reset_index(drop=True)."
+        )
+    return labels
+
+
+def _refuse(stream: Stream, interval: Any) -> None:
+    """Refuse what a report cannot be made of, by name."""
+    if stream.features is None:
+        raise UnsupportedQuestionError(
+            "report",
+            "this explainer was loaded from a file, which keeps no features",
+            "Load it with them: axil.load(path, model, X_train=X_train).",
+        )
+    if stream.outputs is not None:
+        raise UnsupportedQuestionError(
+            "report",
+            f"this model has {stream.n_targets[1]} outputs, and a page is about one value",
+            "Explain a model of one output, or write one page of all with to_html.",
+        )
+    if stream.rows.shape[0] == 0:
+        raise InputError("X has no rows, so there is nothing to report on.")
+    if interval is not None and not isinstance(interval, Predictive):
+        raise InputError(f"interval is {shown(interval)}; expected what explainer.calibrate(...) returned.")

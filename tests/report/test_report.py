@@ -1,0 +1,374 @@
+"""Reports: pages against `similar`, the index against the pages, interrupts, several writers at once, and what is refused."""
+
+import json
+import multiprocessing
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
+from page_models import HOSTILE
+from sklearn.ensemble import RandomForestRegressor
+
+import axil
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.report import write
+from axil.report.folder import LONGEST, PER_FOLDER, file_names
+from axil.report.wording import Words, cell, difference, number
+
+N, Q = 150, 12
+DRAWS = np.random.default_rng(5)
+FRAME = pd.DataFrame(
+    {
+        "area": DRAWS.uniform(40, 200, N + Q).round(),
+        "built": DRAWS.integers(1900, 2024, N + Q),
+        "lat": DRAWS.normal(41.9, 0.1, N + Q),
+        "lon": DRAWS.normal(-87.6, 0.1, N + Q),
+    },
+    index=[f"h{i}" for i in range(N + Q)],
+)
+PRICE = 1000 * FRAME["area"] + 500 * (FRAME["built"] - 1950) + DRAWS.normal(0, 5000, N + Q) + 1e5
+BESIDE = pd.DataFrame(
+    {
+        "street": [f"{i} Oak & <b>Elm</b>" for i in range(N + Q)],
+        "sold": pd.Timestamp("2023-01-01") + pd.to_timedelta(np.arange(N + Q), "D"),
+    },
+    index=FRAME.index,
+)
+X, NEW, Y = FRAME.iloc[:N], FRAME.iloc[N:], PRICE.iloc[:N]
+QUICK = {"n_estimators": 20, "min_child_samples": 5, "n_jobs": 1, "verbose": -1}
+OPTIONS = {
+    "k": 3,
+    "columns": ["street", "area", "sold"],
+    "target": "price",
+    "unit": "$",
+    "rows": "sales",
+    "query": "home",
+}
+OPTIONS |= {"beside": (BESIDE.iloc[:N], BESIDE.iloc[N:])}
+
+
+@pytest.fixture(scope="module")
+def explainer():
+    return axil.Explainer(LGBMRegressor(**QUICK).fit(X, np.log(Y)), X, np.log(Y), inverse_func=np.exp)
+
+
+class Page(HTMLParser):
+    """The cells of the table and all text of a page, as a browser reads it."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.tags, self.cells, self.words = [], [], []
+        self.inside = False
+        self.feed(path.read_text(encoding="utf-8"))
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag == "tr":
+            self.cells.append([])
+        if tag in ("td", "th"):
+            self.cells[-1].append("")
+            self.inside = True
+
+    def handle_endtag(self, tag):
+        self.inside = self.inside and tag not in ("td", "th")
+
+    def handle_data(self, data):
+        if self.inside:
+            self.cells[-1][-1] += data
+        elif self.tags[-1] != "style":
+            self.words.append(data)
+
+
+def pages(folder):
+    return {path.name: path.read_text(encoding="utf-8") for path in (folder / "pages").rglob("*.html")}
+
+
+def entries(folder):
+    """What the search knows: label -> (file, value, further words)."""
+    known = {}
+    for path in (folder / "search").glob("*.js"):
+        text = re.fullmatch(r"shard\(\d+,(.*)\);\n", path.read_text(encoding="utf-8"))[1]
+        for label, number_, name, value, more in json.loads(text):
+            known[label] = f"pages/{number_}/{label if name == 0 else name}.html", value, more
+    return known
+
+
+def test_a_page_says_what_similar_says(explainer, tmp_path):
+    predictive = explainer.calibrate(NEW, np.log(PRICE.iloc[N:]))
+    options = OPTIONS | {"map": ("lat", "lon"), "within": ("sold", "2Y"), "search": ["street"]}
+    found = explainer.report(NEW, tmp_path / "out", interval=predictive, coverage=0.8, **options)
+    assert (found.pages, found.written, found.index) == (Q, Q, tmp_path / "out" / "index.html")
+    kept = {name: options[name] for name in ("k", "columns", "beside", "within")}
+    table = explainer.similar(NEW, adjust=True, sign="positive", **kept)
+    ends = predictive.interval(NEW, 0.8).set_index("query")
+    words = Words(unit="$")
+    search = entries(tmp_path / "out")
+    assert set(search) == set(NEW.index)
+    for said, (label, lines) in zip(table.attrs["comparables"], table.groupby("query", sort=False)):
+        file, value, more = search[label]
+        page = Page(tmp_path / "out" / file)
+        # the model's own prediction, which LightGBM computes from leaves in another order than targets add up to
+        assert float(value[1:].replace(",", "")) == pytest.approx(said["prediction"], abs=1)
+        assert more == BESIDE["street"][label]
+        assert f"Estimated price {value}" in page.text
+        assert (
+            f"between {words.amount(ends['lower'][label])} and {words.amount(ends['upper'][label])} with" in page.text
+        )
+        held, moved = re.search(r"they hold ([\d.]+) % .* about ([\d.]+) % higher", page.text).groups()
+        assert float(held) == pytest.approx(100 * said["share"], abs=0.51)  # shown in whole percent from ten on
+        assert float(moved) == pytest.approx(100 * (1.1 ** said["value share"] - 1), abs=0.051)
+        _, own, *rows = page.cells
+        assert own[5:] == [BESIDE["street"][label], cell(NEW["area"][label]), str(BESIDE["sold"][label].date())]
+        for line, (_, row) in zip(rows, lines.iterrows()):
+            assert line[0] == f"{row['rank']}. {row['row']}"
+            assert line[2:4] == [words.amount(row["target"]), words.amount(row["adjusted"])]
+            gap = difference(row["area (row)"], row["area (query)"])
+            assert line[5:7] == [row["street (row)"], f"{cell(row['area (row)'])} ({gap})"]
+            assert re.fullmatch(r"[\d.]+ k?m", line[4])
+        assert len(rows) == len(lines)
+        assert page.tags.count("circle") == len(lines)
+        assert not {"script", "img", "link", "iframe", "object"} & set(page.tags)
+
+
+def test_pages_are_small_and_fetch_nothing(explainer, tmp_path):
+    explainer.report(NEW, tmp_path, map=("lat", "lon"), **OPTIONS)
+    for text in pages(tmp_path).values():
+        assert len(text) < 9000
+        assert "default-src 'none'" in text
+        assert "http://" not in text.replace("http-equiv", "")
+        assert "https://" not in text
+
+
+def test_without_an_interval_nothing_is_said_of_it(explainer, tmp_path):
+    explainer.report(NEW.head(1), tmp_path)
+    (text,) = pages(tmp_path).values()
+    assert "sure" not in Page(next((tmp_path / "pages").rglob("*.html"))).text
+    assert "<svg" not in text
+
+
+def test_a_report_goes_on_after_an_interrupt(explainer, tmp_path, monkeypatch):
+    explainer.report(NEW, tmp_path / "whole", **OPTIONS)
+    wanted = pages(tmp_path / "whole")
+    monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
+    real, done = write.cases, []
+
+    def stops(*given):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(1)
+        return real(*given)
+
+    monkeypatch.setattr(write, "cases", stops)
+    with pytest.raises(KeyboardInterrupt):
+        explainer.report(NEW, tmp_path / "part", **OPTIONS)
+    begun = pages(tmp_path / "part")
+    assert begun.items() <= wanted.items()
+    assert not (tmp_path / "part" / "index.html").exists()
+    monkeypatch.setattr(write, "cases", real)
+    found = explainer.report(NEW, tmp_path / "part", **OPTIONS)
+    assert (found.pages, found.written) == (Q, Q - len(begun))
+    assert found.written > 0
+    assert pages(tmp_path / "part") == wanted
+    assert entries(tmp_path / "part") == entries(tmp_path / "whole")
+    assert explainer.report(NEW, tmp_path / "part", **OPTIONS).written == 0
+
+
+def test_a_page_that_cannot_be_written_stops_the_report(explainer, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "axil.machine.atomic.os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left"))
+    )
+    with pytest.raises(InputError, match=r"h15\d.html cannot be written: No space left"):
+        explainer.report(NEW, tmp_path, **OPTIONS)
+    assert not list(tmp_path.rglob("*.part"))
+    monkeypatch.undo()
+    assert explainer.report(NEW, tmp_path, **OPTIONS).written == Q
+
+
+def _write_once(explainer, folder):
+    explainer.report(NEW, folder, **OPTIONS)
+
+
+def test_two_processes_at_once(explainer, tmp_path):
+    """Both write the same folder, whatever comes first; it is as one alone leaves it."""
+    context = multiprocessing.get_context("fork")
+    both = [context.Process(target=_write_once, args=(explainer, tmp_path / "both")) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(60)
+    assert [one.exitcode for one in both] == [0, 0]
+    explainer.report(NEW, tmp_path / "alone", **OPTIONS)
+    for name in ("report.json", "index.html", "search/0.js"):
+        assert (tmp_path / "both" / name).read_text() == (tmp_path / "alone" / name).read_text()
+    assert pages(tmp_path / "both") == pages(tmp_path / "alone")
+    assert not list((tmp_path / "both").rglob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"k": 2}, r"differs in k \(3, now 2\)"),
+        ({"unit": "EUR"}, "differs in words"),
+        ({"sign": "any"}, "differs in sign"),
+        ({"among": (X["area"] > 60).to_numpy()}, "differs in rows that may be listed"),
+        ({"within": ("area", 50)}, "differs in rows that may be listed"),
+        ({"X": NEW.assign(area=NEW["area"] + 1)}, "differs in X"),
+        ({"X": NEW.head(3), "beside": (BESIDE.iloc[:N], BESIDE.iloc[N:].head(3))}, r"X .*, pages \(12, now 3\)"),
+        ({"explainer": "forest"}, "differs in model"),
+        ({"beside": (BESIDE.iloc[:N].assign(street="?"), BESIDE.iloc[N:])}, "differs in training rows"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "-".join(value),
+)
+def test_a_folder_of_another_report_is_refused(explainer, tmp_path, changes, message):
+    explainer.report(NEW, tmp_path, **OPTIONS)
+    before = pages(tmp_path)
+    options = OPTIONS | changes
+    rows, asked = options.pop("X", NEW), explainer
+    if options.pop("explainer", None):
+        asked = axil.Explainer(RandomForestRegressor(5, min_samples_leaf=3, random_state=0).fit(X, Y), X, Y)
+    with pytest.raises(InputError, match=f"holds another report, whose report.json .*{message}"):
+        asked.report(rows, tmp_path, **options)
+    assert pages(tmp_path) == before
+
+
+def test_a_folder_that_is_none_of_ours(explainer, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other files; expected a new or an empty directory"):
+        explainer.report(NEW, tmp_path, **OPTIONS)
+    with pytest.raises(InputError, match="a file; expected a directory"):
+        explainer.report(NEW, tmp_path / "mine.txt", **OPTIONS)
+    with pytest.raises(InputError, match="There is no directory"):
+        explainer.report(NEW, tmp_path / "a" / "b", **OPTIONS)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"k": 0}, "k is 0"),
+        ({"title": 3}, "title is 3; expected text"),
+        ({"names": {"area": 3}}, "names is .*expected a dict"),
+        ({"search": ["city"]}, "search names 'city'"),
+        ({"map": ("lat", "sold")}, "sold of the training rows holds dates"),
+        ({"interval": 0.9}, "interval is 0.9; expected what explainer.calibrate"),
+        ({"columns": ["city"]}, "columns names 'city'"),
+        ({"X": NEW.set_index(pd.Index(["1", 1, *range(2, Q)]))}, "X has several rows labelled '1'"),
+        ({"X": NEW.head(0), "beside": None, "columns": None}, "X has no rows"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else next(iter(value)),
+)
+def test_bad_input_leaves_no_folder(explainer, tmp_path, changes, message):
+    options = OPTIONS | changes
+    with pytest.raises(InputError, match=message):
+        explainer.report(options.pop("X", NEW), tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interval_of_another_model_is_refused(explainer, tmp_path):
+    other = axil.Explainer(LGBMRegressor(**QUICK, num_leaves=4).fit(X, Y), X, Y).calibrate(NEW, PRICE.iloc[N:])
+    with pytest.raises(InputError, match="interval predicts other values than this explainer"):
+        explainer.report(NEW, tmp_path, interval=other, coverage=0.8, **OPTIONS)
+
+
+def test_what_has_no_report(tmp_path):
+    dear = (Y.median() < Y).to_numpy()
+    pushes = axil.JacobianExplainer(LGBMClassifier(**QUICK).fit(X, dear), X, dear)
+    with pytest.raises(UnsupportedQuestionError, match=r"report has no answer here: .*pushes make a score"):
+        pushes.report(NEW, tmp_path / "out")
+    both = np.column_stack([Y, Y])
+    several = axil.Explainer(RandomForestRegressor(3, random_state=0).fit(X, both), X, both)
+    with pytest.raises(UnsupportedQuestionError, match="this model has 2 outputs"):
+        several.report(NEW, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_of_files():
+    """Safe everywhere, below their folder, and different where the labels are."""
+    labels = [
+        "14-21",
+        "../../etc/passwd",
+        "..",
+        ".",
+        "",
+        "a/b",
+        "a\\b",
+        "CON",
+        "nul.txt",
+        "A",
+        "a",
+        "x" * 500,
+        "x" * 499 + "y",
+        "%41",
+        "~41",
+    ]
+    labels += [*HOSTILE, "-rf", "ß", "ẞ", "a b", "a\tb", "a\0b"]
+    labels += [f"l{i}" for i in range(PER_FOLDER)]
+    found = file_names(labels)
+    assert found[0] == "0000/14-21.html"
+    assert len({name.lower() for name in found}) == len(labels)  # also where case does not count
+    assert found == file_names(labels)
+    for name in found:
+        assert re.fullmatch(r"\d{4}/[A-Za-z0-9_~][A-Za-z0-9._~-]*\.html", name)
+        assert len(name) <= LONGEST + 20
+    assert max(pd.Series([name[:4] for name in found]).value_counts()) <= PER_FOLDER
+
+
+def test_hostile_labels_are_shown_and_do_nothing(tmp_path):
+    names = [*HOSTILE, "../up", "a" * 300, "A", "a", "x\ud7ff"][:Q]
+    rows = X.set_axis([*HOSTILE, *range(N - len(HOSTILE))], axis=0)
+    rows.columns = [*HOSTILE[:3], "lon"]
+    new = NEW.set_axis([*names, *range(Q - len(names))], axis=0).set_axis(rows.columns, axis=1)
+    forest = RandomForestRegressor(5, min_samples_leaf=3, random_state=0).fit(rows.to_numpy(), Y)
+    explainer = axil.Explainer(forest, rows, Y)
+    words = dict.fromkeys(("title", "target", "unit", "rows", "query"), HOSTILE[1])
+    explainer.report(new, tmp_path / "out", k=N, search=[0], map=(2, 3), names={HOSTILE[0]: HOSTILE[2]}, **words)
+    for label, (file, _, _) in entries(tmp_path / "out").items():
+        page = Page(tmp_path / "out" / file)
+        assert not {"script", "img"} & set(page.tags)
+        assert " ".join(label.split()) in page.text
+        assert (tmp_path / "out" / file).resolve().is_relative_to((tmp_path / "out" / "pages").resolve())
+    index = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert index.count("<script>") == 1
+    assert "<img" not in index
+    assert unescape(re.search("<h1>(.*?)</h1>", index)[1]) == HOSTILE[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1234567.8, "1,234,568"),
+        (12.3456, "12.35"),
+        (5.0, "5"),
+        (-0.00123456, "−0.001235"),
+        (np.nan, "–"),
+        (1e-9, "1.0e−09"),
+    ],
+)
+def test_numbers(value, expected):
+    assert number(value) == expected
+
+
+def test_cells_and_amounts():
+    assert [cell(v) for v in (1987, 12000, None, True, np.datetime64("2024-02-01"), "x")] == [
+        "1987",
+        "12,000",
+        "–",
+        "yes",
+        "2024-02-01",
+        "x",
+    ]
+    assert [Words(unit=unit).amount(-1500.0) for unit in ("", "$", "kWh")] == ["−1,500", "−$1,500", "−1,500 kWh"]
+    assert [difference(*pair) for pair in ((3, 1), (1, 3), (2, 2.0), ("a", "b"), (None, 1), (np.nan, 1))] == [
+        "+2",
+        "−2",
+        "same",
+        "",
+        "",
+        "",
+    ]
