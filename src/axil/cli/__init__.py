@@ -1,4 +1,4 @@
-"""The command line: `axil demo`, `axil explain`, `axil check`, `axil blame` and `axil remove`."""
+"""The command line: `axil demo`, `axil explain`, `axil report` and the others of `arguments`."""
 
 from axil.cli.program import main
 

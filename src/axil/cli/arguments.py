@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import axil
-from axil.cli import commands, demo
+from axil.cli import commands, comparables, demo
 from axil.scale import INVERSES
 
 ABOUT = """\
@@ -20,6 +20,9 @@ examples:
   axil demo --save demo                        try it: fits a model and writes it, with its data, into demo/
   axil check demo/model.txt                    can this model be explained?
   axil explain demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv
+  axil similar demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv \\
+      --out comparables.csv
+  axil report demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv --out pages
   axil audit demo/model.txt --train demo/train.csv --target progression --index patient
   axil blame demo/model.txt --train demo/train.csv --target progression --index patient --validation demo/validation.csv
   axil remove demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv --rows 12,31
@@ -85,6 +88,19 @@ Calibrated with rows that the model was not fitted on (--calibration), with pred
 them (--out-of-fold), or, without either, with the out-of-bag rows of a forest. Coverage holds on average over rows like the
 calibration rows, not at every single row."""
 
+SIMILAR = """\
+Writes the comparables of each row of the query file to a table: the training rows of largest weight in its prediction, with
+their features beside the query's own.
+
+  share     of the absolute weight of all training rows, down to this row
+  adjusted  with --adjust: the row's target as the model moves it to the query, target + F(query) - F(row)"""
+
+REPORT = """\
+Writes a folder of small pages in plain language, one for each row of the query file, and an index with a search: what the
+prediction is, which training rows carry it, how each differs, and with --calibration how sure it is.
+
+Run again after an interrupt it goes on where it was. A folder of other data or options is refused."""
+
 MODELS = "LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, skops .skops; .pkl and .joblib only with --trust"
 TABLE = "FILE.csv, .tsv or .parquet"
 
@@ -111,6 +127,31 @@ def parser() -> argparse.ArgumentParser:
     )
     _answer(one, top=10)
     one.add_argument("--html", metavar="FILE", help="write a page that a browser shows")
+
+    one = _command(named, "similar", "the comparables of these predictions, as a table", SIMILAR, comparables.similar)
+    _model(one)
+    _data(one, required=True)
+    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to explain: {TABLE}")
+    one.add_argument("--out", required=True, metavar="FILE", help="the table to write: FILE.parquet or .csv")
+    one.add_argument("--adjust", action="store_true", help="targets as the model moves them to the query")
+    _chosen(one, top=10, sign="any")
+
+    one = _command(named, "report", "a page for each of these predictions", REPORT, comparables.report)
+    _model(one)
+    _data(one, required=True)
+    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to report on: {TABLE}")
+    one.add_argument("--out", required=True, metavar="FOLDER", help="the folder to write, made if it is not there")
+    _chosen(one, top=5, sign="positive")
+    _calibration(one)
+    words = one.add_argument_group("the words")
+    words.add_argument("--title", default="Estimate", metavar="TEXT", help="above every page (default: Estimate)")
+    words.add_argument("--target-name", metavar="TEXT", help="what is predicted (default: what --target says)")
+    words.add_argument("--unit", default="", metavar="TEXT", help="of the target, such as $ or kWh")
+    words.add_argument("--row-name", default="records", metavar="TEXT", help="training rows, such as sales")
+    words.add_argument("--query-name", default="case", metavar="TEXT", help="one row of the query file, such as home")
+    words.add_argument("--names", metavar="A=TEXT,...", help="what columns are called on the pages")
+    words.add_argument("--search", metavar="A,B,...", help="columns of the query file that the index searches too")
+    words.add_argument("--map", metavar="LAT,LON", help="two columns, latitudes and longitudes, for a map on each page")
 
     one = _command(
         named, "check", "can this model be explained, and does it belong to this data", CHECK, commands.check
@@ -152,6 +193,18 @@ def parser() -> argparse.ArgumentParser:
     _model(one)
     _data(one, required=True)
     one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to predict: {TABLE}")
+    _calibration(one)
+    one.add_argument(
+        "--skewed", action="store_true", help="cut the same share off at either end, rather than as far below as above"
+    )
+    _written(one)
+    one.add_argument(
+        "--html", metavar="FILE", help="write a page that a browser shows, with the rows that make each wide"
+    )
+    return whole
+
+
+def _calibration(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--calibration", metavar="FILE", help=f"rows that the model was not fitted on, with targets: {TABLE}"
     )
@@ -161,14 +214,20 @@ def parser() -> argparse.ArgumentParser:
         help="a column of the training data: predictions of its rows by fits without them; for several outputs a,b,c",
     )
     one.add_argument("--coverage", type=float, default=0.9, metavar="C", help="between 0 and 1 (default: 0.9)")
+
+
+def _chosen(one: argparse.ArgumentParser, top: int, sign: str) -> None:
+    """Which training rows may be listed, and what is shown of them; columns of the files that are no features will do."""
+    one.add_argument("--top", type=int, default=top, metavar="K", help=f"how many training rows (default: {top})")
+    one.add_argument("--columns", metavar="A,B,...", help="columns of the files to show")
+    one.add_argument("--among", metavar="TEST", help="only rows that a column marks with 1, or such as year>=2023")
+    one.add_argument("--distinct", metavar="COLUMN", help="one row for each value of it, such as a property's number")
     one.add_argument(
-        "--skewed", action="store_true", help="cut the same share off at either end, rather than as far below as above"
+        "--within", metavar="COLUMN,D", help="only rows so near to the query, such as sale_date,3Y or area,20"
     )
-    _written(one)
     one.add_argument(
-        "--html", metavar="FILE", help="write a page that a browser shows, with the rows that make each wide"
+        "--sign", choices=("any", "positive"), default=sign, help=f"rows of positive weight only (default: {sign})"
     )
-    return whole
 
 
 class _Raw(argparse.RawDescriptionHelpFormatter):

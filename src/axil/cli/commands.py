@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from axil import adapters
 from axil.adapters import files, smooth
 from axil.cli import answers, data, screen
+from axil.cli.written import print_table, write_csv
 from axil.entry import explain as explained
 from axil.errors import InputError, UnsupportedModelError
 from axil.explainer import Explainer, limits_of
 from axil.inputs import as_count, as_file
 from axil.intervals.errors import is_bagged
+from axil.intervals.predictive import Predictive
 from axil.jacobian import JacobianExplainer
-from axil.machine.atomic import atomic
 from axil.output.tables import NOTES
 from axil.scale import INVERSES
 from axil.support import supports
@@ -68,7 +67,7 @@ class Question:
 def explain(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows of largest weight in each prediction."""
     _check_answer(arguments)
-    question = _question(arguments)
+    question = question_of(arguments)
     queries = question.rows(arguments.query).features
     everything = arguments.csv or arguments.html or arguments.format != "table"
     asked = queries if everything else queries.iloc[:MOST_ON_SCREEN]
@@ -77,9 +76,9 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     explanations, features = question.explainer.iter(asked), question.training.features
     table, shown = answers.comparables(explanations, features, queries, arguments.top, arguments.by, MOST_ON_SCREEN)
     if arguments.csv is not None:
-        _write_csv(table, arguments.csv)
+        write_csv(table, arguments.csv)
     if arguments.format != "table":
-        _print_table(table, arguments.format, out)
+        print_table(table, arguments.format, out)
         return 0
     show(question, shown, queries, out)
     return 0
@@ -106,7 +105,7 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
         known = supports(model)
         print(f"{arguments.model}: {VERDICTS[known.kind]}\n{known.reason}", file=out)
         return 0 if known.exact else 1
-    question = _question(arguments)
+    question = question_of(arguments)
     explainer = question.explainer
     print(
         f"{arguments.model}: {PROVEN[explainer.kind]}, proven on {arguments.train}\n{explainer.verification}", file=out
@@ -117,7 +116,7 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
 def blame(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows whose target, once corrected, would lower the validation error most."""
     _check_answer(arguments)
-    question = _question(arguments)
+    question = question_of(arguments)
     validation = question.rows(arguments.validation, with_target=True)
     table = question.explainer.blame(validation.features, validation.target)
     about = f"{len(validation.features)} validation rows of {arguments.validation}; the largest gain first"
@@ -127,7 +126,7 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
 def audit(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows whose label looks wrong, by what the other rows say."""
     _check_answer(arguments)
-    question = _question(arguments)
+    question = question_of(arguments)
     given = question.training.out_of_fold
     if arguments.validation is None:
         table = question.explainer.audit(given)
@@ -145,10 +144,10 @@ def _show_rows(arguments: argparse.Namespace, question: Question, table: Any, ab
     """Print the first lines of a table about training rows with their features, and write all of it where asked to."""
     features = question.training.features
     if arguments.csv is not None:
-        _write_csv(answers.with_features(table, features), arguments.csv)
+        write_csv(answers.with_features(table, features), arguments.csv)
     shown = table.head(arguments.top)
     if arguments.format != "table":
-        _print_table(answers.with_features(shown, features), arguments.format, out)
+        print_table(answers.with_features(shown, features), arguments.format, out)
         return 0
     columns = [screen.column(name, shown[name].to_numpy(), answers.is_signed(name)) for name in shown.columns]
     columns += answers.features(answers.rows_of(shown, features))
@@ -161,7 +160,7 @@ def _show_rows(arguments: argparse.Namespace, question: Question, table: Any, ab
 def remove(arguments: argparse.Namespace, out: Any) -> int:
     """Predictions with all training rows and without those named."""
     _check_answer(arguments)
-    question = _question(arguments)
+    question = question_of(arguments)
     training, queries = question.training, question.rows(arguments.query).features
     if arguments.rows is None:
         rows = list(training.features.index[training.marks.to_numpy()])
@@ -180,19 +179,9 @@ def remove(arguments: argparse.Namespace, out: Any) -> int:
 def intervals(arguments: argparse.Namespace, out: Any) -> int:
     """Prediction intervals, calibrated with rows held out, out-of-fold predictions, or out of bag."""
     _check_answer(arguments)
-    question = _question(arguments)
-    explainer: Any = question.explainer  # one that cannot answer refuses, by name
-    given: dict[str, Any] = {"out_of_fold": question.training.out_of_fold}
-    if arguments.calibration is not None:
-        held = question.rows(arguments.calibration, with_target=True)
-        given |= {"X_cal": held.features, "y_cal": held.target}
-    elif arguments.out_of_fold is None and isinstance(explainer, Explainer) and not is_bagged(explainer.proven):
-        raise InputError(
-            "There is nothing to calibrate with, as this model is no forest whose trees leave rows out. Give rows that it was "
-            "not fitted on with --calibration, or a column of out-of-fold predictions with --out-of-fold."
-        )
+    question = question_of(arguments)
+    predictive = calibrated(question, arguments)
     queries = question.rows(arguments.query).features
-    predictive = explainer.calibrate(**given)
     if arguments.html is not None:
         predictive.to_html(queries, arguments.html, arguments.coverage, symmetric=not arguments.skewed)
     table = predictive.interval(queries, arguments.coverage, not arguments.skewed)
@@ -203,12 +192,28 @@ def intervals(arguments: argparse.Namespace, out: Any) -> int:
     return _give(question, table, title, arguments, out)
 
 
+def calibrated(question: Question, arguments: argparse.Namespace) -> Predictive:
+    """How sure the model's predictions are, from what the user gives."""
+    explainer: Any = question.explainer  # one that cannot answer refuses, by name
+    given: dict[str, Any] = {"out_of_fold": question.training.out_of_fold}
+    if arguments.calibration is not None:
+        held = question.rows(arguments.calibration, with_target=True)
+        given |= {"X_cal": held.features, "y_cal": held.target}
+    elif arguments.out_of_fold is None and isinstance(explainer, Explainer) and not is_bagged(explainer.proven):
+        raise InputError(
+            "There is nothing to calibrate with, as this model is no forest whose trees leave rows out. Give rows that it was "
+            "not fitted on with --calibration, or a column of out-of-fold predictions with --out-of-fold."
+        )
+    made: Predictive = explainer.calibrate(**given)
+    return made
+
+
 def _give(question: Question, table: Any, title: str, arguments: argparse.Namespace, out: Any) -> int:
     """A table about queries, to where the user wants it; the screen shows its first lines and its note."""
     if arguments.csv is not None:
-        _write_csv(table, arguments.csv)
+        write_csv(table, arguments.csv)
     if arguments.format != "table":
-        _print_table(table, arguments.format, out)
+        print_table(table, arguments.format, out)
         return 0
     note, shown = table.attrs["axil"], table.head(MOST_ON_SCREEN)
     columns = [screen.column(name, shown[name].to_numpy(), answers.is_signed(name)) for name in shown.columns]
@@ -240,7 +245,8 @@ def _pushed(model: Any) -> Any:
         return None
 
 
-def _question(arguments: argparse.Namespace) -> Question:
+def question_of(arguments: argparse.Namespace) -> Question:
+    """The model of the command line, proven on its training data."""
     # What is wrong with these is said before files are read.
     limits_of(arguments.threads, arguments.memory_limit, arguments.scratch)
     model, adapter = _model(arguments)
@@ -271,39 +277,3 @@ def _check_answer(arguments: argparse.Namespace) -> None:
     for option in ("csv", "html"):
         if getattr(arguments, option, None) is not None:
             as_file(getattr(arguments, option), f"--{option}")
-
-
-def _write_csv(table: Any, path: str) -> None:
-    with atomic(as_file(path, "--csv")) as part:
-        part.write_text(_csv(table), encoding="utf-8", errors="surrogatepass", newline="")
-
-
-def _print_table(table: Any, form: str, out: Any) -> None:
-    """The table as CSV, or as one JSON object per line, all digits kept; what is missing or not finite is null."""
-    if form == "csv":
-        text = _csv(table)
-        out.write(screen.visible(text, kept="\n") if out.isatty() else text)
-        return
-    for record in table.astype(object).where(table.notna(), None).to_dict("records"):
-        finite = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in record.items()}
-        out.write(json.dumps(finite, default=str, allow_nan=False) + "\n")
-
-
-def _csv(table: Any) -> str:
-    """CSV in which no text is a formula: a spreadsheet would compute what begins with one of = + - @, a tab or a return."""
-    defused = table.rename(columns=_defused)
-    for name, dtype in defused.dtypes.items():
-        if dtype.kind not in "biuf":
-            defused[name] = defused[name].astype(object).map(_defused)
-    return str(defused.to_csv(index=False))
-
-
-def _defused(cell: Any) -> Any:
-    """Text that begins a formula, with an apostrophe in front; numbers, also as text, as they are."""
-    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return "'" + cell
-    return cell

@@ -40,6 +40,7 @@ class Rows:
     targets: list[str] = field(default_factory=list)  #: the names of its columns
     marks: Any = None  #: (n,) of bool
     out_of_fold: Any = None  #: (n,) or (n, outputs)
+    others: Any = None  #: (n, ...) all other columns of the file
 
 
 def training_rows(path: str, roles: Roles, model: Model) -> Rows:
@@ -51,7 +52,7 @@ def training_rows(path: str, roles: Roles, model: Model) -> Rows:
     names = _feature_names(frame, roles, model, path, taken)
     target = _target(frame, targets, model, path)
     weights = None if roles.weights is None else _numbers(frame, roles.weights, path, "--weights")
-    marks = None if roles.marks is None else _marks(frame, roles.marks, path)
+    marked = None if roles.marks is None else marks(frame, roles.marks, path, "--where")
     chosen = [] if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
     strange = [name for name in chosen if name not in names]
     if strange:
@@ -61,7 +62,7 @@ def training_rows(path: str, roles: Roles, model: Model) -> Rows:
     _refuse_types(features, model, path)
     out_of_fold = [_numbers(frame, name, path, "--out-of-fold") for name in predicted]
     given = None if not predicted else out_of_fold[0] if len(predicted) == 1 else frame[predicted]
-    return Rows(path, features, target, weights, targets, marks, given)
+    return Rows(path, features, target, weights, targets, marked, given, frame.drop(columns=names))
 
 
 def rows_like(training: Rows, path: str, roles: Roles, model: Model, with_target: bool = False) -> Rows:
@@ -84,7 +85,7 @@ def rows_like(training: Rows, path: str, roles: Roles, model: Model, with_target
     _refuse_text(features, model, path)
     _refuse_types(features, model, path)
     if not with_target:
-        return Rows(path, features, None)
+        return Rows(path, features, None, others=frame.drop(columns=names))
     for name in training.targets:
         _require(frame, name, path, "--target")
     return Rows(path, features, _target(frame, training.targets, model, path), None, training.targets)
@@ -181,16 +182,38 @@ def _numbers(frame: Any, name: str, path: str, option: str) -> Any:
     return column
 
 
-def _marks(frame: Any, name: str, path: str) -> Any:
+def marks(frame: Any, name: str, path: str, option: str) -> Any:
     """A column of true and false, or 1 and 0, as bool."""
-    column = _numbers(frame, name, path, "--where")
+    column = _numbers(frame, name, path, option)
     odd = ~column.isin([0, 1]).to_numpy()
     if odd.any():
         raise InputError(
-            f"Column {shown(name)} of {path} (--where) holds {shown(column.iloc[int(odd.argmax())])} in row "
-            f"{int(odd.argmax())}; expected true or 1 for rows to delete, false or 0 for all others."
+            f"Column {shown(name)} of {path} ({option}) holds {shown(column.iloc[int(odd.argmax())])} in row "
+            f"{int(odd.argmax())}; expected true or 1 for rows to {'list' if option == '--among' else 'delete'}, false or 0 for "
+            "all others."
         )
     return column.astype(bool)
+
+
+def as_dates(column: Any, path: str, option: str) -> Any:
+    """A column of text as dates, written as 2024-03-31; numbers and dates as they are."""
+    import pandas as pd
+
+    if column.dtype.kind in "biufM":
+        return column
+    try:
+        return pd.to_datetime(column, format="ISO8601")
+    except (ValueError, TypeError):
+        odd = column[pd.to_datetime(column, format="ISO8601", errors="coerce").isna() & column.notna()]
+        raise InputError(
+            f"Column {shown(str(column.name))} of {path} ({option}) holds {shown(odd.iloc[0])}; expected numbers, or dates "
+            "written as 2024-03-31."
+        ) from None
+
+
+def columns_in_words(training: Rows) -> str:
+    """The columns that the training file has."""
+    return f"{training.path} has {_some([*training.features.columns, *training.others.columns])}."
 
 
 def labelled_rows(training: Rows, text: str, option: str) -> list[Any]:

@@ -1,0 +1,174 @@
+"""`axil similar` and `axil report`: comparables as one table, or as a folder of pages."""
+
+from __future__ import annotations
+
+import argparse
+import operator
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from axil.cli import commands, data, screen
+from axil.cli.written import as_table_file, write_parts
+from axil.errors import InputError, shown
+from axil.inputs import as_count
+
+PART = 20_000  # queries whose table is held at a time
+COMPARED = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "!=": operator.ne,
+    "=": operator.eq,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The queries, and the options of both commands as the explainer takes them."""
+
+    queries: Any  #: features
+    others: tuple[Any, Any]  #: further columns that options name, of the training rows and of the queries
+    options: dict[str, Any]
+
+
+def similar(arguments: argparse.Namespace, out: Any) -> int:
+    """The comparables of each query, as one table in a file."""
+    as_count(arguments.top, "--top")
+    path = as_table_file(arguments.out, "--out")
+    question = commands.question_of(arguments)
+    asked = _asked(question, arguments)
+
+    def parts() -> Iterator[Any]:
+        first, second = asked.others
+        for start in range(0, len(asked.queries), PART):
+            some = slice(start, start + PART)
+            beside = first, second.iloc[some]
+            yield question.explainer.similar(
+                asked.queries.iloc[some], arguments.top, beside=beside, adjust=arguments.adjust, **asked.options
+            )
+
+    lines = write_parts(parts(), path)
+    print(screen.visible(question.proof), file=out)
+    print(f"{lines} comparables of {len(asked.queries)} predictions are in {arguments.out}.", file=out)
+    print(f"\n{question.sentence}", file=out)
+    return 0
+
+
+def report(arguments: argparse.Namespace, out: Any) -> int:
+    """A page per query, and an index."""
+    as_count(arguments.top, "--top")
+    question = commands.question_of(arguments)
+    explainer: Any = question.explainer  # one that cannot answer refuses, by name
+    if arguments.calibration is None and arguments.out_of_fold is None:
+        predictive = None
+    else:
+        predictive = commands.calibrated(question, arguments)
+    asked = _asked(question, arguments)
+    called = {
+        "title": arguments.title,
+        "target": arguments.target if arguments.target_name is None else arguments.target_name,
+        "unit": arguments.unit,
+        "rows": arguments.row_name,
+        "query": arguments.query_name,
+        "names": _renamed(arguments.names),
+    }
+    found = explainer.report(
+        asked.queries,
+        arguments.out,
+        arguments.top,
+        map=_listed(arguments.map),
+        search=_listed(arguments.search) or (),
+        interval=predictive,
+        coverage=arguments.coverage,
+        beside=asked.others,
+        **called,
+        **asked.options,
+    )
+    print(screen.visible(question.proof), file=out)
+    print(f"{found.pages} pages, {found.written} of them new. Begin with {found.index}", file=out)
+    print(f"\n{question.sentence}", file=out)
+    return 0
+
+
+def _asked(question: commands.Question, arguments: argparse.Namespace) -> Asked:
+    training, queries = question.training, question.rows(arguments.query)
+    features = list(training.features.columns)
+    near = None if arguments.within is None else _within(arguments.within)
+    places, search = _listed(getattr(arguments, "map", None)), _listed(getattr(arguments, "search", None))
+    columns = _listed(arguments.columns)
+    named = [*(columns or []), *(places or []), *(search or [])]
+    named += [name for name in (near and near[0], arguments.distinct) if name]
+    known = {*features, *training.others.columns, *queries.others.columns}
+    for name in named:
+        if name not in known:
+            raise InputError(
+                f"The options name {shown(name)}, which neither {training.path} nor {queries.path} has. "
+                f"{data.columns_in_words(training)}"
+            )
+    beside = [
+        frame.others[[name for name in frame.others.columns if name in named]].copy() for frame in (training, queries)
+    ]
+    if near is not None and near[0] not in features:
+        for frame, rows in zip(beside, (training, queries)):
+            if near[0] in frame:
+                frame[near[0]] = data.as_dates(frame[near[0]], rows.path, "--within")
+    options = {"columns": features if columns is None else columns, "sign": arguments.sign, "within": near}
+    if hasattr(arguments, "title") and columns is None:
+        options["columns"] = None  # a page shows the first few
+    options["distinct"] = arguments.distinct
+    options["among"] = None if arguments.among is None else _mask(training, arguments.among)
+    return Asked(queries.features, (beside[0], beside[1]), options)
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _renamed(text: str | None) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in _listed(text) or []]
+    if any(not sign for _, sign, _ in pairs):
+        raise InputError(f"--names is {shown(text)}; expected such as area=Floor area,built=Built.")
+    return {name.strip(): called.strip() for name, _, called in pairs}
+
+
+def _within(text: str) -> tuple[str, Any]:
+    """A column and a distance, which is a number where it looks like one."""
+    name, _, distance = (word.strip() for word in text.rpartition(","))
+    if not name or not distance:
+        raise InputError(
+            f"--within is {shown(text)}; expected a column and a distance, such as sale_date,3Y or area,20."
+        )
+    try:
+        return name, float(distance)
+    except ValueError:
+        return name, distance
+
+
+def _mask(training: data.Rows, text: str) -> Any:
+    """A truth value for each training row: of a column of marks, or of a comparison such as year>=2023."""
+    import pandas as pd
+
+    whole = pd.concat([training.features, training.others], axis=1)
+    if text in whole:
+        return data.marks(whole, text, training.path, "--among").to_numpy()
+    found = re.fullmatch(r"\s*(.+?)\s*(>=|<=|!=|==?|>|<)\s*(.*?)\s*", text)
+    if found is None or found[1] not in whole:
+        raise InputError(
+            f"--among is {shown(text)}; expected a column of true and false, or a comparison such as year>=2023. "
+            f"{data.columns_in_words(training)}"
+        )
+    column, compare, value = whole[found[1]], COMPARED[found[2].replace("==", "=")], found[3]
+    if column.dtype.kind in "biuf":
+        try:
+            return compare(column, float(value)).to_numpy()
+        except ValueError:
+            raise InputError(
+                f"--among compares {found[1]}, which holds numbers, with {shown(value)}; expected a number."
+            ) from None
+    if found[2] in ("=", "==", "!="):
+        return compare(column.astype(str), value).to_numpy()
+    dates, line = (data.as_dates(one, training.path, "--among") for one in (column, pd.Series([value], name=found[1])))
+    return compare(dates, line.iloc[0]).to_numpy()
