@@ -66,7 +66,7 @@ void parallel(const Crew& crew, std::size_t n, const Task& task) {
 }
 
 void add_up(double* partials, std::size_t count, std::size_t size, const Crew& crew) {
-    const Chunks slices(size, 1 << 14, 64);
+    const Chunks slices(size, 1 << 12, 64);
     parallel(crew, slices.count(), [&](std::size_t slice, std::size_t) {
         for (std::size_t chunk = 1; chunk < count; ++chunk)
             for (std::size_t i = slices.begin(slice); i < slices.end(slice); ++i)

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "kernels.hpp"
+#include "lookups.hpp"
 #include "tiles.hpp"
 
 namespace axil {
 namespace sweeping {
 
 constexpr std::size_t block_bytes = 16 << 10, least_block = 16, most_block = 32;  // measured
-constexpr std::size_t most_chunks = 128, least_rows = 4096, least_numbers = 1 << 16;
+constexpr std::size_t most_chunks = 128, least_rows = 4096, least_numbers = 1 << 16, rows_per_leaf = 16;
 
 template <class Leaf>
 struct Job {
@@ -42,8 +43,10 @@ AXIL_INLINE void rows(const Job<Leaf>& job, const Trees<Leaf>& trees, std::size_
     constexpr std::size_t n = Row::count;
     V total[R * n] = {};
     for (auto tree = trees.apply; tree != trees.apply_end; ++tree) {
+        const Numbers<R, Leaf> leaf(tree->leaves + begin);
+        const double* entries = tree->entries;
         AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
-            const double* entry = tree->entries + tree->leaves[begin + r] * C;
+            const double* entry = entries + leaf[r] * C;
             AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) total[r * n + i] += load<V>(entry + i * Row::lanes);
         }
     }
@@ -60,8 +63,10 @@ AXIL_INLINE void rows(const Job<Leaf>& job, const Trees<Leaf>& trees, std::size_
         }
     }
     for (auto tree = trees.gather; tree != trees.gather_end; ++tree) {
+        const Numbers<R, Leaf> leaf(tree->leaves + begin);  // all before the first store, which might change them
+        double* entries = tree->entries;
         AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
-            double* entry = tree->entries + tree->leaves[begin + r] * (C * turns_of(C)) + r % turns_of(C);
+            double* entry = entries + leaf[r] * (C * turns_of(C)) + r % turns_of(C);
             AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) {
                 double* place = entry + i * Row::lanes;
                 store(place, load<V>(place) + total[r * n + i]);
@@ -130,9 +135,9 @@ void sweep(const Leaves<Leaf>& leaves, double* state, std::size_t columns, TreeL
     for (Tile& tile : turns) tile.width *= turns_of(tile.width);
     const Tile& narrow = turns.back();  // the only one that may
 
-    // Chunks of at least four rows a leaf: all partial sums together take no more than a quarter of the state's memory.
+    // Chunks of so many rows a leaf: all partial sums together are a small part of the state.
     const std::size_t total = job.gather.total(), size = total * (narrow.column + narrow.width);
-    const Chunks chunks(leaves.rows, std::max({least_rows, least_numbers / columns, 4 * total}), most_chunks);
+    const Chunks chunks(leaves.rows, std::max({least_rows, least_numbers / columns, rows_per_leaf * total}), most_chunks);
     const Buffer partials(chunks.count() * size);
     parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) {
         double* partial = partials.get() + i * size;

@@ -277,13 +277,41 @@ def test_leaf_space_is_for_many_queries_on_many_rows():
     assert not wide.prepare_pays(1000)
 
 
-def test_shared_passes_cover_every_tree_once():
-    structure = random_structure(2, n_rows=300, n_trees=40, most_leaves=150)
-    groups = passes.shared_groups(structure, 200)
-    assert [t for group in groups for t in group.trees] == list(range(40))
+def shared(structure):
+    groups = BoostedTrees(structure, Cpu(1))._passes.groups
+    assert [t for group in groups for t in group.trees] == list(range(structure.n_trees))
     assert 1 < max(len(group.trees) for group in groups) <= passes.SHARED_TREES
+    return [structure.n_leaves[group.trees] for group in groups if len(group.trees) > 1]
+
+
+def test_shared_passes_cover_every_tree_once():
     most = 200
-    assert all(structure.n_leaves[group.trees].sum() <= most for group in groups if len(group.trees) > 1)
+    assert all(leaves.sum() <= most for leaves in shared(random_structure(2, n_rows=300, n_trees=40, most_leaves=150)))
+
+
+def test_large_trees_share_a_pass_where_their_tables_are_smaller_than_the_leaf_numbers():
+    """With as many rows that tables of single precision pay, and one byte for a leaf number."""
+    structure = random_structure(2, n_rows=40_000, n_trees=12, most_leaves=250)
+    groups = shared(structure)
+    assert any(leaves.sum() > 200 for leaves in groups)
+    for leaves in groups:
+        pairs = (leaves.sum() ** 2 - np.square(leaves).sum()) // 2
+        assert leaves.sum() <= 200 or 4 * pairs <= len(leaves) * structure.n_rows
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_large_trees_that_share_a_pass_have_the_same_weights(weighted, monkeypatch):
+    structure = random_structure(5, n_rows=3_000, n_trees=9, most_leaves=250, weighted=weighted)
+    queries, v = random_queries(structure, 37), np.random.default_rng(1).normal(size=(3_000, 2))
+    alone = BoostedTrees(structure, Cpu(2))
+    monkeypatch.setattr(Rows, "shared_leaves", 600)
+    together = BoostedTrees(structure, Cpu(2))
+    assert len(together._passes.groups) < len(alone._passes.groups)
+    assert together.rows.swept < len(queries)  # several sweeps
+    expected, _ = dense_weights(structure, queries)
+    for trees in (alone, together):
+        np.testing.assert_allclose(trees.weights(queries)[0], expected, **CLOSE)
+    np.testing.assert_allclose(together.apply(queries, v), expected @ v, **CLOSE)
 
 
 def test_the_last_fit_is_kept_and_no_other():

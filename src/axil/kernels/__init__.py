@@ -30,6 +30,7 @@ from axil.types import Array
 Cells = NDArray[np.unsignedinteger[Any]]
 Numbers = NDArray[np.int64]
 
+SUMMED_CELLS = 4096  # of trees whose sums are gathered in one pass: they stay in the caches
 NONE = np.zeros(0, dtype=np.int64)  # no trees
 NONE.setflags(write=False)
 
@@ -74,6 +75,7 @@ class Rows(ABC):
     every: Numbers  #: (T,) the numbers of all trees
     swept: int = 128  #: queries that share a sweep, so that tables of their leaves stay in the caches
     shared_leaves: int = 200  #: up to which trees pay for sharing a pass, through the co-occurrence of their leaves
+    shared_bytes: int = 0  #: per row and tree, for the co-occurrence of larger trees that share a pass
 
     @abstractmethod
     def sweep(
@@ -96,8 +98,10 @@ class Rows(ABC):
 
     def leaf_sums(self, v: Array, weights: Array | None) -> Array:
         """Sums a copy of v (N, S) over every cell: ``sums[c] = sum_{j in c} w_j v[j]``, (C, S), in O(T N S)."""
-        sums = np.empty((self.n_cells, v.shape[1]))
-        self.sweep(np.array(v, order="C"), NONE, sums, None, self.every, sums, weights)
+        sums, state = np.empty((self.n_cells, v.shape[1])), np.array(v, order="C")
+        together = int(max(1, SUMMED_CELLS * len(self.every) // max(self.n_cells, 1)))
+        for first in range(0, len(self.every), together):
+            self.sweep(state, NONE, sums, None, self.every[first : first + together], sums, weights)
         return sums
 
     @abstractmethod

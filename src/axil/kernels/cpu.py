@@ -17,6 +17,8 @@ from axil.machine.shared import one_blas_thread
 from axil.types import Array
 
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
+SWEPT_CELLS = 4096  # of a tree times columns: the tables of a pass stay in the second-level cache
+LEAST_SWEPT = 16  # columns: a row of the state is whole cache lines
 COSTS = Costs(sweep=1.0, pair=0.7, read=0.15, solve=0.2, inverse=0.035, product=0.14, visit_seconds=3e-10)  # two cores
 
 
@@ -27,6 +29,10 @@ class CpuRows(Rows):
         self.cells, self.starts, self.weights, self.n_threads = cells, starts, weights, n_threads
         self.n_rows, self.n_cells = int(cells.shape[1]), int(starts[-1])
         self.every = np.arange(len(cells))
+        self.shared_bytes = cells.itemsize
+        per_tree = self.n_cells / max(len(cells), 1)
+        while self.swept > LEAST_SWEPT and self.swept * per_tree > SWEPT_CELLS:
+            self.swept //= 2
 
     def sweep(
         self,

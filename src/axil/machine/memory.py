@@ -18,6 +18,7 @@ from axil.errors import InputError
 SHARE = 0.8  # of what is free, where the user sets no limit
 BATCH_BYTES = 1 << 28  # of weights held at a time while streaming
 MOST_QUERIES = 1024  # of a batch: more are no faster
+TILE = 16  # queries that kernels work on together: a larger batch is a multiple
 
 
 def free_memory() -> int:
@@ -76,7 +77,8 @@ class Budget:
         held = min(
             self.batch_bytes, (self.available - taken) // 4
         )  # the batch before may still be there, and work goes on
-        return int(max(1, min(held // bytes_per_query, MOST_QUERIES)))
+        size = int(max(1, min(held // bytes_per_query, MOST_QUERIES)))
+        return size if size < TILE else size // TILE * TILE
 
     def require(self, n_bytes: int, what: str, instead: str) -> None:
         """Raise, before anything is allocated, if this many bytes do not fit."""

@@ -51,6 +51,7 @@ from axil.weights.residuals import FittedValues, predictions
 from axil.weights.spread import around_leaves
 
 READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
+TURNED_ROWS = 1 << 10  # rows of a state copied to lie query by query at a time: both sides stay in the caches
 
 
 P = ParamSpec("P")
@@ -198,7 +199,8 @@ class BoostedTrees:
     @property
     def memory(self) -> Memory:
         s, cells = self.structure, int(self.structure.cell_starts[-1])
-        numbers = s.n_rows + 2 * s.total_leaves + 2 * cells if self.leaf_space is None else 3 * cells
+        drawn = 0 if len(s.draws) == 1 else 2 * cells
+        numbers = s.n_rows + 2 * s.total_leaves + drawn if self.leaf_space is None else 3 * cells
         return Memory(8 * numbers, LeafSpace.size(s))
 
     @guarded
@@ -283,7 +285,9 @@ class BoostedTrees:
         out, phi, beta = xp.empty((n, s.n_rows)).T, xp.empty((s.total_leaves, n)), xp.empty(n)
         for first in range(0, n, most):
             part = slice(first, first + most)
-            out[:, part], adjoints = self._swept(queries[part], base)
+            state, adjoints = self._swept(queries[part], base)
+            for rows in range(0, s.n_rows, TURNED_ROWS):
+                out[rows : rows + TURNED_ROWS, part] = state[rows : rows + TURNED_ROWS]
             phi[:, part], beta[part] = adjoints.phi, adjoints.beta
         return out, Adjoints(phi, beta)
 

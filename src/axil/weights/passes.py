@@ -23,6 +23,8 @@ from axil.weights.leaf_space import cooccurrence
 # Trees share a pass: counting their co-occurrence once costs less than the passes it avoids, two of them or one of a few columns.
 SHARED_TREES = 4
 SHARED_CELLS = 2048  # their co-occurrence is counted by cells: 32 MiB
+LARGE_LEAVES = 768  # of larger trees that share a pass: tables of 16 columns stay in the second-level cache
+EXACT_SINGLE = 1 << 24  # up to which single precision holds every count
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,8 @@ class Passes:
     def __init__(self, structure: Structure, rows: Rows):
         self.structure = structure
         self.rows = rows
-        self.groups = (
-            shared_groups(structure, rows.shared_leaves) if structure.coefficients is None else groups_of(structure)
-        )
-        self._kept = Kept()  # by the first tree of a group the co-occurrence within it
+        self.groups = shared_groups(structure, rows) if structure.coefficients is None else groups_of(structure)
+        self._kept = Kept()  # by the first tree of a group: for each of its trees the co-occurrence with those after it
         self._plain = len(structure.draws) == 1  # cells are leaves
         self._rates = rows.xp.asarray(np.repeat(structure.rates, structure.n_leaves)[:, None])
         self._scale = rows.xp.asarray(structure.leaf_scale[:, None])
@@ -83,12 +83,13 @@ class Passes:
             self._pass(residual, done, table, None, list(group.trees), sums, s.row_weights)
             for t in group.trees:
                 own = s.to_leaves(self._cells_of(sums, t), drawn=True)
-                if group.in_turn and t > group.first:
-                    before, here, _ = self._within(group, t)
-                    earlier = slice(s.starts[group.first], s.starts[t])
-                    rates = np.repeat(s.rates[group.first : t], s.n_leaves[group.first : t])[:, None]
-                    own = own - self._table(group)[before, here].T @ (xp.asarray(rates) * values[earlier])
                 leaves = slice(s.starts[t], s.starts[t + 1])
+                if group.in_turn:
+                    for before in range(group.first, t):
+                        shared = self._table(group)[before - group.first]
+                        here = slice(leaves.start - s.starts[before + 1], leaves.stop - s.starts[before + 1])
+                        taken = values[s.starts[before] : s.starts[before + 1]] * float(s.rates[before])
+                        own = own - shared[:, here].T.astype(np.float64, copy=False) @ taken
                 of_leaves[leaves], values[leaves] = own, s.leaf_values(t, own)
                 if shift is not None:
                     values[leaves] += xp.asarray(shift[leaves, None])
@@ -111,7 +112,9 @@ class Passes:
         leaf sums besides those that the values give them.
         """
         s, xp = self.structure, self.rows.xp
-        phi, sums = xp.zeros_like(alpha), xp.empty((int(s.cell_starts[-1]), p.shape[1]))
+        # Where cells are leaves, a tree's adjoints take the place of its sums, which are done with by then.
+        phi = xp.zeros_like(alpha)
+        sums = phi if self._plain else xp.empty((int(s.cell_starts[-1]), p.shape[1]))
         table = phi if self._plain else xp.zeros_like(sums)
         done: list[int] = []
         for group in track(self.groups[::-1], "weights"):
@@ -129,8 +132,8 @@ class Passes:
                 own = slice(int(s.starts[t]), int(s.starts[t + 1]))
                 asked, found = alpha[own], phi[own]
                 if group.in_turn and t < group.last:
-                    _, here, after = self._within(group, t)
-                    taken = self._table(group)[here, after] @ phi[own.stop : int(s.starts[group.last + 1])]
+                    shared = self._table(group)[t - group.first].astype(np.float64, copy=False)
+                    taken = shared @ phi[own.stop : int(s.starts[group.last + 1])]
                     taken *= float(s.rates[t])
                     asked -= taken
                 if s.mixing is None:
@@ -168,14 +171,15 @@ class Passes:
         trees, wanted = np.array(apply, dtype=np.int64), np.array(gather, dtype=np.int64)
         self.rows.sweep(state, trees, table, apply_weights, wanted, sums, gather_weights)
 
-    def _within(self, group: Group, t: int) -> tuple[slice, slice, slice]:
-        """The places of the leaves of the group's trees before t, of t and after t in the group's own table."""
-        first, start, end, last = self.structure.starts[[group.first, t, t + 1, group.last + 1]]
-        return slice(0, start - first), slice(start - first, end - first), slice(end - first, last - first)
+    def _table(self, group: Group) -> list[Array]:
+        """For each of the group's trees but the last the co-occurrence of its leaves with those of the trees after it."""
+        return self._kept.get(group.first, lambda: self._count(group))
 
-    def _table(self, group: Group) -> Array:
-        first, last = group.first, group.last + 1
-        return self._kept.get(first, lambda: cooccurrence(self.structure, self.rows, first, last))
+    def _count(self, group: Group) -> list[Array]:
+        s, dtype = self.structure, _table_type(self.structure)
+        together = cooccurrence(s, self.rows, group.first, group.last + 1)
+        starts = [int(start - s.starts[group.first]) for start in s.starts[group.first : group.last + 2]]
+        return [together[a:b, b:].astype(dtype, order="C") for a, b in pairwise(starts[:-1])]
 
 
 def leaf_sums(structure: Structure, rows: Rows, v: Array) -> Array:
@@ -199,14 +203,28 @@ def groups_of(structure: Structure) -> list[Group]:
     return groups
 
 
-def shared_groups(structure: Structure, most_leaves: int) -> list[Group]:
-    """Plain boosting in groups of at most `SHARED_TREES` trees and so many leaves."""
+def shared_groups(structure: Structure, rows: Rows) -> list[Group]:
+    """Plain boosting in groups of up to `SHARED_TREES` trees.
+
+    Trees of `Rows.shared_leaves` leaves together share a pass. So do larger ones, as far as their co-occurrence takes no more
+    than `Rows.shared_bytes` per row and tree.
+    """
     bounds = [0]
     for t in range(1, structure.n_trees):
-        leaves = structure.starts[t + 1] - structure.starts[bounds[-1]]
-        many = leaves > most_leaves or len(structure.draws) * leaves > SHARED_CELLS
-        if t - bounds[-1] == SHARED_TREES or many:
+        first = bounds[-1]
+        leaves = structure.n_leaves[first : t + 1].astype(np.int64)
+        pairs = (int(leaves.sum()) ** 2 - int(np.square(leaves).sum())) // 2
+        few = leaves.sum() <= rows.shared_leaves
+        kept = _table_type(structure).itemsize * pairs <= rows.shared_bytes * structure.n_rows * len(leaves)
+        fits = few or (kept and leaves.sum() <= LARGE_LEAVES)
+        if t - first == SHARED_TREES or not fits or len(structure.draws) * leaves.sum() > SHARED_CELLS:
             bounds.append(t)
     bounds.append(structure.n_trees)
     spans = [range(a, b) for a, b in pairwise(bounds)]
     return [Group(s[0], s[-1], [(t, float(structure.rates[t])) for t in s], in_turn=True) for s in spans]
+
+
+def _table_type(structure: Structure) -> np.dtype[Any]:
+    """Single precision where co-occurrences are counts of rows, which it holds exactly."""
+    counts = structure.row_weights is None and len(structure.draws) == 1 and structure.n_rows <= EXACT_SINGLE
+    return np.dtype(np.float32 if counts else np.float64)
