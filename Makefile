@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test test-slow test-oldest test-torch test-browser test-plain test-gpu sanitize fuzz tuned lint format bench bench-gpu bench-growth docs wheel-check clean
+.PHONY: help demo test test-slow test-oldest test-torch test-browser test-plain test-gpu sanitize fuzz tuned lint format bench bench-gpu bench-growth bench-large docs wheel-check clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -93,6 +93,9 @@ bench-gpu: .venv/test ## Speed on a GPU, beside the cores of the same machine
 
 bench-growth: .venv/bench ## Time against rows, trees, leaves and queries, up to ten million rows
 	$(BIN)/python benchmarks/growth.py --large
+
+bench-large: .venv/bench ## A model of 364,000 rows and 2,460 trees of 235 leaves: sweeps, top, estimates and memory
+	$(BIN)/python benchmarks/large.py
 
 docs: .venv/docs ## The manual, in build/manual; every warning is an error
 	$(BIN)/zensical build --clean --strict --config-file mkdocs.yml

@@ -25,8 +25,8 @@ TOGETHER = 8  # of them in one pass
 PATIENCE = 10.0  # seconds that an answer may take for sigma alone, unless asked for by name
 WARNED = 30.0  # seconds above which work on all training rows is announced
 WITHOUT_LEVERAGES = (
-    'Without them there are degrees_of_freedom(estimate=True), standard_error(X, sigma="estimate"), and blame with '
-    "correction=None or a correction of your own."
+    'Without them there are leverage and degrees_of_freedom with method="estimate", standard_error(X, sigma="estimate"), and '
+    "blame with correction=None or a correction of your own."
 )
 LEAST_FREEDOM = 1e-9  # of the number of rows: below it residuals say nothing of the noise
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from axil import inputs
 from axil.questions import budget as budgets
-from axil.questions import noise, valuation
+from axil.questions import leverage, noise, valuation
 from axil.questions.audit import LabelQuestions
 from axil.questions.explain import batches
 from axil.questions.streamed import measured
@@ -206,26 +206,48 @@ class Questions(LabelQuestions):
         queries = proven.queries(X, init_score)
         return budgets.budget(proven, queries, on_scale(proven, lines, "line")[0], within, codes, listed)
 
-    def leverage(self) -> Array:
+    def leverage(self, method: str | None = None) -> Any:
         """(n_train,), or (K, n_train) where outputs have trees of their own: K[j, j], each row's weight in its own prediction.
 
         In leaf space, O(T^2 N + L^3) and 16 L^2 bytes, or in batches of rows, O(T N^2); never an (n_train, n_train) array. Made
-        once for an explainer; where that takes more than 30 seconds a `CostWarning` says how long before the work begins.
-        """
-        found = noise.leverages(self.proven).T.copy()
-        return found[0] if len(found) == 1 else found
+        once for an explainer; where that takes more than 30 seconds a `CostWarning` says how long before the work begins, and
+        what takes far longer is refused. ``method="estimate"`` has no such limits: O(T N) for each of 32 vectors of
+        random signs, always the same ones.
 
-    def degrees_of_freedom(self, estimate: bool = False) -> Any:
+        Parameters
+        ----------
+        method : "exact", "estimate" or None
+            None: exact. "estimate": a pair of value and standard_error, each as above, without bias.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> value, error = explainer.leverage(method="estimate")
+        >>> bool((abs(value - explainer.leverage()) < 5 * error).mean() > 0.99)
+        True
+        """
+        if not leverage.is_estimated(method):
+            return _by_output(noise.leverages(self.proven))
+        return noise.Estimate(*map(_by_output, leverage.estimated(self.proven)))
+
+    def degrees_of_freedom(self, estimate: bool = False, method: str | None = None) -> Any:
         """trace K, how many free parameters the fit is worth: a number, or (K,) where outputs have trees of their own.
 
-        Exact, from `leverage`. ``estimate``: from 32 vectors of random signs, O(T N), as a pair of value and standard_error.
+        Exact, from `leverage`; or from 32 vectors of random signs, O(T N), as a pair of value and standard_error.
 
         Parameters
         ----------
         estimate : bool, default False
-            Estimate the trace from random vectors.
+            The same as ``method="estimate"``.
+        method : "exact", "estimate" or None
+            None: exact. "estimate": a pair of value and standard_error, from random vectors.
         """
-        estimate, proven = inputs.as_flag(estimate, "estimate"), self.proven
+        estimate = leverage.is_estimated(method, inputs.as_flag(estimate, "estimate"))
+        proven = self.proven
         found = noise.estimated_trace(proven) if estimate else noise.Estimate(noise.leverages(proven).sum(axis=0), None)
         value, error = (float(part[0]) if part is not None and len(part) == 1 else part for part in found)
         return noise.Estimate(value, error) if estimate else value
@@ -254,3 +276,9 @@ class Questions(LabelQuestions):
         parts = batches(proven, queries, size, proven.is_sparse, even_empty=True)
         errors = measured(parts, lambda one: one.norms).T * noise_size
         return np.asarray(errors[:, 0] if proven.outputs is None else errors)
+
+
+def _by_output(found: Array) -> Array:
+    """Numbers of training rows, (N, K), as (K, N), or as (N,) where there is one of each."""
+    own = found.T.copy()
+    return own[0] if len(own) == 1 else own

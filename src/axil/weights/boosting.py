@@ -138,6 +138,22 @@ class BoostedTrees:
             return hat.squares_in_leaf_space(self.space(), self.rows)
         return hat.squares_by_rows(self._own_weights(available))
 
+    @guarded
+    def likeness(self, v: Array) -> tuple[Array, Array] | None:
+        """Each tree as if it were alone, ``B = sum_t final_t A_t D_t A_t' w B_t``, in two passes of all trees.
+
+        D_t is the scale of leaf values over the roots of the leaves' weights: trees that see each other's residuals say less
+        where leaves are large.
+        """
+        s = self.structure
+        roots = np.sqrt(np.where(s.leaf_weights > 0, s.leaf_weights, np.inf))
+        each = (np.repeat(s.final, s.n_leaves) * s.leaf_scale / roots)[:, None]
+        table = s.by_cells(each * host(leaf_sums(s, self.rows, v)), drawn=False)
+        made, diagonal = np.empty_like(v), np.empty((s.n_rows, 1))
+        self.rows.read_out(table, np.zeros(v.shape[1]), None, 0, made)
+        self.rows.read_out(s.by_cells(each, drawn=True), np.zeros(1), self.rows.weights, 0, diagonal)
+        return made, diagonal[:, 0]
+
     def costs(self, available: int) -> Seconds:
         each = self.backend.costs
         deletions = self._deletion_work if removal.is_known(self.structure) else None

@@ -72,6 +72,9 @@ class Engine(Protocol):
     def squares(self, available: int) -> float:
         """``sum_ij K[i, j]^2``, likewise."""
 
+    def likeness(self, v: Array) -> tuple[Array, Array] | None:
+        """B v, (N, S), and the diagonal of B, (N,), for a matrix B that is close to K and quick to apply; None: there is none."""
+
     def costs(self, available: int) -> Seconds:
         """The time of work on all training rows with so many bytes to work in."""
 

@@ -91,6 +91,9 @@ class Forest:
             total += float((members[a:b] @ self._train).multiply(R[a:b] @ others).sum())
         return total
 
+    def likeness(self, v: Array) -> tuple[Array, Array] | None:
+        return None  # leverages take no more time than an estimate
+
     def costs(self, available: int) -> Seconds:
         column = FOREST_SECONDS * self.structure.n_rows * self.structure.n_trees
         return Seconds(column, column * self.structure.n_trees, column, column, np.inf)

@@ -72,7 +72,8 @@ class Work:
             f"All {s.n_rows} training rows' own weights take {in_words(self.needed)} in leaf space ({s.total_leaves} leaves), "
             f"where {in_words(available)} are allowed, or {self.by_rows:.1e} visits of rows without it, some "
             f"{self.by_rows * self.visit_seconds / 60:.0f} minutes on two cores. "
-            "Raise memory_limit, or explain a model of fewer leaves."
+            'Ask for an estimate with method="estimate" (of the noise: sigma="estimate"), raise memory_limit, or explain a model '
+            "of fewer leaves."
         )
 
 

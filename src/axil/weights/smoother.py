@@ -76,6 +76,9 @@ class Smoother:
             return float(s.training.multiply(s.training).sum())
         return float(np.vdot(s.training.T @ s.training, s.solution @ s.solution.T))
 
+    def likeness(self, v: Array) -> tuple[Array, Array] | None:
+        return None  # leverages take no more time than an estimate
+
     def costs(self, available: int) -> Seconds:
         column = PRODUCT_SECONDS * float(math.prod(self.fitted.training.shape))
         columns = 1 if self.fitted.solution is None else 2 * self.fitted.training.shape[1]

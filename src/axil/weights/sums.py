@@ -97,6 +97,14 @@ class Sum:
             return self.terms[0].coefficient ** 2 * self.terms[0].engine.squares(available)
         return sum(float(np.square(block).sum()) for _, block in rows_of_weights(self, self.n_rows))
 
+    def likeness(self, v: Array) -> tuple[Array, Array] | None:
+        """The sum of those of models fitted to all rows."""
+        known = [(t, t.engine.likeness(v)) for t in self.terms if t.rows is None]
+        found = [(t.coefficient, *like) for t, like in known if like is not None]
+        if not found:
+            return None
+        return _total(c * made for c, made, _ in found), _total(c * diagonal for c, _, diagonal in found)
+
     def costs(self, available: int) -> Seconds:
         found = [(term, term.engine.costs(available)) for term in self.terms]
         column = sum(costs.column for _, costs in found)
@@ -235,6 +243,9 @@ class Residual:
 
     def squares(self, available: int) -> float:
         return sum(float(np.square(block).sum()) for _, block in rows_of_weights(self, self.n_rows))
+
+    def likeness(self, v: Array) -> tuple[Array, Array] | None:
+        return None
 
     def costs(self, available: int) -> Seconds:
         column = 2 * self.first.costs(available).column + self.then.costs(available).column

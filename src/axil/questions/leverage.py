@@ -1,0 +1,72 @@
+"""Estimated leverages, the diagonal of K, where their exact work is too much.
+
+For a vector z of random signs the mean of ``z_j (K z)_j`` is ``K[j, j]``, and its variance the sum of the other squared weights
+of row j (Hutchinson's estimate, row by row). Most of that variance is taken away by a matrix B that is close to K and whose
+diagonal is known (`Engine.likeness`): the mean of
+
+    z_j (K z)_j - c (z_j (B z)_j - B[j, j])
+
+is ``K[j, j]`` whatever the number c, which is chosen once for all rows. Its scatter over `PROBES` vectors gives the standard
+error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from axil.errors import InputError
+from axil.inputs import as_choice
+from axil.machine.progress import track
+from axil.questions.noise import Estimate
+from axil.replay.proven import ProvenModel
+from axil.types import Array
+from axil.weights.contract import Engine
+
+PROBES = 32  # random vectors
+TOGETHER = 16  # of them in one pass
+METHODS = ("exact", "estimate")
+
+
+def is_estimated(method: str | None, estimate: bool = False) -> bool:
+    """Whether an answer is to be estimated; None: exact, and ``estimate`` says the same as "estimate"."""
+    if method is not None:
+        method = as_choice(method, METHODS, "method")
+    if estimate and method == "exact":
+        raise InputError('estimate is True and method is "exact"; expected one of the two: leave estimate out.')
+    return estimate or method == "estimate"
+
+
+def estimated(proven: ProvenModel) -> Estimate:
+    """(N, 1) each, or (N, K) where outputs have trees of their own: leverages and their standard errors; made once."""
+    return proven.kept.get("estimated leverages", lambda: _estimated(proven))
+
+
+def _estimated(proven: ProvenModel) -> Estimate:
+    found = [_of_engine(engine, len(proven.targets)) for engine in proven.engines]
+    value, error = (np.stack(parts, axis=1) for parts in zip(*found))
+    value.setflags(write=False)
+    error.setflags(write=False)
+    return Estimate(value, error)
+
+
+def _of_engine(engine: Engine, n_rows: int) -> tuple[Array, Array]:
+    """Leverages, (N,), and their standard errors. Sums over the vectors are kept, never the vectors."""
+    stream = np.random.default_rng(0)
+    own, near, of_own, of_near, of_both = np.zeros((5, n_rows))
+    known = np.zeros(n_rows)
+    for _ in track(range(0, PROBES, TOGETHER), "leverages"):
+        z = np.where(stream.random((n_rows, TOGETHER)) < 0.5, -1.0, 1.0)
+        a, like = z * engine.apply(None, z), engine.likeness(z)
+        own += a.sum(axis=1)
+        of_own += np.square(a).sum(axis=1)
+        if like is not None:
+            b, known = z * like[0], like[1]
+            b -= known[:, None]
+            near += b.sum(axis=1)
+            of_near += np.square(b).sum(axis=1)
+            of_both += np.einsum("ij,ij->i", a, b)
+    own, near = own / PROBES, near / PROBES
+    of_own, of_near, of_both = of_own / PROBES - own**2, of_near / PROBES - near**2, of_both / PROBES - own * near
+    c = of_both.sum() / of_near.sum() if of_near.sum() > 0 else 0.0  # of least scatter
+    scatter = of_own - 2 * c * of_both + c**2 * of_near
+    return own - c * near, np.sqrt(np.maximum(scatter, 0.0) / (PROBES - 1))
