@@ -93,7 +93,8 @@ class Rows(ABC):
             state[j] += a_j sum_{t in apply} table[cell_t(j)]
             sums[c]   = sum of g_j state[j] over the rows j in cell c of tree t,     t in gather
 
-        a and g are the weights; ``apply`` and ``gather`` are tree numbers, possibly none. Other entries of ``sums`` stay.
+        a and g are the weights; ``apply`` and ``gather`` are tree numbers, possibly none. Other entries of ``sums`` stay;
+        it may be ``table`` itself where no tree is in both.
         """
 
     def leaf_sums(self, v: Array, weights: Array | None) -> Array:
