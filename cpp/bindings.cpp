@@ -2,14 +2,18 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/unique_ptr.h>
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "blocks.hpp"
 #include "kernels.hpp"
 #include "targets.hpp"
 
@@ -210,6 +214,41 @@ void top_rows(const Array<const Leaf, 2>& leaves, const Numbers& starts, const M
     const double* s = pointer(scale, all.rows, "scale");
     run(n_threads, [&](const axil::Crew& crew) {
         axil::top_rows(all, table.data(), columns, constant.data(), w, s, k, values.data(), rows.data(), crew);
+    });
+}
+
+// Places that are no numbers have no order, which sorting would not survive.
+template <class Leaf>
+std::unique_ptr<axil::Blocks> blocks(const Array<const Leaf, 2>& leaves, const Numbers& starts,
+                                     const Array<const float, 2>& places, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t dimensions = places.shape(1);
+    require_shape(places, all.rows, dimensions, "places");
+    if (dimensions == 0) refuse("places must have a dimension at least.");
+    if (all.rows == 0 || all.rows > std::numeric_limits<std::uint32_t>::max())
+        refuse("leaves has " + to_string(all.rows) + " rows; blocks are made of 1 to 2^32 - 1.");
+    for (std::size_t i = 0; i < places.size(); ++i)
+        if (!std::isfinite(places.data()[i])) refuse("places must be finite.");
+    std::unique_ptr<axil::Blocks> made;
+    run(n_threads, [&](const axil::Crew& crew) { made = axil::blocks_of(all, places.data(), dimensions, crew); });
+    return made;
+}
+
+void top_blocks(const axil::Blocks& blocks, const Matrix& table, const Vector& constant, const Maybe& weights,
+                const Maybe& scale, std::uint64_t most, const Array<double, 2>& values, const Array<std::int64_t, 2>& rows,
+                const Array<std::uint8_t, 1>& done, int n_threads) {
+    const std::size_t columns = constant.shape(0), k = values.shape(1);
+    require_shape(table, blocks.total(), columns, "table");
+    require_shape(values, columns, k, "values");
+    require_shape(rows, columns, k, "rows");
+    require_length(done.shape(0), columns, "done");
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        if (rows.data()[i] >= 0 && !within(rows.data()[i], blocks.rows()))
+            refuse("rows has row " + to_string(rows.data()[i]) + ", but there are only " + to_string(blocks.rows()) + ".");
+    const double* w = pointer(weights, blocks.rows(), "weights");
+    const double* s = pointer(scale, blocks.rows(), "scale");
+    run(n_threads, [&](const axil::Crew& crew) {
+        blocks.top(table.data(), columns, constant.data(), w, s, k, most, values.data(), rows.data(), done.data(), crew);
     });
 }
 
@@ -462,6 +501,8 @@ void require_aligned(const std::optional<T>& array) {
     if (array) require_aligned(*array);
 }
 
+void require_aligned(const axil::Blocks&) {}
+
 // A kernel that looks at its arrays' alignment first: all are bound so.
 template <class Result, class... Arguments>
 auto aligned(Result (*kernel)(Arguments...)) {
@@ -487,6 +528,7 @@ void bind(nb::module_& m) {
           "n_threads"_a);
     m.def("top_rows", aligned(top_rows<Leaf>), array("leaves"), array("starts"), array("table"), array("constant"),
           maybe("weights"), maybe("scale"), array("values"), array("rows"), "n_threads"_a);
+    m.def("blocks", aligned(blocks<Leaf>), array("leaves"), array("starts"), array("places"), "n_threads"_a);
     m.def("replay", aligned(replay<Leaf>), array("leaves"), array("starts"), array("values"), array("targets"),
           maybe("weights"), "single"_a, "single_score"_a, array("score"), array("sums"),
           array("counts"), "n_threads"_a);
@@ -514,6 +556,7 @@ void bind_assign(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_core, m) {
+    nb::class_<axil::Blocks>(m, "Blocks").def_prop_ro("nbytes", &axil::Blocks::bytes);
     bind<std::uint8_t>(m);
     bind<std::uint16_t>(m);
     bind<std::uint32_t>(m);
@@ -522,5 +565,7 @@ NB_MODULE(_core, m) {
     bind_assign<float, std::uint8_t>(m);
     bind_assign<float, std::uint16_t>(m);
     m.def("top", aligned(top), array("block"), "first"_a, maybe("scale"), array("values"), array("rows"), "n_threads"_a);
+    m.def("top_blocks", aligned(top_blocks), "blocks"_a, array("table"), array("constant"), maybe("weights"), maybe("scale"),
+          "most"_a, array("values"), array("rows"), array("done"), "n_threads"_a);
     m.def("instruction_set", axil::instruction_set);
 }

@@ -12,21 +12,13 @@
 #include <vector>
 
 #include "lookups.hpp"
+#include "ranking.hpp"
 
 namespace axil {
 namespace ranking {
 
 constexpr std::size_t screen_rows = 64;
 constexpr std::size_t least_rows = 1024, least_numbers = 100000;  // of a chunk
-
-struct Candidate {
-    double size, value;  // size = |scale * value|
-    std::int64_t row;
-};
-
-bool before(const Candidate& a, const Candidate& b) {
-    return a.size > b.size || (a.size == b.size && a.row < b.row);
-}
 
 struct Block {
     const double* values;  // (rows, columns)
@@ -100,42 +92,6 @@ private:
     std::size_t k_;
     std::vector<double> least_;
     std::vector<std::vector<Candidate>> held_;
-};
-
-// The k places of one query, as they stand before the block.
-class Standing {
-public:
-    Standing(double* values, std::int64_t* rows, std::size_t k, const double* scale)
-        : values_(values), rows_(rows), k_(k), scale_(scale) {}
-
-    // The size that a row of the block must exceed to find a place.
-    double least(std::size_t first) const {
-        if (rows_[k_ - 1] < 0) return -1;
-        const double size = at(k_ - 1).size;
-        const bool in_order = *std::max_element(rows_, rows_ + k_) < static_cast<std::int64_t>(first);
-        return in_order ? size : std::nextafter(size, -1.0);  // a smaller row number wins a tie
-    }
-
-    void merge(std::vector<Candidate> candidates) {
-        for (std::size_t i = 0; i < k_ && rows_[i] >= 0; ++i) candidates.push_back(at(i));
-        const std::size_t n = std::min(k_, candidates.size());
-        std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(n), candidates.end(),
-                          before);
-        for (std::size_t i = 0; i < n; ++i) {
-            values_[i] = candidates[i].value;
-            rows_[i] = candidates[i].row;
-        }
-    }
-
-private:
-    Candidate at(std::size_t i) const {
-        return {std::fabs((scale_ ? scale_[rows_[i]] : 1.0) * values_[i]), values_[i], rows_[i]};
-    }
-
-    double* values_;
-    std::int64_t* rows_;
-    std::size_t k_;
-    const double* scale_;
 };
 
 // Let every query's places take what was found.

@@ -54,6 +54,18 @@ def right_call(kernel: str, rng: np.random.Generator, rows: int, n_trees: int, c
         case "top_rows":
             tables = {"table": normal(total, columns), "constant": normal(columns)}
             return forest | tables | {"weights": weights, "scale": weights} | places | threads
+        case "blocks":
+            return forest | {"places": normal(rows, 2).astype(np.float32)} | threads
+        case "top_blocks":
+            made = _core.blocks(**forest, places=normal(rows, 2).astype(np.float32), n_threads=1) if rows else None
+            tables = {"table": normal(total, columns), "constant": normal(columns), "done": np.zeros(columns, np.uint8)}
+            return (
+                {"blocks": made, "most": int(rng.choice([0, 1000, 2**62]))}
+                | tables
+                | {"weights": weights, "scale": weights}
+                | places
+                | threads
+            )
         case "replay":
             vectors = {"values": normal(total), "targets": normal(rows), "weights": weights, "score": normal(rows)}
             flags = {"single": bool(rng.integers(2)), "single_score": bool(rng.integers(2))}
@@ -124,7 +136,7 @@ def routes(rng: np.random.Generator, rows: int, n_trees: int) -> dict[str, Any]:
 
 
 KERNELS = (
-    *("sweep", "read_out", "cooccurrence", "top", "top_rows"),
+    *("sweep", "read_out", "cooccurrence", "top", "top_rows", "blocks", "top_blocks"),
     *("replay", "assign", "scaled_read_out", "residual_factors", "gradient_factors", "pair_sums", "deletions"),
 )
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 _Leaves = NDArray[np.unsignedinteger[Any]]
 _F64 = NDArray[np.float64]
 _I64 = NDArray[np.int64]
+_F32 = NDArray[np.float32]
+_U8 = NDArray[np.uint8]
 
 def sweep(
     leaves: _Leaves,
@@ -102,6 +104,36 @@ def top_rows(
 
     ``constant`` (S,), ``weights`` and ``scale`` (N,) or None; ``values`` and ``rows`` (S, k) as in `top`. A screen in single
     precision with an error bound leaves few values to be computed, exactly, in double precision.
+    """
+
+class Blocks:
+    """Training rows in blocks of alike ones."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+def blocks(leaves: _Leaves, starts: _I64, places: _F32, n_threads: int) -> Blocks | None:
+    """Makes blocks of the rows whose places (N, dimensions) lie close together.
+
+    None where they turn out so mixed that nothing would be won, or where there are more than 2^24 cells.
+    """
+
+def top_blocks(
+    blocks: Blocks,
+    table: _F64,
+    constant: _F64,
+    weights: _F64 | None,
+    scale: _F64 | None,
+    most: int,
+    values: _F64,
+    rows: _I64,
+    done: _U8,
+    n_threads: int,
+) -> None:
+    """`top_rows` for the queries whose largest are found within ``most`` look-ups; ``done`` (S,) is 1 for those, else 0.
+
+    No row of a block exceeds the sum over trees of the largest entry among the cells in the block. Blocks are opened in the
+    order of their bounds. Values are the bits of `top_rows`; places of other queries stay as they are.
     """
 
 def replay(

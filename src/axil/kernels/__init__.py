@@ -136,6 +136,13 @@ class Rows(ABC):
         The read-out is never written down; ``scale`` is (N,) or None.
         """
 
+    def index(self, n_queries: int, available: int) -> bool:
+        """Does what makes `top` of so many queries faster, where that pays and so many bytes hold it; says whether it is there.
+
+        It changes no answer.
+        """
+        return False
+
     @abstractmethod
     def cooccurrence(self, first: int, last: int, weights: Array | None, out: Array) -> None:
         """Counts the rows that cells of two trees share, among the trees first .. last - 1.

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from axil import _core
-from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle
+from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle, alike
+from axil.kernels.bounded import Bounded
 from axil.machine.memory import free_memory
 from axil.machine.progress import track
 from axil.machine.shared import one_blas_thread
@@ -33,6 +34,7 @@ class CpuRows(Rows):
         per_tree = self.n_cells / max(len(cells), 1)
         while self.swept > LEAST_SWEPT and self.swept * per_tree > SWEPT_CELLS:
             self.swept //= 2
+        self._bounded = Bounded()
 
     def sweep(
         self,
@@ -63,7 +65,29 @@ class CpuRows(Rows):
         values: Array,
         rows: Numbers,
     ) -> None:
-        _core.top_rows(self.cells, self.starts, table, constant, weights, scale, values, rows, self.n_threads)
+        asked = table, constant, weights, scale, values, rows, self.n_threads
+        left = self._bounded.top(_core.top_blocks, self.cells, *asked)
+        if left.all():
+            return _core.top_rows(self.cells, self.starts, *asked)
+        if left.any():
+            some, places = values[left], rows[left]
+            own = np.ascontiguousarray(table[:, left]), constant[left]
+            _core.top_rows(self.cells, self.starts, *own, weights, scale, some, places, self.n_threads)
+            values[left], rows[left] = some, places
+
+    def index(self, n_queries: int, available: int) -> bool:
+        return self._bounded.make(self.cells, n_queries, available, self._make_blocks)
+
+    @property
+    def blocks(self) -> _core.Blocks | None:
+        """The blocks that `top` looks through, where there are any."""
+        found: _core.Blocks | None = self._bounded.blocks
+        return found
+
+    def _make_blocks(self) -> _core.Blocks | None:
+        sampled = np.linspace(0, self.n_rows - 1, min(alike.SAMPLE, self.n_rows)).astype(np.intp)
+        some = CpuRows(np.ascontiguousarray(self.cells[:, sampled]), self.starts, None, self.n_threads)
+        return _core.blocks(self.cells, self.starts, alike.places(self, some), self.n_threads)
 
     def cooccurrence(self, first: int, last: int, weights: Array | None, out: Array) -> None:
         starts = self.starts[first : last + 1] - self.starts[first]

@@ -54,10 +54,16 @@ def check_by(by: str | None) -> None:
 
 
 class Largest:
-    """The k largest |weight| (or |weight * target|) of each of n predictions, gathered block by block."""
+    """The k largest |weight| (or |weight * target|) of each of n predictions, gathered block by block.
 
-    def __init__(self, n: int, k: int, targets: Array, by: str, n_threads: int):
+    The predictions are some of ``n_queries``, and ``room`` bytes may be taken to find the largest sooner.
+    """
+
+    def __init__(
+        self, n: int, k: int, targets: Array, by: str, n_threads: int, n_queries: int | None = None, room: int = 0
+    ):
         self.k = k = min(k, len(targets))
+        self.n_queries, self.room = n if n_queries is None else n_queries, room
         self.targets = np.ascontiguousarray(targets)
         self.scale = self.targets if by == "contribution" else None
         self.backend = Cpu(n_threads)

@@ -67,8 +67,9 @@ def top(proven: ProvenModel, queries: Queries, k: int, by: str) -> Any:
     proven = proven.prepared_for(n, tables.bytes_of(n * lines, 9))
     working = proven.streamed_bytes() + 12 * 8 * lines
     size = tables.batch_size(proven.budget, n, lines, 8 if proven.outputs is None else 9, working)
+    room = proven.budget.available - tables.bytes_of(n * lines, 9)
     for _, batch in proven.batches(queries, size, "top", even_empty=True):
-        largest = [tables.Largest(len(batch), k, y, by, proven.n_threads) for y in proven.targets.T]
+        largest = [tables.Largest(len(batch), k, y, by, proven.n_threads, n, room) for y in proven.targets.T]
         made = _hand_over(proven, batch, largest)
         labels = proven.index, batch.labels, proven.outputs
         parts.append(tables.top_columns(largest, *labels, proven.scale, proven.shown, made))

@@ -19,6 +19,8 @@ class Collector(Protocol):
 
     k: int  #: how many of each query are wanted
     scale: Array | None  #: (N,) what their size is measured by; None: by themselves
+    n_queries: int  #: of the whole request, of which this batch is a part
+    room: int  #: bytes for what finds them sooner
 
     def add(self, block: Array, first: int) -> None:
         """The weights (rows, n) of the training rows from ``first`` on."""

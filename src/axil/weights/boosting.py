@@ -490,6 +490,7 @@ class ReadOutAnswer:
 
     @guarded
     def hand_to(self, collector: Collector) -> None:
+        self.trees.rows.index(collector.n_queries, collector.room)
         collector.merge(*self.trees.largest(self.adjoints, collector.scale, collector.k))
 
     @guarded
