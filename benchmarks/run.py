@@ -3,7 +3,7 @@
 Friedman #1, LightGBM, T = 100, 31 leaves. `make bench` prints the table and writes results/kernels.csv; `--rows` takes other
 sizes. "wanted" is what a design of these kernels reached on another machine, where NumPy took 5.8 s for 10 queries. Public calls
 on a classifier of the same rows, trees and leaves, "pushes 10" and "pushes built", are relative to those on the regression, and
-audits to the set-up of the explainer; intervals to reading out the weights.
+audits to the set-up of the explainer; intervals to reading out the weights; "top 10 of 1000" to the same by reading all rows.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import numpy as np
 from common import RESULTS, fit, forget_peak, friedman, numpy_baseline, resident, seconds, write_csv
 
 import axil
+from axil.kernels import bounded
 from axil.kernels.cpu import Cpu
 from axil.weights.boosting import BoostedTrees
 
@@ -28,6 +29,7 @@ WANTED = {
     "prepared 10": 45,
     "prepared 100": 80,
     "top 10 of 100": 80,
+    "top 10 of 1000": 5,
     "pushes 10": 0.67,
     "model to 10": 8,
     "audit": 0.1,
@@ -52,6 +54,7 @@ def line(rows, step, taken, against, **more):
 
 def measure(n, threads):
     """All steps at n training rows."""
+    bounded.BUILD = np.inf  # every row is read, until `largest`
     X, y = friedman(n)
     model = fit(X, y)
     few, many = friedman(10, seed=1)[0], friedman(100, seed=2)[0]
@@ -86,6 +89,7 @@ def measure(n, threads):
     ready = explainer.prepare()
     yield intervals(n, ready, model.predict(X), many, read_out)
     yield line(n, "top 10 of 100", seconds(lambda: ready.top(many, 10)), 10 * baseline)
+    yield from largest(n, ready)
     whole = seconds(lambda: axil.Explainer(model, X, y, n_threads=threads)(few), 3)
     yield line(n, "model to 10", whole, pred_leaf + baseline)
     built = seconds(lambda: axil.Explainer(model, X, y, n_threads=threads), 3)
@@ -126,6 +130,18 @@ def intervals(n, ready, predictions, queries, read_out):
     """Intervals of some queries, calibrated by 500 rows; relative to reading all weights of these queries out."""
     predictive = ready.calibrate(*friedman(500, seed=3), out_of_fold=predictions)
     return line(n, f"intervals {len(queries)}", seconds(lambda: predictive.interval(queries), 3), read_out)
+
+
+def largest(n, ready):
+    """The public call for 1,000 queries: reading all rows, making blocks of alike rows, and by bounds on them."""
+    queries = friedman(1000, seed=4)[0]
+    whole = seconds(lambda: ready.top(queries, 10), 2)
+    yield line(n, "all rows", whole, None)
+    bounded.BUILD = 0
+    start = time.perf_counter()
+    ready.proven.engines[0].rows.index(len(queries), 1 << 60)
+    yield line(n, "blocks", time.perf_counter() - start, None)
+    yield line(n, "top 10 of 1000", seconds(lambda: ready.top(queries, 10), 3), whole)
 
 
 def measure_all(threads):
