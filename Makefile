@@ -43,11 +43,11 @@ test-plain: .venv/test ## The kernels built as plain C++17: the same tests
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/plain/dist . \
 		--config-settings build-dir=build/plain --config-settings cmake.define.AXIL_PLAIN=ON
 	AXIL_CORE=$$(echo $(CURDIR)/build/plain/_core*.so) $(BIN)/python -m pytest -q -m "not slow" \
-		tests/test_core.py tests/test_core_variants.py tests/test_hostile_calls.py
+		tests/test_core.py tests/test_core_columns.py tests/test_core_variants.py tests/test_hostile_calls.py
 
 # The tests of the kernels, with AddressSanitizer and UndefinedBehaviorSanitizer in the core: the first report ends the run.
 # They must be loaded before Python is, what they print must not be captured, and Python's own memory at its end is no leak.
-KERNEL_TESTS := tests/test_core.py tests/test_core_variants.py tests/test_hostile_calls.py tests/test_structure.py tests/weights tests/replay/test_recover.py tests/output/test_save.py
+KERNEL_TESTS := tests/test_core.py tests/test_core_columns.py tests/test_core_variants.py tests/test_hostile_calls.py tests/test_structure.py tests/weights tests/replay/test_recover.py tests/output/test_save.py
 sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	rm -rf build/sanitize
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/sanitize/dist . \

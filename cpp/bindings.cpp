@@ -151,6 +151,30 @@ void read_out(const Array<const Leaf, 2>& leaves, const Numbers& starts, const R
     });
 }
 
+void product(const Rows<const double>& a, const Matrix& b, const Rows<double>& out, int n_threads) {
+    const std::size_t rows = out.shape(0), columns = out.shape(1), inner = b.shape(0);
+    if (a.shape(0) != rows || a.shape(1) != inner)
+        refuse("a has shape (" + to_string(a.shape(0)) + ", " + to_string(a.shape(1)) + ") where (" + to_string(rows) +
+               ", " + to_string(inner) + ") is expected.");
+    require_shape(b, inner, columns, "b");
+    const std::size_t a_stride = stride_of(a, "a"), out_stride = stride_of(out, "out");
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::product(a.data(), a_stride, rows, inner, b.data(), columns, out.data(), out_stride, crew);
+    });
+}
+
+void column_sums(const Rows<const double>& block, const Matrix& values, std::int64_t measure,
+                 const Array<double, 2>& out, int n_threads) {
+    const std::size_t rows = block.shape(0), columns = block.shape(1), n_values = values.shape(1);
+    require_shape(values, rows, n_values, "values");
+    require_shape(out, columns, n_values, "out");
+    if (!within(measure, 3)) refuse("measure is " + to_string(measure) + "; expected 0, 1 or 2.");
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::column_sums(block.data(), block.stride(0), block.stride(1), rows, columns, values.data(), n_values,
+                          static_cast<axil::Measure>(measure), out.data(), crew);
+    });
+}
+
 template <class Leaf>
 void moments(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Rows<const double>& table,
              const Vector& constant, const Maybe& weights, const Matrix& values, const Array<double, 3>& out, int n_threads) {
@@ -567,5 +591,7 @@ NB_MODULE(_core, m) {
     m.def("top", aligned(top), array("block"), "first"_a, maybe("scale"), array("values"), array("rows"), "n_threads"_a);
     m.def("top_blocks", aligned(top_blocks), "blocks"_a, array("table"), array("constant"), maybe("weights"), maybe("scale"),
           "most"_a, array("values"), array("rows"), array("done"), "n_threads"_a);
+    m.def("product", aligned(product), array("a"), array("b"), array("out"), "n_threads"_a);
+    m.def("column_sums", aligned(column_sums), array("block"), array("values"), "measure"_a, array("out"), "n_threads"_a);
     m.def("instruction_set", axil::instruction_set);
 }

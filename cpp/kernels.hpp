@@ -41,6 +41,17 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t table
               const double* constant, const double* weights, std::size_t first, std::size_t rows, double* out,
               std::size_t out_stride, const Crew& crew);
 
+// Overwrites out, (rows, columns), with a (rows, inner) times b (inner, columns).
+void product(const double* a, std::size_t a_stride, std::size_t rows, std::size_t inner, const double* b,
+             std::size_t columns, double* out, std::size_t out_stride, const Crew& crew);
+
+enum class Measure { self, size, square };
+
+// Overwrites out, (columns, n_values), with the sums over the rows of measure(block) times values.
+void column_sums(const double* block, std::ptrdiff_t row_stride, std::ptrdiff_t column_stride, std::size_t rows,
+                 std::size_t columns, const double* values, std::size_t n_values, Measure measure, double* out,
+                 const Crew& crew);
+
 // Overwrites out, (2, columns, n_values).
 template <class Leaf>
 void moments(const Leaves<Leaf>& leaves, const double* table, std::size_t table_stride, std::size_t columns,

@@ -11,6 +11,7 @@ namespace reading {
 
 // Measured: the sums stay in the second-level cache, with the output where it is written tile by tile.
 constexpr std::size_t most_rows = 2048, wide_rows = 1024;
+constexpr std::size_t rows_per_leaf = 2;  // fewer rows than half of the leaves of a tree: its table is not packed
 constexpr std::size_t strip_columns = 112;                      // seven tiles
 constexpr std::size_t most_chunks = 4096, least_work = 300000;  // look-ups worth handing to a thread
 
@@ -23,6 +24,18 @@ struct Job {
     const double *packed, *constant, *weights;
     std::size_t first;
     double* out;
+};
+
+template <class Leaf>
+struct Few {
+    Leaves<Leaf> leaves;
+    const std::vector<Lookup>& lookups;
+    const double* table;
+    std::size_t table_stride, columns;
+    const double *constant, *weights;
+    std::size_t first;
+    double* out;
+    std::size_t stride;
 };
 
 // One thread's room.
@@ -58,7 +71,36 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
     }
 }
 
+// Few rows, as they are: to pack the table would take longer than to read from it. `part` has room for a row.
+template <std::size_t, class Leaf>
+AXIL_INLINE void few_lanes(const Few<Leaf>& job, std::size_t begin, std::size_t end, double* AXIL_RESTRICT part) {
+    const std::size_t columns = job.columns;
+    for (std::size_t j = begin; j < end; ++j) {
+        double* AXIL_RESTRICT out = job.out + (j - job.first) * job.stride;
+        std::copy_n(job.constant, columns, out);
+        const auto entry = [&](std::size_t t) {
+            return job.table + (job.leaves.start(t) + job.leaves.tree(t)[j]) * job.table_stride;
+        };
+        for (const Lookup& lookup : job.lookups) {
+            std::copy_n(entry(lookup.first), columns, part);
+            for (std::size_t t = lookup.first + 1; t < lookup.last; ++t) {
+                const double* more = entry(t);
+                for (std::size_t c = 0; c < columns; ++c) part[c] += more[c];
+            }
+            for (std::size_t c = 0; c < columns; ++c) out[c] += part[c];
+        }
+        if (job.weights)
+            for (std::size_t c = 0; c < columns; ++c) out[c] *= job.weights[j];
+    }
+}
+
 using Size = std::size_t;
+#define AXIL_FEW(LEAF) \
+    AXIL_VERSIONS(few, (const Few<LEAF>& job, Size begin, Size end, double* part), (job, begin, end, part))
+AXIL_FEW(std::uint8_t)
+AXIL_FEW(std::uint16_t)
+AXIL_FEW(std::uint32_t)
+#undef AXIL_FEW
 #define AXIL_CHUNK(LEAF)                                                                               \
     AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end, const Scratch<LEAF>& room), \
                   (job, begin, end, room))
@@ -76,6 +118,14 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t table
     using namespace reading;
     if (columns == 0 || rows == 0) return;
     const auto lookups = lookups_of(leaves, rows, columns);
+    if (rows * rows_per_leaf * leaves.trees < leaves.total()) {
+        const Few<Leaf> job{leaves, lookups, table, table_stride, columns, constant, weights, first, out, out_stride};
+        const Chunks chunks(rows, 1 + least_work / (1 + leaves.trees * columns), most_chunks);
+        const Buffer parts(std::min(crew.n_threads, chunks.count()) * columns);
+        return parallel(crew, chunks.count(), [&](std::size_t i, std::size_t thread) {
+            few(job, first + chunks.begin(i), first + chunks.end(i), parts.get() + thread * columns);
+        });
+    }
     const std::size_t total = cells_of(lookups), widest_strip = std::min(strip_columns, columns) + widest;
     const Buffer packed(total * widest_strip), constants(widest_strip);
     const std::size_t work = std::max<std::size_t>(leaves.trees * columns, 1);  // of a row

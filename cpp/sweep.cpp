@@ -2,7 +2,6 @@
 //
 // The state streams through once, in blocks of rows that stay in the first-level cache while its column tiles are
 // worked on. Table and partial sums are kept tile by tile, so that a leaf's entry is whole cache lines.
-#include <numeric>
 #include <vector>
 
 #include "kernels.hpp"
@@ -13,7 +12,7 @@ namespace axil {
 namespace sweeping {
 
 constexpr std::size_t block_bytes = 16 << 10, least_block = 16, most_block = 32;  // measured
-constexpr std::size_t most_chunks = 128, least_rows = 4096, least_numbers = 1 << 16, rows_per_leaf = 16;
+constexpr std::size_t most_chunks = 128, least_rows = 4096, rows_per_leaf = 16;
 
 template <class Leaf>
 struct Job {
@@ -24,10 +23,6 @@ struct Job {
     std::size_t columns, block_rows;
     const double *apply_weights, *gather_weights;
 };
-
-// How many sums are kept for each leaf and column. A single column's rows would wait for each other's additions to the
-// same few leaves; so they take turns.
-constexpr std::size_t turns_of(std::size_t width) { return width == 1 ? 4 : 1; }
 
 // One tile's columns in the trees of the two lists.
 template <class Leaf>
@@ -66,7 +61,7 @@ AXIL_INLINE void rows(const Job<Leaf>& job, const Trees<Leaf>& trees, std::size_
         const Numbers<R, Leaf> leaf(tree->leaves + begin);  // all before the first store, which might change them
         double* entries = tree->entries;
         AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
-            double* entry = entries + leaf[r] * (C * turns_of(C)) + r % turns_of(C);
+            double* entry = entries + leaf[r] * C;
             AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) {
                 double* place = entry + i * Row::lanes;
                 store(place, load<V>(place) + total[r * n + i]);
@@ -131,21 +126,15 @@ void sweep(const Leaves<Leaf>& leaves, double* state, std::size_t columns, TreeL
              job.apply.total(), job.apply.starts[i]);
     job.table = trees_by_tile(job.apply, job.tiles, packed.get());
 
-    auto turns = job.tiles;  // as they are while sums take turns
-    for (Tile& tile : turns) tile.width *= turns_of(tile.width);
-    const Tile& narrow = turns.back();  // the only one that may
-
-    // Chunks of so many rows a leaf: all partial sums together are a small part of the state.
-    const std::size_t total = job.gather.total(), size = total * (narrow.column + narrow.width);
-    const Chunks chunks(leaves.rows, std::max({least_rows, least_numbers / columns, rows_per_leaf * total}), most_chunks);
+    // Chunks of so many rows a leaf: all partial sums together are a small part of the state. Their number does not depend on the
+    // columns, so a column's sums have the same bits whatever columns are beside it.
+    const std::size_t total = job.gather.total(), size = total * columns;
+    const Chunks chunks(leaves.rows, std::max(least_rows, rows_per_leaf * total), most_chunks);
     const Buffer partials(chunks.count() * size);
     parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) {
         double* partial = partials.get() + i * size;
         std::fill(partial, partial + size, 0.0);
-        chunk(job, trees_by_tile(job.gather, turns, partial).data(), chunks.begin(i), chunks.end(i));
-        double* sums = place(partial, total, narrow, 0);
-        const std::size_t n = narrow.width / job.tiles.back().width;
-        for (std::size_t l = 0; n > 1 && l < total; ++l) sums[l] = std::accumulate(sums + l * n, sums + l * n + n, 0.0);
+        chunk(job, trees_by_tile(job.gather, job.tiles, partial).data(), chunks.begin(i), chunks.end(i));
     });
 
     add_up(partials.get(), chunks.count(), size, crew);

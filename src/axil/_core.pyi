@@ -53,6 +53,18 @@ def read_out(
     ``constant`` (S,), ``out`` (rows, S).
     """
 
+def product(a: _F64, b: _F64, out: _F64, n_threads: int) -> None:
+    """``out = a @ b`` for a (m, k) and b (k, S), added up in the order of k: no column depends on those beside it.
+
+    The rows of ``a`` and of ``out`` may lie apart.
+    """
+
+def column_sums(block: _F64, values: _F64, measure: int, out: _F64, n_threads: int) -> None:
+    """``out[s, m] = sum_j f(block[j, s]) values[j, m]``; f by ``measure``: 0 the number, 1 its size, 2 its square.
+
+    ``block`` (N, S) with any strides, ``values`` (N, M). Blocks of 2048 rows are added up in row order, then the blocks.
+    """
+
 def moments(
     leaves: _Leaves,
     starts: _I64,

@@ -10,7 +10,8 @@ on a device; tree numbers are the host's. Outputs are written in place and nothi
 TypeError, wrong shapes and numbers raise ValueError, and a call that is refused changes nothing.
 Weights are (N,), or None for ones; passing ``rows.weights`` itself lets a back end use its own copy. Cell numbers are trusted.
 
-Every sum has a fixed order: one back end gives the same bits for the same call, whatever the number of threads. Calls may run in
+Every sum has a fixed order: one back end gives the same bits for the same call, whatever the number of threads. On the CPU
+a column has the same bits whatever columns are beside it. Calls may run in
 several threads at once, release the GIL, and Ctrl-C takes effect. Back ends, rows and triangles can be pickled.
 """
 
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.machine.arrays import host, like
 from axil.structure import Structure
 from axil.types import Array
 
@@ -48,6 +50,7 @@ class Costs:
     visit_seconds: float  #: seconds per unit of this scale
 
 
+MEASURES = ("weight", "size", "square")
 LINKS = ("identity", "inverse", "share")
 
 
@@ -111,6 +114,10 @@ class Rows(ABC):
 
         ``constant`` is (S,). The rows of ``table`` and of ``out`` may lie apart. T look-ups per row and column.
         """
+
+    def product(self, a: Any, b: Any) -> Any:
+        """``a @ b`` for arrays of the back end, a (m, k) and b (k, S)."""
+        return a @ b
 
     @abstractmethod
     def moments(self, table: Array, constant: Array, weights: Array | None, values: Array, out: Array) -> None:
@@ -289,6 +296,11 @@ class Backend(ABC):
         ``values`` (S, k) are not scaled, ``rows`` (S, k) their row numbers: largest first, equal ones by row number. Free
         places have row -1 and come last.
         """
+
+    def sums(self, block: Any, values: Array, measure: int = 0) -> Array:
+        """(S, M), on the host: ``sum_j f(block[j, s]) values[j, m]``, f by `MEASURES`, for a block (N, S) and values (N, M)."""
+        found = (block, abs(block), block * block)[measure]
+        return host(found.T @ like(values, block))
 
     @abstractmethod
     def assign(

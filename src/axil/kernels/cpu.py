@@ -53,6 +53,9 @@ class CpuRows(Rows):
     def read_out(self, table: Array, constant: Array, weights: Array | None, first: int, out: Array) -> None:
         _core.read_out(self.cells, self.starts, table, constant, weights, first, out, self.n_threads)
 
+    def product(self, a: Array, b: Array) -> Array:
+        return product(a, b, self.n_threads)
+
     def moments(self, table: Array, constant: Array, weights: Array | None, values: Array, out: Array) -> None:
         _core.moments(self.cells, self.starts, table, constant, weights, values, out, self.n_threads)
 
@@ -187,23 +190,44 @@ class CpuRows(Rows):
         )
 
 
+def product(a: Array, b: Array, n_threads: int = 1) -> Array:
+    """``a @ b`` for a (m, k) and b (k, S), each number added up in the order of k: no column depends on those beside it."""
+    out = np.empty((a.shape[0], b.shape[1]))
+    own = a if a.strides[1] == a.itemsize else np.ascontiguousarray(a)
+    _core.product(own, np.ascontiguousarray(b), out, n_threads)
+    return out
+
+
+def column_sums(block: Array, values: Array, measure: int, n_threads: int = 1) -> Array:
+    """(S, M): ``sum_j f(block[j, s]) values[j, m]``; see `_core.column_sums`."""
+    out = np.empty((block.shape[1], values.shape[1]))
+    _core.column_sums(block, values, measure, out, n_threads)
+    return out
+
+
 class CpuTriangle(Triangle):
     """LAPACK on the diagonal blocks, products between them: Ctrl-C takes effect between two blocks."""
 
-    def __init__(self, factor: Array):
-        self.factor = factor
+    def __init__(self, factor: Array, n_threads: int = 1):
+        self.factor, self.n_threads = factor, n_threads
 
     @one_blas_thread()
     def solve(self, right: Array, transposed: bool) -> None:
+        """Queries are solved for, not transposed, in an order of its own for each; see `product`."""
         M, blocks = self.factor, _blocks(len(self.factor))
         if not right.size:
             return
         for own in blocks if transposed else reversed(blocks):
             if transposed:
                 seen = right[own] - M[: own.start, own].T @ right[: own.start]
+                right[own] = blas.dtrsm(1.0, M[own, own].T, seen, lower=1, trans_a=0, diag=1)
             else:
-                seen = right[own] - M[own, own.stop :] @ right[own.stop :]
-            right[own] = blas.dtrsm(1.0, M[own, own].T, seen, lower=1, trans_a=int(not transposed), diag=1)
+                seen = right[own] - product(M[own, own.stop :], right[own.stop :], self.n_threads)
+                right[own] = product(self._corner(own), seen, self.n_threads)
+
+    def _corner(self, own: slice) -> Array:
+        """The inverse of a diagonal block."""
+        return np.ascontiguousarray(np.triu(lapack.dtrtri(self.factor[own, own].T, lower=1, unitdiag=1)[0].T))
 
     @one_blas_thread()
     def inverse(self, overwrite: bool) -> Array:
@@ -243,10 +267,13 @@ class Cpu(Backend):
         return CpuRows(cells, starts, weights, self.n_threads)
 
     def triangle(self, factor: Array) -> CpuTriangle:
-        return CpuTriangle(factor)
+        return CpuTriangle(factor, self.n_threads)
 
     def top(self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers) -> None:
         _core.top(block, first, scale, values, rows, self.n_threads)
+
+    def sums(self, block: Array, values: Array, measure: int = 0) -> Array:
+        return column_sums(block, np.ascontiguousarray(values), measure, self.n_threads)
 
     def assign(
         self,
