@@ -45,8 +45,8 @@ class Explainer(Questions, Calibrates, Reports, Streamed):
     All answers are about the data and the model as they were then: the explainer keeps copies (of large arrays too, unless they
     are read-only), so that neither a later change of the data nor a refit of the model moves them.
 
-    An explainer may be asked from many threads at once, and stays right after any exception, Ctrl-C among them. The same
-    request gives the same bits whatever was asked before; see docs/scaling.md.
+    An explainer may be asked from many threads at once, and stays right after any exception, Ctrl-C among them. A row's answer
+    has the same bits whatever was asked before or with it; see docs/scaling.md.
 
     Parameters
     ----------
@@ -209,8 +209,8 @@ class Explainer(Questions, Calibrates, Reports, Streamed):
         queries = proven.queries(X, init_score)
         if not (inputs.as_flag(sparse, "sparse") and proven.engines[0].is_sparse):
             proven.require(len(queries), STREAM)
-        taken = 8 * len(queries) * len(proven.targets) * len(proven.engines)
-        return Explanation(weighted_sums(proven.prepared_for(len(queries), taken), queries, sparse))
+        proven.advise(len(queries))
+        return Explanation(weighted_sums(proven, queries, sparse))
 
     def iter(
         self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
@@ -340,14 +340,12 @@ class Explainer(Questions, Calibrates, Reports, Streamed):
         )
 
     def prepare(self) -> Explainer:
-        """Build leaf space now, so that every later query is fast; otherwise it is used where a request by itself pays for it.
+        """Build leaf space now, so that every later query is fast: it pays from some 50 queries on; see docs/scaling.md.
 
-        Weights may then differ from those before in their last bits; see docs/scaling.md.
+        Nothing else changes how queries are answered. Answers differ from those before in their last bits. A file that `save`
+        writes later is loaded prepared.
         """
-        proven = self.proven
-        needed = sum(engine.memory.preparation for engine in proven.engines)
-        proven.budget.require(needed, "Leaf space", "Explanations work without it, by sweeps over the trees.")
-        self._proven = proven.prepared()
+        self._proven = self.proven.prepared()
         return self
 
     def save(self, path: Any) -> None:

@@ -150,7 +150,6 @@ def around(
     """
     n, k = len(queries), proven.targets.shape[1]
     table = bytes_of(n, k * (len(NAMES) + 3))
-    proven = proven.prepared_for(n, table)
     size = proven.budget.batch_size(proven.streamed_bytes() + 64 * (1 + 3 * k), table)
     parts = []
     for first, batch in proven.batches(queries, size, "intervals", even_empty=True):

@@ -35,7 +35,6 @@ def reasons(
     """Batch by batch: never holds an (n, n_train) array."""
     n = len(queries)
     lines = min(k, len(proven.targets)) * proven.targets.shape[1]
-    proven = proven.prepared_for(n, tables.bytes_of(n * lines, 7))
     working = proven.streamed_bytes() + 12 * 8 * lines
     size, squares = tables.batch_size(proven.budget, n, lines, 7, working), np.square(known.errors)
     for _, batch in proven.batches(queries, size, "why", even_empty=True):

@@ -48,7 +48,7 @@ class Portfolio:
         if n:
             self._before = last
         gross = sums.sizes.reshape(shares.shape)
-        net = np.asarray(sums.weights.sum(axis=-1)).reshape(shares.shape)
+        net = sums.totals.reshape(shares.shape)
         made = {
             "net": net,
             "gross": gross,

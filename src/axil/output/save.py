@@ -43,6 +43,7 @@ def save(path: Any, proven: ProvenModel) -> None:
         "backend": proven.backend,
         "verification": asdict(proven.verification),
         "inverse_func": _function_name(proven),
+        "prepared": proven.is_prepared,
     }
     archive.write(path, header, proven.index, arrays)
 
@@ -79,6 +80,8 @@ def load(file: Archive, adapter: Model, limits: Limits, X_train: Any = None, inv
     except (AttributeError, TypeError, ValueError) as error:
         raise file.damaged(error) from error
     proven = ProvenModel(adapter, engines, targets, file.index, None, backend, limits, verification).on(scaled)
+    if header.get("prepared") is True:
+        proven = proven.prepared()
     return proven if X_train is None else _with_features(proven, X_train, fitted)
 
 

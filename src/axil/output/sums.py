@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, issparse
 
 from axil.inputs.owned import frozen
-from axil.machine.shared import one_blas_thread
+from axil.kernels.sums import weighted
 from axil.output import tables
 from axil.output.account import Account
 from axil.output.context import Context
@@ -96,14 +96,17 @@ class WeightedSums:
         return replace(self, weights=self.weights.toarray()) if issparse(self.weights) else self
 
     @property
-    @one_blas_thread()
     def predictions(self) -> Array:
         """(n,) or (n, K): ``weights @ targets + intercepts``."""
         if self.weights.ndim == 3:
-            made = np.stack([weights @ targets for weights, targets in self.by_output()], axis=1)
+            parts = [self._sums(weights, targets[:, None]) for weights, targets in self.by_output()]
+            made = np.concatenate(parts, axis=1)
         else:
-            made = self.weights @ self.targets
-        return np.asarray(made + self.intercepts)
+            made = self._sums(self.weights, self.targets.reshape(len(self.targets), -1))
+        return np.asarray(made.reshape(self.intercepts.shape) + self.intercepts)
+
+    def _sums(self, weights: Any, values: Array | None = None, measure: str = "weight") -> Array:
+        return weighted(weights, values, measure, self.n_threads)
 
     @property
     def shown(self) -> Array:
@@ -140,16 +143,17 @@ class WeightedSums:
     @property
     def norms(self) -> Array:
         """(n,) or (K, n): ``sqrt(sum_j k_j^2)``; times the noise of the targets, the standard error of a prediction."""
-        if issparse(self.weights):
-            squares = np.asarray(self.weights.multiply(self.weights).sum(axis=1)).ravel()
-        else:
-            squares = np.einsum("...j,...j->...", self.weights, self.weights)
-        return np.asarray(np.sqrt(squares))
+        return np.asarray(np.sqrt(self._sums(self.weights, measure="square")[..., 0]))
+
+    @property
+    def totals(self) -> Array:
+        """(n,) or (K, n): ``sum k``."""
+        return self._sums(self.weights)[..., 0]
 
     @property
     def sizes(self) -> Array:
         """(n,) or (K, n): ``sum |k|``."""
-        return np.asarray(abs(self.weights).sum(axis=-1)).reshape(self.weights.shape[:-1])
+        return self._sums(self.weights, measure="size")[..., 0]
 
     @property
     def effective_size(self) -> Array:
@@ -160,7 +164,7 @@ class WeightedSums:
     def negative_share(self) -> Array:
         """(n,) or (K, n): the share of negative weights in ``sum |k|``."""
         sizes = self.sizes
-        return ratio(np.maximum(sizes - np.asarray(self.weights.sum(axis=-1)).reshape(sizes.shape), 0.0) / 2, sizes)
+        return ratio(np.maximum(sizes - self.totals, 0.0) / 2, sizes)
 
     # -- columns of tables ----------------------------------------------------------------------------------------------
 

@@ -55,7 +55,6 @@ def batches(
     proven: ProvenModel, queries: Queries, size: int, sparse: bool = False, even_empty: bool = False
 ) -> Iterator[WeightedSums]:
     """The weights of so many queries at a time; one batch of no queries where asked for."""
-    proven = proven.prepared_for(len(queries))
     for _, batch in proven.batches(queries, size, "explain", even_empty):
         yield weighted_sums(proven, batch, sparse)
 
@@ -64,7 +63,6 @@ def top(proven: ProvenModel, queries: Queries, k: int, by: str) -> Any:
     """The table of `Explanation.top`, without the other weights."""
     n, parts = len(queries), []
     lines = min(k, len(proven.targets)) * proven.targets.shape[1]
-    proven = proven.prepared_for(n, tables.bytes_of(n * lines, 9))
     working = proven.streamed_bytes() + 12 * 8 * lines
     size = tables.batch_size(proven.budget, n, lines, 8 if proven.outputs is None else 9, working)
     room = proven.budget.available - tables.bytes_of(n * lines, 9)

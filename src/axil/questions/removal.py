@@ -42,7 +42,6 @@ class Way:
     name: str
     ask: Ask
     note: str  #: on the numbers
-    prepares: bool = False  #: whether leaf space makes it faster
 
 
 def first_order(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects]:
@@ -55,7 +54,7 @@ def pushes(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects
     return engine.pushes(coordinates, targets)
 
 
-FIRST_ORDER = Way("removal", first_order, tables.FIRST_ORDER, prepares=True)
+FIRST_ORDER = Way("removal", first_order, tables.FIRST_ORDER)
 PUSHES = Way("pushes", pushes, tables.NOTE)
 
 
@@ -103,8 +102,6 @@ def dense(proven: ProvenModel, queries: Queries, way: Way) -> Array:
     """(n, N), or (K, n, N): one number about every training row, gathered."""
     n, (n_train, n_outputs) = len(queries), proven.targets.shape
     array = array_bytes(proven, queries)
-    if way.prepares and array < proven.budget.available:
-        proven = proven.prepared_for(n, array)
     working = proven.streamed_bytes()
     room = 3 * 8 * min(n * n_train, BLOCK_ENTRIES)  # for a block of effects, with what they are made of
     proven.budget.require(array + working + room, f"An array of {n} predictions by {n_train} rows", INSTEAD)
@@ -161,12 +158,9 @@ def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, way
     """The table of `Questions.removal_set`."""
     found, (n_train, n_outputs) = [], proven.targets.shape
     lines, outputs = min(m, n_train) * n_outputs, proven.outputs
-    plain = proven
-    if way.prepares:
-        proven = proven.prepared_for(len(queries), tables.bytes_of(len(queries) * lines, 7))
     working = proven.streamed_bytes() + 6 * 8 * lines
     size = tables.batch_size(proven.budget, len(queries), lines, 6 if outputs is None else 7, working)
-    served = [(engine, own, k) for engine, own in plain.by_output(proven.targets) for k in range(own.shape[1])]
+    served = [(engine, own, k) for engine, own in proven.by_output(proven.targets) for k in range(own.shape[1])]
     for start, batch, effects_of in _effects(proven, queries, size, way):
         sets = [SignedSet(len(batch), m, n_train, proven.n_threads) for _ in range(n_outputs)]
         _read(sets, effects_of)
@@ -230,8 +224,6 @@ def removal_top(proven: ProvenModel, queries: Queries, k: int, way: Way) -> Any:
     """The table of `RowQuestions.removal_top`."""
     found, (n_train, n_outputs) = [], proven.targets.shape
     lines, outputs = min(k, n_train) * n_outputs, proven.outputs
-    if way.prepares:
-        proven = proven.prepared_for(len(queries), tables.bytes_of(len(queries) * lines, 7))
     working = proven.streamed_bytes() + 6 * 8 * lines
     size = tables.batch_size(proven.budget, len(queries), lines, 4 if outputs is None else 5, working)
     for start, batch, effects in _effects(proven, queries, size, way):

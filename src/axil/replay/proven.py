@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Model
+from axil.errors import CostWarning
 from axil.inputs.owned import frozen
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
@@ -23,12 +25,15 @@ from axil.types import Array
 from axil.weights.answers import Answer
 from axil.weights.contract import Engine
 
+PATIENCE = 30.0  # seconds that queries may take without a word about a faster way
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProvenModel:
     """A fitted model, its training rows, and the engines that make its predictions of their targets.
 
-    Nothing in it changes. `prepared` and `prepared_for` give another one, which shares what is kept.
+    Nothing in it changes. `prepared` and `prepared_for` give another one, which shares what is kept. Only they choose how queries
+    are answered, so no answer depends on how many others were asked for with it.
     """
 
     adapter: Model
@@ -41,6 +46,7 @@ class ProvenModel:
     verification: Verification | None  #: what the replay found; None where it was not asked for
     scale: TargetScale = IDENTITY  #: of the fit
     seen: Array | None = None  #: (N, K) targets as people read them; None where that is the scale of the fit
+    is_prepared: bool = False  #: whether by `prepared`
     kept: Kept = field(default_factory=Kept)  #: leverages and noise, once they are known
 
     def __post_init__(self) -> None:
@@ -101,18 +107,32 @@ class ProvenModel:
         return self.kept.get("targets", lambda: [np.ascontiguousarray(self.targets[:, own]) for own in self.served()])
 
     def prepared(self) -> ProvenModel:
-        """This model, with all done ahead that makes queries cheaper."""
-        return replace(self, engines=[engine.prepared() for engine in self.engines])
+        """This model, with all done ahead that makes queries cheaper; refused where that does not fit into memory."""
+        needed = sum(engine.memory.preparation for engine in self.engines)
+        self.budget.require(needed, "Leaf space", "Explanations work without it, by sweeps over the trees.")
+        return replace(self, engines=[engine.prepared() for engine in self.engines], is_prepared=True)
 
-    def prepared_for(self, n_queries: int, taken: int = 0) -> ProvenModel:
-        """This model, with what pays for so many queries done ahead, whatever was asked before, where so many bytes are taken."""
-        available = self.budget.available - taken
+    def prepared_for(self, n_queries: int) -> ProvenModel:
+        """This model, with what pays for so many queries done ahead, whatever was asked before."""
+        available = self.budget.available
         return replace(self, engines=[engine.prepared(n_queries, available) for engine in self.engines])
 
     def groups(self, labels: Any, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
         """Each training row's group number and the groups' names, from labels or the name of a column of the training rows."""
         values = inputs.row_values(labels, self.features, self.adapter.feature_names, what)
         return inputs.group_codes(values, len(self.targets), what)
+
+    def advise(self, n_queries: int) -> None:
+        """Warn, before so many queries are answered, where that takes long and `prepared` would halve it."""
+        times = [engine.query_seconds(n_queries, self.budget.available) for engine in self.engines]
+        now, prepared = (sum(part) for part in zip(*times))
+        if now > PATIENCE and 2 * prepared < now:
+            warnings.warn(
+                f"The weights of {n_queries} queries by sweeps take about {now:.0f} s on two cores. Call explainer.prepare() "
+                f"first: then about {prepared:.0f} s, and the same numbers up to their last bits.",
+                CostWarning,
+                stacklevel=4,
+            )
 
     # -- queries --------------------------------------------------------------------------------------------------------
 
@@ -127,6 +147,7 @@ class ProvenModel:
     ) -> Iterator[tuple[int, Queries]]:
         """So many queries at a time with the position of their first; one empty batch of no queries where asked for."""
         n = len(queries)
+        self.advise(n)
         for start in track(range(0, max(n, 1) if even_empty else n, size), what):
             yield start, queries[start : start + size]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.machine.shared import one_blas_thread
+from axil.kernels.sums import weighted
 from axil.types import Array
 
 
@@ -81,13 +81,11 @@ class DenseAnswer:
     def hand_to(self, collector: Collector) -> None:
         collector.add(self.weights.T, 0)
 
-    @one_blas_thread()
     def product(self, targets: Array) -> Array:
-        return self.weights @ targets
+        return weighted(self.weights, targets)
 
-    @one_blas_thread()
     def moments(self, values: Array) -> Array:
-        return np.stack([np.abs(self.weights) @ values, np.square(self.weights) @ values])
+        return np.stack([weighted(self.weights, values, measure) for measure in ("size", "square")])
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ class SparseAnswer:
         collector.add_sparse(self.weights)
 
     def product(self, targets: Array) -> Array:
-        return np.asarray(self.weights @ targets)
+        return weighted(self.weights, targets)
 
     def moments(self, values: Array) -> Array:
-        return np.stack([abs(self.weights) @ values, self.weights.multiply(self.weights) @ values])
+        return np.stack([weighted(self.weights, values, measure) for measure in ("size", "square")])

@@ -33,7 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.kernels import Backend, Numbers, Rows
+from axil.kernels import MEASURES, Backend, Numbers, Rows
+from axil.kernels.sums import weighted
 from axil.machine.arrays import host, is_host, like
 from axil.machine.shared import Kept, one_blas_thread
 from axil.structure import Structure
@@ -70,7 +71,7 @@ def guarded(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class BoostedTrees:
-    """K and its transpose for one structure, by sweeps over the rows, or in leaf space where that pays (`prepared`).
+    """K and its transpose for one structure, by sweeps over the rows, or in leaf space (`prepared`).
 
     A kept value is published whole, by one assignment, so any number of threads may ask, and an exception breaks nothing.
     """
@@ -313,7 +314,11 @@ class BoostedTrees:
         if self.leaf_space is None:
             return self._swept(queries, base)[1]
         phi = self.leaf_space.adjoints(queries)
-        return Adjoints(phi, base * float(self.structure.beta[-1]) - like(self.structure.base_share, phi) @ phi)
+        return Adjoints(phi, base * float(self.structure.beta[-1]) - self._on_base(phi))
+
+    def _on_base(self, phi: Any) -> Any:
+        """(S,): what adjoints (L, S) of the leaf sums take from that of the base."""
+        return self.rows.product(like(self.structure.base_share, phi)[None], phi)[0]
 
     def read_out(self, adjoints: Adjoints, first: int, out: Array) -> None:
         """Fills ``out`` (rows, S) with the weights of the training rows from ``first`` on. Cost O(T) per row and query."""
@@ -340,7 +345,7 @@ class BoostedTrees:
         kept = self._target_sums
         if kept is None or kept[0] is not targets:
             self._target_sums = kept = targets, leaf_sums(self.structure, self.rows, self.rows.xp.asarray(targets))
-        made = host(adjoints.phi.T @ kept[1])
+        made = host(self.rows.product(like(kept[1], adjoints.phi).T, adjoints.phi)).T
         return made if self.structure.base is not None else made + np.outer(host(adjoints.beta), self.mean(targets))
 
     def base_weight(self, adjoints: Adjoints) -> Any:
@@ -360,7 +365,7 @@ class BoostedTrees:
         constant += self.constants(queries)[:, None]
         if self._offset_sums is None:
             return constant
-        return constant - host(adjoints.phi.T @ like(self._offset_sums, adjoints.phi))
+        return constant - host(self.rows.product(like(self._offset_sums.T, adjoints.phi), adjoints.phi)).T
 
     @one_blas_thread()
     def _combine(self, queries: Leaves, u: Array, base: float) -> Array:
@@ -369,20 +374,20 @@ class BoostedTrees:
         alpha = np.zeros((s.total_leaves, u.shape[1]))
         for t, coefficient in enumerate(s.final):
             np.add.at(alpha, s.starts[t] + queries[:, t].astype(np.intp), coefficient * u)
-        counted = xp.asarray(base * u.sum(axis=0))
+        counted = xp.asarray(base * weighted(u.T)[:, 0])
         if self.leaf_space is None:
             p = xp.zeros((s.n_rows, u.shape[1]))
             self._passes.backward(p, xp.asarray(alpha), counted)
             return host(p)
         phi, out = self.leaf_space.adjoints_of(alpha), np.empty((s.n_rows, u.shape[1]))
-        self.read_out(Adjoints(phi, float(s.beta[-1]) * counted - like(s.base_share, phi) @ phi), 0, out)
+        self.read_out(Adjoints(phi, float(s.beta[-1]) * counted - self._on_base(phi)), 0, out)
         return out
 
     def _combine_own(self, u: Array) -> Array:
         """(N, S): K'u without the training rows' leaves: the residuals' adjoints start from -u."""
         xp = self.rows.xp
         p = xp.array(-u, order="C")
-        self._passes.backward(p, xp.zeros((self.structure.total_leaves, u.shape[1])), xp.asarray(u.sum(axis=0)))
+        self._passes.backward(p, xp.zeros((self.structure.total_leaves, u.shape[1])), xp.asarray(weighted(u.T)[:, 0]))
         return host(p) + u
 
     # -- leaf space -----------------------------------------------------------------------------------------------------
@@ -402,8 +407,20 @@ class BoostedTrees:
         assert space is not None
         return space
 
+    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
+        if self.leaf_space is not None or 2 * LeafSpace.size(self.structure) > available:
+            return 0.0, 0.0
+        unit = self.backend.costs.visit_seconds
+        swept, prepared = self._visits(n_queries)
+        return unit * swept, unit * prepared
+
     def prepare_pays(self, n_queries: int) -> bool:
         """Whether building leaf space and asking it takes less time than sweeping for this many queries."""
+        swept, prepared = self._visits(n_queries)
+        return prepared < swept
+
+    def _visits(self, n_queries: int) -> tuple[float, float]:
+        """The work of this many queries, by sweeps and in leaf space, which has to be built first."""
         s, costs = self.structure, self.backend.costs
         visits = s.n_trees + sum(len(group.changes) for group in self._passes.groups)
         sweep = costs.sweep * n_queries * s.n_rows * visits / 2
@@ -412,7 +429,7 @@ class BoostedTrees:
             ask = costs.inverse * s.total_leaves**3 + costs.read * n_queries * s.n_trees * s.total_leaves
         else:
             ask = costs.solve * n_queries * s.total_leaves**2
-        return build + ask + costs.read * n_queries * s.n_trees * s.n_rows < sweep
+        return sweep, build + ask + costs.read * n_queries * s.n_trees * s.n_rows
 
     def _work(self, matrices: int) -> hat.Work:
         return hat.Work.of(self.structure, self.backend.costs, self.leaf_space is not None, matrices)
@@ -451,13 +468,12 @@ class SweptAnswer:
     @guarded
     @one_blas_thread()
     def product(self, targets: Array) -> Array:
-        return host(self.state.T @ like(targets, self.state))
+        return self.backend.sums(self.state, targets)
 
     @guarded
     @one_blas_thread()
     def moments(self, values: Array) -> Array:
-        own = like(values, self.state)
-        return np.stack([host(sizes.T @ own) for sizes in (np.abs(self.state), np.square(self.state))])
+        return np.stack([self.backend.sums(self.state, values, MEASURES.index(name)) for name in ("size", "square")])
 
 
 @dataclass(frozen=True)

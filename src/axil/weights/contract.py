@@ -109,6 +109,12 @@ class Engine(Protocol):
     def memory(self) -> Memory:
         """Bytes that queries and `prepared` take."""
 
+    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
+        """The time of so many queries, roughly, as they would be answered now, and by `prepared`, which has to be made first.
+
+        Twice the same where nothing can be prepared, or not within so many bytes.
+        """
+
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Engine:
         """An engine with what makes queries cheaper done ahead; this one stays as it is.
 

@@ -133,7 +133,7 @@ class Passes:
                 asked, found = alpha[own], phi[own]
                 if group.in_turn and t < group.last:
                     shared = self._table(group)[t - group.first].astype(np.float64, copy=False)
-                    taken = shared @ phi[own.stop : int(s.starts[group.last + 1])]
+                    taken = self.rows.product(shared, phi[own.stop : int(s.starts[group.last + 1])])
                     taken *= float(s.rates[t])
                     asked -= taken
                 if s.mixing is None:
@@ -145,7 +145,7 @@ class Passes:
                 if not self._plain:
                     self._cells_of(table, t)[...] = s.to_cells(found, drawn=True)
             done = list(group.trees)
-        beta = float(s.beta[-1]) * beta - xp.asarray(s.base_share) @ phi
+        beta = float(s.beta[-1]) * beta - self.rows.product(xp.asarray(s.base_share)[None], phi)[0]
         first = self._cells_of(table, done[0])
         kept = first.copy()
         first[...] += beta * s.mean_weight  # the base rides on the first tree's pass

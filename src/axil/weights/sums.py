@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from axil.adapters.sums import Coordinates
 from axil.errors import InputError, UnsupportedQuestionError
+from axil.kernels.sums import weighted
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
@@ -186,6 +187,11 @@ class Sum:
         per_query = max(part.per_query for part in each) + 2 * 8 * self.n_rows
         return Memory(per_query, sum(part.preparation for part in each))
 
+    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
+        share = available // len(self.terms)
+        each = [term.engine.query_seconds(n_queries, share) for term in self.terms]
+        return sum(now for now, _ in each), sum(prepared for _, prepared in each)
+
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Sum:
         share = None if available is None else available // len(self.terms)
         return replace(
@@ -218,7 +224,7 @@ class Residual:
         weights = after.dense()
         total = before.dense() + weights - self.first.combine(None, np.ascontiguousarray(weights.T)).T
         n_outputs = before.intercepts.shape[1]
-        left = weights @ self.first.predicted(None, np.zeros((self.n_rows, n_outputs)))
+        left = weighted(weights, self.first.predicted(None, np.zeros((self.n_rows, n_outputs))))
         return DenseAnswer(total, before.intercepts + after.intercepts - left)
 
     def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
@@ -276,6 +282,10 @@ class Residual:
         return Memory(
             sum(part.per_query for part in each) + 2 * 8 * self.n_rows, sum(part.preparation for part in each)
         )
+
+    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
+        first, then = (engine.query_seconds(n_queries, available // 2) for engine in (self.first, self.then))
+        return first[0] + then[0], first[1] + then[1]
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Residual:
         share = None if available is None else available // 2

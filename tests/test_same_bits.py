@@ -1,0 +1,120 @@
+"""A row's answer has the same bits alone, in any batch, after anything, with any threads, and saved and loaded."""
+
+import numpy as np
+import pytest
+from test_contract import case_of, offsets_of
+
+import axil
+
+MODELS = [
+    ("lightgbm", "regressor"),
+    ("lightgbm", "bagging"),
+    ("lightgbm", "path_smooth=2"),  # leaves that mix
+    ("lightgbm", "scored"),
+    ("xgboost", "one_output_per_tree"),
+    ("xgboost", "dart outputs"),
+    ("catboost", "multi weighted"),
+    ("sklearn", "hist early stopping weighted"),
+    ("sklearn", "RandomForestRegressor weighted"),
+    ("smoother", "ridge two outputs"),
+    ("smoother", "neighbours"),
+]
+SAVED = [one for one in MODELS if one[0] != "smoother"]
+
+
+def made(library, name, prepared=False, n_threads=2):
+    case = case_of(library, name)
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight, offsets_of(case), n_threads=n_threads)
+    return explainer.prepare() if prepared else explainer
+
+
+def rows_of(case, n=20):
+    return case.X_new[:n] if not hasattr(case.X_new, "iloc") else case.X_new.iloc[:n]
+
+
+def answers(explainer, X):
+    """The numbers of every streamed question, a line per row of X."""
+    n, n_train = X.shape[0], len(explainer.index)
+    labels = np.arange(n_train) % 3
+    explanation = explainer(X)
+    found = {
+        "weights": np.moveaxis(explanation.weights, -2, 0),
+        "predictions": explanation.predictions,
+        "intercepts": explanation.intercepts,
+        "top": explainer.top(X, 5)["weight"],
+        "top by contribution": explainer.top(X, 5, by="contribution")["contribution"],
+        "similar": explainer.similar(X, 3)["share"],
+        "group": explainer.group(X, labels)["contribution"],
+        "effective size": np.atleast_2d(explainer.effective_size(X)).T,
+        "negative share": np.atleast_2d(explainer.negative_share(X)).T,
+        "portfolio": explainer.portfolio(X)[["net", "gross", "short", "top_share"]],
+        "concentration": explainer.concentration(X)["rows"],
+        "standard error": explainer.standard_error(X, sigma=1.0),
+        "of the explanation": explanation.top(5)["weight"],
+        "effective size of the explanation": np.atleast_2d(explanation.effective_size).T,
+    }
+    return {name: np.asarray(values, dtype=float).reshape(n, -1) for name, values in found.items()}
+
+
+def assert_same(found, expected, how):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=f"{name}, {how}")
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize(("library", "name"), MODELS)
+def test_rows_alone_and_in_any_batch(library, name, prepared):
+    X, explainer = rows_of(case_of(library, name)), made(library, name, prepared)
+    expected = answers(explainer, X)
+    for size in (1, 13):
+        for first in (0, 7, 19) if size == 1 else (0, 13):
+            part = answers(explainer, X[first : first + size])
+            assert_same(part, {key: of[first : first + size] for key, of in expected.items()}, f"{size} at a time")
+    whole = explainer(X)
+    for size in (1, 7):
+        parts = list(explainer.iter(X, batch_size=size))
+        for key in ("weights", "predictions"):
+            found = np.concatenate([getattr(part, key) for part in parts], axis=-2 if key == "weights" else 0)
+            np.testing.assert_array_equal(found, getattr(whole, key))
+    for part in (whole[4], whole[3:9], whole[[5, 2, 15]]):
+        own = [list(whole.query_index).index(label) for label in part.query_index]
+        np.testing.assert_array_equal(part.predictions, whole.predictions[own])
+        np.testing.assert_array_equal(part.effective_size, whole.effective_size[..., own])
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize(("library", "name"), MODELS)
+def test_other_questions_before_and_other_threads(library, name, prepared):
+    case = case_of(library, name)
+    X, explainer = rows_of(case, 12), made(library, name, prepared)
+    expected = answers(made(library, name, prepared, n_threads=1), X)
+    explainer.leverage()
+    explainer.top(case.X, 3)
+    explainer.matrix()
+    explainer.standard_error(X)
+    assert_same(answers(explainer, X), expected, "after others, by two threads")
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize(("library", "name"), SAVED)
+def test_saved_and_loaded(library, name, prepared, tmp_path):
+    case = case_of(library, name)
+    X, explainer = rows_of(case, 12), made(library, name, prepared)
+    explainer.save(tmp_path / "explainer.npz")
+    loaded = axil.load(tmp_path / "explainer.npz", case.model, X_train=case.X)
+    assert loaded.proven.is_prepared == prepared
+    assert_same(answers(loaded, X), answers(explainer, X), "loaded")
+
+
+def test_many_queries_by_sweeps_name_the_faster_way(monkeypatch):
+    """Nothing is prepared unasked, so that no answer depends on how many others were asked for."""
+    explainer = made("lightgbm", "regressor")
+    X = rows_of(case_of("lightgbm", "regressor"))
+    monkeypatch.setattr("axil.replay.proven.PATIENCE", 0.0)
+    monkeypatch.setattr("axil.weights.boosting.BoostedTrees.query_seconds", lambda self, n, available: (6.0 * n, 50.0))
+    for ask in (explainer, explainer.top, explainer.effective_size):
+        with pytest.warns(axil.CostWarning, match=r"20 queries by sweeps take about 120 s.*prepare\(\).*about 50 s"):
+            ask(X)
+        assert explainer.proven.engines[0].leaf_space is None
+    explainer(X[:10])  # prepared it would take as long: no warning, which is an error here
