@@ -23,7 +23,7 @@ from axil.output import save as storage
 from axil.output import tables
 from axil.output.archive import Archive
 from axil.questions import noise
-from axil.questions.explain import STREAM, batches, top, weighted_sums
+from axil.questions.explain import STREAM, batches, in_turn, top, weighted_sums
 from axil.questions.questions import Questions
 from axil.questions.streamed import Stream, Streamed
 from axil.replay import mistakes
@@ -235,7 +235,7 @@ class Explainer(Questions, Calibrates, Reports, Streamed):
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
         size = given or proven.budget.batch_size(proven.dense_bytes())
         proven.require(size, "Take a smaller batch_size or raise memory_limit.")
-        return map(Explanation, batches(proven, queries, size, sparse))
+        return map(Explanation, in_turn(proven, queries, size, sparse))
 
     def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
@@ -340,10 +340,11 @@ class Explainer(Questions, Calibrates, Reports, Streamed):
         )
 
     def prepare(self) -> Explainer:
-        """Build leaf space now, so that every later query is fast: it pays from some 50 queries on; see docs/scaling.md.
+        """Build leaf space now, so that every later query is fast; see docs/scaling.md.
 
-        Nothing else changes how queries are answered. Answers differ from those before in their last bits. A file that `save`
-        writes later is loaded prepared.
+        Questions that stream their answers (`top`, `similar`, `group`, ...) build it by themselves where the model is small enough
+        for 64 queries to pay for it. `explain` and `iter` use it after this call alone: their answers then differ from those before
+        in their last bits. A file that `save` writes later is loaded prepared.
         """
         self._proven = self.proven.prepared()
         return self

@@ -148,7 +148,7 @@ def around(
 
     Predictions are the model's, or (n, K) those given ``instead``.
     """
-    n, k = len(queries), proven.targets.shape[1]
+    n, k, proven = len(queries), proven.targets.shape[1], proven.for_many()
     table = bytes_of(n, k * (len(NAMES) + 3))
     size = proven.budget.batch_size(proven.streamed_bytes() + 64 * (1 + 3 * k), table)
     parts = []

@@ -34,6 +34,7 @@ def reasons(
 ) -> Iterator[Reasons]:
     """Batch by batch: never holds an (n, n_train) array."""
     n = len(queries)
+    proven = proven.for_many()
     lines = min(k, len(proven.targets)) * proven.targets.shape[1]
     working = proven.streamed_bytes() + 12 * 8 * lines
     size, squares = tables.batch_size(proven.budget, n, lines, 7, working), np.square(known.errors)

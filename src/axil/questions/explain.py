@@ -55,13 +55,20 @@ def batches(
     proven: ProvenModel, queries: Queries, size: int, sparse: bool = False, even_empty: bool = False
 ) -> Iterator[WeightedSums]:
     """The weights of so many queries at a time; one batch of no queries where asked for."""
+    return in_turn(proven.for_many(), queries, size, sparse, even_empty)
+
+
+def in_turn(
+    proven: ProvenModel, queries: Queries, size: int, sparse: bool = False, even_empty: bool = False
+) -> Iterator[WeightedSums]:
+    """The same, with nothing prepared unasked: the bits of `weighted_sums`."""
     for _, batch in proven.batches(queries, size, "explain", even_empty):
         yield weighted_sums(proven, batch, sparse)
 
 
 def top(proven: ProvenModel, queries: Queries, k: int, by: str) -> Any:
     """The table of `Explanation.top`, without the other weights."""
-    n, parts = len(queries), []
+    n, parts, proven = len(queries), [], proven.for_many()
     lines = min(k, len(proven.targets)) * proven.targets.shape[1]
     working = proven.streamed_bytes() + 12 * 8 * lines
     size = tables.batch_size(proven.budget, n, lines, 8 if proven.outputs is None else 9, working)

@@ -26,14 +26,16 @@ from axil.weights.answers import Answer
 from axil.weights.contract import Engine
 
 PATIENCE = 30.0  # seconds that queries may take without a word about a faster way
+MANY = 64  # queries that leaf space has to pay for, to be built unasked by a question that streams its answer
+MANY_BYTES = 1 << 30  # that it may then take, or half of the user's own limit
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProvenModel:
     """A fitted model, its training rows, and the engines that make its predictions of their targets.
 
-    Nothing in it changes. `prepared` and `prepared_for` give another one, which shares what is kept. Only they choose how queries
-    are answered, so no answer depends on how many others were asked for with it.
+    Nothing in it changes. `prepared`, `for_many` and `prepared_for` give another one, which shares what is kept. Only they choose
+    how queries are answered, so no answer depends on how many others were asked for with it.
     """
 
     adapter: Model
@@ -116,6 +118,12 @@ class ProvenModel:
         """This model, with what pays for so many queries done ahead, whatever was asked before."""
         available = self.budget.available
         return replace(self, engines=[engine.prepared(n_queries, available) for engine in self.engines])
+
+    def for_many(self) -> ProvenModel:
+        """This model as questions that stream their answers ask it: chosen by the model and the limits, never by the request."""
+        limit = self.budget.limit
+        available = MANY_BYTES if limit is None else min(limit // 2, MANY_BYTES)
+        return replace(self, engines=[engine.prepared(MANY, available) for engine in self.engines])
 
     def groups(self, labels: Any, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
         """Each training row's group number and the groups' names, from labels or the name of a column of the training rows."""
