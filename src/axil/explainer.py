@@ -342,9 +342,9 @@ class Explainer(Questions, Calibrates, Reports, Streamed):
     def prepare(self) -> Explainer:
         """Build leaf space now, so that every later query is fast; see docs/scaling.md.
 
-        Questions that stream their answers (`top`, `similar`, `group`, ...) build it by themselves where the model is small enough
-        for 64 queries to pay for it. `explain` and `iter` use it after this call alone: their answers then differ from those before
-        in their last bits. A file that `save` writes later is loaded prepared.
+        Questions that stream their answers (`top`, `similar`, `group`, ...) build it by themselves where the model is small
+        enough for 64 queries to pay for it. `explain` and `iter` use it after this call alone: their answers then differ from
+        those before in their last bits. A file that `save` writes later is loaded prepared.
         """
         self._proven = self.proven.prepared()
         return self
