@@ -1,14 +1,12 @@
-"""House prices by comparables: what a valuation rests on, for somebody who has to defend it.
+# %% [markdown]
+# # House prices by comparables
+#
+# What a valuation rests on, for somebody who has to defend it. A simulated town: 2,000 sales in five districts over ten years,
+# prices by area, rooms, age, distance, district and year. A model is fitted to the sales, three houses are valued, and each
+# valuation is shown with the sales that made it.
 
-A simulated town: 2,000 sales in five districts over ten years, prices by area, rooms, age, distance, district and year. A model
-is fitted to the sales; three houses are valued; each valuation is shown with the sales that made it.
-
-    python examples/house_prices.py [--out DIRECTORY]
-"""
-
-import argparse
-from pathlib import Path
-
+# %%
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from lightgbm import LGBMRegressor
@@ -45,32 +43,59 @@ def town(n, seed):
     return sales, (price * rng.lognormal(0, 0.08, n)).round(-2)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("house-prices"))
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
+sales, prices = town(2000, seed=0)
+houses = town(3, seed=1)[0].set_axis(["1 First Street", "2 Second Street", "3 Third Street"])
+model = LGBMRegressor(n_estimators=200, num_leaves=16, learning_rate=0.05, verbose=-1, n_jobs=1).fit(sales, prices)
 
-    sales, prices = town(2000, seed=0)
-    houses = town(3, seed=1)[0].set_axis(["1 First Street", "2 Second Street", "3 Third Street"])
-    model = LGBMRegressor(n_estimators=200, num_leaves=16, learning_rate=0.05, verbose=-1, n_jobs=1).fit(sales, prices)
-    explainer = axil.Explainer(model, sales, prices)
-    print(explainer.verification, "\n")
+# %% [markdown]
+# ## The explainer
+#
+# It replays the fit on the sales and compares everything with the model. If model and data did not belong together, this line
+# would raise an error.
 
-    pd.set_option("display.width", 160)
-    comparables = explainer.similar(houses, k=5, columns=["area", "district", "year"])
-    values, errors = model.predict(houses), explainer.standard_error(houses)
-    for house, value, error in zip(houses.index, values, errors):
-        print(f"{house}: valued at {value:,.0f}, +- {error:,.0f} from noise in the sale prices (splits kept)")
-        print(comparables[comparables["query"] == house].drop(columns="query").to_string(index=False), "\n")
-    print(explainer.concentration(houses).to_string(index=False))
+# %%
+explainer = axil.Explainer(model, sales, prices)
+print(explainer.verification)
 
-    explanation = explainer(houses)
-    plots.weights(explanation, k=12).figure.savefig(out / "weights.png")
-    plots.weights_against(explanation, "year").figure.savefig(out / "years.png")
-    explainer.to_html(houses, out / "valuations.html", groups=sales["district"])
-    print(f"\nThe page for the file: {out / 'valuations.html'}")
+# %% [markdown]
+# ## Comparables
+#
+# The five sales of largest weight for each house, with their features beside the house's own. `share` is the part of all weight
+# that the list holds down to this line: a model of 200 trees spreads its weight over many sales, and the table says so.
 
+# %%
+pd.set_option("display.width", 160)
+comparables = explainer.similar(houses, k=5, columns=["area", "district", "year"])
+for house, value in zip(houses.index, model.predict(houses)):
+    print(f"{house}: valued at {value:,.0f}")
+    print(comparables[comparables["query"] == house].drop(columns="query").to_string(index=False), "\n")
+print(explainer.concentration(houses).to_string(index=False))
 
-if __name__ == "__main__":
-    main()
+# %%
+explanation = explainer(houses)
+plots.weights(explanation, k=12)
+plt.show()
+
+# %% [markdown]
+# ## Recent sales count most
+#
+# Each dot is a sale. The valuation is of a recent year, and so are the sales that carry it.
+
+# %%
+plots.weights_against(explanation, "year")
+plt.show()
+
+# %% [markdown]
+# ## Which districts the value comes from
+#
+# Where weights are spread, groups of sales say more than single ones.
+
+# %%
+print(explainer.group(houses, "district").pivot(index="query", columns="group", values="weight").round(2))
+
+# %% [markdown]
+# ## A page for the file
+
+# %%
+explainer.to_html(houses, "valuations.html", groups="district")
+print("The page for the file: valuations.html")

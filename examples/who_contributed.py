@@ -1,15 +1,11 @@
-"""Who contributed what: how much of each prediction comes from each data provider.
+# %% [markdown]
+# # Who contributed what
+#
+# How much of each prediction comes from each data provider. Three providers of chemical measurements, simulated: a large one with
+# noise, a small exact one and one that measured another range.
 
-Three providers of chemical measurements, simulated: a large one with noise, a small exact one and one that measured another
-range. Weights sum to one in each prediction, so their sums by provider are shares, and may be negative where a provider is
-argued against.
-
-    python examples/who_contributed.py [--out DIRECTORY]
-"""
-
-import argparse
-from pathlib import Path
-
+# %%
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -35,32 +31,35 @@ def measurements(seed=0):
     return whole.set_axis([f"{name}-{i}" for i, name in enumerate(whole["provider"])])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("who-contributed"))
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
+data = measurements()
+X, y, provider = data[["logP", "charge", "size"]], data["solubility"], data["provider"]
+model = HistGradientBoostingRegressor(max_iter=120, max_leaf_nodes=12, learning_rate=0.08).fit(X, y)
+explainer = axil.Explainer(model, X, y)
 
-    data = measurements()
-    X, y, provider = data[["logP", "charge", "size"]], data["solubility"], data["provider"]
-    model = HistGradientBoostingRegressor(max_iter=120, max_leaf_nodes=12, learning_rate=0.08).fit(X, y)
-    explainer = axil.Explainer(model, X, y)
+# %% [markdown]
+# ## Shares of three predictions
+#
+# Weights sum to one in each prediction, so their sums by provider are shares. A share is negative where a provider is argued
+# against.
 
-    compounds = pd.DataFrame({"logP": [-1.0, 0.5, 2.5], "charge": [0.0, 1.0, -0.5], "size": [0.0, 0.5, 0.2]})
-    compounds.index = ["ordinary", "charged", "far out"]
-    shares = explainer.group(compounds, provider)
-    table = shares.pivot(index="query", columns="group", values="weight").loc[compounds.index]
-    print(table.round(3).to_string(), "\n")
-    rows = provider.value_counts(normalize=True)
-    print("Share of the rows:", ", ".join(f"{name} {rows[name]:.0%}" for name in PROVIDERS))
-    every = explainer.group(X, provider).groupby("group")["weight"].mean()
-    print(
-        "Mean share over all training rows' predictions:", ", ".join(f"{name} {every[name]:.0%}" for name in PROVIDERS)
-    )
+# %%
+compounds = pd.DataFrame({"logP": [-1.0, 0.5, 2.5], "charge": [0.0, 1.0, -0.5], "size": [0.0, 0.5, 0.2]})
+compounds.index = ["ordinary", "charged", "far out"]
+shares = explainer.group(compounds, provider)
+print(shares.pivot(index="query", columns="group", values="weight").loc[compounds.index].round(3))
 
-    plots.group(shares).figure.savefig(out / "shares.png")
-    print(f"The shares as a picture: {out / 'shares.png'}")
+# %%
+plots.group(shares)
+plt.show()
 
+# %% [markdown]
+# ## Shares over all predictions
+#
+# Averaged over the predictions of all training rows the shares are those of the rows: influence is conserved. For a single
+# compound they are not.
 
-if __name__ == "__main__":
-    main()
+# %%
+rows = provider.value_counts(normalize=True)
+print("Share of the rows:", ", ".join(f"{name} {rows[name]:.0%}" for name in PROVIDERS))
+every = explainer.group(X, provider).groupby("group")["weight"].mean()
+print("Mean share over all training rows' predictions:", ", ".join(f"{name} {every[name]:.0%}" for name in PROVIDERS))

@@ -17,6 +17,7 @@ NOT_PINNED = {
     "lint",
     "test",
     "bench",
+    "notebooks",
     "demo",
     "browser",
     "cuda12",
