@@ -223,6 +223,13 @@ def test_functions_that_are_no_inverse(homes, function, message):
         axil.Explainer(model, X, np.log(prices), inverse_func=function)
 
 
+def test_targets_that_single_precision_makes_equal_may_come_in_any_order():
+    y = np.linspace(1, 9, 40)
+    y[20], y[21] = y[20] * (1 + 3e-8), y[20]  # one float32, and so one root of LightGBM's reg_sqrt
+    model = LGBMRegressor(n_estimators=2, reg_sqrt=True, min_child_samples=2, verbose=-1).fit(y[:, None], y)
+    assert axil.Explainer(model, y[:, None], y).scale.name == "sqrt"
+
+
 @pytest.mark.parametrize(
     "transform",
     [

@@ -220,8 +220,8 @@ def _require_finite(given: Array, targets: Array, name: str) -> None:
 def _require_monotone(targets: Array, seen: Array, what: str) -> None:
     """Raise where an order of targets is turned round, or lost altogether."""
     for t, y in zip(targets.T, seen.T):
-        order = np.argsort(t, kind="stable")
-        steps, slack = np.diff(y[order]), REVERSAL * float(np.abs(y).max(initial=0.0))
+        order, slack = np.argsort(t, kind="stable"), REVERSAL * float(np.abs(y).max(initial=0.0))
+        steps = np.where(np.diff(t[order]) > 0, np.diff(y[order]), 0.0)  # rounding to float32 makes some equal
         falls, rises = np.flatnonzero(steps < -slack), np.flatnonzero(steps > slack)
         if (len(falls) and len(rises)) or (np.ptp(t) > 0 and not len(falls) and not len(rises) and np.ptp(y) <= slack):
             at = int(min(falls, rises, key=len)[0]) if len(falls) and len(rises) else int(np.argmax(np.diff(t[order])))
