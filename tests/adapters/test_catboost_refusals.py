@@ -174,12 +174,6 @@ def with_settings(monkeypatch: Any, change: Callable[[dict[str, Any]], Any]) -> 
     return model
 
 
-def test_a_gpu_model_is_held_to_single_precision(monkeypatch: Any) -> None:
-    adapter = read(with_settings(monkeypatch, lambda params: params.update(task_type="GPU")))
-    assert adapter is not None
-    assert adapter.leaf_tolerance == 1e-6
-
-
 def test_refuses_simple_leaves_of_a_gpu(monkeypatch: Any) -> None:
     def change(params: dict[str, Any]) -> None:
         params.update(task_type="GPU")

@@ -14,13 +14,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from lightgbm_models import CASES, Case, booster, read_trees, regressor, replay, single, table, with_targets
+from lightgbm_models import CASES, Case, booster, read_trees, regressor, replay, table, with_targets
 from numpy.typing import NDArray
 from scipy import sparse
 
 from axil import Explainer
 from axil.adapters import read
-from axil.adapters.contract import TrainingRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 
 Array = NDArray[np.float64]
@@ -270,14 +269,6 @@ def test_causes_name_what_to_look_at() -> None:
     assert "sample_weight" in adapter.causes("weights")
     assert "init_score" in adapter.causes("values")
     assert "digits" not in adapter.causes("values")
-
-
-def test_a_gpu_model_is_held_to_single_precision() -> None:
-    text = booster(n_trees=2).model.model_to_string().replace("[device_type: cpu]", "[device_type: cuda]")
-    adapter = read(lgb.Booster(model_str=text))
-    data = table()
-    assert adapter.leaf_tolerance == 1e-6
-    assert adapter.trees(TrainingRows(data.X, single(data.y)[:, None]))[0].weights is None
 
 
 def test_reading_imports_no_library_that_is_not_loaded() -> None:

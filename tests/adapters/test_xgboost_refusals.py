@@ -108,25 +108,6 @@ def test_refuses_trees_changed_after_the_fit() -> None:
     check_refusal(case.model, "updater", "refresh", "(ii)")
 
 
-def test_refuses_a_gpus_draws() -> None:
-    """As far as it can be told without one: the settings name the device."""
-    model = booster(subsample=0.5, n_trees=2).model
-    config = model.save_config()
-    assert '"device":"cpu"' in config
-
-    class OnGPU:
-        def save_config(self) -> str:
-            return str(config.replace('"device":"cpu"', '"device":"cuda:0"'))
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(model, name)
-
-    from axil.adapters.xgboost.adapter import XGBoostAdapter
-
-    with pytest.raises(UnsupportedModelError, match="device=cuda:0"):
-        XGBoostAdapter(OnGPU())
-
-
 def test_refuses_loaded_models_whose_rows_are_lost() -> None:
     case = loaded(booster(subsample=0.5))
     check_refusal(case.model, "subsample", "1, but its trees saw different rows", None)

@@ -166,6 +166,9 @@ class FittedTrees:
     hidden: Array | float = (
         0.0  #: (L,) what the library adds to the values as it prints them: a base in the first tree's
     )
+    slack: Array | float = (
+        0.0  #: (L,) how far sums in single precision, in an order that is not known, leave values off
+    )
     doubt: Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None = (
         None  #: why trees may disagree with the data of the last fit, asked with those (T,) that agree
     )

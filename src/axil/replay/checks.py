@@ -227,7 +227,7 @@ def check_base(adapter: Adapter, trees: FittedTrees, extent: Extent) -> None:
 def check_values(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: float) -> float:
     """Compare leaf values with the model's; the largest difference, relative to the largest |prediction|."""
     values = walked.values * np.repeat(walked.structure.final, trees.n_leaves)[:, None]
-    slack = adapter.leaf_tolerance * float(np.abs(trees.values).max(initial=0.0)) + ROUNDING * scale
+    slack = adapter.leaf_tolerance * float(np.abs(trees.values).max(initial=0.0)) + ROUNDING * scale + trees.slack
     first = slice(0, trees.n_leaves[0])
     weights = walked.structure.leaf_weights[first]
     shift = np.abs(weights @ (values[first] - trees.values[first])) / max(weights.sum(), 1e-300)
@@ -314,7 +314,7 @@ def compare(
     what: str,
     found: NDArray[Any],
     expected: NDArray[Any],
-    slack: float,
+    slack: Array | float,
     trees: FittedTrees,
     cause: str,
     hidden: Array | float = 0.0,

@@ -20,6 +20,8 @@ from axil.adapters.refusals import not_fitted, refuse
 from axil.errors import InputError, UnsupportedModelError
 from axil.types import Array
 
+ROUNDING = 2.0**-24  # of float32, relative
+
 
 def read(model: Any) -> CatBoostAdapter | None:
     """The adapter for a CatBoost model, None for any other object."""
@@ -38,15 +40,16 @@ class CatBoostAdapter(TreeModel):
     Every row counts in every leaf, whatever the bootstrap: it, random_strength, rsm and Ordered boosting only choose
     splits (the averaging fold, CalcLeafValues, catboost/private/libs/algo/approx_calcer.cpp). CatBoost keeps targets,
     weights, offsets and the mean it starts from in float32, residuals and scores in float64: a replay that begins with
-    its mean meets its leaves to the last digits, one that begins with the mean itself is 6e-8 of it off.
+    its mean meets its leaves to the last digits, one that begins with the mean itself is 6e-8 of it off. A GPU keeps residuals
+    and scores in float32 as well (catboost/cuda/methods), and a replay that rounds likewise meets its leaves.
     """
 
     library = "CatBoost"
     refusals = REFUSALS
     classes: NDArray[Any] | None = None
     precision = np.float32
-    residual_precision = np.float64
-    score_precision = np.float64
+    residual_precision: type[np.floating[Any]] = np.float64
+    score_precision: type[np.floating[Any]] = np.float64
     offset_precision = np.float32
     takes_text = True  # as categories
 
@@ -79,10 +82,14 @@ class CatBoostAdapter(TreeModel):
 
         Targets and their mean are kept in float32, off by up to 6e-8 of themselves, and predictions can be a fraction of
         them. Backtracking drops a step that, by rounding, does not lower the loss: the loss has 16 digits and is flat at its
-        minimum, so some 1e-8 of a leaf. A GPU adds in float32.
+        minimum, so some 1e-8 of a leaf. A GPU makes a leaf value in float32: its sum, its weight, their quotient and the rate
+        times that are rounded; and a score, to which it adds tree by tree, loses half a digit more with every tree.
         """
-        rough = self._reading.on_gpu or any(fit.backtracks for fit in self._fits)
-        self.tolerance, self.leaf_tolerance = 1e-6, 1e-6 if rough else 1e-12
+        self.tolerance, self.leaf_tolerance = 1e-6, 1e-6 if any(fit.backtracks for fit in self._fits) else 1e-12
+        if self._reading.on_gpu:
+            self.residual_precision = self.score_precision = np.float32
+            self.tolerance = max(1e-6, 3 * ROUNDING * float(np.sqrt(len(self._n_leaves))))
+            self.leaf_tolerance = 4 * ROUNDING
 
     def _fingerprint(self) -> str:
         """Digest of splits, leaf values, scale and bias; in float32, because JSON loses a last digit."""
@@ -131,7 +138,7 @@ class CatBoostAdapter(TreeModel):
                 base_value=base_value,
                 steps=steps,
                 chains=self._chains,
-                l2_by_weight=True,
+                l2_by_weight=last.scales_l2,
                 coefficients=coefficients(last, rates, blob.scale * self._shrunk_further(rows, base_value), factor),
                 doubt=partial(doubt, self._reading.continued, zeros_above_negatives(rows.X) if rows.at_hand else None),
             )

@@ -161,6 +161,13 @@ def _method(model: Reading) -> str:
     return next((str(method) for method in methods if method in refused), "")
 
 
+def _backtracks_on_gpu(model: Reading) -> str:
+    steps = model.values("tree_learner_options", "leaf_estimation_iterations")
+    backtracking = model.values("tree_learner_options", "leaf_estimation_backtracking")
+    found = [f"{how} of {n} steps on a GPU" for n, how in zip(steps, backtracking) if n and int(n) > 1 and how != "No"]
+    return found[0] if found and model.on_gpu else ""
+
+
 def _continued_shrinkage(model: Reading) -> str:
     rates = [rate for rate in model.values("boosting_options", "model_shrink_rate")[:-1] if rate]
     return f"{rates[0]:g} with init_model" if rates else ""
@@ -227,6 +234,7 @@ EXACT = (
     "monotone_constraints with leaf_estimation_iterations=1, with the pattern held: which leaves are pooled",
     "early stopping (use_best_model), continued training (init_model)",
     "missing values (nan_mode), categorical features that are one-hot (one_hot_max_size)",
+    "task_type CPU and GPU",
 )
 
 REFUSALS: tuple[Refusal[Reading], ...] = (
@@ -298,6 +306,13 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "leaf values are not sums of the residuals of all rows over their weights",
         "(ii)",
         'Fit with leaf_estimation_method="Newton" or "Gradient".',
+    ),
+    Refusal(
+        "leaf_estimation_backtracking",
+        _backtracks_on_gpu,
+        "a GPU compares losses of seven digits, so that rounding decides which steps it keeps, and the model records none",
+        None,
+        'Fit with leaf_estimation_iterations=1, leaf_estimation_backtracking="No", or task_type="CPU".',
     ),
     Refusal(
         "model_shrink_rate",

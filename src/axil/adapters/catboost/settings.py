@@ -22,6 +22,7 @@ class Fit:
     l2: float
     steps: int = 1
     backtracks: bool = False  #: gives up a step that does not lower the loss, be it by rounding
+    scales_l2: bool = True  #: by the mean weight; a GPU does not (catboost/cuda/methods/leaves_estimation)
     rounds_l2: bool = (
         False  #: l2 stays in float32 when it is scaled (CalcDeltaNewtonMulti, algo_helpers/online_predictor.cpp)
     )
@@ -32,7 +33,7 @@ class Fit:
 
     def scaled_l2(self, mean_weight: float) -> float:
         """l2_leaf_reg times the mean weight (ScaleL2Reg, catboost/private/libs/algo_helpers/online_predictor.h)."""
-        scaled = self.l2 * mean_weight
+        scaled = self.l2 * (mean_weight if self.scales_l2 else 1.0)
         return single(scaled) if self.rounds_l2 else scaled
 
     def shrinkage(self, tree: int) -> float:
@@ -58,6 +59,7 @@ def fit(settings: dict[str, Any]) -> Fit:
         l2=single(tree["l2_leaf_reg"]),
         steps=steps,
         backtracks=steps > 1 and tree.get("leaf_estimation_backtracking") != "No",
+        scales_l2=settings.get("task_type") != "GPU",
         rounds_l2=several and tree["leaf_estimation_method"] == "Newton",
         leaves_zero=several and tree["leaf_estimation_method"] == "Simple",
         from_average=bool(boosting.get("boost_from_average", False)),

@@ -198,7 +198,7 @@ class SmoothCatBoost(CatBoostAdapter):
             iterations=np.arange(n_trees),
             outputs=np.zeros(n_trees, dtype=np.int64),
             shared=self.n_outputs > 1,
-            l2_by_weight=last.l2 / rows.totals.n_rows,
+            l2_by_weight=last.l2 / rows.totals.n_rows if last.scales_l2 else 0.0,
             start_held="" if from_mean or not self._estimated else "the fit starts from a median or a quantile",
             underived="" if loss.smooth else "its gradient has corners, between which it does not follow the targets",
         )

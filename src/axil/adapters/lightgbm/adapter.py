@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -17,6 +16,7 @@ from axil.adapters.lightgbm.bagging import Evidence, Replay, histories
 from axil.adapters.lightgbm.monotone import all_rivals
 from axil.adapters.lightgbm.refit import refit_rates, refitted_trees
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading, cause
+from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas
 from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, Settings, TreeText, parse
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
@@ -27,6 +27,9 @@ from axil.types import Array
 
 NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base that was taken out
 PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
+SINGLE_SLACK = (
+    16 * 2.0**-24
+)  # of the largest leaf value: a sum over all rows in float32, 256 roundings of which 16 remain
 
 
 def read(model: Any) -> LightGBMAdapter | None:
@@ -60,7 +63,8 @@ class LightGBMAdapter(TreeModel):
     """A LightGBM booster, up to its best iteration where early stopping set one, as ``predict`` uses it by default.
 
     LightGBM keeps targets, weights and residuals in float32 and adds in float64, so a replay that rounds likewise meets
-    its leaf values to the last digits. A GPU adds in single precision (gpu_use_dp=False) and is met to that only.
+    its leaf values to the last digits. A GPU adds in single precision (gpu_use_dp=False) and is met to that only; the learner
+    for CUDA leaves max_delta_step and monotone_constraints out of account and counts weighted rows by their weights.
     """
 
     library = "LightGBM"
@@ -108,7 +112,7 @@ class LightGBMAdapter(TreeModel):
         found = dict(zip(names, map(self._settings.precisely, names)))
         (self._lambda, lost), (self._cat_l2, cat_lost), (self._smooth, smooth_lost) = (found[n] for n in names[:3])
         (self._l1, l1_lost), (step, step_lost) = (found[n] for n in names[3:])
-        self._max_step = step if step > 0 else np.inf
+        self._max_step = step if step > 0 and not self._reading.cuda else np.inf
         # Renewed leaves have exact sums and lambda_l2 alone (src/treelearner/gradient_discretizer.cpp).
         self._renewed = self._settings.flag("use_quantized_grad")
         if self._renewed:
@@ -116,9 +120,9 @@ class LightGBMAdapter(TreeModel):
         if not self._renewed and self._reading.splits_subsets:
             lost += cat_lost
         self._lost = lost + 2 * smooth_lost
-        self._on_gpu = self._settings.text("device_type") in ("gpu", "cuda")
         smallest = min(float(tree.floats("leaf_weight").min(initial=np.inf)) for tree in self._trees)
-        self.leaf_tolerance = 1e-6 if self._on_gpu else 1e-10 + (self._lost and self._lost / (smallest + self._lambda))
+        rounded = 1e-8 if self._reading.on_gpu else 1e-10
+        self.leaf_tolerance = rounded + (self._lost and self._lost / (smallest + self._lambda))
         if l1_lost or step_lost:  # absolute, so relative to half of what the leaves of a tree are apart at least
             largest = max(float(np.ptp(tree.floats("leaf_value"))) for tree in self._trees) / 2
             off = self._settings.number("learning_rate") * (l1_lost / (smallest + self._lambda) + step_lost)
@@ -182,7 +186,7 @@ class LightGBMAdapter(TreeModel):
         trees = FittedTrees(
             n_leaves=self._n_leaves,
             values=evidence.values[:, None],
-            counts=None if self._reading.machines > 1 and not totals.even else evidence.counts,
+            counts=evidence.counts if self._reading.counts_rows or totals.even else None,
             weights=leaf_weights,
             l2=evidence.rule.l2,
             rates=rates,
@@ -194,8 +198,24 @@ class LightGBMAdapter(TreeModel):
             sampler=self._sampler(evidence, totals.n_rows),
             coefficients=coefficients,
             hidden=printed,
+            slack=self._single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
         )
         return [trees]
+
+    def _single_slack(self, values: Array) -> Array:
+        """(L,): how far leaf values are off where a GPU adds up histograms in float32.
+
+        A leaf's sum is the difference of sums over more rows, up to those of all, so it is off by what those are off by.
+        """
+        shares = [self._shares(tree)[tree.n_leaves - 1 :] for tree in self._trees]
+        return np.asarray(SINGLE_SLACK * float(np.abs(values).max(initial=0.0)) / np.concatenate(shares))
+
+    def _shares(self, tree: TreeText) -> Array:
+        """(2L - 1,): the weight of each split and then each leaf, l2 included, as a share of that of all rows."""
+        if tree.n_leaves == 1:
+            return np.ones(1)
+        weights = np.concatenate([tree.floats("internal_weight"), tree.floats("leaf_weight")])
+        return np.asarray((weights + self._l2(tree)) / tree.floats("leaf_weight").sum())
 
     def _base(self, totals: Totals, coefficients: Coefficients | None) -> tuple[float | None, float, float]:
         """The base (None: the mean), as a number, and how much of it the leaves of the first tree (all, of a forest) have."""
@@ -316,7 +336,7 @@ class LightGBMAdapter(TreeModel):
 
     def _leaf_weights(self, totals: Totals) -> Array | None:
         """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""
-        if self._on_gpu or self._renewed:
+        if self._reading.on_gpu or self._renewed:
             return None
         # A tree of one leaf records none, or 0 where it is still in memory.
         alone = np.array([totals.weight])
@@ -352,10 +372,15 @@ class LightGBMAdapter(TreeModel):
             children[splits] = start + tree.children
             if not self._renewed:
                 values[splits] = tree.floats("internal_value")
+            if self._reading.cuda:  # which sums all rows up otherwise (src/treelearner/cuda/cuda_leaf_splits.cu)
+                values[start] = np.nan
             number = (tree.integers("decision_type") & CATEGORICAL) == 0
             ways[splits] = np.where(number, signs[tree.integers("split_feature")], 0)
         l2 = np.concatenate([self._l2(tree) for tree in self._trees])
         slack = PRINTED_SLACK * np.abs(values)
+        if self._reading.adds_in_single:
+            largest = max(float(np.ptp(tree.floats("leaf_value"))) for tree in self._trees)
+            slack = slack + SINGLE_SLACK * largest / np.concatenate([self._shares(tree) for tree in self._trees])
         nodes = Nodes(starts, children, leaf, l2, values, slack, ways if signs.any() else None)
         if signs.any() and self._reading.monotone_method != "basic":
             advanced = self._reading.monotone_method == "advanced"
@@ -370,7 +395,7 @@ class LightGBMAdapter(TreeModel):
         """(n, T): which leaf of each tree every row falls into."""
         if X.shape[0] == 0:
             return np.zeros((0, len(self._trees)), dtype=np.int32)
-        found = self._booster.predict(self._as_lightgbm(X), pred_leaf=True)
+        found = self._booster.predict(self._rows(X), pred_leaf=True)
         return np.asarray(found, dtype=np.int32).reshape(X.shape[0], len(self._trees))
 
     @cached_property
@@ -403,71 +428,23 @@ class LightGBMAdapter(TreeModel):
         """The numbers that LightGBM compares: floats as they are, other arrays in float32, frames in float64."""
         if bool(sparse.issparse(X)):
             return None
-        rows = self._as_lightgbm(X)
+        rows = self._rows(X)
         if not isinstance(rows, np.ndarray):
-            return self._from_pandas(rows)
+            return from_pandas(rows, self._booster.pandas_categorical or [])
         if rows.dtype.kind not in "biuf":
             return None
         return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float32)
-
-    def _from_pandas(self, frame: Any) -> Array | None:
-        """A pandas frame in float64, categories numbered as at the fit; None where it has columns of other kinds."""
-        kinds = [getattr(dtype, "kind", "") if isinstance(dtype, np.dtype) else "" for dtype in frame.dtypes]
-        categorical = [i for i, dtype in enumerate(frame.dtypes) if str(dtype) == "category"]
-        if any(kind not in "biuf" or not kind for i, kind in enumerate(kinds) if i not in categorical):
-            return None
-        if not categorical:
-            return np.asarray(frame.to_numpy(dtype=np.float64))
-        categories = self._booster.pandas_categorical or []
-        if len(categories) != len(categorical):
-            return None
-        number = dict(zip(categorical, categories))
-        columns = np.empty(frame.shape, dtype=np.float64, order="F")
-        for i in range(frame.shape[1]):
-            column = frame.iloc[:, i]
-            if i in number:
-                codes = column.cat.set_categories(number[i]).cat.codes.to_numpy()
-                columns[:, i] = np.where(codes < 0, np.nan, codes)
-            else:
-                columns[:, i] = column.to_numpy()
-        return columns
 
     def predictions(self, X: Any) -> Array:
         """(n, 1): what ``predict`` gives; with reg_sqrt before it is squared."""
         if X.shape[0] == 0:
             return np.zeros((0, 1))
-        found = np.asarray(self._booster.predict(self._as_lightgbm(X)), dtype=np.float64)[:, None]
+        found = np.asarray(self._booster.predict(self._rows(X)), dtype=np.float64)[:, None]
         # Raw scores would do, but of boosting=rf they are sums, not means.
         return found if self.scale.is_identity else _signed_roots(found)
 
-    def _as_lightgbm(self, X: Any) -> Any:
-        """X as every version of LightGBM takes it without a word: numpy, pandas, or a csr or csc matrix (not array)."""
-        if bool(sparse.issparse(X)):
-            return sparse.csc_matrix(X) if X.format == "csc" else sparse.csr_matrix(X)
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-        if not isinstance(frame, nw.DataFrame):
-            return np.asarray(X)
-        return X if frame.implementation.is_pandas() else self._from_frame(frame)
-
-    def _from_frame(self, frame: nw.DataFrame[Any]) -> Array:
-        """A polars or pyarrow table in float64, nulls as nan and categories numbered as at the fit."""
-        kinds = (nw.Categorical, nw.Enum, nw.String)
-        categorical = [name for name, dtype in frame.schema.items() if isinstance(dtype, kinds) or dtype in kinds]
-        categories = self._booster.pandas_categorical or []
-        if len(categorical) != len(categories):
-            raise InputError(
-                f"The model was fitted with {len(categories)} category columns of a pandas frame, this table "
-                f"has {len(categorical)} ({', '.join(categorical[:5])}). Pass a pandas frame with the same categories."
-            )
-        columns = np.empty(frame.shape, dtype=np.float64, order="F")
-        number = dict(zip(categorical, categories))
-        for i, name in enumerate(frame.columns):
-            if name in number:
-                codes = {category: code for code, category in enumerate(number[name])}
-                columns[:, i] = [codes.get(value, np.nan) for value in frame[name].to_list()]
-            else:
-                columns[:, i] = frame[name].cast(nw.Float64).to_numpy()
-        return columns
+    def _rows(self, X: Any) -> Any:
+        return as_lightgbm(X, self._booster.pandas_categorical or [])
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts", "weights" or "values"."""

@@ -56,10 +56,31 @@ class Reading:
         return int(self.settings.number("num_machines") or 1)
 
     @property
+    def cuda(self) -> bool:
+        """Whether the learner for CUDA grew the trees."""
+        return self.settings.text("device_type") == "cuda"
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.settings.text("device_type") in ("gpu", "cuda")
+
+    @property
+    def adds_in_single(self) -> bool:
+        """Whether a GPU added up histograms in float32."""
+        return self.on_gpu and not self.settings.flag("gpu_use_dp")
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether leaves count rows one by one: on several machines, and on CUDA, they do so by weights."""
+        return self.machines == 1 and not self.cuda
+
+    @property
     def monotone_signs(self) -> NDArray[np.int64]:
         """(features,): 1 where predictions must rise with a feature, -1 where they must fall, else 0."""
         written = self.text.header.get("monotone_constraints") or self.settings.text("monotone_constraints")
         signs = np.zeros(self.text.n_features, dtype=np.int64)
+        if self.cuda:  # which does not enforce them
+            return signs
         given = [int(sign) for sign in written.replace(",", " ").split()]
         signs[: len(given)] = given
         return signs
@@ -196,6 +217,21 @@ def _quantized(model: Reading) -> str:
     return "True without quant_train_renew_leaf" if rounded else ""
 
 
+def _quantized_on_cuda(model: Reading) -> str:
+    return "True with device_type=cuda" if model.cuda and model.settings.flag("use_quantized_grad") else ""
+
+
+def _wide_bins(model: Reading) -> str:
+    """Trees whose leaves do not add up to their root, by more than rows that are counted by weights are off."""
+    if not model.cuda or model.settings.number("max_bin") <= 255:
+        return ""
+    for tree in model.text.trees:
+        counts = tree.integers("leaf_count")
+        if tree.n_leaves > 1 and abs(int(counts.sum()) - int(tree.integers("internal_count")[0])) > len(counts):
+            return f"{model.settings.text('max_bin')} with device_type=cuda"
+    return ""
+
+
 def _smoothed_goss(model: Reading) -> str:
     return f"{model.settings.text('path_smooth')} with GOSS" if model.goss and _positive("path_smooth")(model) else ""
 
@@ -218,6 +254,7 @@ EXACT = (
     "data_sample_strategy=goss (boosting=goss): likewise",
     "boosting=dart, with and without bagging: the dropped trees are drawn again",
     "boosting=rf",
+    "device_type cpu, gpu and cuda: with gpu_use_dp=True to 1e-8, else as far as sums in single precision go",
     "Booster.refit with decay_rate=0, of plain boosting: on the data of the refit, with its weights and init_score",
 )
 
@@ -293,6 +330,20 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "Fit with quant_train_renew_leaf=True or use_quantized_grad=False.",
     ),
     Refusal(
+        "use_quantized_grad",
+        _quantized_on_cuda,
+        "its trees send rows into other leaves than the fit did (seen in LightGBM 4.7)",
+        None,
+        'Fit with use_quantized_grad=False, or with device_type="cpu".',
+    ),
+    Refusal(
+        "max_bin",
+        _wide_bins,
+        "the leaves of a tree count other rows than its root: LightGBM adds wrong sums (seen in 4.7, above 256 bins)",
+        None,
+        'Fit with max_bin=255, or with device_type="cpu".',
+    ),
+    Refusal(
         "refit_decay_rate",
         lambda model: "" if model.refitted else model.refit,
         "Booster.refit mixed its leaf values from those of two fits",
@@ -360,6 +411,13 @@ _MACHINES = (
     "mean of all targets only where every machine had the same number of rows (the same total weight). Fit with as many rows "
     "on each machine, or with boost_from_average=False."
 )
+_SINGLE = (
+    "A GPU added in single precision, too roughly for this many rows in so small leaves: fit with gpu_use_dp=True, or with "
+    'device_type="cpu".'
+)
+_WIDE_BINS = (
+    "LightGBM on CUDA sums histograms of more than 256 bins up wrongly (4.7): fit with max_bin=255, or on the CPU."
+)
 _DIGITS = (
     "The model was loaded from text, which keeps six digits of lambda_l2, cat_l2 and path_smooth, and of learning_rate, "
     "which DART needs: pass the model in memory, or pickle it."
@@ -375,6 +433,6 @@ def cause(model: Reading, what: str, digits_lost: bool) -> str:
     if what == "weights":
         return "\n".join((_WEIGHTS, *sampled))
     apart = model.machines > 1 and model.settings.flag("boost_from_average")
-    return "\n".join(
-        (*([_MACHINES.format(model.machines)] if apart else ()), *_VALUES, *([_DIGITS] if digits_lost else ()))
-    )
+    machines = (_MACHINES.format(model.machines),) if apart else ()
+    single = (_SINGLE,) if model.adds_in_single else ()
+    return "\n".join((*machines, *_VALUES, *([_DIGITS] if digits_lost else ()), *single))

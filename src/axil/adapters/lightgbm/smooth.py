@@ -151,7 +151,7 @@ class SmoothLightGBM(LightGBMAdapter):
         """(n, K)."""
         if X.shape[0] == 0:
             return np.zeros((0, self.n_outputs))
-        found = self._booster.predict(self._as_lightgbm(X), raw_score=True)
+        found = self._booster.predict(self._rows(X), raw_score=True)
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:

@@ -16,7 +16,7 @@ from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.adapters.xgboost.document import Model, Tree, parse, settings
 from axil.adapters.xgboost.draws import Plan, Subsample
 from axil.adapters.xgboost.matrix import as_matrix, as_table
-from axil.adapters.xgboost.plan import drop_factors, plan_of
+from axil.adapters.xgboost.plan import drop_factors, plan_of, plan_of_draws
 from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
 from axil.adapters.xgboost.refusals import REFUSALS, Reading, causes, pruned
 from axil.adapters.xgboost.rule import Rule
@@ -98,9 +98,8 @@ class XGBoostAdapter(TreeModel):
         self.feature_names: list[str] | None = booster.feature_names
         self.n_outputs = model.n_outputs
         self.fingerprint = model.fingerprint(self._n_trees)
-        self._on_cpu = self._settings.device == "cpu"
         self.tolerance = max(1e-6, 3 * ROUNDING * float(np.sqrt(self._n_trees)))
-        self.leaf_tolerance = 1.05 * LEAF_ROUNDING if self._on_cpu else 1e-6
+        self.leaf_tolerance = 1.05 * LEAF_ROUNDING
         if model.weight_drop is not None:
             self.leaf_tolerance *= 2  # the drop weights are rounded likewise
         self._rule = Rule.of(self._settings, self.n_features)
@@ -192,7 +191,12 @@ class XGBoostAdapter(TreeModel):
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees, one entry for each output, or for all where they share leaves."""
-        plan = plan_of(self._model, self._settings, rows.totals.n_rows)
+        n_rows = rows.totals.n_rows
+        plan = (
+            plan_of_draws(self._model, self._settings, n_rows, rows.weights)
+            if rows.at_hand
+            else plan_of(self._model, self._settings, n_rows)
+        )
         factors = drop_factors(self._model, plan, self._n_iterations) if plan.dart else None
         rates, l2 = self._rates(rows, plan)
         entries = []
@@ -203,6 +207,7 @@ class XGBoostAdapter(TreeModel):
             entry = self._entry(own, outputs, rates[own], [l2[t] for t in own], rows.totals.weighted)
             entry = replace(entry, sampler=Subsample(plan, own) if plan.samples else None)
             entry = self._with_coefficients(entry, own, factors, rows.totals.offset)
+            entry = replace(entry, slack=self._slack(entry, own, rows.totals.largest))
             entries.append(self._bent(entry, own, group, l2) if self._rule.bends else entry)
         return entries
 
@@ -229,8 +234,8 @@ class XGBoostAdapter(TreeModel):
         return FittedTrees(
             n_leaves=n_leaves,
             values=np.concatenate([tree.values * factor for tree, factor in zip(trees, drop)]),
-            counts=np.rint(known).astype(np.int64) if known is not None and whole and self._on_cpu else None,
-            weights=known if self._on_cpu else None,
+            counts=np.rint(known).astype(np.int64) if known is not None and whole else None,
+            weights=known,
             l2=np.concatenate(l2),
             rates=rates,
             base=None if self._model.base_estimated else base,
@@ -269,6 +274,17 @@ class XGBoostAdapter(TreeModel):
             return replace(trees, coefficients=Coefficients(omega, beta))
         omega *= factors[np.ix_(iteration, own)]
         return replace(trees, rates=omega[-1].copy(), coefficients=Coefficients(omega, beta))
+
+    def _slack(self, trees: FittedTrees, own: NDArray[np.intp], largest: float) -> Array | float:
+        """(L,): how far leaves are off for scores that are rounded otherwise.
+
+        A CPU adds parallel trees to the scores one by one, a GPU all at once (src/predictor/gpu_predictor.cu): in each
+        iteration so far up to one rounding per tree apart.
+        """
+        if self._model.n_parallel == 1:
+            return 0.0
+        apart = 2 * ROUNDING * largest * self._model.n_parallel * self._iterations[own]
+        return np.repeat(trees.rates * apart, trees.n_leaves)
 
     # -- rates and regularisation ---------------------------------------------------------------------------------------
 

@@ -6,9 +6,12 @@ XGBoost draws from one std::mt19937 (src/common/random.h), seeded with ``seed`` 
 - DART: which trees to drop (src/gbm/gbtree.cc);
 - hist, approx: one word for the column sampler, at the first iteration only; then one word s for each tree (approx: for all
   parallel trees together), from which row i has x = 16807^(i + 1) * s mod 2^63 (src/tree/hist/sampler.cc);
-- exact: two words for each row, then one for the column sampler, for every tree (src/tree/updater_colmaker.cc).
+- exact: two words for each row, then one for the column sampler, for every tree (src/tree/updater_colmaker.cc);
+- on a GPU: one word for the column sampler, at the first iteration only, then one word s for each tree, from which row i has
+  x = 48271^(i + 1) * s mod 2^31 - 1, Thrust's default engine (src/tree/gpu_hist/sampler.cu; up to XGBoost 3.3).
 
-A row is drawn iff u < subsample, where u is std::generate_canonical of x or of the two words.
+A row is drawn iff u < subsample, where u is std::generate_canonical of x or of the two words; on a GPU iff
+u = (x - 1) / 2^31 <= subsample, in float32.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ Bag = NDArray[np.bool_]
 _MULTIPLIER = 16807
 _BITS = 63
 _EXACT, _APPROX = "grow_colmaker", "grow_histmaker"
+_GPU_MULTIPLIER, _GPU_MODULUS = np.uint64(48271), np.uint64(2**31 - 1)
 
 
 class Stream:
@@ -115,12 +119,15 @@ class Plan:
     n_parallel: int
     n_groups: int  #: an iteration has n_parallel trees for each
     dart: Dart | None = None
+    gpu: bool = False
 
     @property
     def samples(self) -> bool:
         """Whether rows are left out; hist and approx multiply in float32 and round down (Sampler::Sample)."""
         share = np.float32(self.subsample)
-        return bool(share < 1) if self.updater == _EXACT else int(np.float32(self.n_rows) * share) < self.n_rows
+        if self.gpu or self.updater == _EXACT:
+            return bool(share < 1)
+        return int(np.float32(self.n_rows) * share) < self.n_rows
 
     @property
     def n_trees(self) -> int:
@@ -147,7 +154,7 @@ def iterations(plan: Plan) -> Iterator[Iteration]:
         dropped = plan.dart.drops(stream, weights) if plan.dart else np.zeros(0, dtype=np.intp)
         factors = weights.copy()
         factors[dropped] = 0
-        if number == 0 and plan.updater != _EXACT:
+        if number == 0 and (plan.gpu or plan.updater != _EXACT):
             stream.words(1)
         bags = [bag for _ in range(plan.n_groups) for bag in _bags(plan, stream)]
         ones = np.ones(len(weights) + plan.n_trees, dtype=np.float32)
@@ -160,7 +167,9 @@ def _bags(plan: Plan, stream: Stream) -> list[Any]:
     """The draws for one group's parallel trees."""
     bags: list[Any] = []
     for parallel in range(plan.n_parallel):
-        if plan.updater == _EXACT:
+        if plan.gpu:
+            bags.append(int(stream.words(1)[0]) if plan.samples else None)
+        elif plan.updater == _EXACT:
             bags.append(stream.uniforms(plan.n_rows) < np.float32(plan.subsample) if plan.samples else None)
             stream.words(1)
         elif plan.updater == _APPROX and parallel:
@@ -189,6 +198,24 @@ def bag(word: int, subsample: float, powers: NDArray[np.uint64]) -> Bag:
     return found
 
 
+def gpu_powers(n: int) -> NDArray[np.uint64]:
+    """(n,): 48271^1, 48271^2, ... modulo 2^31 - 1."""
+    found = np.full(n, _GPU_MULTIPLIER, dtype=np.uint64)
+    done = 1
+    while done < n:  # each half from the one before
+        more = min(done, n - done)
+        found[done : done + more] = found[:more] * found[done - 1] % _GPU_MODULUS
+        done += more
+    return found
+
+
+def gpu_bag(word: int, subsample: float, powers: NDArray[np.uint64]) -> Bag:
+    """(n,): which rows a GPU draws from a word; all in float32, as there."""
+    x = powers * np.uint64(word % int(_GPU_MODULUS) or 1) % _GPU_MODULUS
+    found: Bag = (x - np.uint64(1)).astype(np.float32) / np.float32(2.0**31) <= np.float32(subsample)
+    return found
+
+
 @dataclass
 class Subsample:
     """A `Sampler`: which rows XGBoost drew for each of some trees of a model."""
@@ -212,7 +239,8 @@ class Subsample:
         if drawn is None:
             return np.ones(self.plan.n_rows, dtype=np.bool_)
         if isinstance(drawn, int):
+            make, take = (gpu_powers, gpu_bag) if self.plan.gpu else (powers, bag)
             if self._powers is None:
-                self._powers = powers(self.plan.n_rows)
-            return bag(drawn, self.plan.subsample, self._powers)
+                self._powers = make(self.plan.n_rows)
+            return take(drawn, self.plan.subsample, self._powers)
         return np.asarray(drawn)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from axil.adapters.xgboost.document import Model, Settings
-from axil.adapters.xgboost.draws import Dart, Plan, iterations
+from axil.adapters.xgboost.draws import Dart, Plan, Subsample, iterations
 from axil.errors import UnsupportedModelError
 from axil.types import Array
 
+COMPARED_TREES = 4  # whose weights tell where rows were drawn
+
 
 def plan_of(model: Model, said: Settings, n_rows: int) -> Plan:
-    """Everything that determines the draws."""
+    """Everything that determines the draws, where the settings say on which device it was."""
     dart = Dart(
         rate_drop=said.number("rate_drop"),
         skip_drop=said.number("skip_drop"),
@@ -29,7 +33,39 @@ def plan_of(model: Model, said: Settings, n_rows: int) -> Plan:
         n_parallel=model.n_parallel,
         n_groups=1 if model.shared else model.n_outputs,
         dart=None if model.weight_drop is None else dart,
+        gpu=said.device != "cpu",
     )
+
+
+def plan_of_draws(model: Model, said: Settings, n_rows: int, weights: Array | None) -> Plan:
+    """Everything that determines the draws, where the first trees say on which device it was.
+
+    A machine without a GPU reads "cpu" from every model. The root of a tree of squared error has the weight of its rows.
+    """
+    plan = plan_of(model, said, n_rows)
+    others = [plan] if plan.gpu else [plan, replace(plan, gpu=True)]
+    found = next((one for one in others if one.samples and _drew(one, model, weights)), None)
+    if found is None and plan.gpu and plan.samples:
+        raise UnsupportedModelError(
+            "subsample",
+            f"{plan.subsample:g} with device={said.device}",
+            "its rows were drawn from another stream than that of XGBoost up to 3.3, which axil replays",
+            'Fit with subsample=1, or with device="cpu".',
+        )
+    return plan if found is None else found
+
+
+def _drew(plan: Plan, model: Model, weights: Array | None) -> bool:
+    """Whether the first trees have the weights that these draws give them."""
+    sampler = Subsample(plan, np.arange(len(model.trees)))
+    for t, tree in enumerate(model.trees[:COMPARED_TREES]):
+        if tree.node_hessians is None:
+            return not plan.gpu
+        drawn = sampler.draw(t, np.empty(0, dtype=np.int64), np.empty(0))
+        total = float(drawn.sum() if weights is None else weights[drawn].sum())
+        if abs(total - float(tree.node_hessians[0])) > 1e-5 * total:
+            return False
+    return True
 
 
 def drop_factors(model: Model, plan: Plan, n_iterations: int) -> Array:

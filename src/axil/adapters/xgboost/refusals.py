@@ -104,11 +104,6 @@ def _gradient_based(reading: Reading) -> str:
     return "gradient_based" if on else ""
 
 
-def _device(reading: Reading) -> str:
-    share, device = reading.settings.number("subsample"), reading.settings.device
-    return f"{share:g} with device={device}" if share < 1 and device != "cpu" else ""
-
-
 def _lost_subsample(reading: Reading) -> str:
     """Trees that were fitted on more rows or fewer though the settings know of no sampling."""
     if reading.model is None or reading.settings.number("subsample") < 1:
@@ -139,14 +134,14 @@ def _other_gradients(reading: Reading) -> str:
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (
     "objective: reg:squarederror",
-    "tree_method hist, approx, exact",
+    "tree_method hist, approx, exact; device cpu and cuda",
     "base_score given or estimated, base_margin, sample_weight",
     "learning_rate, LearningRateScheduler, early stopping (best_iteration), continued training",
     "reg_alpha, max_delta_step, monotone_constraints: with the pattern held",
     "reg_lambda, min_child_weight; recovered from the leaves of a model whose settings a file has lost",
     "num_parallel_tree, XGBRFRegressor",
     "missing values, categorical features",
-    "subsample on a CPU, seed_per_iteration: the rows are drawn again",
+    "subsample on a CPU, and on a GPU up to XGBoost 3.3, seed_per_iteration: the rows are drawn again",
     "booster=dart: the dropped trees are drawn again",
     "several outputs: multi_strategy one_output_per_tree and multi_output_tree",
 )
@@ -244,13 +239,6 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "which rows a tree is fitted on, and with what weight, depends on their residuals",
         "(ii)",
         'Fit with sampling_method="uniform".',
-    ),
-    Refusal(
-        "subsample",
-        _device,
-        "a GPU draws rows from another stream, which axil does not replay",
-        None,
-        'Fit with subsample=1, or with device="cpu".',
     ),
     Refusal(
         "subsample",

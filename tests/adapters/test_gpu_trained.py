@@ -1,0 +1,97 @@
+"""Models trained on an NVIDIA H200, with XGBoost 3.2, CatBoost 1.2.10 and LightGBM 4.7, the first trees of each: gpu_models.zip.
+
+LightGBM's are of both learners for GPUs. The name of a model says what it was fitted with, and on how many rows.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from axil import Explainer
+from axil.errors import ExactnessError, UnsupportedModelError
+
+MODELS = Path(__file__).with_name("gpu_models.zip")
+REFUSED = {
+    "catboost/steps3-400.cbm": "leaf_estimation_backtracking=AnyImprovement of 3 steps on a GPU",
+    "lightgbm-cuda/bin1000-4000.txt": "max_bin=1000 with device_type=cuda",
+    "lightgbm-cuda/quant_renew-400.txt": "use_quantized_grad=True with device_type=cuda",
+}
+READ = sorted(set(zipfile.ZipFile(MODELS).namelist()) - set(REFUSED))
+
+
+@cache
+def table(n: int) -> tuple[Any, Any, Any]:
+    """The rows, targets and weights that all were fitted on."""
+    rng = np.random.default_rng({400: 0, 4000: 1}[n])
+    X = rng.normal(size=(n, 8)).astype(np.float32)
+    X[:, 5], X[:, 6] = rng.integers(0, 12, n), rng.integers(0, 3, n)
+    noise = rng.normal(size=n)
+    y = 2 * X[:, 0] + np.sin(3 * X[:, 1]) * X[:, 2] + 0.3 * (X[:, 5] % 4) + 0.5 * (X[:, 6] == 1) + 0.3 * noise
+    rng.random(X.shape)
+    return X, y, rng.uniform(0.2, 3, n)
+
+
+def fitted(name: str, tmp_path: Path) -> tuple[Any, Any, Any, Any]:
+    """A model with its rows, targets and weights."""
+    library, _, case = name.partition("/")
+    setting, _, size = case.partition(".")[0].rpartition("-")
+    X, y, w = table(int(size))
+    path = tmp_path / case
+    path.write_bytes(zipfile.ZipFile(MODELS).read(name))
+    model: Any
+    if library == "xgboost":
+        xgboost = pytest.importorskip("xgboost")
+        model = xgboost.Booster(model_file=path)
+        if setting == "sub":  # which a file does not keep
+            model.set_param({"subsample": 0.7, "seed": 3})
+    elif library == "catboost":
+        model = pytest.importorskip("catboost").CatBoost()
+        model.load_model(str(path))
+    else:
+        model = pytest.importorskip("lightgbm").Booster(model_file=path)
+    return model, X, y + 1e4 if setting == "offset" else y, w if setting.startswith("weights") else None
+
+
+@pytest.mark.parametrize("name", READ)
+def test_is_read_exactly(name: str, tmp_path: Path) -> None:
+    model, X, y, w = fitted(name, tmp_path)
+    explainer = Explainer(model, X, y, w)
+    found = explainer(X[:20])
+    own = explainer.proven.adapter.predictions(X[:20])[:, 0]
+    # Leaf values of float32, so up to 6e-8 of the largest prediction each, of up to 21 trees.
+    np.testing.assert_allclose(found.weights @ y + found.intercepts, own, rtol=0, atol=2e-6 * np.abs(own).max())
+
+
+@pytest.mark.parametrize("name", READ)
+def test_one_other_target_is_noticed(name: str, tmp_path: Path) -> None:
+    """What single precision excuses is far less than one target that is off by 1 % of the largest."""
+    model, X, y, w = fitted(name, tmp_path)
+    y = y.copy()
+    y[11 if "sub" not in name and "bag" not in name else slice(11, 20)] += 0.01 * np.abs(y - y.mean()).max()
+    with pytest.raises(ExactnessError):
+        Explainer(model, X, y, w)
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    model, X, y, w = fitted(name, tmp_path)
+    with pytest.raises(UnsupportedModelError, match=REFUSED[name]):
+        Explainer(model, X, y, w)
+
+
+def test_other_draws_than_those_of_a_known_stream_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    from axil.adapters.xgboost.document import Settings
+
+    model, X, y, _ = fitted("xgboost/sub-400.ubj", tmp_path)
+    model.set_param({"seed": 4})
+    with pytest.raises(ExactnessError, match="XGBoost subsample"):  # on a machine without a GPU it says nothing of one
+        Explainer(model, X, y)
+    monkeypatch.setattr(Settings, "device", "cuda:0")
+    with pytest.raises(UnsupportedModelError, match=r"subsample=0\.7 with device=cuda:0"):
+        Explainer(model, X, y)
