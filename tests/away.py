@@ -154,6 +154,3 @@ class Away(Backend):
 
     def assign(self, *args: Any) -> bool:
         return self.cores.assign(*args)
-
-    def available(self) -> int:
-        return self.cores.available()

@@ -642,11 +642,8 @@ def test_back_ends_rows_and_triangles_are_pickled(backend: Any) -> None:
     np.testing.assert_array_equal(*solved)
 
 
-def test_a_back_end_has_memory_and_costs(backend: Any) -> None:
-    made = backend(1)
-
-    assert made.available() > 0
-    assert all(cost > 0 for cost in astuple(made.costs))
+def test_a_back_end_has_costs(backend: Any) -> None:
+    assert all(cost > 0 for cost in astuple(backend(1).costs))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -327,7 +327,3 @@ class Backend(ABC):
     def guard(self) -> AbstractContextManager[Any]:
         """Says in words what goes wrong where this back end keeps its arrays, such as exhausted memory."""
         return nullcontext()
-
-    @abstractmethod
-    def available(self) -> int:
-        """Bytes that are free where this back end keeps its arrays."""

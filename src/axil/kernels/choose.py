@@ -64,4 +64,4 @@ def backend_of(limits: Limits) -> Backend:
         return cores
     from axil.kernels.cuda import Cuda
 
-    return Cuda(cores, limits.budget.limit)
+    return Cuda(cores)

@@ -12,7 +12,6 @@ from scipy.linalg import blas, lapack
 from axil import _core
 from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle, alike
 from axil.kernels.bounded import Bounded
-from axil.machine.memory import free_memory
 from axil.machine.progress import track
 from axil.machine.shared import one_blas_thread
 from axil.types import Array
@@ -292,6 +291,3 @@ class Cpu(Backend):
         return _core.assign(
             values, columns, thresholds, views, outcomes, nodes, starts, single, strict, zero, out, self.n_threads
         )
-
-    def available(self) -> int:
-        return free_memory()

@@ -16,7 +16,7 @@ from cupyx.scipy.linalg import solve_triangular
 
 from axil.kernels import Backend, Costs, Numbers, Triangle
 from axil.kernels.cuda.largest import merge
-from axil.kernels.cuda.launch import free_bytes, kernel, within_memory
+from axil.kernels.cuda.launch import kernel, within_memory
 from axil.kernels.cuda.leaves import assign
 from axil.kernels.cuda.rows import CudaRows
 from axil.machine.arrays import is_host
@@ -52,7 +52,6 @@ class Cuda(Backend):
     """The current GPU; blocks of the host are left to the cores beside it."""
 
     beside: Backend
-    limit: int | None = None  #: bytes of its memory that may be taken; None: most of what is free
 
     name = "cuda"
     costs = COSTS
@@ -79,6 +78,3 @@ class Cuda(Backend):
 
     def guard(self) -> AbstractContextManager[Any]:
         return within_memory()
-
-    def available(self) -> int:
-        return free_bytes() if self.limit is None else min(free_bytes(), self.limit)

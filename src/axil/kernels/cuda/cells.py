@@ -1,0 +1,87 @@
+"""The cells of the training rows on the device: what every pass over them starts from."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from axil.errors import InputError
+from axil.kernels import Cells, Numbers, Rows
+from axil.kernels.cuda.checks import expect_cells, expect_weights
+from axil.kernels.cuda.copies import copy_of
+from axil.kernels.cuda.launch import kernel, launch, total_bytes, within_memory
+from axil.kernels.cuda.sorted import ROWS_AT_MOST, SortedRows
+from axil.machine.shared import Kept
+from axil.types import Array
+
+SHARED_LEAVES = 1024  # of trees that share a pass
+SHARED_MEMORY = 8  # the part of all memory, as a divisor, that their co-occurrences may take
+
+
+class KeptCells(Rows):
+    """The cells on the device, and, once sums over them are asked for, the rows of each tree sorted by cell."""
+
+    xp = cp
+    swept = 256
+
+    @within_memory()
+    def __init__(self, cells: Cells, starts: Numbers, weights: Array | None, beside: Rows):
+        expect_cells(cells, starts)
+        expect_weights("weights", weights, cells.shape[1])
+        self.weights, self.beside = weights, beside
+        self.n_rows, self.n_cells = int(cells.shape[1]), int(starts[-1])
+        if self.n_rows > ROWS_AT_MOST:
+            raise InputError(f'{self.n_rows} training rows; a GPU takes {ROWS_AT_MOST}. Use device="cpu".')
+        self.every = np.arange(len(cells))
+        self.starts = np.array(starts)
+        self._starts, self._trees = cp.asarray(self.starts), cp.arange(len(cells), dtype=cp.int32)
+        self._copy = copy_of(cells)
+        self.cells = self._copy.cells
+        self._weights = None if weights is None else cp.asarray(weights)
+        self._kept = Kept()
+        self.shared_leaves = min(SHARED_LEAVES, total_bytes() // SHARED_MEMORY // (8 * max(self.n_cells, 1)))
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.every)
+
+    def _kernel(self, name: str) -> Any:
+        return kernel(self.cells.dtype.name, name)
+
+    def _run(self, name: str, grid: tuple[int, ...], block: tuple[int, ...], *arguments: Any, shared: int = 0) -> None:
+        launch(self._kernel(name), grid, block, *arguments, shared=shared)
+
+    def _put(self, array: Any) -> Any:
+        if array is None:
+            return None
+        if array is self.weights:
+            return self._weights
+        return cp.ascontiguousarray(cp.asarray(array))
+
+    def _numbers(self, trees: Numbers) -> Any:
+        """Tree numbers on the device, which has those of neighbours already."""
+        if len(trees) and trees[-1] - trees[0] == len(trees) - 1 and (np.diff(trees) == 1).all():
+            return self._trees[trees[0] : trees[-1] + 1]
+        return cp.asarray(trees, dtype=cp.int32)
+
+    @property
+    def sorted(self) -> SortedRows:
+        return self._kept.get("sorted", self._sort)
+
+    def _sort(self) -> SortedRows:
+        make = partial(SortedRows.of, self.cells, self.starts, self._starts, self._run)
+        return self._copy.kept.get(self.starts.tobytes(), make)
+
+
+def runs_of(starts: Numbers, most_cells: int, most_trees: int) -> list[int] | None:
+    """Bounds of runs of at most so many cells and trees; None where a single tree has more cells."""
+    if np.diff(starts).max(initial=0) > most_cells:
+        return None
+    bounds = [0]
+    while bounds[-1] < len(starts) - 1:
+        fits = int(np.searchsorted(starts, starts[bounds[-1]] + most_cells, side="right")) - 1
+        bounds.append(min(fits, bounds[-1] + most_trees))
+    return bounds

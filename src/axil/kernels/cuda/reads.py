@@ -1,0 +1,144 @@
+"""Read-outs: what tables of cells make of every row, whole, as moments, or the largest alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from axil.kernels import Numbers
+from axil.kernels.cuda.cells import KeptCells, runs_of
+from axil.kernels.cuda.checks import expect, expect_output, expect_places, expect_rows, expect_weights
+from axil.kernels.cuda.largest import merge
+from axil.kernels.cuda.launch import WARPS, blocks, lanes_of, processors, shared_bytes, total_bytes, within_memory
+from axil.machine.arrays import is_host
+from axil.types import Array
+
+TILE, TILE_THREADS, TILE_ROWS = (
+    16,
+    512,
+    1024,
+)  # columns, threads and rows of a block that shares a tile; as in kernels.cu
+FEW_COLUMNS = 4  # below which a tile does not pay
+READ_BYTES = 1 << 32  # of a read-out that is summed up or searched on the device, at most
+READ_SHARE = 16  # and of all memory, as a divisor
+
+
+class ReadOuts(KeptCells):
+    """Sums over the trees, row by row."""
+
+    @within_memory()
+    def read_out(self, table: Any, constant: Any, weights: Any, first: int, out: Any) -> None:
+        rows, columns = out.shape
+        expect_output("out", out, (rows, columns), apart=True)
+        expect("table", table, (self.n_cells, columns), apart=True)
+        expect("constant", constant, (columns,))
+        expect_weights("weights", weights, self.n_rows)
+        expect_rows(first, rows, self.n_rows)
+        made = out if not is_host(out) else cp.empty(out.shape)
+        if out.size:
+            self._read(self._rows_put(table), self._put(constant), self._put(weights), first, made)
+        if is_host(out):
+            out[...] = made.get()
+
+    @staticmethod
+    def _rows_put(table: Any) -> Any:
+        """A table on the device; its rows may lie apart there."""
+        table = cp.asarray(table)
+        return table if table.strides[1] == table.itemsize else cp.ascontiguousarray(table)
+
+    def _read(self, table: Any, constant: Any, weights: Any, first: int, out: Any) -> None:
+        rows, columns = out.shape
+        runs = self._runs
+        if runs is None or columns < FEW_COLUMNS:
+            return self._read_rows(table, constant, weights, None, first, out)
+        on_device, taken = runs
+        height = -(-columns // TILE)
+        grid = (max(1, min(-(-rows // TILE_ROWS), -(-4 * processors() // height))), height)
+        read = (
+            self.cells,
+            self.n_rows,
+            self._starts,
+            on_device,
+            len(on_device) - 1,
+            table,
+            table.strides[0] // 8,
+            columns,
+        )
+        written = (constant, weights, first, rows, out, out.strides[0] // 8)
+        self._run("read_out_tile", grid, (TILE_THREADS,), *read, *written, shared=taken)
+
+    @property
+    def _runs(self) -> tuple[Any, int] | None:
+        """Bounds of runs of trees whose tiles fit into shared memory, and the bytes they take; None: a tree does not."""
+        return self._kept.get("runs", self._make_runs)
+
+    def _make_runs(self) -> tuple[Any, int] | None:
+        bounds = runs_of(self.starts, shared_bytes() // (8 * TILE), self.n_trees)
+        if bounds is None:
+            return None
+        widest = int(np.diff(self.starts[bounds]).max(initial=0))
+        return cp.asarray(bounds, dtype=cp.int32), 8 * TILE * widest
+
+    def _read_rows(self, table: Any, constant: Any, weights: Any, factors: Any, first: int, out: Any) -> None:
+        rows, columns = out.shape
+        lanes = lanes_of(columns)
+        grid = (blocks(rows, WARPS * 32 // lanes), -(-columns // lanes))
+        read = (self.cells, self.n_rows, self.n_trees, self._starts, table, table.strides[0] // 8, columns, lanes)
+        written = (constant, weights, factors, first, rows, out, out.strides[0] // 8)
+        self._run("read_out_rows", grid, (32, WARPS), *read, *written)
+
+    @within_memory()
+    def moments(self, table: Any, constant: Any, weights: Any, values: Any, out: Array) -> None:
+        columns = table.shape[1]
+        expect("table", table, (self.n_cells, columns), apart=True)
+        expect("constant", constant, (columns,))
+        expect_weights("weights", weights, self.n_rows)
+        expect("values", values, (self.n_rows, *getattr(values, "shape", ())[1:]))
+        expect_output("out", out, (2, columns, values.shape[1]))
+        table, constant, w, v = self._rows_put(table), self._put(constant), self._put(weights), self._put(values)
+        for part, block in self._in_blocks(table, constant, w):
+            out[0, part] = (cp.abs(block).T @ v).get()
+            block *= block
+            out[1, part] = (block.T @ v).get()
+
+    def _in_blocks(self, table: Any, constant: Any, weights: Any) -> Iterator[tuple[slice, Any]]:
+        """Read-outs of all rows, as many columns at a time as memory allows, and which these are."""
+        columns = table.shape[1]
+        most = min(READ_BYTES, total_bytes() // READ_SHARE)
+        step = int(max(TILE, most // (8 * max(self.n_rows, 1)) // TILE * TILE))
+        for start in range(0, columns, step):
+            part = slice(start, min(start + step, columns))
+            block = cp.empty((self.n_rows, part.stop - part.start))
+            if block.size:
+                self._read(table[:, part], constant[part], weights, 0, block)
+            yield part, block
+
+    @within_memory()
+    def top(self, table: Any, constant: Any, weights: Any, scale: Any, values: Array, rows: Numbers) -> None:
+        columns = table.shape[1]
+        expect("table", table, (self.n_cells, columns), apart=True)
+        expect("constant", constant, (columns,))
+        expect_weights("weights", weights, self.n_rows)
+        expect_places(values, rows, columns, scale, self.n_rows)
+        table, constant, w = self._rows_put(table), self._put(constant), self._put(weights)
+        if not self.n_rows or not columns or not values.shape[1]:
+            return
+        scale = self._put(scale)
+        for part, block in self._in_blocks(table, constant, w):
+            merge(block, 0, scale, values[part], rows[part], self._kernel)
+
+    @within_memory()
+    def scaled_read_out(self, table: Any, factors: Any, first: int, out: Any) -> None:
+        rows, columns = out.shape
+        expect("table", table, (self.n_cells, columns))
+        expect_rows(first, rows, self.n_rows)
+        expect("factors", factors, (self.n_trees, rows))
+        expect_output("out", out, (rows, columns))
+        made = out if not is_host(out) else cp.empty(out.shape)
+        if out.size:
+            self._read_rows(self._rows_put(table), None, None, self._put(factors), first, made)
+        if is_host(out):
+            out[...] = made.get()
