@@ -28,6 +28,10 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         out[...] = self.kept
         return out
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return dict(self.kept.__array_interface__)
+
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         raise TypeError("an array of the device does not become one of the host unasked")
 

@@ -981,6 +981,12 @@ def test_a_large_field_makes_no_large_message(fails, folder):
     assert len(str(axil.InputError("x" * 10**7))) < 5000
 
 
+def test_a_device_is_looked_for_before_any_work(run, fails, monkeypatch):
+    monkeypatch.setattr("axil.kernels.choose.why_no_gpu", lambda: "CuPy is not installed")
+    fails(f"check lightgbm.txt {PLAIN} --device cuda", 'device="cuda" was asked for, but CuPy is not installed')
+    assert run(f"check lightgbm.txt {PLAIN} --device auto")[0] == 0
+
+
 def test_a_plain_number_is_a_memory_limit(run):
     assert run(f"check lightgbm.txt {PLAIN} --memory-limit 2000000000")[0] == 0
 

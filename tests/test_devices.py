@@ -3,12 +3,13 @@
 import subprocess
 import sys
 
+import away
 import numpy as np
 import pytest
 from away import Away
 from devices import need_gpu
 from sklearn.datasets import make_friedman1
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 import axil
 from axil.errors import InputError
@@ -111,6 +112,47 @@ def test_the_same_answers_from_a_device(fitted, name, device, monkeypatch):
         found = [one.leave_one_out()["prediction"] for one in (gpu, cpu)]
         np.testing.assert_allclose(found[0], found[1], rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(gpu.removal(queries[:3]), cpu.removal(queries[:3]), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("device", ["away", "cuda"])
+def test_rows_on_a_device_have_answers_there(fitted, device):
+    X, y, _, models = fitted
+    if device == "cuda":
+        need_gpu()
+    there = away if device == "away" else pytest.importorskip("cupy")
+    there = {"xp": there, "X": there.asarray(X), "y": there.asarray(y)}
+    host = axil.Explainer(models["plain"], X, y)
+    explainer = axil.Explainer(models["plain"], there["X"], there["y"])
+    queries = there["X"][:5]
+    expected, found = host(X[:5]), explainer(queries)
+    for name in ("weights", "contributions", "predictions", "intercepts"):
+        own = getattr(found, name)
+        assert isinstance(own, there["xp"].ndarray)
+        assert getattr(found[:2], name).shape[0] == 2
+        np.testing.assert_array_equal(own.get(), getattr(expected, name))
+    assert isinstance(next(explainer.iter(queries, 2)).weights, there["xp"].ndarray)
+    assert isinstance(explainer(X[:5]).weights, np.ndarray)  # of rows of the host
+    assert found.top(3).equals(expected.top(3))  # tables are the host's, as are all other answers
+    assert explainer.top(queries, 3).equals(host.top(X[:5], 3))
+    np.testing.assert_array_equal(explainer.pushes(queries), host.pushes(X[:5]))
+
+
+def test_pushes_on_rows_of_a_device_are_there():
+    X, y = make_friedman1(200, random_state=0)
+    model = HistGradientBoostingClassifier(max_iter=5).fit(X, y > y.mean())
+    explainer = axil.explain(model, away.asarray(X), y > y.mean(), device="auto")
+    assert isinstance(explainer(away.asarray(X[:3])).contributions, away.ndarray)
+    assert isinstance(next(explainer.iter(away.asarray(X[:3]))).contributions, away.ndarray)
+
+
+def test_arrays_on_a_gpu_that_have_no_way_back_are_refused_without_cupy(fitted, monkeypatch):
+    class Foreign:
+        __cuda_array_interface__ = None
+
+    X, y, _, models = fitted
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(InputError, match=r"X is a Foreign on a GPU, .* Copy it to the host"):
+        axil.Explainer(models["plain"], X, y)(Foreign())
 
 
 def test_wrong_targets_are_caught_on_the_gpu(fitted):

@@ -25,6 +25,7 @@ def explain(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     verify: bool = True,
+    device: str = "cpu",
 ) -> Explainer | JacobianExplainer:
     """The explainer of a fitted model, proven on its training data; ``kind`` and ``repr`` say which it is.
 
@@ -56,6 +57,8 @@ def explain(
         The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
     verify : bool, default True
         Prove that model and data belong together. Without it no answer is compared with the model.
+    device : "cpu", "cuda" or "auto", default "cpu"
+        Where exact weights of boosted trees are computed; see `Explainer`. `JacobianExplainer` works on the cores.
 
     Examples
     --------
@@ -71,7 +74,7 @@ def explain(
     settings: dict[str, Any] = {"n_threads": n_threads, "memory_limit": memory_limit, "verify": verify, "index": index}
     if objective is None and loss is None:
         try:
-            return Explainer(*given, **settings)
+            return Explainer(*given, **settings, device=device)
         except UnsupportedModelError as error:
             if not error.derivative:
                 raise

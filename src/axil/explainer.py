@@ -18,6 +18,7 @@ from axil.explanation import Explanation
 from axil.inputs.owned import owned, owned_rows
 from axil.intervals.calibrate import Calibrates
 from axil.kernels.choose import DEVICES, budget_of, chosen
+from axil.machine.arrays import module_of
 from axil.machine.limits import Limits
 from axil.output import save as storage
 from axil.output import tables
@@ -210,7 +211,7 @@ class Explainer(Questions, Calibrates, Reports, Streamed):
         if not (inputs.as_flag(sparse, "sparse") and proven.engines[0].is_sparse):
             proven.require(len(queries), STREAM)
         proven.advise(len(queries))
-        return Explanation(weighted_sums(proven, queries, sparse))
+        return Explanation(weighted_sums(proven, queries, sparse), module_of(X))
 
     def iter(
         self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
@@ -235,7 +236,7 @@ class Explainer(Questions, Calibrates, Reports, Streamed):
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
         size = given or proven.budget.batch_size(proven.dense_bytes())
         proven.require(size, "Take a smaller batch_size or raise memory_limit.")
-        return map(Explanation, in_turn(proven, queries, size, sparse))
+        return (Explanation(sums, module_of(X)) for sums in in_turn(proven, queries, size, sparse))
 
     def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.

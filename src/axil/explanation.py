@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from axil.inputs import (
     row_values,
 )
 from axil.inputs.owned import frozen
+from axil.machine.shared import Kept
 from axil.output import page, site_map, tables
 from axil.output.columns import columns_of
 from axil.output.context import Context
@@ -41,7 +43,8 @@ class Explanation:
     ``predictions = weights @ targets + intercepts``. A weight is what the prediction would move by if that one target
     were one larger and the trees kept their splits; it says nothing of what a refit would do. With several outputs, or
     classes, that share trees the weights are the same for all; outputs with trees of their own come first: (K, n, n_train).
-    All arrays are read-only; what methods return is the caller's own. Explainers make explanations.
+    All arrays are read-only; what methods return is the caller's own. Explainers make explanations. Where X was a CuPy array,
+    so are weights, contributions, predictions and intercepts; tables and measures are the host's.
 
     All arrays are on the scale of the fit, so that they add up. Of a model fitted to logarithms, targets and predictions are
     logarithms, and ``scale.inverse(predictions)`` are prices. Tables, plots and the page show prices: their column target is in
@@ -54,6 +57,14 @@ class Explanation:
     """
 
     _sums: WeightedSums
+    _module: str = "numpy"  # of the arrays: cupy's where the rows were
+    _copies: Kept = field(default_factory=Kept)
+
+    def _given(self, name: str, array: Any) -> Any:
+        """An array where the explained rows were, copied once; sparse ones stay."""
+        if self._module == "numpy" or not isinstance(array, np.ndarray):
+            return array
+        return self._copies.get(name, lambda: import_module(self._module).asarray(array))
 
     @property
     def weights(self) -> Any:
@@ -61,12 +72,12 @@ class Explanation:
 
         Derivatives by the targets unless ``exact``; of an additive explanation they are computed now, and once.
         """
-        return self._sums.derived.weights
+        return self._given("weights", self._sums.derived.weights)
 
     @property
     def intercepts(self) -> Array:
         """(n,) or (n, K): what no target makes: a constant base, offsets."""
-        return self._sums.intercepts
+        return cast(Array, self._given("intercepts", self._sums.intercepts))
 
     @property
     def targets(self) -> Array:
@@ -123,7 +134,7 @@ class Explanation:
 
         Of an additive explanation ``contributions.sum(axis=-1) + intercepts``, the model's raw scores.
         """
-        return self._sums.predictions
+        return cast(Array, self._given("predictions", self._sums.predictions))
 
     @property
     def scale(self) -> TargetScale:
@@ -158,11 +169,13 @@ class Explanation:
     def contributions(self) -> Any:
         """``weights * targets``, or pushes, by output if there are several; with the intercept they sum to the prediction."""
         if self._sums.additive:
-            return self._sums.weights
+            return self._given("contributions", self._sums.weights)
         parts = [
             weights.multiply(y).tocsr() if issparse(weights) else weights * y for weights, y in self._sums.by_output()
         ]
-        return parts[0] if self.outputs is None else parts if issparse(self.weights) else np.stack(parts)
+        if self.outputs is not None and issparse(self._sums.weights):
+            return parts
+        return self._given("contributions", parts[0] if self.outputs is None else np.stack(parts))
 
     @property
     def values(self) -> Any:
@@ -207,7 +220,7 @@ class Explanation:
 
     def __getitem__(self, which: Any) -> Explanation:
         """The explanation of some of the predictions, by position: ``[0]`` (of one), ``[2:5]``, ``[[1, 4]]``."""
-        return Explanation(self._sums[as_positions(which, len(self))])
+        return Explanation(self._sums[as_positions(which, len(self))], self._module)
 
     def __repr__(self) -> str:
         kind = {"exact": "exact", "additive": "pushes that add up to the score", "jacobian": "derivative"}[self.kind]

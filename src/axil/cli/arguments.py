@@ -7,6 +7,7 @@ from typing import Any
 
 import axil
 from axil.cli import commands, comparables, demo
+from axil.kernels.choose import DEVICES
 from axil.scale import INVERSES
 
 ABOUT = """\
@@ -281,6 +282,12 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
         "--scratch", metavar="DIRECTORY", help="keep the leaf numbers of all training rows here, not in memory"
     )
     work.add_argument("--threads", type=int, metavar="N", help="(default: all processors)")
+    work.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="cpu",
+        help="compute exact weights on an NVIDIA GPU, or there if there is one",
+    )
 
 
 def _answer(one: argparse.ArgumentParser, top: int) -> None:

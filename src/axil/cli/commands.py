@@ -248,7 +248,7 @@ def _pushed(model: Any) -> Any:
 def question_of(arguments: argparse.Namespace) -> Question:
     """The model of the command line, proven on its training data."""
     # What is wrong with these is said before files are read.
-    limits_of(arguments.threads, arguments.memory_limit, arguments.scratch)
+    limits_of(arguments.threads, arguments.memory_limit, arguments.scratch, arguments.device)
     model, adapter = _model(arguments)
     pushed = None if adapter is not None else _pushed(model)
     if adapter is None:
@@ -264,9 +264,8 @@ def question_of(arguments: argparse.Namespace) -> Question:
             given = model, training.features, training.target, training.weights
             limits: dict[str, Any] = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit}
             return Question(arguments.model, adapter, explained(*given, **limits), roles, training)
-        explainer = Explainer(
-            model, training.features, training.target, training.weights, inverse_func=inverse, **settings
-        )
+        given = model, training.features, training.target, training.weights
+        explainer = Explainer(*given, inverse_func=inverse, device=arguments.device, **settings)
     return Question(arguments.model, adapter, explainer, roles, training)
 
 

@@ -33,6 +33,7 @@ from axil.inputs.numbers import (
     as_weights,
     is_sparse,
     is_whole,
+    on_host,
     weights_of_some,
 )
 from axil.inputs.order import table_first
@@ -87,6 +88,7 @@ __all__ = [
     "is_whole",
     "label_codes",
     "named_rows",
+    "on_host",
     "one_hot",
     "places_among",
     "position_of",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from decimal import Decimal
+from importlib import import_module
 from numbers import Real
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
+from axil.machine.arrays import is_away
 from axil.types import Array
 
 MOST_COUNTED = 2**63 - 1
@@ -36,8 +38,27 @@ def is_sparse(X: Any) -> bool:
     return "scipy.sparse" in sys.modules and bool(sys.modules["scipy.sparse"].issparse(X))
 
 
+def on_host(values: Any, what: str) -> Any:
+    """The values themselves, or a copy where they are an array on a GPU: CuPy's, a tensor, or another by way of CuPy."""
+    if not is_away(values):
+        return values
+    if hasattr(values, "get"):
+        return values.get()
+    if hasattr(values, "detach"):
+        return values.detach().cpu().numpy()
+    try:
+        cupy: Any = import_module("cupy")
+    except ImportError:
+        kind = type(values).__name__
+        raise InputError(
+            f"{what} is a {kind} on a GPU, which is read through CuPy, and that is not installed. Copy it to the host."
+        ) from None
+    return cupy.asarray(values).get()
+
+
 def unmasked(values: Any, what: str) -> Any:
-    """The values themselves, or the data of a masked array of which nothing is masked; refuses any other."""
+    """The values on the host, or the data of a masked array of which nothing is masked; refuses any other."""
+    values = on_host(values, what)
     parts = values if isinstance(values, (list, tuple)) else (values,)
     if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
         raise InputError(

@@ -19,6 +19,7 @@ from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.jacobian.boosting import Boosting
 from axil.jacobian.questions import BoostedQuestions
 from axil.jacobian.readers import Report, as_rows, copied, read
+from axil.machine.arrays import module_of
 from axil.machine.limits import Limits
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
@@ -169,9 +170,9 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         """
-        X = self._rows(X)
+        module, X = module_of(X), self._rows(X)
         self._require(X.shape[0], STREAM)
-        return Explanation(self._sums(X, inputs.row_labels(X)))
+        return Explanation(self._sums(X, inputs.row_labels(X)), module)
 
     def iter(self, X: Any, batch_size: int | None = None) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of derivatives is held.
@@ -183,11 +184,11 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         batch_size : int, optional
             How many rows to explain at a time; by default as many as memory allows, up to 1024.
         """
-        X = self._rows(X)
+        module, X = module_of(X), self._rows(X)
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
         size = given or self._budget.batch_size(self._bytes_per_query())
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
-        return map(Explanation, self._batches(X, size))
+        return (Explanation(sums, module) for sums in self._batches(X, size))
 
     def _batches(self, X: Any, size: int, even_empty: bool = False, sums: Sums | None = None) -> Iterator[WeightedSums]:
         n, labels, sums = X.shape[0], inputs.row_labels(X), sums or self._sums

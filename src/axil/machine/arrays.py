@@ -21,6 +21,16 @@ def namespace(array: Any) -> Any:
     return np if is_host(array) else sys.modules[type(array).__module__.partition(".")[0]]
 
 
+def is_away(values: Any) -> bool:
+    """Whether values lie on a GPU, by their own account."""
+    return not is_host(values) and hasattr(values, "__cuda_array_interface__")
+
+
+def module_of(values: Any) -> str:
+    """The module whose arrays answers about these values are: that of an array on a GPU which has a way back, else numpy."""
+    return str(namespace(values).__name__) if is_away(values) and hasattr(values, "get") else "numpy"
+
+
 def like(array: NDArray[Any], other: Any) -> Any:
     """A host array where ``other`` is: itself, or a copy on the device."""
     return array if is_host(other) else namespace(other).asarray(array)
