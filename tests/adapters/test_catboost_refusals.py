@@ -182,6 +182,13 @@ def test_refuses_simple_leaves_of_a_gpu(monkeypatch: Any) -> None:
     check_refusal(with_settings(monkeypatch, change), "leaf_estimation_method", "Simple", "(ii)")
 
 
+def test_refuses_several_classes_of_a_gpu(monkeypatch: Any) -> None:
+    def change(params: dict[str, Any]) -> None:
+        params.update(task_type="GPU", loss_function={"type": "MultiClass"})
+
+    check_refusal(with_settings(monkeypatch, change), "loss_function", "MultiClass with task_type=GPU", None)
+
+
 def test_refuses_models_without_settings(monkeypatch: Any) -> None:
     check_refusal(with_settings(monkeypatch, lambda params: params.clear()), "params", "none", None)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from axil import Explainer
+from axil import Explainer, explain
 from axil.errors import ExactnessError, UnsupportedModelError
 
 MODELS = Path(__file__).with_name("gpu_models.zip")
@@ -22,7 +22,8 @@ REFUSED = {
     "lightgbm-cuda/bin1000-4000.txt": "max_bin=1000 with device_type=cuda",
     "lightgbm-cuda/quant_renew-400.txt": "use_quantized_grad=True with device_type=cuda",
 }
-READ = sorted(set(zipfile.ZipFile(MODELS).namelist()) - set(REFUSED))
+PUSHED = ["lightgbm-cuda/binary_weights-400.txt", "lightgbm-opencl/multiclass-400.txt"]
+READ = sorted(set(zipfile.ZipFile(MODELS).namelist()) - set(REFUSED) - set(PUSHED))
 
 
 @cache
@@ -55,7 +56,10 @@ def fitted(name: str, tmp_path: Path) -> tuple[Any, Any, Any, Any]:
         model.load_model(str(path))
     else:
         model = pytest.importorskip("lightgbm").Booster(model_file=path)
-    return model, X, y + 1e4 if setting == "offset" else y, w if setting.startswith("weights") else None
+    y = {"offset": y + 1e4, "binary_weights": (y > 0.5).astype(int), "multiclass": np.digitize(y, [0, 1.5])}.get(
+        setting, y
+    )
+    return model, X, y, w if "weights" in setting else None
 
 
 @pytest.mark.parametrize("name", READ)
@@ -76,6 +80,20 @@ def test_one_other_target_is_noticed(name: str, tmp_path: Path) -> None:
     y[11 if "sub" not in name and "bag" not in name else slice(11, 20)] += 0.01 * np.abs(y - y.mean()).max()
     with pytest.raises(ExactnessError):
         Explainer(model, X, y, w)
+
+
+@pytest.mark.parametrize("name", PUSHED)
+def test_pushes_of_classifiers_add_up(name: str, tmp_path: Path) -> None:
+    model, X, y, w = fitted(name, tmp_path)
+    explainer = explain(model, X, y, w)
+    found, own = explainer(X[:20]), model.predict(X[:20], raw_score=True)
+    sums = np.moveaxis(found.contributions.sum(axis=-1), 0, -1) + found.intercepts
+    # Leaves add up in float32 in the fit, and the pushes to the model's own leaves.
+    np.testing.assert_allclose(sums, own, rtol=0, atol=1e-6 * np.abs(own).max())
+    y = y.copy()
+    y[11] = (y[11] + 1) % (y.max() + 1)
+    with pytest.raises(ExactnessError):
+        explain(model, X, y, w)
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

@@ -42,6 +42,6 @@ def check_values(adapter: SmoothModel, trees: FittedTrees, found: Array) -> floa
     """Compare leaf values (L, K); the largest difference, relative to the largest of them."""
     largest = float(np.abs(trees.values).max(initial=0.0)) or 1.0
     for k in range(found.shape[1]):
-        slack = adapter.smooth_tolerance * largest
+        slack = adapter.smooth_tolerance * largest + trees.slack
         compare("value", found[:, k], trees.values[:, k], slack, trees, adapter.causes("values"))
     return float(np.abs(found - trees.values).max(initial=0.0)) / largest

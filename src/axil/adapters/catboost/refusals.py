@@ -161,6 +161,10 @@ def _method(model: Reading) -> str:
     return next((str(method) for method in methods if method in refused), "")
 
 
+def _classes_on_gpu(model: Reading) -> str:
+    return "MultiClass with task_type=GPU" if model.on_gpu and "MultiClass" in model.losses else ""
+
+
 def _backtracks_on_gpu(model: Reading) -> str:
     steps = model.values("tree_learner_options", "leaf_estimation_iterations")
     backtracking = model.values("tree_learner_options", "leaf_estimation_backtracking")
@@ -238,6 +242,13 @@ EXACT = (
 )
 
 REFUSALS: tuple[Refusal[Reading], ...] = (
+    Refusal(
+        "loss_function",
+        _classes_on_gpu,
+        "a GPU makes leaves of several classes of other second derivatives than a CPU, which axil does not replay",
+        None,
+        'Fit with task_type="CPU".',
+    ),
     Refusal(
         "sum_models",
         _summed,

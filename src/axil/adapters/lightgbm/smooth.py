@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
-from axil.adapters.lightgbm.adapter import LightGBMAdapter, leaf_counts, without_base
+from axil.adapters.lightgbm.adapter import LightGBMAdapter, without_base
 from axil.adapters.lightgbm.bagging import Evidence, Replay
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
@@ -178,12 +178,13 @@ class SmoothLightGBM(LightGBMAdapter):
         trees = FittedTrees(
             n_leaves=self._n_leaves,
             values=evidence.values[:, None],
-            counts=np.concatenate([leaf_counts(tree, len(targets)) for tree in self._trees]),
+            counts=None if self._reading.cuda else evidence.counts,  # there by second derivatives
             weights=None,
             l2=evidence.rule.l2,
             rates=self._smooth_rates() if omega is None else omega[-1].copy(),
             base=None if started else base,
             base_value=base,
+            slack=self._single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
         )
         return SmoothTrees(
             trees=trees,
@@ -194,7 +195,7 @@ class SmoothLightGBM(LightGBMAdapter):
             omega=omega,
             beta=None if drops is None else drops.beta,
             l1=self._settings.precisely("lambda_l1")[0],
-            most=self._settings.precisely("max_delta_step")[0],
+            most=0.0 if self._reading.cuda else self._settings.precisely("max_delta_step")[0],
             factors=self._factors(targets, weights),
             underived=self._underived,
         )

@@ -301,38 +301,45 @@ class XGBoostAdapter(TreeModel):
         drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
         if drops or single or not rows.totals.n_rows or not (rows.at_hand or rows.leaf_totals):
             return as_stated
-        observed = self._observe(rows, plan) if rows.leaf_totals is None else self._found(rows.leaf_totals)
-        first = []
-        for leaves in observed:
-            first.append(leaves)
-            if self._iterations[len(first) - 1] >= CHECKED_ITERATIONS:
+        for at_once in (True, False) if self._model.n_parallel > 1 else (False,):
+            observed = self._observe(rows, plan, at_once) if rows.leaf_totals is None else self._found(rows.leaf_totals)
+            first = []
+            for leaves in observed:
+                first.append(leaves)
+                if self._iterations[len(first) - 1] >= CHECKED_ITERATIONS:
+                    break
+            agree = all(tree.agree(stated, l2) for tree in first if tree.values.any())
+            if agree:
                 break
-        agree = all(tree.agree(stated, l2) for tree in first if tree.values.any())
         if agree and not self._rule.bends and all(confirmed(tree, stated, l2) for tree in self._trees[len(first) :]):
             return as_stated
         every = [*first, *observed]
         rates, lambdas = recover(every, stated, l2, self._model.n_parallel)
         return rates, [np.where(leaves.zero, np.inf, found) for leaves, found in zip(every, lambdas)]
 
-    def _observe(self, rows: TrainingRows, plan: Plan) -> Iterator[Leaves]:
-        """For each tree, the sums that its leaves were made of, the model's own trees standing in for those before."""
+    def _observe(self, rows: TrainingRows, plan: Plan, at_once: bool) -> Iterator[Leaves]:
+        """For each tree, the sums that its leaves were made of, the model's own trees standing in for those before.
+
+        Parallel trees are added to the scores at once, as a GPU does, or one by one.
+        """
         n_rows = len(rows.targets)
         weights = np.ones(n_rows) if rows.weights is None else rows.weights
         y, w = rows.targets.astype(np.float32), weights.astype(np.float32)
         start = np.broadcast_to(self._model.base_score if rows.offsets is None else rows.offsets, y.shape)
-        score, after = start.astype(np.float32), start.astype(np.float32)
+        score, after, together = (start.astype(np.float32) for _ in range(3))
         sampler, step = Subsample(plan, np.arange(self._n_trees)), max(1, BLOCK_ENTRIES // n_rows)
         for begin in range(0, self._n_iterations, step):
             block = self._some_leaves(rows.X, begin, min(begin + step, self._n_iterations))
             first = int(np.searchsorted(self._iterations, begin))
             for t in range(first, first + block.shape[1]):
                 if t == 0 or self._iterations[t] != self._iterations[t - 1]:
-                    score = after.copy()
+                    score = score + together if at_once and t else after.copy()
+                    together = np.zeros_like(score)
                 tree, leaf = self._trees[t], block[:, t - first]
                 outputs = slice(None) if self._model.shared else slice(self._groups[t], self._groups[t] + 1)
                 drawn = sampler.draw(t, leaf, np.empty(0)) if plan.samples else np.ones(n_rows, dtype=np.bool_)
                 yield self._sums(tree, leaf[drawn], (w[:, None] * (y[:, outputs] - score[:, outputs]))[drawn], w[drawn])
-                after[:, outputs] += tree.values.astype(np.float32)[leaf]
+                (together if at_once else after)[:, outputs] += tree.values.astype(np.float32)[leaf]
 
     def _found(self, totals: list[LeafTotals]) -> Iterator[Leaves]:
         """Observations from sums that were made elsewhere."""
