@@ -326,6 +326,7 @@ def test_every_parameter_is_documented(name):
     for one, text in documented:
         if one is axil.Explanation:  # its fields have comments of their own, which the reference shows
             continue
-        for parameter in inspect.signature(one).parameters:
-            if parameter != "self":
-                assert re.search(rf"^{parameter} : .", text, re.M), f"{one.__qualname__}({parameter})"
+        for parameter in inspect.signature(one).parameters.values():
+            if parameter.name != "self":
+                stars = r"\*\*" if parameter.kind == parameter.VAR_KEYWORD else ""
+                assert re.search(rf"^{stars}{parameter.name} : .", text, re.M), f"{one.__qualname__}({parameter})"

@@ -431,7 +431,7 @@ class Explanation:
         ----------
         height : int, default 600
             Pixels on the screen; the page scrolls within them.
-        **options
+        **options : keyword arguments
             As in `to_html`, such as ``groups`` and ``columns``.
         """
         return page.shown(self.to_html, (), height, options)

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from axil import InputError
-from axil.inputs import as_features, as_vector, as_weights, row_labels, take_rows
+from axil.inputs import as_features, as_mask, as_vector, as_weights, row_labels, take_rows
 
 NAMES = ["size", "year", "rooms"]
 VALUES = np.arange(12.0).reshape(4, 3)
@@ -118,3 +118,10 @@ def test_weights():
         as_weights([1, -1, 1], 3)
     with pytest.raises(InputError, match="zero everywhere"):
         as_weights([0, 0, 0], 3)
+
+
+@pytest.mark.parametrize("n_rows", [0, 3])
+def test_a_mask_of_numbers(n_rows):
+    """Partitions may be empty."""
+    with pytest.raises(InputError, match="among holds numbers or text"):
+        as_mask(np.zeros(n_rows), n_rows, "among")

@@ -103,7 +103,7 @@ def deletion_of(partition: Partition, entry: int, plan: Plan, known: Responses, 
     backend, levels = Cpu(n_threads), []
     for (share, fit), table in zip(plan.levels, known.tables):
         fitted = fit.on(partition, entry)
-        space = LeafSpace.with_responses(fitted.structure, table, backend)
+        space = LeafSpace(fitted.structure, None, backend, responses=table)
         levels.append(Level.of(share, backend.rows_of(fitted.structure), fitted, space))
 
     def refit(row: int, targets: Array) -> FittedValues:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -102,7 +104,9 @@ class Calibrates(Deletions):
         some = calibration_rows(rows.shape[0])
         errors = self._training_errors(folds)
         local = self._around(errors, inputs.take_rows(rows, some), Offsets(offsets.values[some], offsets.replace_base))
-        return Predictive(self, errors, conformal_rows(local, truth[some] - local.predictions))
+        around, reasons = partial(self._around, errors), partial(self._reasons, errors)
+        model = Answers(self._as_queries, around, self._predictions, reasons, self.outputs)
+        return Predictive(model, errors.source, conformal_rows(local, truth[some] - local.predictions))
 
     def _training_errors(self, folds: list[Any] | None) -> Errors:
         held, forest = self._held, all(is_forest(entry.trees.structure) for entry in self._held.entries)
@@ -181,6 +185,17 @@ class Calibrates(Deletions):
         return tables.note(tables.concatenate(parts, "pandas"), tables.NOTE)
 
 
+@dataclass(frozen=True)
+class Answers:
+    """Answers of an explainer about rows to predict, given the errors of its training rows."""
+
+    queries: Callable[[Any, Any], Queries]  #: from X and init_score
+    around: Callable[[Any, Offsets], Local]  #: all that is known around rows
+    predictions: Callable[[Queries], Array]  #: (n, K)
+    reasons: Callable[[Any, Offsets, int], Any]  #: the table of `Predictive.why`
+    outputs: NDArray[Any] | None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictive(Distribution):
     """The distribution of the target of each row of X, over training rows in Dask collections; made by `Explainer.calibrate`.
@@ -188,15 +203,10 @@ class Predictive(Distribution):
     It has the answers of `axil.Predictive`, with the same numbers and the same promise; `to_html` is refused.
     """
 
-    _explainer: Calibrates
-    _errors: Errors
+    _model: Answers
+    training_errors: str  #: source of the errors of the training rows: "out-of-fold", "out-of-bag" or "leave-one-out"
     _rows: tuple[Conformal, ...]
     source: str = "held out"  #: where the calibration errors are from
-
-    @property
-    def training_errors(self) -> str:
-        """Where the errors of the training rows are from: "out-of-fold", "out-of-bag" or "leave-one-out"."""
-        return self._errors.source
 
     def __repr__(self) -> str:
         rows = f"{self.n_calibration} calibration rows, {self.source}"
@@ -215,7 +225,7 @@ class Predictive(Distribution):
             Offsets of the rows of X, as in `Explainer.explain`.
         """
         k, queries = inputs.as_count(k, "k"), self._queries(X, init_score)
-        return self._explainer._reasons(self._errors, queries.rows, queries.offsets, k)
+        return self._model.reasons(queries.rows, queries.offsets, k)
 
     def to_html(self, *args: Any, **options: Any) -> NoReturn:
         """Refused: the page shows training rows with their features, which stay in their partitions."""
@@ -228,13 +238,13 @@ class Predictive(Distribution):
     # -- the model ------------------------------------------------------------------------------------------------------
 
     def _queries(self, X: Any, init_score: Any) -> Queries:
-        return self._explainer._as_queries(X, init_score)
+        return self._model.queries(X, init_score)
 
     def _local(self, queries: Queries) -> Local:
-        return self._explainer._around(self._errors, queries.rows, queries.offsets)
+        return self._model.around(queries.rows, queries.offsets)
 
     def _predicted(self, queries: Queries) -> Array:
-        return self._explainer._predictions(queries)
+        return self._model.predictions(queries)
 
     def _targets(self, y: Any, n: int) -> Array:
         return inputs.as_table(y, n, len(self._rows), "y", "predicted")
@@ -248,4 +258,4 @@ class Predictive(Distribution):
 
     @property
     def _outputs(self) -> NDArray[Any] | None:
-        return self._explainer.outputs
+        return self._model.outputs

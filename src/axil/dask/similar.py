@@ -183,7 +183,10 @@ class Comparable(Partitioned):
             made["adjusted (all)"] = np.broadcast_to(mean[:, :, None], best.size.shape).ravel()
             last = shares[:, :, -1].ravel()
             summary = tables.label_columns(labels, self.outputs, "share", np.zeros(1)) | {"share": last}
-            summary |= {"prediction": predictions.ravel(), "mean": mean.ravel(), "bias": found.bias.ravel()}
+            listed = np.where(best.size < 0, 0.0, best.columns["weight"] * best.columns["target"]).sum(axis=2)
+            whole = np.divide(listed, predictions, out=np.full_like(listed, np.nan), where=predictions != 0)
+            summary |= {"value share": whole.ravel(), "prediction": predictions.ravel()}
+            summary |= {"mean": mean.ravel(), "bias": found.bias.ravel()}
         asked = np.broadcast_to(np.arange(len(labels))[:, None, None], best.size.shape)
         made |= {"position": column["position"], "asked": asked.ravel()}
         filled = best.size.ravel() >= 0

@@ -131,8 +131,11 @@ def as_mask(values: Any, n_rows: int, what: str) -> NDArray[np.bool_]:
     found = as_labels(values, n_rows, what)
     truths = [is_truth(value) for value in found.tolist()] if found.dtype == object else [found.dtype.kind == "b"]
     if not all(truths):
-        other = f"{shown(found[truths.index(False)])} at position {truths.index(False)}"
-        kind = other if found.dtype == object else f"numbers or text ({found.dtype})"
+        if found.dtype == object:
+            first = truths.index(False)
+            kind = f"{shown(found[first])} at position {first}"
+        else:
+            kind = f"numbers or text ({found.dtype})"
         raise InputError(f"{what} holds {kind}; expected True or False for each of the {n_rows} training rows.")
     return found.astype(bool)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -72,25 +72,27 @@ class Choice:
     def _near(self, weights: Any, k: int, n_threads: int, first: int) -> tuple[Array, NDArray[np.int64]]:
         """`_rows` of each query among the rows that lie within its own range."""
         if self.within is None:
-            return self._rows(weights, k, n_threads)
+            return self._rows(weights, k, self.among, n_threads)
         n = weights.shape[0]
         values, rows = np.zeros((n, k)), np.full((n, k), -1, dtype=np.int64)
         for some, near in self.within.groups(first, n):
             among = near if self.among is None else np.intersect1d(near, self.among, assume_unique=True)
             if len(among):
-                own = replace(self, among=among, within=None)._rows(weights[some], k, n_threads)
+                own = self._rows(weights[some], k, among, n_threads)
                 values[some, : own[0].shape[1]], rows[some, : own[1].shape[1]] = own
         return values, rows
 
-    def _rows(self, weights: Any, k: int, n_threads: int) -> tuple[Array, NDArray[np.int64]]:
-        """Values and positions (n, k) of the rows to list, from the weights (n, N) of one output."""
-        if self.among is not None:
-            weights = weights[:, self.among]
+    def _rows(
+        self, weights: Any, k: int, among: NDArray[np.intp] | None, n_threads: int
+    ) -> tuple[Array, NDArray[np.int64]]:
+        """Values and positions (n, k) of the rows to list among these, from the weights (n, N) of one output."""
+        if among is not None:
+            weights = weights[:, among]
         if self.positive:
             weights = weights.maximum(0.0).tocsr() if issparse(weights) else np.maximum(weights, 0.0)
-        codes = self.codes if self.codes is None or self.among is None else self.codes[self.among]
+        codes = self.codes if self.codes is None or among is None else self.codes[among]
         values, rows = _largest(weights, k, n_threads) if codes is None else _distinct(weights, k, codes, n_threads)
-        rows = rows if self.among is None else np.where(rows < 0, -1, self.among[rows])
+        rows = rows if among is None else np.where(rows < 0, -1, among[rows])
         return values, np.where(values > 0, rows, -1) if self.positive else rows
 
 

@@ -34,17 +34,20 @@ ABREAST = 8  # trees whose adjoints are looked up together
 class LeafSpace:
     """The factor M of one structure; or, where the leaves are few, its inverse."""
 
-    def __init__(self, structure: Structure, factor: Any, backend: Backend, pulled: Array | None = None):
+    def __init__(
+        self, structure: Structure, factor: Any, backend: Backend, pulled: Array | None = None, responses: Any = None
+    ):
         """Takes over ``factor`` (L, L), unit upper triangular; None: the identity, as for trees that do not see each other.
 
         ``pulled`` (L, 1): what the shifts of all earlier trees take from each leaf's sum, where there are shifts.
+        ``responses`` (L, L), where they are known, stand for the factor in `adjoints`, not in `leaf_values` of shifted leaves.
         """
         self.structure = structure
         self._pulled = pulled
         self.backend = backend
         triangle = None if factor is None else backend.triangle(factor)
         inverts = triangle is not None and structure.total_leaves <= INVERTED
-        self._table = _responses(structure, triangle.inverse(overwrite=True)) if triangle and inverts else None
+        self._table = _responses(structure, triangle.inverse(overwrite=True)) if triangle and inverts else responses
         self._triangle = None if inverts else triangle
 
     @classmethod
@@ -69,13 +72,6 @@ class LeafSpace:
             factor[own, later] = s.leaf_values_transpose(t, scaled)
         np.fill_diagonal(factor, 1.0)
         return cls(s, factor, backend, pulled)
-
-    @classmethod
-    def with_responses(cls, structure: Structure, responses: Any, backend: Backend) -> LeafSpace:
-        """Leaf space from `responses` (L, L) that are known: for `adjoints`, not for `leaf_values` of shifted leaves."""
-        made = cls(structure, None, backend)
-        made._table = responses
-        return made
 
     @staticmethod
     def size(structure: Structure) -> int:

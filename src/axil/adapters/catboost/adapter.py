@@ -147,11 +147,20 @@ class CatBoostAdapter(TreeModel):
     def _shrunk_further(self, rows: TrainingRows, base: Array) -> float:
         """Factor by which trees that are no longer there had multiplied the others."""
         last, n_trees = self._fits[-1], len(self._n_leaves)
-        if not last.shrink or n_trees >= last.iterations or not rows.at_hand:
+        if not last.shrink or n_trees >= last.iterations or not (rows.at_hand or rows.leaf_totals):
             return 1.0
         mean_weight = rows.totals.weight / rows.totals.n_rows
         first = None if self._chains is None else self._chains.first()
-        return shrunk_further(last, n_trees, next(self._stages(rows, base)), mean_weight, first)
+        factor = shrunk_further(last, n_trees, next(self._stages(rows, base)), mean_weight, first)
+        if factor != 1.0 and not rows.at_hand:
+            raise UnsupportedModelError(
+                "training rows",
+                "on several machines",
+                f"trees that shrink() removed had multiplied those left by {factor:.6g}, which the first tree's rows show, and "
+                "rows on machines are walked through the fit before",
+                "Use axil.Explainer with all rows in memory, or fit with as many iterations as there are trees.",
+            )
+        return factor
 
     def _in_chains(self) -> NDArray[np.bool_]:
         """(L,): leaves of trees with constrained splits, which are pooled however light they are."""

@@ -55,7 +55,7 @@ class Shown:
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         height : int, default 600
             Pixels on the screen; the page scrolls within them.
-        **options
+        **options : keyword arguments
             As in `to_html`, such as ``groups`` and ``columns``.
 
         Examples
