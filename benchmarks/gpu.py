@@ -66,8 +66,8 @@ class Report:
 class Asking:
     """Collects the largest weights, as `Explainer.top` does."""
 
-    def __init__(self, k: int):
-        self.k, self.scale = k, None
+    def __init__(self, k: int, n_queries: int):
+        self.k, self.scale, self.n_queries, self.room = k, None, n_queries, 0
 
     def merge(self, values: Any, rows: Any) -> None:
         self.found = values, rows
@@ -122,12 +122,12 @@ def kernels(report: Report, gpu: Any, name: str, s: Structure, columns: int, wit
 def ask(report: Report, engine: BoostedTrees, name: str, s: Structure, n: int, batch: int) -> None:
     """The ten largest weights of n queries, and their products with targets, as `top` checks them."""
     queries, y = queries_of(s, n), np.random.default_rng(2).normal(size=(s.n_rows, 1))
-    engine.ask(queries[:batch]).hand_to(Asking(10))
+    engine.ask(queries[:batch]).hand_to(Asking(10, n))
     start = time.perf_counter()
     for first in range(0, n, batch):
         answer = engine.ask(queries[first : first + batch])
         answer.product(y)
-        answer.hand_to(Asking(10))
+        answer.hand_to(Asking(10, n))
     taken = time.perf_counter() - start
     report.add(f"{name}: top 10 of {n} queries", taken)
     report.add(f"{name}: per query", 1e3 * taken / n, "ms")
