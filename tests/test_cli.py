@@ -755,6 +755,17 @@ def test_a_target_that_was_logged_for_the_fit(fails, folder):
     model.booster_.save_model("logged.txt")
     said = fails("check logged.txt --train train.csv --target y", "np.log(y_train)", code=1)
     assert "bundle" not in said
+    assert said.splitlines()[-1].strip() == (
+        "On the command line y_train is the column that --target names, inverse_func is --inverse-func."
+    )
+
+
+def test_columns_that_were_scaled_for_the_fit(fails):
+    """A model file does not state its rates, and rows that all fall into one leaf lead to none."""
+    scaled = (X - X.mean()) / X.std(ddof=0)
+    lightgbm_model().fit(scaled, Y).booster_.save_model("scaled.txt")
+    said = fails("check scaled.txt --train train.csv --target y", "the model was fitted on scaled columns", code=1)
+    assert "learning_rate" not in said
 
 
 FILES = {

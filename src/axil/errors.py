@@ -152,7 +152,9 @@ class ExactnessError(AxilError):
         self.tree = tree
         self.leaf = leaf
         place = "" if tree is None else f" of tree {tree}" if leaf is None else f" of leaf {leaf} in tree {tree}"
-        apart = f" (apart by {abs(found - expected):.3g})" if abs(found - expected) <= ALIKE * abs(expected) else ""
+        distance = abs(found - expected)
+        size = f"{distance:.3g}" if distance < 1000 else f"{distance:.0f}"  # never 1e+03, of rows above all
+        apart = f" (apart by {size})" if distance <= ALIKE * abs(expected) else ""
         reasons = cause.strip().splitlines()
         listed = (
             cause if len(reasons) < 2 else "\n".join(["Reasons, the most likely first:", *(f"- {r}" for r in reasons)])

@@ -120,6 +120,11 @@ def test_reasons_stand_on_lines_of_their_own() -> None:
     assert len(lines) > 3
 
 
+@pytest.mark.parametrize(("found", "words"), [(2_999_000.0, "apart by 1000)"), (299_999.5, "apart by 0.5)")])
+def test_a_distance_of_thousands_is_written_out(found: float, words: str) -> None:
+    assert words in str(axil.ExactnessError("number of training rows", found, found + float(words[9:-1]), "Why."))
+
+
 def test_bagged_rows_in_another_order() -> None:
     BAGGED.fit(X, Y)
     explainer = axil.Explainer(BAGGED, X, Y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,14 @@ from axil.cli.arguments import parser
 from axil.cli.screen import visible
 from axil.errors import LONGEST, AxilError, ExactnessError, UnsupportedModelError, shortened
 
+OPTIONS = {
+    "X_train": "the features of --train",
+    "y_train": "the column that --target names",
+    "sample_weight": "the column that --weights names",
+    "inverse_func": "--inverse-func",
+    "n_threads": "--threads",
+    "memory_limit": "--memory-limit",
+}  # of what messages of the library name
 DONE, REFUSED, BAD_INPUT, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -43,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _report(error: Exception) -> int:
     """The exit code of an error, once it has been put into words."""
     if isinstance(error, AxilError):
-        _say(str(error))
+        _say(str(error) + _in_options(str(error)))
         return REFUSED if isinstance(error, (UnsupportedModelError, ExactnessError)) else BAD_INPUT
     if isinstance(error, MemoryError):
         _say("there is not enough memory. Explain fewer rows at a time, or set --memory-limit.")
@@ -57,6 +66,12 @@ def _report(error: Exception) -> int:
         "Run again with --debug to see where it happened."
     )
     return UNEXPECTED
+
+
+def _in_options(text: str) -> str:
+    """A last line with the options of what a message calls by its name in Python."""
+    named = [f"{name} is {option}" for name, option in OPTIONS.items() if re.search(rf"\b{name}\b", text)]
+    return f"\nOn the command line {', '.join(named)}." if named else ""
 
 
 def _say(text: str) -> None:

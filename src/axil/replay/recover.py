@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import Adapter, FittedTrees
-from axil.errors import UnsupportedModelError
+from axil.errors import ExactnessError, UnsupportedModelError
 from axil.inputs import take_rows
 from axil.kernels.choose import backend_of
 from axil.machine.limits import Limits
@@ -26,6 +26,8 @@ from axil.types import Array
 Leaves = NDArray[np.unsignedinteger[Any]]
 
 SMALLER_TREES = "Fit trees of fewer leaves, raise memory_limit, or fit without monotone constraints and smoothing."
+
+OTHER_ROWS = "The rows are not those of the fit, or their columns were scaled or otherwise changed for it."
 
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 GPU_ENTRIES = 1 << 28  # and of a GPU
@@ -81,7 +83,7 @@ def replayed(trees: FittedTrees, walked: Walked, offsets: Array | None, total: f
     pattern = hold(rule, walked.sums[:, 0], walked.leaf_weights)
     structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, pattern, offsets, total)
     values = fitted_values(structure, walked.sums)
-    rates, recovered = recover_rates(trees, values)
+    rates, recovered = recover_rates(trees, values, walked.counts)
     structure = replace(structure, rates=rates)
     return Replay(structure, walked.counts, walked.sums, values, walked.score, recovered, pattern.counts)
 
@@ -129,8 +131,13 @@ def fitted_values(structure: Structure, sums: Array) -> Array:
     return values if s.shift is None else values + s.shift[:, None]
 
 
-def recover_rates(trees: FittedTrees, values: Array) -> tuple[Array, dict[str, Any]]:
-    """The rates; one that the model does not state is the least-squares ratio of its leaf values to those before the rate."""
+def recover_rates(
+    trees: FittedTrees, values: Array, counts: NDArray[np.int64] | None = None
+) -> tuple[Array, dict[str, Any]]:
+    """The rates; one that the model does not state is the least-squares ratio of its leaf values to those before the rate.
+
+    Raises where that has no answer: for other rows than those of the fit where ``counts`` (L,) show it, else for the model.
+    """
     rates = trees.rates.copy()
     unknown = np.flatnonzero(np.isnan(rates))
     ends = np.cumsum(trees.n_leaves)
@@ -140,6 +147,8 @@ def recover_rates(trees: FittedTrees, values: Array) -> tuple[Array, dict[str, A
         # One value, or two that balance each other, are led to by any targets with some rate or other, and zeros by none.
         size = float(np.sum(values[own] ** 2))
         if size == 0 or 0 < np.count_nonzero((np.abs(trees.values[own]) > negligible).any(axis=1)) < 3:
+            if counts is not None and trees.counts is not None:
+                _refuse_other_rows(trees, counts, t, own)
             raise UnsupportedModelError(
                 "learning_rate",
                 f"unknown for tree {t}",
@@ -148,3 +157,12 @@ def recover_rates(trees: FittedTrees, values: Array) -> tuple[Array, dict[str, A
             )
         rates[t] = np.sum(trees.values[own] * values[own]) / size
     return rates, {"rates": [[int(t), float(rates[t])] for t in unknown]} if len(unknown) else {}
+
+
+def _refuse_other_rows(trees: FittedTrees, counts: NDArray[np.int64], t: int, own: slice) -> None:
+    """Raise where other numbers of rows reach the leaves of a tree than reached them in the fit: no rate is at fault."""
+    assert trees.counts is not None
+    apart = np.flatnonzero(counts[own] != trees.counts[own])
+    if len(apart):
+        leaf = int(apart[0])
+        raise ExactnessError("row count", float(counts[own][leaf]), float(trees.counts[own][leaf]), OTHER_ROWS, t, leaf)
