@@ -14,7 +14,7 @@ import axil
 
 
 def main() -> None:
-    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     X_train, X_test, y_train, _ = train_test_split(X, y, test_size=0.2, random_state=42)
     model = LGBMRegressor(n_estimators=100, num_leaves=8, learning_rate=0.05, random_state=0, verbose=-1)
     model.fit(X_train, y_train)
@@ -41,7 +41,8 @@ def main() -> None:
     print("\nEverything above holds with the fitted trees' structure fixed; it does not say what a refit would do.")
 
     page = Path("axil-demo.html").absolute()
-    explainer.to_html(X_test, page, groups=np.where(X_train["sex"] > 0, "one sex", "the other"))
+    bands = np.array(["below 40 years", "40 to 49 years", "50 to 59 years", "60 years and over"])
+    explainer.to_html(X_test, page, groups=bands[np.digitize(X_train["age"], [40, 50, 60])])
     print(f"All {len(X_test)} held-out patients on a page for your browser: {page.as_uri()}")
 
 

@@ -241,7 +241,7 @@ def test_a_narrow_window_leaves_columns_out_and_says_so(run, monkeypatch):
     tables = [line for line in out.splitlines()[2:] if re.match(r"rank|\s+(query|\d)", line)]
     assert len(tables) == 5 * N_QUERY
     assert max(map(len, tables)) <= 60
-    assert re.search(r"more columns in a wider window or with --csv: .*bp\)", out)
+    assert re.search(r"more columns in a wider window or with --out: .*bp\)", out)
 
 
 def test_formats_agree(run, folder):
@@ -266,7 +266,7 @@ def test_output_is_the_same_every_time(run):
 def test_only_so_many_predictions_are_shown(run):
     _, out, _ = run(f"{EXPLAIN} --query validation.csv --top 1")
     assert out.count("\nQuery ") == 20
-    assert f"{len(VALIDATION) - 20} more predictions: --csv FILE or --format csv has them all." in out
+    assert f"{len(VALIDATION) - 20} more predictions: --out FILE or --format csv has them all." in out
     _, out, _ = run(f"{EXPLAIN} --query validation.csv --top 1 --format csv")
     assert out.count("\n") == 1 + len(VALIDATION)
 
@@ -334,7 +334,143 @@ def test_remove_rows_by_number_and_with_several_outputs(run):
     np.testing.assert_allclose([json.loads(line)["change"] for line in out.splitlines()], expected["change"], rtol=1e-9)
     code, out, _ = run("remove own.json --train train.csv --target y,y2 --query train.csv --rows 149")
     assert code == 0
-    assert f"{2 * N_TRAIN - 20} more lines: --csv FILE" in out
+    assert f"{2 * N_TRAIN - 20} more lines: --out FILE" in out
+
+
+def test_what_if(run):
+    words = f"what-if lightgbm.txt {DATA.replace('--weights w ', '')} --query query.csv"
+    code, out, _ = run(f"{words} --set p003=80 --set 'p010, p077=140.5' --format csv")
+    assert code == 0
+    explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X.set_axis(TRAIN["id"]), Y)
+    asked = QUERY[FEATURES].set_axis(QUERY["id"])
+    expected = explainer.what_if(asked, {"p003": 80.0, "p010": 140.5, "p077": 140.5})
+    pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
+    code, out, _ = run(f"{words} --set p003=80")
+    assert f"{N_QUERY} predictions with 1 of {N_TRAIN} targets changed\n" in out
+    assert re.search(r"^query +before +after +change\n", out, re.M)
+
+
+def test_what_if_of_classes_and_of_several_outputs(run, fails):
+    forest = RandomForestClassifier(4, random_state=0).fit(X, TRAIN["kind"])
+    joblib.dump(forest, "classes.joblib")
+    words = "what-if classes.joblib --trust --train train.csv --target kind --query query.csv --json"
+    other = "low" if TRAIN["kind"][3] == "high" else "high"
+    code, out, _ = run(f"{words} --set 3={other}")
+    assert code == 0
+    expected = axil.Explainer(forest, X, TRAIN["kind"]).what_if(QUERY[FEATURES], {3: other})
+    found = pd.DataFrame([json.loads(line) for line in out.splitlines()])
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-9)
+    fails(f"{words} --set 3=medium", "--set gives the class 'medium'; the model has high, low")
+    both = TRAIN[["y", "y2"]]
+    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2).fit(X, both)
+    model.save_model("own.json")
+    words = "what-if own.json --train train.csv --target y,y2 --query query.csv --format csv"
+    code, out, _ = run(f"{words} --set 3=80:90")
+    assert code == 0
+    expected = axil.Explainer(model, X, both).what_if(QUERY[FEATURES], {3: [80.0, 90.0]})
+    np.testing.assert_allclose(table_of(out)["change"], expected["change"], rtol=1e-9)
+    fails(f"{words} --set 3=80", "--set gives the target '80'; expected 2 numbers, such as 12=80:90")
+
+
+BANDS = np.array(["below 40", "40 to 60", "60 and over"])
+
+
+@pytest.mark.parametrize("by", ["city", "sex", "age --cut 40,60"])
+def test_group(run, by):
+    code, out, err = run(f"group lightgbm.txt {PLAIN} --query query.csv --by {by} --format csv")
+    assert code == 0
+    assert "city" not in err or by != "city"  # which is not left out
+    explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)
+    labels = np.digitize(TRAIN["age"], [40, 60]) if by.startswith("age") else TRAIN[by]
+    labels = labels.astype(int) if by == "sex" else labels  # 1 and 2 of the file, which has them as 1.0 and 2.0
+    expected = explainer.group(QUERY[FEATURES], labels)
+    expected["group"] = BANDS[expected["group"]] if by.startswith("age") else expected["group"].astype(str)
+    found = pd.read_csv(io.StringIO(out), dtype={"group": str})
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-9)
+
+
+def test_groups_of_rows_without_a_value(run, folder):
+    TRAIN.assign(city=TRAIN["city"].where(TRAIN.index > 5)).to_csv("somewhere.csv", index=False)
+    words = f"group lightgbm.txt {PLAIN.replace('train.csv', 'somewhere.csv')} --query query.csv"
+    code, out, _ = run(f"{words} --by city --out groups.html --format csv")
+    assert code == 0
+    assert list(table_of(out)["group"][:4]) == ["Lima", "Oslo", "Rome", "missing"]
+    total = table_of(out).groupby("query")["weight"].sum()
+    np.testing.assert_allclose(total, 1.0)  # as the weights of this model do
+    assert "<html" in (folder / "groups.html").read_text(encoding="utf-8")
+
+
+TABLES = {
+    "explain": f"{EXPLAIN} --query query.csv --top 2",
+    "similar": f"similar lightgbm.txt {PLAIN} --query query.csv --top 2 --columns bmi,city",
+    "group": f"group lightgbm.txt {PLAIN} --query query.csv --by city",
+    "what-if": f"what-if lightgbm.txt {PLAIN} --query query.csv --set 3=80",
+    "remove": f"remove lightgbm.txt {PLAIN} --query query.csv --rows 3",
+    "intervals": f"intervals lightgbm.txt {PLAIN} --query query.csv --calibration validation.csv",
+    "audit": f"audit lightgbm.txt {PLAIN} --top {N_TRAIN}",
+    "blame": f"blame lightgbm.txt {PLAIN} --validation validation.csv --top {N_TRAIN}",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_one_style_of_output(run, fails, name):
+    """Every form has the same table; --out prints where it is, and --quiet nothing but the answer."""
+    code, printed, _ = run(f"{TABLES[name]} --format csv")
+    assert code == 0
+    expected = pd.read_csv(io.StringIO(printed))
+    readers = {
+        "csv": pd.read_csv,
+        "parquet": pd.read_parquet,
+        "json": pd.read_json,
+        "jsonl": lambda path: pd.read_json(path, lines=True),
+    }
+    for suffix, read in readers.items():
+        code, out, err = run(f"{TABLES[name]} --out answer.{suffix} --quiet")
+        assert (code, out, err) == (0, "", "")
+        pd.testing.assert_frame_equal(read(f"answer.{suffix}"), expected, check_dtype=False, rtol=1e-9)
+    code, out, _ = run(f"{TABLES[name]} --out answer.csv")
+    assert out.startswith("lightgbm.txt: LightGBM, 150 training rows of train.csv; replayed predictions agree to ")
+    assert re.search(rf"^{len(expected)} [a-z0-9 ]+ are in answer.csv.$", out, re.M)
+    assert "query  " not in out
+    code, out, _ = run(f"{TABLES[name]} --json")
+    assert json.loads(out.splitlines()[0]).keys() == dict.fromkeys(expected.columns).keys()
+    whole, quiet = run(TABLES[name])[1], run(f"{TABLES[name]} --quiet")
+    assert quiet[2] == ""
+    assert quiet[1] in whole
+    assert "replayed predictions" not in quiet[1]
+    assert "retraining" not in quiet[1]
+    if name in ("explain", "group", "intervals"):
+        code, out, _ = run(f"{TABLES[name]} --out answer.html")
+        assert (code, "The page is in answer.html.\n" in out) == (0, True)
+    else:
+        fails(f"{TABLES[name]} --out answer.html", "--out is answer.html; expected", "explain, group and intervals")
+
+
+def test_quiet_keeps_the_warning_of_an_approximation(run):
+    """The new target moves the sums of leaves that L1 put to zero."""
+    model = lightgbm_model(reg_alpha=40.0).fit(X, Y)
+    joblib.dump(model, "sparse.joblib")
+    words = f"what-if sparse.joblib --trust {PLAIN} --query query.csv --set 3=90000 --quiet"
+    code, _, err = run(words)
+    assert code == 0
+    assert err.startswith("axil: warning: These targets would change the pattern of ")
+    assert err.count("\n") == 1
+
+
+def test_check_as_json(run):
+    code, out, _ = run(f"check lightgbm.txt {PLAIN} --json")
+    found = json.loads(out)
+    assert (code, found["explained"], found["kind"], found["train"]) == (0, True, "exact", "train.csv")
+    code, out, err = run("check lightgbm.txt --train train.csv --target y2 --json")
+    found = json.loads(out)
+    assert (code, found["explained"], found["kind"]) == (1, False, "no")
+    assert "does not agree with the fitted model" in found["reason"]
+    assert "not agree" not in err
+    lightgbm_model(linear_tree=True).fit(X, Y).booster_.save_model("linear.txt")
+    code, out, _ = run("check linear.txt --format json")
+    assert (code, json.loads(out)["setting"]) == (1, "linear_tree")
+    code, out, err = run(f"check lightgbm.txt {PLAIN} --quiet")
+    assert (code, out, err) == (0, "lightgbm.txt: exact weights, proven on train.csv\n", "")
 
 
 def test_audit(run):
@@ -452,8 +588,9 @@ def test_similar(run, monkeypatch, suffix):
     more = (
         "--top 4 --adjust --sign positive --within sold,1Y --distinct city --columns bmi,sold,city --among 'age >= 30'"
     )
-    code, *_ = run(f"similar {SIMILAR} --out found.{suffix} {more}")
+    code, _, err = run(f"similar {SIMILAR} --out found.{suffix} {more}")
     assert code == 0
+    assert not re.search(r"left out: .*\b(sold|city)\b", err)  # which are in the table
     beside = [frame[["city"]].assign(sold=pd.to_datetime(frame["sold"])) for frame in (sales, homes)]
     expected = explainer.similar(
         homes[FEATURES],
@@ -525,7 +662,10 @@ def test_report(run):
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        ("similar --out found.txt", ("--out is found.txt; expected a file that ends in .csv or .parquet",)),
+        (
+            "similar --out found.txt",
+            ("--out is found.txt; expected a file that ends in .csv, .parquet, .json or .jsonl",),
+        ),
         ("similar --out found.csv --columns price", ("neither sales.csv nor homes.csv has", "sales.csv has")),
         ("similar --out found.csv --within sold", ("--within is 'sold'; expected a column and a distance",)),
         ("similar --out found.csv --within city,3Y", ("Column 'city' of sales.csv (--within) holds", "2024-03-31")),
@@ -719,12 +859,16 @@ def test_models_that_are_refused(run, fails, folder):
     lgb.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, TRAIN["kind"]).booster_.save_model("classes.txt")
     xgb.XGBClassifier(n_jobs=1, n_estimators=2).fit(X, Y > 140).save_model("classes.json")
     lightgbm_model(objective="huber").fit(X, Y).booster_.save_model("huber.txt")
-    for name, verdict in {"classes.txt": "add up", "classes.json": "add up", "huber.txt": "add up"}.items():
+    for name in ("classes.txt", "classes.json", "huber.txt"):  # which explain answers: their pushes add up
         code, out, err = run(f"check {name}")
-        assert (code, err) == (1, "")
-        assert out.startswith(f"{name}: no exact weights")
-        assert verdict in out
+        assert (code, err) == (0, "")
+        assert out.startswith(f"{name}: no exact weights, but pushes that add up to the score\n")
         assert "objective=" in out
+    lightgbm_model(linear_tree=True).fit(X, Y).booster_.save_model("linear.txt")
+    code, out, err = run("check linear.txt")
+    assert (code, err) == (1, "")
+    assert out.startswith("linear.txt: no exact weights\n")
+    assert "linear_tree" in out
     MODELS["xgboost.pkl"][0].save_model("sampled.json")  # which does not say which rows were drawn
     fails(f"check sampled.json {PLAIN}", "a model file does not keep subsample and seed", code=1)
     joblib.dump({"not": "a model"}, folder / "dict.joblib")
@@ -844,6 +988,14 @@ def test_tables_that_cannot_be_used(fails, name, parts):
         (f"remove lightgbm.txt {PLAIN} --query query.csv --where kind", ["(--where) holds 'high'", "expected numbers"]),
         (f"remove lightgbm.txt {PLAIN} --query query.csv --where y2", ["(--where) holds ", "1 for rows to delete"]),
         (f"remove lightgbm.txt {PLAIN} --query query.csv --where age", ["'age' among its features, which --where"]),
+        (f"what-if lightgbm.txt {PLAIN} --query query.csv --set 3", ["--set is '3'; expected a row label and its new"]),
+        (f"what-if lightgbm.txt {PLAIN} --query query.csv --set 3=x", ["target 'x'; expected a number, such as 12=80"]),
+        (f"what-if lightgbm.txt {PLAIN} --query query.csv --set 3=1 --set 3=2", ["--set names row '3' twice"]),
+        (f"what-if lightgbm.txt {PLAIN} --query query.csv --set 150=1", ["no row labelled '150' (--set)"]),
+        (f"group lightgbm.txt {PLAIN} --query query.csv --by cty", ["--by names 'cty'", "Did you mean 'city'?"]),
+        (f"group lightgbm.txt {PLAIN} --query query.csv --by city --cut 3", ["--cut needs numbers; column 'city'"]),
+        (f"group lightgbm.txt {PLAIN} --query query.csv --by age --cut 50,40", ["--cut is '50,40'; expected rising"]),
+        (f"{EXPLAIN} --query query.csv --out page.pdf", ["--out is page.pdf", ".jsonl or .html"]),
         (INTERVALS, ["nothing to calibrate with", "--calibration", "--out-of-fold"]),
         (f"{INTERVALS} --calibration noy.csv", ["noy.csv has no column 'y' (--target)"]),
         (f"{INTERVALS} --calibration query.csv", ["takes at least 9 calibration rows; there are 3"]),
@@ -871,6 +1023,16 @@ def test_bad_input(fails, words, parts):
     fails(words, *parts)
 
 
+def test_the_demo_shows_ages_and_groups_by_name(run, tmp_path):
+    code, out, err = run(f"demo --quiet --save {tmp_path}")
+    assert (code, err) == (0, "")
+    assert out.startswith("Query ")
+    assert re.search(r"^60 and over +[+-]0\.\d+ +[+-]\d+", out, re.M)
+    ages = pd.read_csv(tmp_path / "train.csv")["age"]
+    assert 18 <= ages.min() < ages.max() < 100
+    assert "Try next" not in out
+
+
 def test_usage(run):
     for words in (
         "",
@@ -884,7 +1046,19 @@ def test_usage(run):
         code, out, err = run(words)
         assert (code, out) == (2, "")
         assert err.startswith("usage: axil")
-    commands = ("explain", "check", "audit", "blame", "remove", "intervals", "demo")
+    commands = (
+        "explain",
+        "similar",
+        "group",
+        "what-if",
+        "check",
+        "audit",
+        "blame",
+        "remove",
+        "intervals",
+        "report",
+        "demo",
+    )
     for words in ("--help", *(f"{name} --help" for name in commands)):
         code, out, _ = run(words)
         assert (code, out[:11]) == (0, "usage: axil")
@@ -904,7 +1078,7 @@ def test_an_unexpected_error(fails, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("no idea")
 
-    monkeypatch.setattr("axil.cli.commands.supports", broken)
+    monkeypatch.setattr("axil.cli.checks.supports", broken)
     fails("check lightgbm.txt", "Unexpected error (please report it): ZeroDivisionError: no idea", "--debug", code=3)
     with pytest.raises(ZeroDivisionError):
         main(["check", "lightgbm.txt", "--debug"])
@@ -942,7 +1116,7 @@ class Terminal(io.StringIO):
 
 
 def test_csv_has_no_formulas_and_json_no_infinity():
-    from axil.cli.written import as_csv, print_table
+    from axil.cli.written import Text, as_csv
 
     frame = pd.DataFrame(
         {
@@ -963,11 +1137,11 @@ def test_csv_has_no_formulas_and_json_no_infinity():
         raise AssertionError(name)
 
     out = io.StringIO()
-    print_table(frame, "json", out)
+    Text(out, "jsonl").add(frame)
     records = [json.loads(line, parse_constant=refuse) for line in out.getvalue().splitlines()]
     assert [record["=name"] for record in records] == [-1.5, None, None, None, 0.0, 1e300, 2.0]
     shown = Terminal()
-    print_table(frame.assign(label=HOSTILE), "csv", shown)
+    Text(shown, "csv").add(frame.assign(label=HOSTILE))
     assert "\x1b" not in shown.getvalue()
     assert shown.getvalue().count("\n") == 8
 

@@ -47,6 +47,17 @@ def test_a_bar_within_a_bar_is_not_shown(monkeypatch):
     assert "inner" not in screen.getvalue()
 
 
+def test_no_bar_is_shown_where_nobody_wants_one(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr(progress, "PATIENCE", 0)
+    with progress.silent():
+        assert list(progress.track(range(3), "hidden")) == [0, 1, 2]
+    assert list(progress.track(range(3), "seen")) == [0, 1, 2]
+    assert "hidden" not in screen.getvalue()
+    assert "seen" in screen.getvalue()
+
+
 def test_after_an_exception_bars_appear_again(monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE", 0)
     monkeypatch.setattr("sys.stderr", Terminal())

@@ -77,6 +77,12 @@ def comparables(
     return pd.concat(parts, ignore_index=True), answers
 
 
+def on_screen(shown: list[Answer], training: Any, queries: Any) -> list[str]:
+    """The lines of answers, with a blank one between two of them."""
+    found = [line for answer in shown for line in ("", *answer.lines(training, queries))]
+    return found[1:]
+
+
 def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) -> list[Answer]:
     """An answer for each prediction and output of a batch."""
     pushed = part.kind == "additive" and "weight" not in top.columns  # whose weights nobody asked for

@@ -6,101 +6,10 @@ import argparse
 from typing import Any
 
 import axil
-from axil.cli import commands, comparables, demo
+from axil.cli import checks, commands, comparables, demo
+from axil.cli import help_texts as text
 from axil.kernels.choose import DEVICES
 from axil.scale import INVERSES
-
-ABOUT = """\
-Which training rows made a prediction, and by exactly how much.
-
-A prediction of squared-error boosting, a forest or a linear smoother is a weighted sum of the targets it was
-trained on. axil computes the weights from the fitted model and its training data, and proves them on every run."""
-
-EXAMPLES = """\
-examples:
-  axil demo --save demo                        try it: fits a model and writes it, with its data, into demo/
-  axil check demo/model.txt                    can this model be explained?
-  axil explain demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv
-  axil similar demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv \\
-      --out comparables.csv
-  axil report demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv --out pages
-  axil audit demo/model.txt --train demo/train.csv --target progression --index patient
-  axil blame demo/model.txt --train demo/train.csv --target progression --index patient --validation demo/validation.csv
-  axil remove demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv --rows 12,31
-  axil intervals demo/model.txt --train demo/train.csv --target progression --index patient --query demo/new.csv \\
-      --calibration demo/validation.csv
-
-exit codes: 0 done; 1 the model is refused, or the replay of its fit disagrees; 2 bad usage or input;
-3 an unexpected error"""
-
-EXPLAIN = """\
-Prints, for each row of the query file, the training rows of largest weight in its prediction, with their features.
-
-  weight        how far the prediction would move if that row's target were one larger
-  contribution  weight times target; over all training rows, with the intercept, they sum to the prediction
-  factor        of a model fitted to logarithms: target to the power of its weight; they multiply to the prediction
-
-Both hold with the fitted structure held fixed: they do not say what a refit would do."""
-
-DEMO = """\
-Fits LightGBM on scikit-learn's diabetes data (442 patients; the target is disease progression after a year) and shows which
-earlier patients made the predictions for five new ones."""
-
-CHECK = """\
-Says whether exact weights exist for a model, and if not, which setting stands in the way. With --train and --target the
-fit is replayed on the data, and compared with the model leaf by leaf."""
-
-BLAME = """\
-Ranks the training rows by what correcting their target would gain on validation rows.
-
-  gradient   of the mean squared validation error in the row's target
-  corrected  what all other rows say the target would be
-  gain       by how much the mean squared validation error would fall if this one target were corrected"""
-
-REMOVE = """\
-Prints, for each row of the query file, its prediction before and after some training rows are deleted, all of them at once.
-
-  before  the prediction of the model as it was fitted
-  after   the prediction of the fit without these rows
-  change  after less before
-
-Exact with the fitted structure held fixed: splits stay, leaf values follow. It does not say what a refit would do."""
-
-AUDIT = """\
-Ranks the training rows by how wrong their label looks, by what the other rows say of it. Needs no validation rows and no
-further fit.
-
-  expected     the prediction of the fit without the row, splits kept
-  scale        the size of usual residuals there
-  studentised  residual over scale
-  quality      from 0 to 1: the share of right labels that would be as far out
-  suspect      the rows that make up the estimated number of wrong labels
-
-Of classes: expected is the class that most other rows in the row's leaves have, quality the share of the row's own."""
-
-INTERVALS = """\
-Prints, for each row of the query file, an interval that holds its target with the probability --coverage.
-
-  lower, upper  the ends of the interval
-  scale         the size that half of the errors around this prediction stay below
-  alarm         the share of calibration rows where errors are expected to be smaller; near 1 is unusual
-
-Calibrated with rows that the model was not fitted on (--calibration), with predictions of the training rows by fits without
-them (--out-of-fold), or, without either, with the out-of-bag rows of a forest. Coverage holds on average over rows like the
-calibration rows, not at every single row."""
-
-SIMILAR = """\
-Writes the comparables of each row of the query file to a table: the training rows of largest weight in its prediction, with
-their features beside the query's own.
-
-  share     of the absolute weight of all training rows, down to this row
-  adjusted  with --adjust: the row's target as the model moves it to the query, target + F(query) - F(row)"""
-
-REPORT = """\
-Writes a folder of small pages in plain language, one for each row of the query file, and an index with a search: what the
-prediction is, which training rows carry it, how each differs, and with --calibration how sure it is.
-
-Run again after an interrupt it goes on where it was. A folder of other data or options is refused."""
 
 MODELS = "LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, skops .skops; .pkl and .joblib only with --trust"
 TABLE = "FILE.csv, .tsv or .parquet"
@@ -108,16 +17,16 @@ TABLE = "FILE.csv, .tsv or .parquet"
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    whole = argparse.ArgumentParser("axil", description=ABOUT, epilog=EXAMPLES, formatter_class=_Raw)
+    whole = argparse.ArgumentParser("axil", description=text.ABOUT, epilog=text.EXAMPLES, formatter_class=_Raw)
     whole.add_argument("--version", action="version", version=f"axil {axil.__version__}")
     named = whole.add_subparsers(metavar="COMMAND", required=True)
 
-    one = _command(named, "demo", "fit a model on built-in data and explain five predictions", DEMO, demo.run)
+    one = _command(named, "demo", "fit a model on built-in data and explain five predictions", text.DEMO, demo.run)
     one.add_argument(
         "--save", metavar="DIRECTORY", help="write the model and its data here, to try the other commands on"
     )
 
-    one = _command(named, "explain", "which training rows made these predictions", EXPLAIN, commands.explain)
+    one = _command(named, "explain", "which training rows made these predictions", text.EXPLAIN, commands.explain)
     _model(one)
     _data(one, required=True)
     one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to explain: {TABLE}")
@@ -126,18 +35,35 @@ def parser() -> argparse.ArgumentParser:
         choices=("weight", "contribution"),
         help="what is largest (default: weight; contribution where pushes add up to a score)",
     )
-    _answer(one, top=10)
-    one.add_argument("--html", metavar="FILE", help="write a page that a browser shows")
+    _answer(one, top=10, page=True)
 
-    one = _command(named, "similar", "the comparables of these predictions, as a table", SIMILAR, comparables.similar)
+    one = _command(
+        named, "group", "how much of these predictions comes from groups of rows", text.GROUP, commands.group
+    )
     _model(one)
     _data(one, required=True)
     one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to explain: {TABLE}")
-    one.add_argument("--out", required=True, metavar="FILE", help="the table to write: FILE.parquet or .csv")
+    one.add_argument(
+        "--by",
+        required=True,
+        dest="group_by",
+        metavar="COLUMN",
+        help="a column of the training data: a region, a source",
+    )
+    one.add_argument("--cut", metavar="A,B,...", help="bands of a column of numbers: below A, A to B, ..., and over")
+    _written(one, page=True, aliases=False)
+
+    one = _command(
+        named, "similar", "the comparables of these predictions, as a table", text.SIMILAR, comparables.similar
+    )
+    _model(one)
+    _data(one, required=True)
+    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to explain: {TABLE}")
     one.add_argument("--adjust", action="store_true", help="targets as the model moves them to the query")
     _chosen(one, top=10, sign="any")
+    _written(one, aliases=False)
 
-    one = _command(named, "report", "a page for each of these predictions", REPORT, comparables.report)
+    one = _command(named, "report", "a page for each of these predictions", text.REPORT, comparables.report)
     _model(one)
     _data(one, required=True)
     one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to report on: {TABLE}")
@@ -155,12 +81,14 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--map", metavar="LAT,LON", help="two columns, latitudes and longitudes, for a map on each page")
 
     one = _command(
-        named, "check", "can this model be explained, and does it belong to this data", CHECK, commands.check
+        named, "check", "can this model be explained, and does it belong to this data", text.CHECK, checks.check
     )
     _model(one)
     _data(one, required=False)
+    one.add_argument("--format", default="table", choices=("table", "json"), help="(default: table, for reading)")
+    _json(one)
 
-    one = _command(named, "audit", "which training labels look wrong, and how many", AUDIT, commands.audit)
+    one = _command(named, "audit", "which training labels look wrong, and how many", text.AUDIT, commands.audit)
     _model(one)
     _data(one, required=True)
     one.add_argument(
@@ -173,13 +101,30 @@ def parser() -> argparse.ArgumentParser:
     )
     _answer(one, top=20)
 
-    one = _command(named, "blame", "which training targets raise the error on validation rows", BLAME, commands.blame)
+    one = _command(
+        named, "blame", "which training targets raise the error on validation rows", text.BLAME, commands.blame
+    )
     _model(one)
     _data(one, required=True)
     one.add_argument("--validation", required=True, metavar="FILE", help=f"rows with their targets: {TABLE}")
     _answer(one, top=20)
 
-    one = _command(named, "remove", "what deleting training rows would do to predictions", REMOVE, commands.remove)
+    one = _command(
+        named, "what-if", "these predictions if training targets were others", text.WHAT_IF, commands.what_if
+    )
+    _model(one)
+    _data(one, required=True)
+    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to predict: {TABLE}")
+    one.add_argument(
+        "--set",
+        required=True,
+        action="append",
+        metavar="ROW=TARGET",
+        help="the label of a training row and its new target; may be given again. Several rows: a,b=80; several outputs: a=80:90",
+    )
+    _written(one, aliases=False)
+
+    one = _command(named, "remove", "what deleting training rows would do to predictions", text.REMOVE, commands.remove)
     _model(one)
     _data(one, required=True)
     one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to predict: {TABLE}")
@@ -190,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _written(one)
 
-    one = _command(named, "intervals", "how sure these predictions are", INTERVALS, commands.intervals)
+    one = _command(named, "intervals", "how sure these predictions are", text.INTERVALS, commands.intervals)
     _model(one)
     _data(one, required=True)
     one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to predict: {TABLE}")
@@ -198,10 +143,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--skewed", action="store_true", help="cut the same share off at either end, rather than as far below as above"
     )
-    _written(one)
-    one.add_argument(
-        "--html", metavar="FILE", help="write a page that a browser shows, with the rows that make each wide"
-    )
+    _written(one, page=True)
+
     return whole
 
 
@@ -238,8 +181,11 @@ class _Raw(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=28)
 
 
-def _command(named: Any, name: str, short: str, text: str, run: Any) -> Any:
-    one = named.add_parser(name, help=short, description=text, formatter_class=_Raw)
+def _command(named: Any, name: str, short: str, about: str, run: Any) -> Any:
+    one = named.add_parser(name, help=short, description=about, formatter_class=_Raw)
+    one.add_argument(
+        "--quiet", action="store_true", help="print nothing but the answer: no proof, no notes, no progress"
+    )
     one.add_argument("--debug", action="store_true", help="show the traceback of an error")
     one.set_defaults(run=run)
     return one
@@ -290,18 +236,29 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
     )
 
 
-def _answer(one: argparse.ArgumentParser, top: int) -> None:
+def _answer(one: argparse.ArgumentParser, top: int, page: bool = False) -> None:
     one.add_argument(
         "--top", type=int, default=top, metavar="K", help=f"how many training rows to show (default: {top})"
     )
-    _written(one)
+    _written(one, page)
 
 
-def _written(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--csv", metavar="FILE", help="write the whole table here")
-    one.add_argument(
+def _written(one: argparse.ArgumentParser, page: bool = False, aliases: bool = True) -> None:
+    """Where the answer goes; ``aliases``: --csv, and --html, as older versions have them."""
+    answer = one.add_argument_group("the answer")
+    forms = "csv, .parquet, .json, .jsonl" + (", or .html for a page that a browser shows" if page else "")
+    answer.add_argument("--out", metavar="FILE", help=f"write all of it here: FILE.{forms}")
+    answer.add_argument(
         "--format",
-        default="table",
         choices=("table", "csv", "json"),
-        help="of what is printed (default: table, for reading)",
+        help="of what is printed (default: table, for reading; with --out nothing but where the answer is)",
     )
+    _json(answer)
+    if aliases:
+        answer.add_argument("--csv", metavar="FILE", help=argparse.SUPPRESS)
+    if aliases and page:
+        answer.add_argument("--html", metavar="FILE", help=argparse.SUPPRESS)
+
+
+def _json(one: Any) -> None:
+    one.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")

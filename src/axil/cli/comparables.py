@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from axil.cli import commands, data, screen
-from axil.cli.written import as_table_file, write_parts
+from axil.cli.output import output_of
 from axil.errors import InputError, shown
 from axil.inputs import as_count
 
 PART = 20_000  # queries whose table is held at a time
+ON_SCREEN = 2  # queries whose comparables are for reading
 COMPARED = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -35,26 +36,27 @@ class Asked:
 
 
 def similar(arguments: argparse.Namespace, out: Any) -> int:
-    """The comparables of each query, as one table in a file."""
-    as_count(arguments.top, "--top")
-    path = as_table_file(arguments.out, "--out")
+    """The comparables of each query, as one table."""
+    output = output_of(arguments, out)
     question = commands.question_of(arguments)
     asked = _asked(question, arguments)
 
+    n = len(asked.queries) if output.whole else min(len(asked.queries), ON_SCREEN)
+
     def parts() -> Iterator[Any]:
         first, second = asked.others
-        for start in range(0, len(asked.queries), PART):
-            some = slice(start, start + PART)
+        for start in range(0, n, PART):
+            some = slice(start, min(start + PART, n))
             beside = first, second.iloc[some]
             yield question.explainer.similar(
                 asked.queries.iloc[some], arguments.top, beside=beside, adjust=arguments.adjust, **asked.options
             )
 
-    lines = write_parts(parts(), path)
-    print(screen.visible(question.proof), file=out)
-    print(f"{lines} comparables of {len(asked.queries)} predictions are in {arguments.out}.", file=out)
-    print(f"\n{question.sentence}", file=out)
-    return 0
+    title = f"{len(asked.queries)} predictions and the {arguments.top} training rows of largest weight in each"
+    left = len(asked.queries) - n
+    more = f"{left} more predictions: --out FILE or --format csv has them all." if left else ""
+    called = f"comparables of {len(asked.queries)} predictions"
+    return output.give(parts(), question.words(title, more=more, called=called))
 
 
 def report(arguments: argparse.Namespace, out: Any) -> int:
@@ -87,6 +89,9 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
         **called,
         **asked.options,
     )
+    if arguments.quiet:
+        print(screen.visible(str(found.index)), file=out)
+        return 0
     print(screen.visible(question.proof), file=out)
     print(f"{found.pages} pages, {found.written} of them new. Begin with {found.index}", file=out)
     print(f"\n{question.sentence}", file=out)

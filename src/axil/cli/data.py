@@ -27,6 +27,7 @@ class Roles:
     categorical: str | None = None
     marks: str | None = None
     out_of_fold: str | None = None  #: predictions of the user's own cross-validation
+    others: tuple[str, ...] = ()  #: columns that options name besides, features or not
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def training_rows(path: str, roles: Roles, model: Model) -> Rows:
     chosen = [] if roles.categorical is None else _listed(frame, roles.categorical, path, "--categorical")
     strange = [name for name in chosen if name not in names]
     if strange:
-        raise InputError(f"--categorical names {shown(strange[0])}, which is not among the features: {_some(names)}.")
+        raise InputError(f"--categorical names {shown(strange[0])}, which is not among the features: {some(names)}.")
     features = frame[names].astype(dict.fromkeys(chosen, "category"))
     _refuse_text(features, model, path)
     _refuse_types(features, model, path)
@@ -74,7 +75,7 @@ def rows_like(training: Rows, path: str, roles: Roles, model: Model, with_target
     missing = [name for name in names if name not in frame.columns]
     if missing:
         raise InputError(
-            f"{path} lacks {len(missing)} of the {len(names)} features: {_some(missing)}. It has {_some(frame.columns)}. "
+            f"{path} lacks {len(missing)} of the {len(names)} features: {some(missing)}. It has {some(frame.columns)}. "
             f"Give it the columns of {training.path}."
         )
     features = frame[names].copy()
@@ -138,20 +139,20 @@ def _feature_names(frame: Any, roles: Roles, model: Model, path: str, taken: set
     missing = [name for name in model.feature_names if name not in spelled]
     if missing:
         raise InputError(
-            f"{path} lacks {len(missing)} of the {model.n_features} features of the {model.library} model: {_some(missing)}. "
-            f"It has {_some(others)}. Rename its columns as they were for the fit."
+            f"{path} lacks {len(missing)} of the {model.n_features} features of the {model.library} model: {some(missing)}. "
+            f"It has {some(others)}. Rename its columns as they were for the fit."
         )
     names = [spelled[name] for name in model.feature_names]
-    unused = [name for name in others if name not in names]
+    unused = [name for name in others if name not in names and name not in roles.others]
     if unused:
-        warnings.warn(f"the model does not know these columns of {path}, left out: {_some(unused)}", stacklevel=2)
+        warnings.warn(f"the model does not know these columns of {path}, left out: {some(unused)}", stacklevel=2)
     return names
 
 
 def _counted(names: list[str], model: Model, what: str) -> list[str]:
     if len(names) != model.n_features:
         raise InputError(
-            f"{what} {len(names)} columns ({_some(names)}); the {model.library} model was fitted on {model.n_features} and does "
+            f"{what} {len(names)} columns ({some(names)}); the {model.library} model was fitted on {model.n_features} and does "
             "not say which. Name those of the fit, in its order, with --features; a column of row labels with --index."
         )
     return names
@@ -161,7 +162,7 @@ def _target(frame: Any, names: list[str], model: Model, path: str) -> Any:
     if model.classes is None:
         if len(names) != model.n_outputs:
             raise InputError(
-                f"--target names {len(names)} columns ({_some(names)}); the model has {model.n_outputs} outputs. "
+                f"--target names {len(names)} columns ({some(names)}); the model has {model.n_outputs} outputs. "
                 "Name one column for each."
             )
         columns = [_numbers(frame, name, path, "--target") for name in names]
@@ -213,22 +214,7 @@ def as_dates(column: Any, path: str, option: str) -> Any:
 
 def columns_in_words(training: Rows) -> str:
     """The columns that the training file has."""
-    return f"{training.path} has {_some([*training.features.columns, *training.others.columns])}."
-
-
-def labelled_rows(training: Rows, text: str, option: str) -> list[Any]:
-    """The labels of training rows named in one word: a single one, which may hold commas, or several with commas between them."""
-    known = {str(label): label for label in training.features.index}
-    names = [text] if text in known else [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in known:
-            close = difflib.get_close_matches(name, list(known), n=1)
-            hint = f"Did you mean {shown(close[0])}? " if close else ""
-            raise InputError(
-                f"{training.path} has no row labelled {shown(name)} ({option}); its labels are {_some(list(known))}. {hint}"
-                "Labels are those of --index, or the numbers of the rows from 0."
-            )
-    return [known[name] for name in names]
+    return f"{training.path} has {some([*training.features.columns, *training.others.columns])}."
 
 
 def _filled(frame: Any, name: str, path: str, option: str) -> Any:
@@ -306,10 +292,11 @@ def _require(frame: Any, name: str, path: str, option: str) -> None:
     if name not in frame.columns:
         close = difflib.get_close_matches(name, list(frame.columns), n=1)
         hint = f"Did you mean {shown(close[0])}?" if close else f"Name one of its columns with {option}."
-        raise InputError(f"{path} has no column {shown(name)} ({option}); it has {_some(frame.columns)}. {hint}")
+        raise InputError(f"{path} has no column {shown(name)} ({option}); it has {some(frame.columns)}. {hint}")
 
 
-def _some(names: Any) -> str:
+def some(names: Any) -> str:
+    """Names for a message, the first few of them."""
     some = ", ".join(_plain(name) for name in list(names)[:SHOWN])
     return f"{some} and {len(names) - SHOWN} more" if len(names) > SHOWN else some or "none"
 

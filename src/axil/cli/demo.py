@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from axil import adapters
-from axil.cli import answers, commands, data
+from axil.cli import answers, commands, data, named
+from axil.cli.output import Output, lines_of
 from axil.errors import InputError
 from axil.explainer import Explainer
 
 INDEX, TARGET = "patient", "progression"
 N_ASKED = 5
 TOP = 5
+AGES = "40,50,60"  # where bands of ages end
 
 
 def run(arguments: argparse.Namespace, out: Any) -> int:
@@ -27,7 +29,7 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
             f"The demo needs {error.name}, which is not installed. Run: pip install 'axil[demo]'"
         ) from None
     folder = None if arguments.save is None else _made(Path(arguments.save))
-    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     y.name, X.index.name = TARGET, INDEX
     X_train, X_rest, y_train, y_rest = train_test_split(X, y, test_size=0.2, random_state=42)
     model = LGBMRegressor(n_estimators=100, num_leaves=8, learning_rate=0.05, n_jobs=1, verbose=-1)
@@ -38,12 +40,21 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
     training = data.Rows("scikit-learn's diabetes data", X_train, y_train)
     question = commands.Question("LGBMRegressor", adapters.read(model), explainer, data.Roles(TARGET), training)
     _, shown = answers.comparables(explainer.iter(asked), X_train, asked, TOP, "weight", N_ASKED)
-    commands.show(question, shown, asked, out)
+    answer = [*answers.on_screen(shown, X_train, asked), "", *_by_age(explainer, training, asked.head(1))]
+    after = [] if folder is None else _next(folder)
     if folder is not None:
         validation = X_rest.iloc[N_ASKED:], y_rest.iloc[N_ASKED:]
         _save(folder, model.booster_, (X_train, y_train), asked, validation)
-        _tell(folder, out)
+    Output(out, "table", (), (), arguments.quiet).say([question.proof], answer, [question.sentence], after)
     return 0
+
+
+def _by_age(explainer: Explainer, training: data.Rows, first: Any) -> list[str]:
+    """The first prediction once more, by the age of the patients that it comes from."""
+    codes, names = named.groups(training, "age", AGES)
+    table = explainer.group(first, codes)
+    table["group"] = names[table["group"].to_numpy()]
+    return [f"Query {first.index[0]} by age of the training patients", *lines_of(table.drop(columns="query"))]
 
 
 def _made(folder: Path) -> Path:
@@ -65,9 +76,14 @@ def _save(folder: Path, booster: Any, training: tuple[Any, Any], asked: Any, val
     asked.to_csv(folder / "new.csv")
 
 
-def _tell(folder: Path, out: Any) -> None:
+def _next(folder: Path) -> list[str]:
+    """Commands to try on the files."""
     common = f"{folder / 'model.txt'} --train {folder / 'train.csv'} --target {TARGET} --index {INDEX}"
-    print(f"\nThe model and its data are in {folder}. Try next:", file=out)
-    print(f"  axil check {common}", file=out)
-    print(f"  axil explain {common} --query {folder / 'new.csv'}", file=out)
-    print(f"  axil blame {common} --validation {folder / 'validation.csv'}", file=out)
+    query = f"{common} --query {folder / 'new.csv'}"
+    return [
+        f"The model and its data are in {folder}. Try next:",
+        f"  axil check {common}",
+        f"  axil explain {query}",
+        f"  axil group {query} --by age --cut {AGES}",
+        f"  axil audit {common}",
+    ]

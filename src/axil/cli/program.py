@@ -12,7 +12,8 @@ from typing import Any
 
 from axil.cli.arguments import parser
 from axil.cli.screen import visible
-from axil.errors import LONGEST, AxilError, ExactnessError, UnsupportedModelError, shortened
+from axil.errors import LONGEST, ApproximationWarning, AxilError, ExactnessError, UnsupportedModelError, shortened
+from axil.machine.progress import silent
 
 OPTIONS = {
     "X_train": "the features of --train",
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has said why
         return int(stop.code or 0)
     try:
-        with _quiet_libraries() as out:
+        with silent() if arguments.quiet else contextlib.nullcontext(), _quiet_libraries(arguments.quiet) as out:
             return int(arguments.run(arguments, out))
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -81,12 +82,20 @@ def _say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def _quiet_libraries() -> Iterator[Any]:
-    """Standard output for the answer alone: what libraries print goes to standard error, and a warning is one line there."""
+def _quiet_libraries(quiet: bool) -> Iterator[Any]:
+    """Standard output for the answer alone: what libraries print goes to standard error, and a warning is one line there.
+
+    Where the user wants ``quiet``, the only warning left is that an answer is an approximation.
+    """
+
+    def warn(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+        if not quiet or issubclass(category, ApproximationWarning):
+            _say(f"warning: {message}")
+
     out = sys.stdout
     if hasattr(out, "reconfigure"):
         out.reconfigure(errors="backslashreplace")  # a label that the terminal cannot show is no error
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
-        warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
+        warnings.showwarning = warn
         yield out
     out.flush()

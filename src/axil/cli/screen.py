@@ -85,5 +85,5 @@ def fitted(columns: list[Column]) -> list[str]:
     left = [one.cells[0].strip() for one in columns[shown:]]
     if left:
         named = f"{', '.join(left[:5])}{', ...' if len(left) > 5 else ''}"
-        made.append(f"({len(left)} more columns in a wider window or with --csv: {named})")
+        made.append(f"({len(left)} more columns in a wider window or with --out: {named})")
     return made

@@ -1,74 +1,110 @@
-"""Tables for other programs: CSV without formulas, JSON lines and Parquet; files are replaced only once they are complete."""
+"""Tables for other programs: CSV without formulas, JSON and Parquet; files are replaced only once they are complete."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from axil.cli import screen
 from axil.errors import InputError
-from axil.inputs import as_file
 from axil.machine.atomic import atomic
 
 
-def as_table_file(path: str, option: str) -> Path:
-    """A path that a table can be written to, by its suffix."""
-    if Path(path).suffix.lower() not in (".csv", ".parquet"):
-        raise InputError(f"{option} is {path}; expected a file that ends in .csv or .parquet.")
-    return as_file(path, option)
+class Writer(Protocol):
+    """Takes frames with the same columns, one after the other."""
+
+    def add(self, table: Any) -> None: ...
 
 
-def write_parts(parts: Iterator[Any], path: Path) -> int:
-    """Write frames with the same columns one below the other, as the path's suffix says; the number of their lines."""
-    with atomic(path) as place:
-        return (_write_csv if path.suffix.lower() == ".csv" else _write_parquet)(parts, place)
+class Text:
+    """CSV or JSON into an open text file; of JSON one object per line, or all of them in one list."""
+
+    def __init__(self, file: Any, form: str):
+        self._file, self._form, self._lines = file, form, 0
+
+    def add(self, table: Any) -> None:
+        if self._form == "csv":
+            text = as_csv(table, header=not self._lines)
+            self._file.write(screen.visible(text, kept="\n") if self._file.isatty() else text)
+        else:
+            for number, line in enumerate(json_lines(table), self._lines):
+                before = "" if self._form == "jsonl" else ",\n" if number else "[\n"
+                self._file.write(f"{before}{line}" + ("\n" if self._form == "jsonl" else ""))
+        self._lines += len(table)
+
+    def close(self) -> None:
+        if self._form == "json":
+            self._file.write("\n]\n" if self._lines else "[]\n")
 
 
-def _write_csv(parts: Iterator[Any], place: Path) -> int:
+class Parquet:
+    """A Parquet file; the first frame decides on the types of the columns."""
+
+    def __init__(self, place: Path):
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            raise InputError("Writing Parquet needs pyarrow. Run: pip install 'axil[parquet]', or write CSV.") from None
+        self._made, self._opened = pyarrow.Table.from_pandas, parquet.ParquetWriter
+        self._place = place
+        self._writer: Any = None
+
+    def add(self, table: Any) -> None:
+        made = self._made(table, preserve_index=False).replace_schema_metadata()
+        self._writer = self._writer or self._opened(self._place, made.schema)
+        self._writer.write_table(made.cast(self._writer.schema))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def write_parts(parts: Iterable[Any], files: Iterable[tuple[Path, str]], more: Iterable[Writer] = ()) -> int:
+    """Write frames with the same columns one below the other to every file, in its form; the number of their lines.
+
+    A form is "csv", "json", "jsonl" or "parquet". ``more`` take the frames too.
+    """
     lines = 0
-    with place.open("w", encoding="utf-8", errors="surrogatepass", newline="") as file:
+    with ExitStack() as stack:
+        writers = [stack.enter_context(_opened(path, form)) for path, form in files]
         for part in parts:
-            file.write(as_csv(part, header=not lines))
+            for writer in (*writers, *more):
+                writer.add(part)
             lines += len(part)
     return lines
 
 
-def _write_parquet(parts: Iterator[Any], place: Path) -> int:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        raise InputError("Writing Parquet needs pyarrow. Run: pip install 'axil[parquet]', or write CSV.") from None
-    lines, writer = 0, None
-    try:
-        for part in parts:
-            made = pa.Table.from_pandas(part, preserve_index=False).replace_schema_metadata()
-            writer = writer or parquet.ParquetWriter(place, made.schema)
-            writer.write_table(made.cast(writer.schema))
-            lines += len(part)
-    finally:
-        if writer is not None:
-            writer.close()
-    return lines
+@contextmanager
+def _opened(path: Path, form: str) -> Iterator[Writer]:
+    with atomic(path) as place:
+        if form == "parquet":
+            table = Parquet(place)
+            try:
+                yield table
+            finally:
+                table.close()
+            return
+        with place.open("w", encoding="utf-8", errors="surrogatepass", newline="") as file:
+            text = Text(file, form)
+            yield text
+            text.close()
 
 
-def write_csv(table: Any, path: str) -> None:
-    """Write one table as CSV."""
-    write_parts(iter([table]), as_file(path, "--csv"))
-
-
-def print_table(table: Any, form: str, out: Any) -> None:
-    """The table as CSV, or as one JSON object per line, all digits kept; what is missing or not finite is null."""
-    if form == "csv":
-        text = as_csv(table)
-        out.write(screen.visible(text, kept="\n") if out.isatty() else text)
-        return
+def json_lines(table: Any) -> Iterator[str]:
+    """One JSON object per line of the table, all digits kept; what is missing or not finite is null."""
     for record in table.astype(object).where(table.notna(), None).to_dict("records"):
-        finite = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in record.items()}
-        out.write(json.dumps(finite, default=str, allow_nan=False) + "\n")
+        yield as_json(record)
+
+
+def as_json(record: dict[str, Any]) -> str:
+    """A JSON object on one line."""
+    finite = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in record.items()}
+    return json.dumps(finite, default=str, allow_nan=False)
 
 
 def as_csv(table: Any, header: bool = True) -> str:

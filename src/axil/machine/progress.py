@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from threading import Lock
 from typing import TypeVar
@@ -19,6 +20,17 @@ def track(steps: Sequence[T], what: str) -> Iterable[T]:
     """Iterate over the steps; a bar appears if that takes longer than `PATIENCE`, unless one is there that this is part of."""
     watched = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     return _shown(steps, what) if watched and len(steps) > 1 else steps
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """No bar appears while this lasts: the place of the one that may is taken."""
+    taken = _one_bar.acquire(blocking=False)
+    try:
+        yield
+    finally:
+        if taken:
+            _one_bar.release()
 
 
 def _shown(steps: Sequence[T], what: str) -> Iterator[T]:

@@ -148,7 +148,7 @@ def recover_rates(
         size = float(np.sum(values[own] ** 2))
         if size == 0 or 0 < np.count_nonzero((np.abs(trees.values[own]) > negligible).any(axis=1)) < 3:
             if counts is not None and trees.counts is not None:
-                _refuse_other_rows(trees, counts, t, own)
+                _refuse_other_rows(trees, counts, int(t), own)
             raise UnsupportedModelError(
                 "learning_rate",
                 f"unknown for tree {t}",

@@ -1,0 +1,113 @@
+"""The help of the commands."""
+
+ABOUT = """\
+Which training rows made a prediction, and by exactly how much.
+
+A prediction of squared-error boosting, a forest or a linear smoother is a weighted sum of the targets it was
+trained on. axil computes the weights from the fitted model and its training data, and proves them on every run."""
+
+EXAMPLES = """\
+examples:
+  axil demo --save demo                        try it: fits a model and writes it, with its data, into demo/
+  axil check demo/model.txt                    can this model be explained?
+
+  data="--train demo/train.csv --target progression --index patient"
+  axil explain   demo/model.txt $data --query demo/new.csv
+  axil similar   demo/model.txt $data --query demo/new.csv --out comparables.csv
+  axil group     demo/model.txt $data --query demo/new.csv --by age --cut 40,50,60
+  axil what-if   demo/model.txt $data --query demo/new.csv --set 12=80 --set 31=140
+  axil remove    demo/model.txt $data --query demo/new.csv --rows 12,31
+  axil intervals demo/model.txt $data --query demo/new.csv --calibration demo/validation.csv
+  axil report    demo/model.txt $data --query demo/new.csv --out pages
+  axil audit     demo/model.txt $data
+  axil blame     demo/model.txt $data --validation demo/validation.csv
+
+Every command that gives a table takes --out FILE, whose ending says the form, --format for what is printed, and --quiet.
+
+exit codes: 0 done; 1 the model is refused, or the replay of its fit disagrees; 2 bad usage or input;
+3 an unexpected error"""
+
+EXPLAIN = """\
+Prints, for each row of the query file, the training rows of largest weight in its prediction, with their features.
+
+  weight        how far the prediction would move if that row's target were one larger
+  contribution  weight times target; over all training rows, with the intercept, they sum to the prediction
+  factor        of a model fitted to logarithms: target to the power of its weight; they multiply to the prediction
+
+Both hold with the fitted structure held fixed: they do not say what a refit would do."""
+
+GROUP = """\
+Prints, for each row of the query file, how much of its prediction comes from each group of training rows: the sums of their
+weights and contributions. Groups are the values of a column of the training file, or bands of a column of numbers (--cut).
+
+  weight        how far the prediction would move if every target of the group were one larger
+  contribution  of weight times target; over all groups, with the intercept, they sum to the prediction"""
+
+WHAT_IF = """\
+Prints, for each row of the query file, its prediction before and after some training targets are changed, all of them at once.
+
+  before  the prediction of the model as it was fitted
+  after   the prediction of the fit to the new targets
+  change  after less before
+
+Exact with the fitted structure held fixed: splits stay, leaf values follow. It does not say what a refit would do."""
+
+DEMO = """\
+Fits LightGBM on scikit-learn's diabetes data (442 patients; the target is disease progression after a year) and shows which
+earlier patients made the predictions for five new ones."""
+
+CHECK = """\
+Says whether a model can be explained, and if not, which setting stands in the way. With --train and --target the fit is
+replayed on the data, and compared with the model leaf by leaf. The exit code is 0 where it can, 1 where it cannot."""
+
+BLAME = """\
+Ranks the training rows by what correcting their target would gain on validation rows.
+
+  gradient   of the mean squared validation error in the row's target
+  corrected  what all other rows say the target would be
+  gain       by how much the mean squared validation error would fall if this one target were corrected"""
+
+REMOVE = """\
+Prints, for each row of the query file, its prediction before and after some training rows are deleted, all of them at once.
+
+  before  the prediction of the model as it was fitted
+  after   the prediction of the fit without these rows
+  change  after less before
+
+Exact with the fitted structure held fixed: splits stay, leaf values follow. It does not say what a refit would do."""
+
+AUDIT = """\
+Ranks the training rows by how wrong their label looks, by what the other rows say of it. Needs no validation rows and no
+further fit.
+
+  expected     the prediction of the fit without the row, splits kept
+  scale        the size of usual residuals there
+  studentised  residual over scale
+  quality      from 0 to 1: the share of right labels that would be as far out
+  suspect      the rows that make up the estimated number of wrong labels
+
+Of classes: expected is the class that most other rows in the row's leaves have, quality the share of the row's own."""
+
+INTERVALS = """\
+Prints, for each row of the query file, an interval that holds its target with the probability --coverage.
+
+  lower, upper  the ends of the interval
+  scale         the size that half of the errors around this prediction stay below
+  alarm         the share of calibration rows where errors are expected to be smaller; near 1 is unusual
+
+Calibrated with rows that the model was not fitted on (--calibration), with predictions of the training rows by fits without
+them (--out-of-fold), or, without either, with the out-of-bag rows of a forest. Coverage holds on average over rows like the
+calibration rows, not at every single row."""
+
+SIMILAR = """\
+Gives the comparables of each row of the query file as one table: the training rows of largest weight in its prediction, with
+their features beside the query's own.
+
+  share     of the absolute weight of all training rows, down to this row
+  adjusted  with --adjust: the row's target as the model moves it to the query, target + F(query) - F(row)"""
+
+REPORT = """\
+Writes a folder of small pages in plain language, one for each row of the query file, and an index with a search: what the
+prediction is, which training rows carry it, how each differs, and with --calibration how sure it is.
+
+Run again after an interrupt it goes on where it was. A folder of other data or options is refused."""

@@ -1,0 +1,95 @@
+"""Training rows as options name them: by label, with new targets, and by group."""
+
+from __future__ import annotations
+
+import difflib
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.cli.data import Rows, columns_in_words, some
+from axil.errors import InputError, shown
+
+
+def labelled_rows(training: Rows, text: str, option: str) -> list[Any]:
+    """The labels of training rows named in one word: a single one, which may hold commas, or several with commas between them."""
+    known = {str(label): label for label in training.features.index}
+    names = [text] if text in known else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, list(known), n=1)
+            hint = f"Did you mean {shown(close[0])}? " if close else ""
+            raise InputError(
+                f"{training.path} has no row labelled {shown(name)} ({option}); its labels are {some(list(known))}. {hint}"
+                "Labels are those of --index, or the numbers of the rows from 0."
+            )
+    return [known[name] for name in names]
+
+
+def new_targets(training: Rows, given: list[str], classes: Any) -> dict[Any, Any]:
+    """New targets by row label, from words such as 12=80; of several outputs 12=80:90, of a classifier 12=high."""
+    found: dict[Any, Any] = {}
+    for text in given:
+        name, sign, value = (word.strip() for word in text.rpartition("="))
+        if not sign or not name or not value:
+            raise InputError(f"--set is {shown(text)}; expected a row label and its new target, such as 12=80.")
+        for label in labelled_rows(training, name, "--set"):
+            if label in found:
+                raise InputError(f"--set names row {shown(str(label))} twice; give it one new target.")
+            found[label] = _target(value, len(training.targets), classes)
+    return found
+
+
+def _target(text: str, n_outputs: int, classes: Any) -> Any:
+    if classes is not None:
+        known = {str(one): one for one in classes.tolist()}
+        if text not in known:
+            raise InputError(f"--set gives the class {shown(text)}; the model has {some(list(known))}.")
+        return known[text]
+    words = text.split(":")
+    try:
+        numbers = [float(word) for word in words]
+    except ValueError:
+        numbers = []
+    if len(numbers) != n_outputs or not np.isfinite(numbers).all():
+        expected = "a number, such as 12=80" if n_outputs == 1 else f"{n_outputs} numbers, such as 12=80:90"
+        raise InputError(f"--set gives the target {shown(text)}; expected {expected}.")
+    return numbers[0] if n_outputs == 1 else numbers
+
+
+def groups(training: Rows, name: str, cut: str | None) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """(N,): the number of each training row's group, and the names of the groups in order: values of a column, or bands of it."""
+    import pandas as pd
+
+    whole = training.features if name in training.features else training.others
+    if name not in whole:
+        close = difflib.get_close_matches(name, [*training.features.columns, *training.others.columns], n=1)
+        hint = f" Did you mean {shown(close[0])}?" if close else ""
+        raise InputError(f"--by names {shown(name)}, which is no column. {columns_in_words(training)}{hint}")
+    column = whole[name]
+    if cut is None:
+        codes, values = pd.factorize(column, sort=True, use_na_sentinel=True)
+        names = [str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in values.tolist()]
+    else:
+        edges = _edges(cut)
+        if column.dtype.kind not in "biuf":
+            raise InputError(f"--cut needs numbers; column {shown(name)} (--by) is text. Leave --cut out.")
+        codes = np.searchsorted(edges, column.to_numpy(), side="right")
+        codes[column.isna()] = -1
+        words = [f"{edge:.10g}" for edge in edges]
+        names = [f"below {words[0]}", *(f"{a} to {b}" for a, b in pairwise(words)), f"{words[-1]} and over"]
+    codes = np.where(codes < 0, len(names), codes)
+    present, codes = np.unique(codes, return_inverse=True)  # a band may be empty
+    return codes.astype(np.intp), np.array([*names, "missing"], dtype=object)[present]
+
+
+def _edges(text: str) -> NDArray[np.float64]:
+    try:
+        edges = np.array([float(word) for word in text.split(",")])
+    except ValueError:
+        edges = np.array([np.nan])
+    if not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
+        raise InputError(f"--cut is {shown(text)}; expected rising numbers with commas between them, such as 40,50,60.")
+    return edges
