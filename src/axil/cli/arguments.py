@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import axil
-from axil.cli import checks, commands, comparables, demo
+from axil.cli import checks, commands, comparables, completion, demo
 from axil.cli import help_texts as text
 from axil.kernels.choose import DEVICES
 from axil.scale import INVERSES
@@ -17,7 +17,7 @@ TABLE = "FILE.csv, .tsv or .parquet"
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    whole = argparse.ArgumentParser("axil", description=text.ABOUT, epilog=text.EXAMPLES, formatter_class=_Raw)
+    whole = completion.Parser("axil", description=text.ABOUT, epilog=text.EXAMPLES, formatter_class=_Raw)
     whole.add_argument("--version", action="version", version=f"axil {axil.__version__}")
     named = whole.add_subparsers(metavar="COMMAND", required=True)
 
@@ -145,6 +145,12 @@ def parser() -> argparse.ArgumentParser:
     )
     _written(one, page=True)
 
+    def complete(arguments: argparse.Namespace, out: Any) -> int:
+        print(completion.script(named.choices, arguments.shell), end="", file=out)
+        return 0
+
+    one = _command(named, "completion", "what a shell needs to complete these words", text.COMPLETION, complete)
+    one.add_argument("shell", choices=tuple(completion.SHELLS))
     return whole
 
 
@@ -183,6 +189,7 @@ class _Raw(argparse.RawDescriptionHelpFormatter):
 
 def _command(named: Any, name: str, short: str, about: str, run: Any) -> Any:
     one = named.add_parser(name, help=short, description=about, formatter_class=_Raw)
+    one.about = short
     one.add_argument(
         "--quiet", action="store_true", help="print nothing but the answer: no proof, no notes, no progress"
     )

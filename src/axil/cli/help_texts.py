@@ -52,6 +52,13 @@ Prints, for each row of the query file, its prediction before and after some tra
 
 Exact with the fitted structure held fixed: splits stay, leaf values follow. It does not say what a refit would do."""
 
+COMPLETION = """\
+Prints a script with which a shell completes commands, options and values. Put the line into the file that your shell reads first:
+
+  bash  source <(axil completion bash)     in ~/.bashrc
+  zsh   source <(axil completion zsh)      in ~/.zshrc, after compinit
+  fish  axil completion fish | source      in ~/.config/fish/config.fish"""
+
 DEMO = """\
 Fits LightGBM on scikit-learn's diabetes data (442 patients; the target is disease progression after a year) and shows which
 earlier patients made the predictions for five new ones."""
