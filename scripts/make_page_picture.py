@@ -27,7 +27,6 @@ def taken(name: str, file: str, width: int, height: int) -> Image.Image:
             page.goto(Path(file).absolute().as_uri())
             if name == "page":
                 page.wait_for_selector("#rows tbody tr")
-                page.locator("#start").select_option("mean")
             shot = page.screenshot()
             browser.close()
         os.chdir(DOCS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +17,13 @@ from axil.errors import ExactnessError, InputError
 from axil.explanation import Explanation
 from axil.inputs.owned import owned, owned_rows
 from axil.intervals.calibrate import Calibrates
+from axil.intervals.on_page import IntervalPages
 from axil.kernels.choose import DEVICES, budget_of, chosen
 from axil.machine.arrays import module_of
 from axil.machine.limits import Limits
 from axil.output import save as storage
 from axil.output import tables
 from axil.output.archive import Archive
-from axil.questions import noise
 from axil.questions.explain import STREAM, batches, in_turn, top, weighted_sums
 from axil.questions.questions import Questions
 from axil.questions.streamed import Stream, Streamed
@@ -36,7 +36,7 @@ from axil.scale import TargetScale, fitted_targets
 from axil.types import Array
 
 
-class Explainer(Questions, Calibrates, Reports, Streamed):
+class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
     """Which training rows made a prediction, and by exactly how much, with the fitted structure held fixed.
 
     Construction replays the fit on the training data and raises `ExactnessError` unless leaf counts, leaf values and
@@ -275,47 +275,6 @@ class Explainer(Questions, Calibrates, Reports, Streamed):
             is_shared=proven.adapter.classes is not None and len(proven.engines) == 1,
             fitted=lambda: proven.kept.get("fitted", proven.fitted),
         )
-
-    def to_html(
-        self,
-        X: Any,
-        path: Any = None,
-        groups: Any = None,
-        k: int = 50,
-        columns: Sequence[Any] | None = None,
-        sigma: Any = None,
-        init_score: Any = None,
-        map: Any = None,
-    ) -> str | None:
-        """The page of `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
-
-        ``sigma`` as for `standard_error`. Unless given it takes some 10 seconds at most: where it is estimated, or left out as
-        even that would take longer, and where the fit does not show it, the page says so.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        path : str or path, optional
-            The file to write; without one the text of the page is returned.
-        groups : sequence of length n_train, or str, optional
-            Labels of the training rows to sum weights by, or the name of a column of X_train.
-        k : int, default 50
-            How many training rows to show per prediction.
-        columns : sequence, optional
-            Which features to show, by name or position; all by default.
-        sigma : float, (K,), "exact", "estimate" or None
-            The noise of the targets, for standard errors; see `Explainer.standard_error`.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
-        map : pair of columns, optional
-            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
-        """
-        return super().to_html(X, path, groups, k, columns, sigma, init_score, map)
-
-    def _sigma(self, name: str | None, n_outputs: int) -> tuple[Array | None, str | None]:
-        return noise.for_page(self.proven) if name is None else (noise.sigma_of(self.proven, name), None)
 
     def matrix(self) -> Array:
         """K (n_train, n_train), or (K, n_train, n_train): row i has the weights of the prediction of training row i."""

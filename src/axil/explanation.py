@@ -17,7 +17,6 @@ from axil.inputs import (
     as_positions,
     as_share,
     as_shares,
-    as_sizes,
     chosen_columns,
     feature_columns,
     group_codes,
@@ -25,9 +24,8 @@ from axil.inputs import (
 )
 from axil.inputs.owned import frozen
 from axil.machine.shared import Kept
-from axil.output import page, site_map, tables
+from axil.output import page, tables
 from axil.output.columns import columns_of
-from axil.output.context import Context
 from axil.output.portfolio import Portfolio
 from axil.output.shap import to_shap
 from axil.output.similar import Beside, as_per_class, listed
@@ -333,6 +331,11 @@ class Explanation:
         columns: Sequence[Any] | None = None,
         sigma: Any = None,
         map: Any = None,
+        *,
+        y: Any = None,
+        title: str | None = None,
+        unit: str | None = None,
+        target: str | None = None,
     ) -> str | None:
         """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
 
@@ -354,12 +357,21 @@ class Explanation:
             The noise of the targets, for standard errors.
         map : pair of columns, optional
             Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
+        y : array of shape (n,) or (n, K), optional
+            Actual values of the rows, as ``y_train`` was given: shown beside predictions, with their errors.
+        title : str, optional
+            The title of the page.
+        unit : str, optional
+            The unit of the targets, such as "$" or "kg".
+        target : str, optional
+            The name of the targets, such as "price".
         """
-        target = page.as_target(path)
+        place = page.as_target(path)
         shape = len(self.targets), 1 if self.outputs is None else len(self.outputs)
         known = None if groups is None else self._groups(groups, "groups")
-        options = page_options(shape, known, k, columns, sigma, map, self._sums.context)
-        return page.write(page.summarise([self._sums], options), target)
+        about = page.as_about(len(self), title, unit, target, y)
+        options = page.as_options(shape, known, k, columns, sigma, map, self._sums.context, about)
+        return page.write(page.summarise([self._sums], options), place)
 
     def similar(
         self,
@@ -460,29 +472,3 @@ class Explanation:
             )
         columns = dict(zip(names, np.ascontiguousarray(weights.T)))
         return tables.make({"query": self.query_index, **columns}, self._sums.backend)
-
-
-def page_options(
-    shape: tuple[int, ...],
-    groups: tuple[NDArray[np.intp], NDArray[Any]] | None,
-    k: Any,
-    columns: Any,
-    sigma: Any,
-    map: Any = None,
-    context: Context | None = None,
-) -> page.Options:
-    """Checked options of a page of predictions by targets of this shape, (n_train, K); see `Explanation.to_html`.
-
-    ``groups``: each training row's group number, and the names of the groups. ``context``: features, for a map.
-    """
-    size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
-    return page.Options(as_count(k, "k"), groups, columns, size, places=_places(map, context))
-
-
-def _places(map: Any, context: Context | None) -> site_map.Places | None:
-    """Places of all predictions and training rows, in columns of their features."""
-    if map is None:
-        return None
-    if context is None or context.X_train is None:
-        raise InputError("map needs the features of the training rows, which are not kept here. Leave it out.")
-    return site_map.as_places(map, columns_of(context.X_train, context.X, context.names()))

@@ -161,6 +161,9 @@ KINDS = {
     "which": "which",
     "bags": "bags",
     "sigma": "sizes",
+    "to_html.sigma": "page sizes",
+    **dict.fromkeys(("title", "unit", "to_html.target"), "words"),
+    "interval": "object",
     "shares": "shares",
     "top": "shares",
     "what_if.targets": "changes",
@@ -336,6 +339,8 @@ def valued(name, parameter, needed):
         return None, odd + [
             ("refused", str(i), value) for i, value in enumerate(({}, None, 3j, X[:0], explanation()[:0]))
         ]
+    sizes = [*(value for value in hostile.NO_NUMBERS if not isinstance(value, list)), -1.0, [], [1.0] * 9]
+    truths = bool, np.bool_  # with these a page is asked for sigma, or for none
     values = {
         "count": hostile.NO_COUNTS,
         "flag": hostile.NO_FLAGS,
@@ -346,7 +351,21 @@ def valued(name, parameter, needed):
         "columns": hostile.NO_COLUMNS,
         "position": [p for p in hostile.NO_POSITIONS if not isinstance(p, list)],
         "which": hostile.NO_POSITIONS,
-        "sizes": [*(value for value in hostile.NO_NUMBERS if not isinstance(value, list)), -1.0, [], [1.0] * 9],
+        "sizes": sizes,
+        "page sizes": [value for value in sizes if not isinstance(value, truths)],
+        "words": [
+            3,
+            b"a",
+            "",
+            " ",
+            "a\nb",
+            "\ud800",
+            "a" * 201,
+            ["a"],
+            object(),
+            hostile.Unwilling(),
+            hostile.Unwilling,
+        ],
         "rows": [
             None,
             3,
@@ -510,9 +529,11 @@ def test_scalars():
         "position",
         "which",
         "sizes",
+        "page sizes",
         "shares",
         "rows",
         "columns",
+        "words",
     }
     assert not table(scalars)
 

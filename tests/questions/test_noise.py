@@ -116,24 +116,32 @@ def test_what_takes_too_long_is_estimated_and_says_so(monkeypatch):
         explainer.standard_error(X, sigma="much")
 
 
-def test_a_page_takes_no_longer_than_it_may_and_says_what_it_left_out(monkeypatch):
-    explainer = axil.Explainer(*_data())
+def test_a_page_never_waits_for_a_number_nobody_asked_for(monkeypatch):
+    """sigma is on it where it is cheap, asked for or known by then; the tile is left out elsewhere."""
     X = case_of("lightgbm", "regressor").X_new[:3]
-    assert noise.for_page(explainer.proven)[1] is None
+
+    def page(explainer, **options):
+        found = data_of(explainer.to_html(X, **options))
+        return found["standard_errors"], found["about_sigma"]
+
+    explainer = axil.Explainer(*_data())
+    cheap = page(explainer)
+    assert cheap[1] is None
+    assert page(explainer, sigma="exact") == page(explainer, sigma=True) == cheap
+    assert page(explainer, sigma=False) == (None, None)
+    explainer = axil.Explainer(*_data())
     monkeypatch.setattr(noise, "exact_seconds", lambda asked: 100.0)
-    size, note = noise.for_page(explainer.proven)
-    np.testing.assert_array_equal(size, noise.estimated(explainer.proven).value)
+    estimate, note = page(explainer)
     assert note.startswith("sigma is estimated, within")
-    assert data_of(explainer.to_html(X))["about_sigma"] == note
-    monkeypatch.setattr(noise, "PATIENCE", 0.0)
-    size, note = noise.for_page(explainer.proven)
-    assert size is None
-    assert "some 2 minutes exactly" in note
-    left_out, by_name = data_of(explainer.to_html(X)), data_of(explainer.to_html(X, sigma="estimate"))
-    assert left_out["about_sigma"] == note
-    assert left_out["standard_errors"] is None
-    assert by_name["about_sigma"] is None
-    assert by_name["standard_errors"] is not None
+    assert estimate == page(explainer, sigma="estimate")[0] != cheap[0]
+    explainer = axil.Explainer(*_data())
+    monkeypatch.setattr(noise, "ON_PAGE", 0.0)
+    assert page(explainer) == (None, None)
+    assert not {"sigma", "probes"} & set(explainer.proven.kept.known())  # nothing was computed
+    assert page(explainer, sigma=True) == (estimate, note)
+    assert page(explainer) == (estimate, note)  # known by now
+    page(explainer, sigma="exact")
+    assert page(explainer) == cheap
 
 
 def test_long_work_is_announced_before_it_begins(monkeypatch):

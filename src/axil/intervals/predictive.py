@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.explanation import page_options
 from axil.intervals import why
 from axil.intervals.conformal import Conformal
 from axil.intervals.distribution import Distribution
@@ -94,6 +93,11 @@ class Predictive(Distribution, page.Shown):
         symmetric: bool = True,
         init_score: Any = None,
         map: Any = None,
+        *,
+        y: Any = None,
+        title: str | None = None,
+        unit: str | None = None,
+        target: str | None = None,
     ) -> str | None:
         """The page of `Explainer.to_html`, with the interval of each prediction and the rows of `why` that make it wide.
 
@@ -119,6 +123,14 @@ class Predictive(Distribution, page.Shown):
             Offsets of the rows of X, as in `Explainer.explain`.
         map : pair of columns, optional
             Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
+        y : array of shape (n,) or (n, K), optional
+            Actual values of the rows, as ``y_train`` was given: shown beside predictions, with their errors.
+        title : str, optional
+            The title of the page.
+        unit : str, optional
+            The unit of the targets, such as "$" or "kg".
+        target : str, optional
+            The name of the targets, such as "price".
 
         Examples
         --------
@@ -131,11 +143,12 @@ class Predictive(Distribution, page.Shown):
         >>> page.startswith("<!DOCTYPE html>")
         True
         """
-        target, proven = page.as_target(path), self._proven
+        place, proven = page.as_target(path), self._proven
         queries = proven.queries(X, init_score)
         known = None if groups is None else proven.groups(groups, "groups")
         context = Context(queries.rows, proven.features, proven.adapter.feature_names, None)
-        options = page_options(proven.targets.shape, known, k, columns, None, map, context)
+        about = page.as_about(len(queries), title, unit, target, y)
+        options = page.as_options(proven.targets.shape, known, k, columns, None, map, context, about)
         inputs.chosen_columns(columns, context.names())
         ends = self._interval(queries, coverage, symmetric)
         found = why.joined(list(why.reasons(proven, self._around, self._errors, queries, ON_PAGE)))
@@ -152,7 +165,7 @@ class Predictive(Distribution, page.Shown):
         )
         size = proven.budget.batch_size(proven.dense_bytes())
         explained = batches(proven, queries, size, proven.is_sparse, even_empty=True)
-        return page.write(page.summarise(explained, replace(options, intervals=intervals)), target)
+        return page.write(page.summarise(explained, replace(options, intervals=intervals)), place)
 
     # -- the model ------------------------------------------------------------------------------------------------------
 
@@ -194,3 +207,8 @@ class Predictive(Distribution, page.Shown):
 
     def _targets(self, y: Any, n: int) -> Array:
         return on_scale(self._proven, inputs.as_table(y, n, self._proven.targets.shape[1], "y", "predicted"), "y")
+
+
+def is_of(found: Any, proven: ProvenModel) -> bool:
+    """Whether this is a `Predictive`, of this very model."""
+    return isinstance(found, Predictive) and found._proven is proven

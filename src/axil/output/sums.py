@@ -226,11 +226,18 @@ class WeightedSums:
 
     def concentration_columns(self, shares: Array) -> dict[str, Any]:
         """The columns of `Explanation.concentration`."""
-        own = self.weights.ndim == 3
-        parts = self.weights if own else [self.weights]
-        counts = np.stack([_rows_needed(weights, shares) for weights in parts], axis=1)
-        outputs = self.outputs if own else None
+        counts, _ = self.curves(shares, np.zeros(0, dtype=np.intp))
+        outputs = self.outputs if self.weights.ndim == 3 else None
         return tables.label_columns(self.query_index, outputs, "share", shares) | {"rows": counts.ravel()}
+
+    def curves(self, shares: Array, ranks: NDArray[np.intp]) -> tuple[NDArray[np.int64], Array]:
+        """Rows needed for each share of sum |k| (n, S, shares), and the shares that so many rows hold (n, S, ranks).
+
+        The largest rows come first. There are S sets of weights: one where outputs share theirs.
+        """
+        parts = self.weights if self.weights.ndim == 3 else [self.weights]
+        found = [_curves(weights, shares, ranks) for weights in parts]
+        return np.stack([one[0] for one in found], axis=1), np.stack([one[1] for one in found], axis=1)
 
 
 def ratio(above: Array, below: Array) -> Array:
@@ -238,12 +245,14 @@ def ratio(above: Array, below: Array) -> Array:
     return np.divide(above, below, out=np.zeros_like(below), where=below > 0)
 
 
-def _rows_needed(weights: Any, shares: Array) -> NDArray[np.int64]:
-    """(n, shares): how many of the largest |weights| (n, n_train) add up to each share of all."""
+def _curves(weights: Any, shares: Array, ranks: NDArray[np.intp]) -> tuple[NDArray[np.int64], Array]:
+    """(n, shares) and (n, ranks) of weights (n, n_train): rows for each share, and the share of so many rows."""
     counts = np.zeros((weights.shape[0], len(shares)), dtype=np.int64)
+    held = np.zeros((weights.shape[0], len(ranks)))
     for i in range(len(counts)):
         own = weights.data[weights.indptr[i] : weights.indptr[i + 1]] if issparse(weights) else weights[i]
         total = np.cumsum(np.sort(np.abs(own))[::-1])
         if len(total) and total[-1] > 0:
             counts[i] = np.searchsorted(total, shares * total[-1] * (1 - ROUNDING)) + 1
-    return counts
+            held[i] = total[np.minimum(ranks, len(total)) - 1] / total[-1]
+    return counts, held

@@ -23,6 +23,7 @@ from axil.types import Array
 PROBES = 32  # random vectors
 TOGETHER = 8  # of them in one pass
 PATIENCE = 10.0  # seconds that an answer may take for sigma alone, unless asked for by name
+ON_PAGE = 2.0  # seconds that a page may take for sigma, unless asked for it
 WARNED = 30.0  # seconds above which work on all training rows is announced
 WITHOUT_LEVERAGES = (
     'Without them there are leverage and degrees_of_freedom with method="estimate", standard_error(X, sigma="estimate"), and '
@@ -85,23 +86,25 @@ def sigma_of(proven: ProvenModel, given: Any) -> Array:
     return np.asarray(found.value)
 
 
-def for_page(proven: ProvenModel) -> tuple[Array | None, str | None]:
-    """sigma within `PATIENCE`, and what a page has to say about it: that it is estimated, or why there is none."""
+def for_page(proven: ProvenModel, asked: bool = False) -> tuple[Array | None, str | None]:
+    """sigma, and what a page has to say about it: that it is estimated.
+
+    Unless asked for it is None where it is not known yet and takes longer than `ON_PAGE` even to estimate, and where the fit
+    does not show it.
+    """
+    known, needed, available = proven.kept.known(), exact_seconds(proven), proven.budget.available
+    estimating = PROBES * sum(engine.costs(available).column for engine in proven.engines)
     try:
-        needed = exact_seconds(proven)
-        if needed <= PATIENCE:
+        if "sigma" in known or needed <= (PATIENCE if asked else ON_PAGE):
             return exact(proven), None
-        available = proven.budget.available
-        estimating = PROBES * sum(engine.costs(available).column for engine in proven.engines)
-        if estimating > PATIENCE:
-            return None, (
-                f"sigma would take {in_time(estimating)} to estimate and {in_time(needed)} exactly, so it was left out: pass "
-                'sigma="estimate", sigma="exact" or a number to to_html'
-            )
+        if not (asked or "estimated sigma" in known or estimating <= ON_PAGE):
+            return None, None
         found = estimated(proven)
         return np.asarray(found.value), f"sigma is estimated, within {off(found):.2g} % (one standard error)"
-    except InputError as error:
-        return None, str(error)
+    except InputError:
+        if asked:
+            raise
+        return None, None
 
 
 def exact_seconds(proven: ProvenModel) -> float:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError
-from axil.explanation import page_options
 from axil.machine.memory import Budget
-from axil.output import page, similar, tables
+from axil.output import similar, tables
 from axil.output.columns import columns_of
 from axil.output.context import Context
 from axil.output.portfolio import Portfolio
 from axil.output.sums import WeightedSums
 from axil.questions import write as writing
+from axil.questions.paged import Paged
 from axil.types import Array
 
 COPIES = 3  # of a query's weights while some of them are chosen
@@ -104,7 +104,7 @@ class MissingQuestionError(UnsupportedQuestionError, AttributeError):
     """A question that an explainer has no method for; an AttributeError too, so that hasattr is False."""
 
 
-class Streamed(page.Shown, ABC):
+class Streamed(Paged, ABC):
     """Questions about any number of rows X. None of them holds an (n, n_train) array."""
 
     _no_others: tuple[str, str]  # the reason for which an explainer has none of `OTHERS`, and what to do
@@ -117,10 +117,6 @@ class Streamed(page.Shown, ABC):
             if name in OTHERS:
                 raise MissingQuestionError(name, *self._refusals.get(name, self._no_others))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-
-    @abstractmethod
-    def _stream(self, X: Any, init_score: Any) -> Stream:
-        """The rows of X, checked, with their weights to come."""
 
     def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
@@ -364,52 +360,3 @@ class Streamed(page.Shown, ABC):
         n_train, n_outputs = stream.n_targets
         parts = (one.dense() for one in stream.parts(2 * 8 * n_train * n_outputs))  # copies on the way
         writing.write(parts, inputs.row_labels(stream.rows), stream.index(), n_outputs, path)
-
-    def to_html(
-        self,
-        X: Any,
-        path: Any = None,
-        groups: Any = None,
-        k: int = 50,
-        columns: Sequence[Any] | None = None,
-        sigma: Any = None,
-        init_score: Any = None,
-        map: Any = None,
-    ) -> str | None:
-        """The page of `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        path : str or path, optional
-            The file to write; without one the text of the page is returned.
-        groups : sequence of length n_train, or str, optional
-            Labels of the training rows to sum weights by, or the name of a column of X_train.
-        k : int, default 50
-            How many training rows to show per prediction.
-        columns : sequence, optional
-            Which features to show, by name or position; all by default.
-        sigma : float or array of shape (K,), optional
-            The noise of the targets, for standard errors.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
-        map : pair of columns, optional
-            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
-        """
-        target = page.as_target(path)
-        stream = self._stream(X, init_score)
-        by_name = sigma is None or isinstance(sigma, str)
-        known = None if groups is None else stream.groups(groups, "groups")
-        context = Context(stream.rows, stream.features, stream.feature_names, None)
-        options = page_options(stream.n_targets, known, k, columns, None if by_name else sigma, map, context)
-        inputs.chosen_columns(columns, stream.names())  # refused before any work
-        if by_name:
-            size, about = self._sigma(sigma, stream.n_targets[1])
-            options = replace(options, sigma=size, about_sigma=about)
-        return page.write(page.summarise(stream.parts(), options), target)
-
-    def _sigma(self, name: str | None, n_outputs: int) -> tuple[Array | None, str | None]:
-        """The noise of the targets by name, or None for none, and what a page has to say about it."""
-        return None if name is None else inputs.as_sizes(name, n_outputs, "sigma"), None

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from page_models import HOSTILE, bare, hostile, houses, sales
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
 
 import axil
 from axil.output.sums import WeightedSums
@@ -110,8 +111,26 @@ def test_the_foot_of_the_table_adds_up(visit, report):
     page = visit(report)
     feet = dict(zip(*(page.locator(f"#rows tfoot tr > :nth-child({i})").all_inner_texts() for i in (1, 6))))
     rest = next(text for name, text in feet.items() if name.endswith("other rows"))
-    total = sum(numbers([*column(page, 5), rest, feet["Intercept"]]))
+    total = sum(numbers([*column(page, 5), rest, feet["Mean of targets"]]))
     assert total == pytest.approx(numbers([feet["Prediction"]])[0], abs=0.5 * 22)  # 22 numbers rounded to one
+
+
+def test_tables_count_from_where_the_waterfall_does(visit, report):
+    """From the mean of all targets, at first, or from the intercept: comparables, groups, and their feet."""
+    explainer, X, years = houses()
+    page, top = visit(report), explainer.similar(X[:1], 20)
+    groups = explainer.group(X[:1], years).sort_values("weight", ascending=False, key=abs)
+    mean = explainer.targets.mean()
+    for start, reference in (("mean", mean), ("intercept", 0.0)):
+        page.locator("#start").select_option(start)
+        # Shown to one; weights and targets of the page have seven digits.
+        np.testing.assert_allclose(numbers(column(page, 5)), top["weight"] * (top["target"] - reference), atol=0.6)
+        found = numbers(page.locator("#groups-table tbody td:nth-child(3)").all_inner_texts())
+        np.testing.assert_allclose(found, groups["contribution"] - groups["weight"] * reference, atol=0.6)
+        assert (f"count from the mean, {mean:,.0f}" in page.locator("#groups-note").inner_text()) == (start == "mean")
+    page.locator("#start").select_option("mean")
+    assert f"from the mean, {mean:,.0f}." in page.locator("#waterfall-note").inner_text()
+    assert page.locator("#waterfall text").all_text_contents()[:2] == ["Mean of targets", f"{mean:,.0f}"]
 
 
 def test_every_column_sorts_both_ways(visit, report):
@@ -187,7 +206,7 @@ def test_light_and_dark(visit, report):
     assert before != dark.evaluate(ground)
     light.locator("#theme").click()
     assert light.evaluate(ground) == dark.evaluate(ground)
-    assert light.locator("#theme").get_attribute("aria-pressed") == "true"
+    assert light.locator("#theme").inner_text() == dark.locator("#theme").inner_text() == "Light mode"
     dark.locator("#theme").click()
     assert dark.evaluate(ground) == before
 
@@ -195,6 +214,8 @@ def test_light_and_dark(visit, report):
 def test_the_waterfall_starts_where_it_is_told(visit, report):
     explainer, X, _ = houses()
     page = visit(report)
+    assert page.locator("#start").input_value() == "mean"
+    page.locator("#start").select_option("intercept")
     texts = page.locator("#waterfall text").all_text_contents()
     assert texts[:2] == ["Intercept", "0"]
     steps = numbers(texts[1:-1:2])
@@ -243,13 +264,13 @@ def test_outputs_are_chosen(visit, exact):
     page = visit(explanation.to_html())
     assert ("pushes that add up" in page.locator("#about").inner_text()) is not exact
     heads = page.locator("#rows thead button").all_inner_texts()
-    expected = ["Row", "Rank", "Weight", "Share so far", "Target", "Contribution"]
-    assert heads == (expected if exact else [name for name in expected if name != "Weight"]) + [
-        f"x{j}" for j in range(4)
-    ]
+    weight, target = (["Weight"], "Target") if exact else ([], "Class")
+    features = [f"x{j}" for j in range(4)]
+    assert heads == ["Row", "Rank", *weight, "Share so far", target, "Contribution", *features]
     assert "held fixed" in page.locator("#about").inner_text()
     page.locator("#output").select_option("2")
-    assert page.locator("#name").inner_text() == f"0: {explanation.outputs[2]}"
+    name = f"output {explanation.outputs[2]}" if exact else f"{explanation.outputs[2]} (class)"
+    assert page.locator("#name").inner_text() == f"Prediction 0: {name}"
     assert f"= {explanation.predictions[0, 2]:,.9f}".replace("-", "−") in page.locator("#proof").inner_text()
 
 
@@ -264,7 +285,7 @@ def test_the_page_of_a_classifier_opens_on_the_predicted_class(visit):
     predicted, probabilities = model.predict(X[:12]), model.predict_proba(X[:12])
     for i in range(12):
         page.locator("#list li").nth(i).click()
-        assert page.locator("#name").inner_text() == f"{i}: {predicted[i]}"
+        assert page.locator("#name").inner_text() == f"Prediction {i}: {predicted[i]} (class)"
         o = list(model.classes_).index(predicted[i])
         assert page.locator("#output").input_value() == str(o)
         shown = page.locator("#list li").nth(i).inner_text().split(": ")
@@ -276,7 +297,7 @@ def test_the_page_of_a_classifier_opens_on_the_predicted_class(visit):
     page.locator("#output").select_option("0")  # by hand: it stays
     for i in range(12):
         page.locator("#list li").nth(i).click()
-        assert page.locator("#name").inner_text() == f"{i}: {model.classes_[0]}"
+        assert page.locator("#name").inner_text() == f"Prediction {i}: {model.classes_[0]} (class)"
         assert f"= {explanation.predictions[i, 0]:,.9f}".replace("-", "−") in page.locator("#proof").inner_text()
     other = next(i for i in range(12) if predicted[i] != model.classes_[0])
     page.locator("#list li").nth(other).click()
@@ -319,6 +340,11 @@ def test_print_leaves_the_prediction_only(visit, report):
     assert page.locator("#rows").is_visible()
     assert max(page.locator("#rows tr").evaluate_all("rows => rows.map((row) => row.offsetHeight)")) < 60
     assert page.locator(".tall").evaluate("node => node.scrollHeight <= node.clientHeight + 1")
+    # Heads are text, which is repeated on every sheet; the foot is there once; nothing is wider than the sheet.
+    drawn = "nodes => nodes.map((node) => getComputedStyle(node, '::after').content)"
+    assert page.locator("#rows thead th[data-name]").evaluate_all(drawn)[:2] == ['"Row"', '"Rank"']
+    assert page.locator("#rows tfoot").evaluate("node => getComputedStyle(node).display") == "table-row-group"
+    assert max(page.locator(".chart svg").evaluate_all("nodes => nodes.map((node) => node.clientWidth)")) <= 512
 
 
 def test_pages_of_nothing_and_of_little(visit):
@@ -349,6 +375,7 @@ def test_prices_of_transformed_targets(visit, name):
     model = RandomForestRegressor(5, random_state=0, min_samples_leaf=3).fit(X, forward(prices))
     explainer = axil.Explainer(model, X, forward(prices), inverse_func=back)
     page = visit(explainer.to_html(X[:2], groups=np.arange(80) % 2, k=100))
+    page.locator("#start").select_option("intercept")
     price = f"{back(model.predict(X[:1]))[0]:,.0f}"
     assert price in page.locator("#list li").first.inner_text()
     assert price in page.locator("#cards").inner_text()
@@ -410,3 +437,122 @@ def test_a_page_without_intervals_has_no_room_for_them(visit, report):
     page = visit(report)
     assert page.locator("#wide").is_hidden()
     assert "interval" not in page.locator("#cards").inner_text()
+
+
+def test_each_prediction_has_a_link(visit, report):
+    page = visit(report)
+    page.locator("#list li").nth(3).click()
+    assert page.url.endswith("#parcel%20303")
+    page.evaluate("location.hash = '#' + encodeURIComponent('parcel 310')")
+    until(page, "document.getElementById('name').textContent === 'parcel 310'")
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#parcel%20310")
+    page.reload()
+    until(page, "document.getElementById('name').textContent === 'parcel 310'")
+    page.evaluate("location.hash = '#nobody'")
+    assert page.locator("#name").inner_text() == "parcel 310"
+
+
+def test_actual_values_title_and_unit(visit):
+    model, _, y, _ = sales()
+    explainer, new, _ = houses()
+    page = visit(explainer.to_html(new, y=y[300:], title="Sales of <2023>", unit="$", target="price"))
+    assert page.title() == page.locator("h1").inner_text() == "Sales of <2023>"
+    predicted, cards = model.predict(new), page.locator("#cards").inner_text()
+    rmse = f"${np.sqrt(np.square(predicted - y[300:]).mean()):,.0f}"
+    assert f"Prediction: price\n${predicted[0]:,.0f}" in cards
+    side = "above" if y.iloc[300] > predicted[0] else "below"
+    assert f"Actual price\n${y.iloc[300]:,.0f}\n${abs(y.iloc[300] - predicted[0]):,.0f} {side} the prediction" in cards
+    assert f"Typical error (RMSE)\n{rmse}" in cards
+    assert "Standard error" not in cards  # it gives way to real errors
+    assert f"Typical error (RMSE): {rmse}." in page.locator("#about").inner_text()
+    assert column(page, 4) == [f"{target:,.0f}" for target in explainer.similar(new[:1], 50)["target"]]
+    heads = page.locator("#rows thead button").all_inner_texts()
+    assert heads[4:6] == ["price ($)", "Contribution ($)"]
+
+
+@pytest.mark.parametrize("kind", ["forest", "boosted"])
+def test_classes_are_named(visit, kind):
+    """The page of a classifier has no 0 and 1 for classes, and says which class a probability is of."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    if kind == "forest":
+        labels = np.array([7, 8, 9])[np.argmax(X + 0.7 * rng.normal(size=X.shape), axis=1)]  # names that are numbers
+        model = RandomForestClassifier(12, min_samples_leaf=4, random_state=0).fit(X, labels)
+        explainer = axil.Explainer(model, X, labels)
+    else:
+        labels = np.array(["bad", "good"])[(X[:, 0] + 0.7 * rng.normal(size=150) > 0).astype(int)]
+        model = HistGradientBoostingClassifier(max_iter=8).fit(X, labels)
+        explainer = axil.JacobianExplainer(model, X, labels)
+    page = visit(explainer.to_html(X[:9], y=labels[:9], k=10))
+    predicted, chances = model.predict(X[:9]), model.predict_proba(X[:9]).max(axis=1)
+    assert f"{(predicted == labels[:9]).sum()} of 9 classes are predicted right" in page.locator("#about").inner_text()
+    for i in range(9):
+        page.locator("#list li").nth(i).click()
+        assert page.locator("#name").inner_text() == f"Prediction {i}: {predicted[i]} (class)"
+        name, chance = page.locator("#list li").nth(i).locator("span").nth(1).inner_text().split(": ")
+        assert name == str(predicted[i])
+        assert abs(float(chance) - chances[i]) < 1e-3
+        cards = page.locator("#cards").inner_text()
+        assert f"Probability of {predicted[i] if kind == 'forest' else 'good'}\n" in cards
+        assert f"Actual class\n{labels[i]}\n" in cards
+    heads = page.locator("#rows thead button").all_inner_texts()
+    at = heads.index("Class")
+    assert column(page, at) == [str(labels[int(row)]) for row in column(page, 0)]
+    if kind == "forest":  # weights times being of that class, from the share of the class
+        held, own = numbers(column(page, 2)), np.array(column(page, at)) == str(predicted[8])
+        expected = np.array(held) * (own - (labels == predicted[8]).mean())
+        np.testing.assert_allclose(numbers(column(page, 5)), expected, atol=1e-4)  # four digits are shown
+        assert f"Share of {predicted[8]}" in page.locator("#waterfall").inner_text()
+
+
+def test_derivatives_are_not_said_to_add_up(visit):
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
+    page = visit(axil.JacobianExplainer(LogisticRegression(tol=1e-10).fit(X, y), X, y).to_html(X[:3], groups=y))
+    assert page.locator("#adding").is_hidden()
+    assert page.locator("#proof").inner_text() == ""
+    assert page.locator("#proof-title").inner_text() == "What a derivative says"
+    heads = page.locator("#rows thead button").all_inner_texts()
+    assert heads == ["Row", "Rank", "Derivative", "Share so far", "Target", "x0", "x1"]
+    assert page.locator("#rows tfoot tr").count() == 1  # all other rows; no intercept, no sum
+    assert page.locator("#groups-table thead th").all_inner_texts() == ["Group", "Sum of derivatives"]
+
+
+def test_many_groups_fold_and_come_first_where_no_row_says_much(visit):
+    explainer, X, _ = houses()
+    groups, table = np.arange(300) % 12, explainer.group(X[:1], np.arange(300) % 12)
+    first = "node => node.compareDocumentPosition(document.getElementById('comparables')) & 4"
+    for k, diffuse in ((2, True), (300, False)):
+        page = visit(explainer.to_html(X[:2], groups=groups, k=k))
+        assert bool(page.locator("#groups").evaluate(first)) is diffuse
+        assert page.locator("#by").input_value() == ("groups" if diffuse else "rows")
+        assert page.locator("#groups-table tbody tr").count() == 8
+        rest = page.locator("#groups-table tfoot tr > *").all_inner_texts()
+        assert rest[0] == "4 other groups"
+        smallest = table.sort_values("weight", key=abs)[:4]
+        left = (smallest["contribution"] - smallest["weight"] * explainer.targets.mean()).sum()
+        assert numbers(rest[2:3])[0] == pytest.approx(left, abs=0.6)
+        page.locator("#by").select_option("groups")
+        steps = page.locator("#waterfall text").all_text_contents()
+        assert sum(numbers(steps[1:-1:2])) == pytest.approx(explainer(X[:1]).predictions[0], abs=0.5 * 12)
+        page.locator("#unfold").click()
+        assert page.locator("#groups-table tbody tr").count() == 12
+        assert page.locator("#unfold").inner_text() == "Show 8 groups"
+
+
+def test_the_curve_is_the_one_of_the_weights(visit, report):
+    """Every point drawn beyond the 20 rows listed is one of the exact curve."""
+    explainer, X, _ = houses()
+    page = visit(report)
+    points = page.locator("#share polyline").get_attribute("points").split()
+    x, y = np.array([point.split(",") for point in points], dtype=float).T
+    sizes = np.sort(np.abs(explainer(X[:1]).weights[0]))[::-1]
+    held = np.cumsum(sizes) / sizes.sum()
+    low, high = (
+        y[0] + (y[0] - 10) * held[0] / (1 - held[0]),
+        10.0,
+    )  # drawn at 0 and at 1, from the first point and the top
+    shares, rows = (y - low) / (high - low), 300 ** ((x - x[0]) / (x[-1] - x[0]))
+    assert len(points) > 40
+    np.testing.assert_allclose(shares, held[rows.round().astype(int) - 1], atol=1e-3)

@@ -158,7 +158,9 @@ def test_noise_that_is_not_known_is_not_guessed():
     explainer = axil.Explainer(RandomForestClassifier(5, random_state=0).fit(X, y), X, y)
     summary = data_of(explainer.to_html(X[:4]))
     assert summary["standard_errors"] is None
-    assert summary["about_sigma"].startswith("The noise of class labels")
+    assert summary["about_sigma"] is None
+    with pytest.raises(InputError, match="The noise of class labels"):
+        explainer.to_html(X[:4], sigma=True)
     assert data_of(explainer.to_html(X[:4], sigma=0.5))["standard_errors"] is not None
     assert data_of(explainer(X[:4]).to_html())["about_sigma"] is None
     with pytest.raises(InputError, match="sigma is"):
@@ -305,3 +307,59 @@ def test_intervals_that_cannot_be(tmp_path):
     with pytest.raises(InputError, match="columns"):
         predictive.to_html(X[320:], tmp_path / "page.html", columns=["rooms"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_curve_is_known_beyond_the_rows_listed():
+    explainer, X, _ = houses()
+    for explanation in (explainer(X), explainer(X, sparse=True)):
+        summary = data_of(explanation.to_html(k=7))
+        ranks = np.array(summary["curve_ranks"])
+        assert ranks[0] == 8
+        assert ranks[-1] == 300
+        sizes = -np.sort(-np.abs(explainer(X).weights), axis=1)
+        expected = (np.cumsum(sizes, axis=1) / sizes.sum(axis=1, keepdims=True))[:, ranks - 1]
+        np.testing.assert_allclose(grid(summary, "curve", len(ranks))[0], expected, rtol=SHORT)
+    assert data_of(explainer(X).to_html(k=300))["curve_ranks"] == []
+    assert data_of(explainer(X).to_html(k=300))["diffuse"] is False
+    assert data_of(explainer(X).to_html(k=1))["diffuse"] is True
+
+
+def test_actual_values_are_read_as_targets_were():
+    model, X, y, _ = sales()
+    explainer, new, _ = houses()
+    summary = data_of(explainer.to_html(new, y=y[300:]))
+    assert summary["standard_errors"] is None  # gives way to real errors
+    np.testing.assert_allclose(summary["actual"]["values"], [y[300:]], rtol=SHORT)
+    expected = np.sqrt(np.square(model.predict(new) - y[300:]).mean())
+    np.testing.assert_allclose(summary["actual"]["rmse"], [expected], rtol=SHORT)
+    assert data_of(explainer(new).to_html(y=y[300:]))["actual"] == summary["actual"]
+    assert data_of(explainer.to_html(new, y=y[300:], sigma=1.0))["standard_errors"] is not None
+    # Of logarithms they are given as logarithms, and shown in prices.
+    forest = RandomForestRegressor(5, random_state=0).fit(X[["area"]][:300], np.log(y[:300]))
+    logs = axil.Explainer(forest, X[["area"]][:300], np.log(y[:300]), inverse_func=np.exp)
+    found = data_of(logs.to_html(new[["area"]], y=np.log(y[300:])))["actual"]
+    np.testing.assert_allclose(found["values"], [y[300:]], rtol=SHORT)
+    apart = np.exp(forest.predict(new[["area"]])) - y[300:]
+    np.testing.assert_allclose(found["rmse"], [np.sqrt(np.square(apart).mean())], rtol=SHORT)
+
+
+def test_what_a_page_cannot_be_told(tmp_path):
+    model, X, y, _ = sales()
+    explainer, new, _ = houses()
+    predictive = explainer.calibrate(X[300:], y[300:])
+    other = axil.Explainer(model, X[:300], y[:300])
+    for wrong, message in (
+        ({"y": y[:3]}, "y has shape"),
+        ({"title": ""}, "title is ''; expected one line of text"),
+        ({"unit": 3}, "unit is 3"),
+        ({"target": "a\nb"}, "target is"),
+        ({"interval": 0.9}, "interval is 0.9; expected what calibrate of this explainer returned"),
+        ({"interval": predictive, "sigma": 1.0}, "interval takes the place of standard errors"),
+    ):
+        with pytest.raises(InputError, match=message):
+            explainer.to_html(new, tmp_path / "page.html", **wrong)
+    with pytest.raises(InputError, match="interval is"):
+        other.to_html(new, interval=predictive)
+    assert list(tmp_path.iterdir()) == []
+    words = {"y": y[300:], "title": "Sales", "unit": "$", "target": "price"}
+    assert explainer.to_html(new, interval=predictive, k=3, **words) == predictive.to_html(new, k=3, **words)

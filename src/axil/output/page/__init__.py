@@ -1,8 +1,10 @@
 """One self-contained page: explanation -> summary (a plain dict) -> template -> HTML."""
 
+from axil.output.page.about import as_about
 from axil.output.page.inline import HEIGHT, Page, Shown, shown
 from axil.output.page.notebook import preview
-from axil.output.page.summary import Intervals, Options, summarise
+from axil.output.page.options import Intervals, Options, as_options
+from axil.output.page.summary import summarise
 from axil.output.page.template import as_target, render, write
 
 __all__ = [
@@ -11,6 +13,8 @@ __all__ = [
     "Options",
     "Page",
     "Shown",
+    "as_about",
+    "as_options",
     "as_target",
     "preview",
     "render",

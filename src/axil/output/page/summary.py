@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,11 @@ from numpy.typing import NDArray
 
 from axil.errors import UnsupportedQuestionError
 from axil.inputs import chosen_columns, feature_columns
+from axil.output.page.about import class_numbers, compared
+from axil.output.page.options import Intervals, Options
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
 from axil.output.site_map import HEIGHT, MARGIN, WIDTH, Places, bar_text, sheets
-from axil.output.sums import WeightedSums
+from axil.output.sums import WeightedSums, ratio
 from axil.scale import TargetScale
 from axil.types import Array
 
@@ -21,38 +22,8 @@ SHARES = (0.5, 0.8, 0.95)  # of sum |weight|: how many rows account for them
 MOST_COLUMNS = 100  # features shown unless they are chosen by name
 MOST_CELLS = 500_000  # features of training rows with seven digits each; of more, four keep a page below 5 MB
 MOST_GROUPS = 50  # of each prediction, the largest first; all others are one sum
-
-
-@dataclass(frozen=True, eq=False)
-class Intervals:
-    """The prediction intervals of all n predictions with K outputs, and the m training rows that make each of them wide."""
-
-    coverage: float
-    n_calibration: int
-    source: str  #: of the calibration errors
-    training_errors: str  #: their source
-    lower: Array  #: (n, K) as targets are shown
-    upper: Array  #: (n, K)
-    alarm: Array  #: (n, K) the share of calibration rows with a smaller scale of errors
-    rows: NDArray[np.intp]  #: (n, K, m) positions of the training rows
-    weights: Array  #: (n, K, m)
-    errors: Array  #: (n, K, m) on the scale of the fit
-    shares: Array  #: (n, K, m) of the sum of |weight| * error^2 over all rows
-
-
-@dataclass(frozen=True)
-class Options:
-    """Content that the page is to show."""
-
-    k: int = 50  #: rows of each prediction
-    groups: tuple[NDArray[np.intp], NDArray[Any]] | None = (
-        None  #: the group number of each training row, and their names
-    )
-    columns: Any = None  #: features by name or position
-    sigma: Array | None = None  #: () or (K,) the noise of the targets
-    about_sigma: str | None = None  #: how it is known, or why it is not
-    intervals: Intervals | None = None  #: in place of standard errors
-    places: Places | None = None  #: of all predictions and training rows, for a map
+CURVE_POINTS = 24  # of the curve of concentration beyond the rows listed, at equal ratios of their numbers
+DIFFUSE = 0.5  # of sum |weight|: where listed rows hold less of it on average, groups come first
 
 
 def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]:
@@ -61,10 +32,13 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
     Holds k rows of each prediction, never the weights of more than one batch. What the other rows add up to is kept, so
     that rows, remainder and intercept still sum to the prediction.
     """
-    batches, features = [], []
+    batches: list[dict[str, Any]] = []
+    features = []
     names: list[str] = []
     chosen: list[int] = []
+    actual = None
     for part in parts:
+        actual = options.about.actual(part) if not batches else actual
         if part.additive and options.sigma is not None:
             raise UnsupportedQuestionError(
                 "sigma", "standard errors follow from weights, and pushes are none", "Leave sigma out."
@@ -87,6 +61,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
     positions = positions[positions >= 0]  # -1 is a place without a row
     for name in named:
         made[name] = np.where(made[name] < 0, -1, np.searchsorted(positions, made[name]))
+    classes = class_numbers(part, positions)
     digits = DIGITS if len(positions) * len(chosen) <= MOST_CELLS else FEWER_DIGITS
     beside = None
     if about is not None and about.X_train is not None:
@@ -98,6 +73,8 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "k": made["rows"].shape[2],
         "outputs": None if part.outputs is None else labels(part.outputs),
         "shares": list(SHARES),
+        "curve_ranks": _ranks(made["rows"].shape[2], len(targets)).tolist(),
+        "diffuse": _is_diffuse(made),
         "means": targets.mean(axis=0).tolist(),  # with every digit, as the exponential of a logarithm shows them
         "scale": _scale(part.scale),
         "features": [names[i] for i in chosen],
@@ -106,6 +83,9 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "about_sigma": options.about_sigma,
         "intervals": None if options.intervals is None else _intervals(options.intervals, made["wide_rows"]),
         "map": drawn,
+        **options.about.words(),
+        "actual": None if actual is None else compared(actual, part, made.get("means", made["shown"])),
+        "classes": classes["names"],
         "held": "" if about is None else about.held,
         "queries": {
             "labels": labels(made["labels"]),
@@ -114,6 +94,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "training": {
             "labels": labels(part.index[positions]),
             "targets": [numbers(column) for column in targets[positions].T],
+            "classes": classes["rows"],
             "shown": None if part.seen is None else [numbers(column) for column in part.shown[positions].T],
             "features": beside,
         },
@@ -157,7 +138,7 @@ def _columns(made: dict[str, Any], options: Options, compared: bool) -> dict[str
         errors = np.broadcast_to(options.sigma * made["norms"], made["predictions"].shape)
         shown["standard_errors"] = nested(errors)
     names = ["rows", "weights", "rest_weights", "rest_contributions"]
-    names += ["sizes", "effective_sizes", "negative_shares", "needed"]
+    names += ["sizes", "effective_sizes", "negative_shares", "needed", "curve"]
     if options.groups is not None:
         names += [
             "group_rows",
@@ -178,6 +159,7 @@ def _batch(part: WeightedSums, options: Options) -> dict[str, Any]:
     rows, weights = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values"))
     contributions = weights * np.stack([one.targets[one.rows] for one in largest], axis=1)
     everything = rows.shape[2] == len(part.targets)  # then nothing is left but rounding
+    needed, curve = part.curves(np.array(SHARES), _ranks(rows.shape[2], len(part.targets)))
     totals = np.asarray(part.weights.sum(axis=-1)).reshape(sets, n).T
     model = None if part.context is None else part.context.predictions
     made = {
@@ -191,7 +173,8 @@ def _batch(part: WeightedSums, options: Options) -> dict[str, Any]:
         "totals": totals,
         "rest_weights": (totals - weights[:, :sets].sum(axis=2)) * (not everything),
         "rest_contributions": (predictions - intercepts - contributions.sum(axis=2)) * (not everything),
-        "needed": part.concentration_columns(np.array(SHARES))["rows"].reshape(n, sets, len(SHARES)),
+        "needed": needed,
+        "curve": curve,
         "sizes": part.sizes.reshape(sets, n).T,
         "norms": part.norms.reshape(sets, n).T,
         "effective_sizes": part.effective_size.reshape(sets, n).T,
@@ -200,6 +183,18 @@ def _batch(part: WeightedSums, options: Options) -> dict[str, Any]:
     if part.account is not None and part.account.means is not None:
         made["means"] = part.account.means
     return made if options.groups is None else made | _groups(part, *options.groups, n, outputs, sets)
+
+
+def _ranks(listed: int, n_train: int) -> NDArray[np.intp]:
+    """Numbers of rows beyond those listed at which the curve of concentration is known."""
+    found = np.geomspace(listed + 1, n_train, CURVE_POINTS) if listed < n_train else np.zeros(0)
+    return np.unique(found.round().astype(np.intp))
+
+
+def _is_diffuse(made: dict[str, Any]) -> bool:
+    """Whether the rows listed hold less than `DIFFUSE` of |weight|, on average over predictions."""
+    held = ratio(np.abs(made["weights"]).sum(axis=2), made["sizes"])
+    return bool(held.size and held.mean() < DIFFUSE)
 
 
 def _groups(

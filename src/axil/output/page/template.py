@@ -18,11 +18,13 @@ from axil.inputs import as_file
 from axil.machine.atomic import atomic
 from axil.output import site_map
 
+SCRIPTS = ("tools.js", "charts.js", "map.js", "wording.js", "page.js", "run.js")
+
 
 def render(summary: dict[str, Any]) -> str:
     """The page as text."""
     style = f"{_part('page.css')}\n{site_map.style()}"
-    script = f"{_part('page.js')}\n{_part('map.js')}"
+    script = "\n".join(_part(name) for name in SCRIPTS)
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     text = _part("page.html")
     for name, part in {"policy": policy, "style": style, "data": pack(summary), "script": script}.items():

@@ -1,0 +1,100 @@
+"""Pages with or without prediction intervals; `to_html` of `Explainer`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from axil.errors import InputError, shown
+from axil.intervals.predictive import Predictive, is_of
+from axil.questions import noise
+from axil.questions.paged import Paged
+from axil.questions.rows import RowQuestions
+from axil.types import Array
+
+
+class IntervalPages(RowQuestions, Paged):
+    """`to_html`, with standard errors, actual errors or intervals."""
+
+    def to_html(
+        self,
+        X: Any,
+        path: Any = None,
+        groups: Any = None,
+        k: int = 50,
+        columns: Sequence[Any] | None = None,
+        sigma: Any = None,
+        init_score: Any = None,
+        map: Any = None,
+        *,
+        y: Any = None,
+        title: str | None = None,
+        unit: str | None = None,
+        target: str | None = None,
+        interval: Predictive | None = None,
+    ) -> str | None:
+        """The page of `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
+
+        It never waits for a number nobody asked for. Standard errors are on it where sigma is known, or takes two seconds at
+        most, or is asked for: ``sigma=True``. They say little of real errors: with ``y`` these take their place, and with
+        ``interval`` prediction intervals do.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        path : str or path, optional
+            The file to write; without one the text of the page is returned.
+        groups : sequence of length n_train, or str, optional
+            Labels of the training rows to sum weights by, or the name of a column of X_train.
+        k : int, default 50
+            How many training rows to show per prediction.
+        columns : sequence, optional
+            Which features to show, by name or position; all by default.
+        sigma : float, (K,), "exact", "estimate", bool or None
+            The noise of the targets, for standard errors; see `Explainer.standard_error`. True: however long it takes. False:
+            no standard errors.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
+            place of base_score, as in its own ``predict``.
+        map : pair of columns, optional
+            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
+        y : array of shape (n,) or (n, K), optional
+            Actual values of the rows, as ``y_train`` was given: shown beside predictions, with their errors.
+        title : str, optional
+            The title of the page.
+        unit : str, optional
+            The unit of the targets, such as "$" or "kg".
+        target : str, optional
+            The name of the targets, such as "price".
+        interval : Predictive, optional
+            What `calibrate` of this explainer returned: the page then shows 90 % prediction intervals; for another coverage see
+            `Predictive.to_html`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(RandomForestRegressor(20, random_state=0).fit(X[:300], y[:300]), X[:300], y[:300])
+        >>> page = explainer.to_html(X[300:], y=y[300:], title="Diabetes", target="progression")
+        >>> page.startswith("<!DOCTYPE html>")
+        True
+        """
+        words: dict[str, Any] = {"y": y, "title": title, "unit": unit, "target": target}
+        if interval is None:
+            return super().to_html(X, path, groups, k, columns, sigma, init_score, map, **words)
+        if not is_of(interval, self.proven):
+            raise InputError(f"interval is {shown(interval)}; expected what calibrate of this explainer returned.")
+        if sigma is not None and sigma is not False:
+            raise InputError("interval takes the place of standard errors. Leave out sigma, or interval.")
+        options = {"groups": groups, "k": k, "columns": columns, "init_score": init_score, "map": map}
+        return interval.to_html(X, path, **options, **words)
+
+    def _sigma(self, asked: str, n_outputs: int) -> tuple[Array | None, str | None]:
+        if asked == "none":
+            return None, None
+        if asked in ("cheap", "any"):
+            return noise.for_page(self.proven, asked == "any")
+        return noise.sigma_of(self.proven, asked), None

@@ -1,0 +1,84 @@
+"""Words and actual values that a page shows beside the predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from axil.errors import InputError, shown
+from axil.inputs import as_table, one_hot
+from axil.output.page.values import labels, nested, number
+from axil.output.sums import WeightedSums
+from axil.types import Array
+
+MOST_LETTERS = 200  # of a title, a unit or the name of the target
+
+
+@dataclass(frozen=True, eq=False)
+class About:
+    """A page's title, the unit and name of its targets, and actual values of its n predictions."""
+
+    title: str | None = None
+    unit: str | None = None
+    target: str | None = None
+    y: Any = None  #: (n,) or (n, K), as ``y_train`` was given; None where they are not known
+    n: int = 0  #: predictions
+
+    def words(self) -> dict[str, str | None]:
+        """The texts of the page."""
+        return {"title": self.title, "unit": self.unit, "target": self.target}
+
+    def actual(self, part: WeightedSums) -> Array | None:
+        """(n, K) targets as people read them, or (n, 1) class numbers; refuses what the model of ``part`` cannot have."""
+        if self.y is None:
+            return None
+        if part.classes is not None:
+            codes = one_hot(self.y, self.n, part.classes, "y", "explained").argmax(axis=1)
+            return np.asarray(codes[:, None], dtype=np.float64)
+        n_outputs = 1 if part.outputs is None else len(part.outputs)
+        given = as_table(self.y, self.n, n_outputs, "y", "explained")
+        found = part.scale.inverse(part.scale.forward(given))
+        if not np.isfinite(found).all():
+            raise InputError(
+                f"y holds {given[~np.isfinite(found)][0]:.6g}, which is no target of this model. Pass actual values as y_train "
+                "was given."
+            )
+        return found
+
+
+NOTHING = About()
+
+
+def as_about(n: int, title: Any, unit: Any, target: Any, y: Any) -> About:
+    """Checked words; actual values are read once the first predictions are there."""
+    return About(as_words(title, "title"), as_words(unit, "unit"), as_words(target, "target"), y, n)
+
+
+def as_words(value: Any, what: str) -> str | None:
+    """A line of text, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > MOST_LETTERS:
+        raise InputError(f"{what} is {shown(value)}; expected one line of text, up to {MOST_LETTERS} letters.")
+    return value.strip()
+
+
+def compared(actual: Array, part: WeightedSums, predictions: Array) -> dict[str, Any]:
+    """Actual values in short, and how far predictions (n, K) are from them: by output, or how many classes are right."""
+    if part.classes is None:
+        apart = np.sqrt(np.square(actual - predictions).mean(axis=0)) if len(actual) else np.zeros(actual.shape[1])
+        return {"values": nested(actual), "rmse": [number(one) for one in apart], "right": None}
+    several = predictions.shape[1] > 1
+    chosen = predictions.argmax(axis=1) if several else predictions[:, 0] > 0.5  # the probability of the second class
+    return {"values": nested(actual), "rmse": None, "right": int((chosen == actual[:, 0]).sum())}
+
+
+def class_numbers(part: WeightedSums, positions: Any) -> dict[str, Any]:
+    """Names of the classes, and the number of each of these training rows' own; None for numbers."""
+    if part.classes is None:
+        return {"names": None, "rows": None}
+    seen = part.shown[positions]
+    codes = seen.argmax(axis=1) if seen.shape[1] > 1 else seen[:, 0].astype(np.intp)
+    return {"names": labels(part.classes), "rows": codes.tolist()}

@@ -1,0 +1,78 @@
+"""Options of a page: what it is to show besides weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError
+from axil.inputs import as_count, as_sizes
+from axil.output import site_map
+from axil.output.columns import columns_of
+from axil.output.context import Context
+from axil.output.page.about import NOTHING, About
+from axil.output.site_map import Places
+from axil.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """The prediction intervals of all n predictions with K outputs, and the m training rows that make each of them wide."""
+
+    coverage: float
+    n_calibration: int
+    source: str  #: of the calibration errors
+    training_errors: str  #: their source
+    lower: Array  #: (n, K) as targets are shown
+    upper: Array  #: (n, K)
+    alarm: Array  #: (n, K) the share of calibration rows with a smaller scale of errors
+    rows: NDArray[np.intp]  #: (n, K, m) positions of the training rows
+    weights: Array  #: (n, K, m)
+    errors: Array  #: (n, K, m) on the scale of the fit
+    shares: Array  #: (n, K, m) of the sum of |weight| * error^2 over all rows
+
+
+@dataclass(frozen=True)
+class Options:
+    """Content that the page is to show."""
+
+    k: int = 50  #: rows of each prediction
+    groups: tuple[NDArray[np.intp], NDArray[Any]] | None = (
+        None  #: the group number of each training row, and their names
+    )
+    columns: Any = None  #: features by name or position
+    sigma: Array | None = None  #: () or (K,) the noise of the targets
+    about_sigma: str | None = None  #: how it is known, where it is estimated
+    about: About = NOTHING  #: words, and actual values
+    intervals: Intervals | None = None  #: in place of standard errors
+    places: Places | None = None  #: of all predictions and training rows, for a map
+
+
+def as_options(
+    shape: tuple[int, ...],
+    groups: tuple[NDArray[np.intp], NDArray[Any]] | None,
+    k: Any,
+    columns: Any,
+    sigma: Any,
+    map: Any,
+    context: Context | None,
+    about: About,
+) -> Options:
+    """Checked options of a page of predictions by targets of this shape, (n_train, K); see `Explanation.to_html`.
+
+    ``groups``: each training row's group number, and the names of the groups. ``context``: features, for a map.
+    """
+    size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
+    return Options(as_count(k, "k"), groups, columns, size, about=about, places=_places(map, context))
+
+
+def _places(map: Any, context: Context | None) -> Places | None:
+    """Places of all predictions and training rows, in columns of their features."""
+    if map is None:
+        return None
+    if context is None or context.X_train is None:
+        raise InputError("map needs the features of the training rows, which are not kept here. Leave it out.")
+    return site_map.as_places(map, columns_of(context.X_train, context.X, context.names()))

@@ -1,0 +1,52 @@
+"use strict";
+// Elements, drawings and numbers. Text from the data is only ever set as textContent.
+
+const byId = (id) => document.getElementById(id);
+const collator = new Intl.Collator(undefined, { numeric: true });
+
+function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in element) element[name] = value;
+    else element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+function draw(tag, attributes = {}, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+// ---- numbers ----
+
+const formats = new Map();
+function format(value, decimals, options = {}) {
+  if (value === null || value === undefined) return "–";
+  if (typeof value !== "number") return String(value);
+  const key = decimals + JSON.stringify(options);
+  if (!formats.has(key)) {
+    formats.set(key, new Intl.NumberFormat("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals, ...options }));
+  }
+  const text = formats.get(key).format(value).replace("-", "−");
+  return /[1-9]/.test(text) ? text : text.replace("−", "");
+}
+
+// As many decimals as give the largest of the values so many digits; none if all are whole.
+function decimalsOf(values, digits) {
+  const known = values.filter(Number.isFinite);
+  if (known.every(Number.isInteger)) return 0;
+  const largest = known.reduce((most, value) => Math.max(most, Math.abs(value)), 0); // Math.max(...) cannot take very many
+  return largest > 0 ? Math.min(12, Math.max(0, digits - 1 - Math.floor(Math.log10(largest)))) : 0;
+}
+
+const percent = (share) => format(100 * share, share > 0 && share < 0.0995 ? 1 : 0) + " %";
+const count = (value) => format(value, 0);
+const [wholes, parts] = [16, 7].map((digits) => new Intl.NumberFormat("en", { maximumSignificantDigits: digits, useGrouping: "min2" }));
+function feature(value) {
+  if (typeof value !== "number") return value === null ? "–" : String(value);
+  return (Number.isInteger(value) ? wholes : parts).format(value).replace("-", "−");
+}
