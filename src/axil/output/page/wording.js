@@ -9,7 +9,7 @@ function wording(data) {
   const priceDigits = Math.max(decimalsOf(shown.flat(), data.classes !== null && exact ? 4 : 6), targetDigits);
   const price = (x) => format(x, priceDigits); // targets and predictions as people read them
   const before = data.unit !== null && /^\p{Sc}$/u.test(data.unit); // $5, but 5 kg
-  const unit = (text) => (data.unit === null || text === "–" ? text : before ? text.replace(/^(−?)/, `$1${data.unit.replace("$", "$$$$")}`) : `${text} ${data.unit}`);
+  const unit = (text) => (data.unit === null || text === "–" ? text : before ? text.replace(/^(−?)/, `$1${data.unit.replace("$", "$$$$")}`) : `${text}\u00a0${data.unit}`);
   const ofUnit = data.unit === null ? "" : ` (${data.unit})`;
   // Everything else is on the scale of the fit, where it adds up: of logarithms it is shown as factors.
   const scale = data.scale, log = scale !== null && scale.base !== null;
