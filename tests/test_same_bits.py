@@ -108,18 +108,19 @@ def test_saved_and_loaded(library, name, prepared, tmp_path):
 
 
 def test_many_queries_by_sweeps_name_the_faster_way(monkeypatch):
-    """`explain` prepares nothing unasked, so that no answer depends on how many others were asked for."""
+    """Where 64 queries do not pay for leaf space nothing is prepared unasked."""
     explainer = made("lightgbm", "regressor")
     X = rows_of(case_of("lightgbm", "regressor"))
     monkeypatch.setattr("axil.replay.proven.PATIENCE", 0.0)
     monkeypatch.setattr("axil.weights.boosting.BoostedTrees.query_seconds", lambda self, n, available: (6.0 * n, 50.0))
+    monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: False)
     with pytest.warns(axil.CostWarning, match=r"20 queries by sweeps take about 120 s.*prepare\(\).*about 50 s"):
         explainer(X)
     assert explainer.proven.engines[0].leaf_space is None
     explainer(X[:10])  # prepared it would take as long: no warning, which is an error here
 
 
-def test_questions_that_stream_choose_by_the_model_alone(monkeypatch):
+def test_the_way_is_chosen_by_the_model_alone(monkeypatch):
     """Also a question about one row builds leaf space where 64 would pay for it; a limit leaves no room for it."""
     X = rows_of(case_of("lightgbm", "regressor"))
     asked = []
@@ -127,6 +128,7 @@ def test_questions_that_stream_choose_by_the_model_alone(monkeypatch):
     explainer = made("lightgbm", "regressor")
     expected = made("lightgbm", "regressor", prepared=True).top(X[:1], 5)
     np.testing.assert_array_equal(explainer.top(X[:1], 5)["weight"], expected["weight"])
+    np.testing.assert_array_equal(explainer(X[:1]).top(5)["weight"], expected["weight"])
     assert set(asked) == {64}
     assert explainer.proven.engines[0].leaf_space is None
     assert explainer.proven.for_many().engines[0].leaf_space is not None

@@ -24,7 +24,7 @@ from axil.machine.limits import Limits
 from axil.output import save as storage
 from axil.output import tables
 from axil.output.archive import Archive
-from axil.questions.explain import STREAM, batches, in_turn, top, weighted_sums
+from axil.questions.explain import STREAM, batches, top, weighted_sums
 from axil.questions.questions import Questions
 from axil.questions.streamed import Stream, Streamed
 from axil.replay import mistakes
@@ -210,6 +210,7 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         queries = proven.queries(X, init_score)
         if not (inputs.as_flag(sparse, "sparse") and proven.engines[0].is_sparse):
             proven.require(len(queries), STREAM)
+        proven = proven.for_many()
         proven.advise(len(queries))
         return Explanation(weighted_sums(proven, queries, sparse), module_of(X))
 
@@ -236,7 +237,7 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
         size = given or proven.budget.batch_size(proven.dense_bytes())
         proven.require(size, "Take a smaller batch_size or raise memory_limit.")
-        return (Explanation(sums, module_of(X)) for sums in in_turn(proven, queries, size, sparse))
+        return (Explanation(sums, module_of(X)) for sums in batches(proven, queries, size, sparse))
 
     def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
@@ -302,9 +303,8 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
     def prepare(self) -> Explainer:
         """Build leaf space now, so that every later query is fast; see docs/scaling.md.
 
-        Questions that stream their answers (`top`, `similar`, `group`, ...) build it by themselves where the model is small
-        enough for 64 queries to pay for it. `explain` and `iter` use it after this call alone: their answers then differ from
-        those before in their last bits. A file that `save` writes later is loaded prepared.
+        The first query builds it by itself where 64 queries pay for it. Elsewhere answers differ from those before this call in
+        their last bits. A file that `save` writes later is loaded prepared.
         """
         self._proven = self.proven.prepared()
         return self

@@ -55,13 +55,7 @@ def batches(
     proven: ProvenModel, queries: Queries, size: int, sparse: bool = False, even_empty: bool = False
 ) -> Iterator[WeightedSums]:
     """The weights of so many queries at a time; one batch of no queries where asked for."""
-    return in_turn(proven.for_many(), queries, size, sparse, even_empty)
-
-
-def in_turn(
-    proven: ProvenModel, queries: Queries, size: int, sparse: bool = False, even_empty: bool = False
-) -> Iterator[WeightedSums]:
-    """The same, with nothing prepared unasked: the bits of `weighted_sums`."""
+    proven = proven.for_many()
     for _, batch in proven.batches(queries, size, "explain", even_empty):
         yield weighted_sums(proven, batch, sparse)
 

@@ -26,8 +26,8 @@ from axil.weights.answers import Answer
 from axil.weights.contract import Engine
 
 PATIENCE = 30.0  # seconds that queries may take without a word about a faster way
-MANY = 64  # queries that leaf space has to pay for, to be built unasked by a question that streams its answer
-MANY_BYTES = 1 << 30  # that it may then take, or half of the user's own limit
+MANY = 64  # queries that leaf space has to pay for, to be built unasked
+MANY_BYTES = 1 << 29  # that it may then take, or half of the user's own limit
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,7 +120,7 @@ class ProvenModel:
         return replace(self, engines=[engine.prepared(n_queries, available) for engine in self.engines])
 
     def for_many(self) -> ProvenModel:
-        """This model as questions that stream their answers ask it: chosen by the model and the limits, never by the request."""
+        """This model as queries ask it, in leaf space or by sweeps: chosen by the model and the limits, never by the request."""
         limit = self.budget.limit
         available = MANY_BYTES if limit is None else min(limit // 2, MANY_BYTES)
         return replace(self, engines=[engine.prepared(MANY, available) for engine in self.engines])
