@@ -1,4 +1,6 @@
 // The Python side of the kernels: checks shapes, releases the GIL, notices Ctrl-C. src/axil/_core.pyi documents them.
+#include <cstdio>  // nanobind writes to stderr without it
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
