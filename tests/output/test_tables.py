@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from axil.output.tables import Largest
+from axil import InputError
+from axil.output.tables import Largest, make
 
 
 def gathered(weights, targets, k, by, parts):
@@ -33,3 +34,10 @@ def test_what_others_found_is_merged_as_blocks_are(by, k, merged):
         right = np.lexsort((np.arange(50), -sizes[:, column]))[:k]
         np.testing.assert_array_equal(rows, right)
         np.testing.assert_array_equal(values, weights[right, column])
+
+
+def test_labels_of_mixed_kinds():
+    columns = {"group": np.array([1, "a"], dtype=object)}
+    assert list(make(columns, "pandas")["group"]) == [1, "a"]
+    with pytest.raises(InputError, match=r"pyarrow makes no table .* labels of one kind"):
+        make(columns, "pyarrow")

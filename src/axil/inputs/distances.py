@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from numbers import Real
 from typing import Any
 
@@ -11,22 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
+from axil.inputs.codes import missing
 from axil.inputs.labels import is_truth
 
-UNITS = {"D": "days", "W": "weeks", "M": "months", "Y": "years"}
+DAY = np.timedelta64(1, "D")
+UNITS: dict[str, Any] = {"D": DAY, "W": 7 * DAY, "M": np.timedelta64(1, "M"), "Y": np.timedelta64(12, "M")}
+FIRST, LAST = np.datetime64("0001-01-01"), np.datetime64("9999-12-31")
+MOST_DAYS = int((LAST - FIRST) / DAY)
 IN_TIME = 'a number of days, a timedelta, or text such as "90D", "18M" or "3Y"'
 
 
 def as_points(values: NDArray[Any], what: str) -> NDArray[Any]:
     """(n,): a column as float64 or as datetime64, nan or NaT where it is missing; everything else is refused."""
-    import pandas as pd
-
     if values.dtype.kind == "M":
-        return np.asarray(pd.DatetimeIndex(values).as_unit("us"))
+        return values.astype("M8[us]")
     if values.dtype.kind in "iuf":
         return values.astype(np.float64)
-    missing = np.asarray(pd.isna(values))
-    known = values[~missing].tolist() if values.dtype.kind == "O" else list(values[~missing][:1])
+    gone = missing(values)
+    known = values[~gone].tolist() if values.dtype.kind == "O" else list(values[~gone][:1])
     strange = [one for one in known if is_truth(one) or not isinstance(one, (date, np.datetime64, Real))]
     is_date = [isinstance(one, (date, np.datetime64)) for one in known]
     if strange or (any(is_date) and not all(is_date)):
@@ -34,35 +36,69 @@ def as_points(values: NDArray[Any], what: str) -> NDArray[Any]:
         raise InputError(f"{what} holds {found}; expected numbers or dates. pandas.to_datetime makes dates of text.")
     if not any(is_date):
         made = np.full(len(values), np.nan)
-        made[~missing] = known
+        made[~gone] = known
         return made
-    return np.asarray(pd.to_datetime(pd.Series(values), utc=True).dt.tz_localize(None).dt.as_unit("us"))
+    made = np.full(len(values), np.datetime64("NaT"), dtype="M8[us]")
+    made[~gone] = [_instant(one) for one in known]
+    return made
+
+
+def _instant(value: Any) -> np.datetime64:
+    """A date in microseconds, one with a time zone in UTC."""
+    if isinstance(value, datetime):
+        value = value if value.tzinfo is None else value.astimezone(timezone.utc).replace(tzinfo=None)
+        value = value.to_datetime64() if hasattr(value, "to_datetime64") else value  # of pandas
+    return np.datetime64(value).astype("M8[us]")  # type: ignore[no-any-return]
 
 
 def interval_around(points: NDArray[Any], distance: Any, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """The lowest and the highest value, (n,) each, that lie within a distance of these points; ``name`` is their column's."""
-    import pandas as pd
-
     what = f"within has the distance {shown(distance)}"
     if points.dtype.kind == "f":
         if not _is_size(distance):
             raise InputError(f"{what}; expected a number, as {name} holds numbers, of zero or more.")
         return points - float(distance), points + float(distance)
-    step: Any = None
-    if isinstance(distance, str):
-        found = re.fullmatch(r"\s*(\d{1,6})\s*([DWMY])\s*", distance)
-        step = None if found is None else pd.DateOffset(**{UNITS[found[2]]: int(found[1])})
-    elif isinstance(distance, (timedelta, np.timedelta64)) and not pd.isna(distance):
-        step = pd.Timedelta(distance) if pd.Timedelta(distance) >= pd.Timedelta(0) else None
-    elif _is_size(distance):
-        step = pd.Timedelta(days=float(distance))
+    step = _step(distance)
     if step is None:
         raise InputError(f"{what}; expected {IN_TIME}, as {name} holds dates.")
-    days = pd.DatetimeIndex(points)
-    try:
-        return np.asarray(days - step), np.asarray(days + step)
-    except (OverflowError, ValueError):
-        raise InputError(f"{what}, which leads from the dates of {name} past those of the calendar.") from None
+    far = (
+        abs(step) > np.timedelta64(MOST_DAYS, "D") if step.dtype == "m8[us]" else abs(step.astype(int)) > MOST_DAYS / 28
+    )
+    ends = (points, points) if far else (_moved(points, -step), _moved(points, step))
+    if far or any(((end < FIRST) | (end > LAST + DAY)).any() for end in ends):
+        raise InputError(f"{what}, which leads from the dates of {name} past those of the calendar.")
+    return ends
+
+
+def _step(distance: Any) -> Any:
+    """A span of time of at least zero, in microseconds or in months; None for what is none."""
+    if isinstance(distance, str):
+        found = re.fullmatch(r"\s*(\d{1,6})\s*([DWMY])\s*", distance)
+        if found is None:
+            return None
+        step = int(found[1]) * UNITS[found[2]]
+        return step if found[2] in "MY" else step.astype("m8[us]")
+    if isinstance(distance, np.timedelta64) and np.datetime_data(distance.dtype)[0] in ("Y", "M"):
+        return None  # of no certain length
+    if isinstance(distance, (timedelta, np.timedelta64)):
+        span = distance.to_timedelta64() if hasattr(distance, "to_timedelta64") else np.timedelta64(distance)
+        span = span.astype("m8[us]")
+        return span if span >= np.timedelta64(0, "us") else None  # no NaT either
+    if not _is_size(distance):
+        return None
+    return np.timedelta64(round(min(float(distance), 2.0 * MOST_DAYS) * 86400e6), "us")
+
+
+def _moved(points: NDArray[Any], step: Any) -> NDArray[Any]:
+    """Dates later by a span; by months to the same day of the month, or to its last where there is no such day."""
+    if step.dtype == "m8[us]":
+        return np.asarray(points + step)
+    months = points.astype("M8[M]")
+    since = points - months.astype("M8[us]")
+    later = months + step
+    last = (later + 1).astype("M8[D]") - later.astype("M8[D]") - DAY
+    days = since.astype("m8[D]")
+    return np.asarray(later.astype("M8[us]") + np.minimum(days, last) + (since - days))
 
 
 def _is_size(value: Any) -> bool:

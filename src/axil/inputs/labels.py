@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
+from axil.inputs import codes
+from axil.inputs.libraries import loaded_pandas
 from axil.inputs.numbers import is_whole, unmasked
 from axil.types import Array
 
@@ -52,12 +54,12 @@ def distinct_labels(found: NDArray[Any], what: str) -> NDArray[Any]:
 
 def _plain(values: Any) -> NDArray[Any]:
     """A numpy array of labels in any array or series; missing ones of pandas are None."""
-    import pandas as pd
-
-    if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)):
-        values = pd.Series(values)
-    if isinstance(values, (pd.Series, pd.DataFrame)):
-        return _without_na(np.asarray(values.to_numpy()))
+    pd = loaded_pandas()
+    if pd is not None:
+        if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)):
+            values = pd.Series(values)
+        if isinstance(values, (pd.Series, pd.DataFrame)):
+            return _without_na(np.asarray(values.to_numpy()))
     if "pyarrow" in sys.modules and isinstance(values, sys.modules["pyarrow"].Array):
         values = sys.modules["pyarrow"].chunked_array([values])
     native: Any = nw.from_native(values, allow_series=True, eager_only=True, pass_through=True)
@@ -72,9 +74,8 @@ def _plain(values: Any) -> NDArray[Any]:
 
 def _without_na(found: NDArray[Any]) -> NDArray[Any]:
     """The same, with None for pandas.NA, which is neither equal to anything nor not."""
-    import pandas as pd
-
-    if found.dtype != object or not found.ndim:
+    pd = loaded_pandas()
+    if pd is None or found.dtype != object or not found.ndim:
         return found
     return _objects([None if value is pd.NA else value for value in found.ravel()]).reshape(found.shape)
 
@@ -88,11 +89,9 @@ def _objects(values: Any) -> NDArray[Any]:
 
 def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_train", rows: str = "training") -> Array:
     """(N, classes): a one in the column of each row's class."""
-    import pandas as pd
-
-    given = pd.Series(as_labels(labels, n_rows, what, rows)).tolist()  # as Python has them: 1 == 1.0 == True
-    known = {label: k for k, label in enumerate(pd.Series(classes).tolist())}
-    columns = np.array([known.get(label, -1) for label in given], dtype=np.intp)
+    given = as_labels(labels, n_rows, what, rows)
+    known = {label: k for k, label in enumerate(codes.keys(classes))}
+    columns = np.array([known.get(label, -1) for label in codes.keys(given)], dtype=np.intp)
     unknown = np.flatnonzero(columns < 0)
     if len(unknown):
         raise InputError(
@@ -106,24 +105,16 @@ def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_trai
 
 def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Each row's group number and the groups' names, in sorted order where they can be sorted."""
-    import pandas as pd
-
-    values = as_labels(labels, n_rows, what)
-    try:
-        codes, groups = pd.factorize(values, sort=True, use_na_sentinel=False)
-    except TypeError:  # labels of mixed types have no order
-        codes, groups = pd.factorize(values, use_na_sentinel=False)
-    return codes, np.asarray(groups)
+    return codes.numbered(as_labels(labels, n_rows, what))
 
 
 def label_codes(labels: Any, n_rows: int, what: str) -> NDArray[np.intp]:
     """(N,): a number for each label; rows without a label have numbers of their own."""
-    import pandas as pd
-
-    codes = np.array(pd.factorize(as_labels(labels, n_rows, what))[0], dtype=np.intp)
-    missing = np.flatnonzero(codes < 0)
-    codes[missing] = codes.max(initial=-1) + 1 + np.arange(len(missing))
-    return codes
+    values = as_labels(labels, n_rows, what)
+    found, groups = codes.numbered(values)
+    missing = np.flatnonzero(codes.missing(values))
+    found[missing] = len(groups) + np.arange(len(missing))
+    return found
 
 
 def as_mask(values: Any, n_rows: int, what: str) -> NDArray[np.bool_]:
@@ -145,21 +136,15 @@ def positions(labels: list[Any], index: NDArray[Any], what: str) -> NDArray[np.i
 
     True and False are labels only where the index has them: they are not the rows 1 and 0.
     """
-    import pandas as pd
-
-    known = pd.Index(index, tupleize_cols=False)
-    asked = pd.Index(distinct_labels(_objects(labels), what), tupleize_cols=False).infer_objects()
-    if not asked.is_unique:
-        raise InputError(f"{what} names row {shown(asked[asked.duplicated()][0])} twice; expected each row once.")
-    _refuse_unknown(labels, asked.isin(known), index, what)
-    many = asked[asked.isin(known[known.duplicated()])]
-    if len(many):
-        raise InputError(
-            f"{what} names row {shown(many[0])}, a label of several training rows. Give X_train unique labels."
-        )
-    places = np.asarray(known.get_indexer_for(asked), dtype=np.intp)
-    _refuse_unknown(labels, [is_truth(index[i]) == is_truth(own) for i, own in zip(places, labels)], index, what)
-    return places
+    asked = _each_once(labels, what)
+    which, places = places_among(asked, index)
+    times = np.bincount(which, minlength=len(asked))
+    _refuse_unknown(labels, times > 0, index, what)
+    if (times > 1).any():
+        many = shown(labels[int(np.argmax(times > 1))])
+        raise InputError(f"{what} names row {many}, a label of several training rows. Give X_train unique labels.")
+    found: NDArray[np.intp] = places[np.argsort(which)]
+    return found
 
 
 def named_rows(rows: Any, index: NDArray[Any]) -> NDArray[np.intp]:
@@ -180,22 +165,21 @@ def listed_labels(rows: Any) -> list[Any]:
 
 def asked_labels(rows: Any) -> NDArray[Any]:
     """(m,): a user's list of labels of training rows that are elsewhere, each of them once; see `places_among`."""
-    import pandas as pd
+    return _each_once(listed_labels(rows), "rows")
 
-    asked = distinct_labels(_objects(listed_labels(rows)), "rows")
-    known = pd.Index(asked, tupleize_cols=False)
-    if not known.is_unique:
-        raise InputError(f"rows names row {shown(known[known.duplicated()][0])} twice; expected each row once.")
+
+def _each_once(labels: list[Any], what: str) -> NDArray[Any]:
+    asked = distinct_labels(_objects(labels), what)
+    again = codes.repeated(asked)
+    if again is not None:
+        raise InputError(f"{what} names row {shown(labels[again])} twice; expected each row once.")
     return asked
 
 
 def places_among(asked: NDArray[Any], index: NDArray[Any]) -> NDArray[np.intp]:
     """(2, found): which of the labels asked for rows of this index have, and where these rows stand; in their order."""
-    import pandas as pd
-
-    which = pd.Index(asked, tupleize_cols=False).infer_objects().get_indexer(pd.Index(index, tupleize_cols=False))
-    there = [j for j in np.flatnonzero(which >= 0) if is_truth(asked[which[j]]) == is_truth(index[j])]
-    return np.array([which[there], there], dtype=np.intp)
+    found = codes.places(asked, index)
+    return found[:, [is_truth(asked[which]) == is_truth(index[row]) for which, row in found.T.tolist()]]
 
 
 def _refuse_unknown(labels: list[Any], known: Any, index: NDArray[Any], what: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
+from axil.inputs.libraries import loaded_pandas
 from axil.machine.arrays import is_away
 from axil.types import Array
 
@@ -69,10 +70,10 @@ def unmasked(values: Any, what: str) -> Any:
 
 def is_number_dtype(dtype: Any) -> bool:
     """Whether a dtype of numpy or pandas (nullable, Arrow, sparse) holds real numbers or truth values."""
-    from pandas.api import types
-
     if isinstance(dtype, np.dtype):
         return dtype.kind in "biuf"
+    from pandas.api import types
+
     numeric = types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype)
     return bool(numeric and not types.is_complex_dtype(dtype) and str(dtype) != "category")
 
@@ -117,11 +118,10 @@ class _NoNumbers(Exception):
 
 def _plain(values: Any) -> NDArray[Any]:
     """A numpy array of the values of any array, series or frame; of objects where their kind is not known yet."""
-    import pandas as pd
-
-    if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)):
+    pd = loaded_pandas()
+    if pd is not None and isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)):
         values = pd.Series(values)
-    if isinstance(values, (pd.Series, pd.DataFrame)):
+    if pd is not None and isinstance(values, (pd.Series, pd.DataFrame)):
         dtypes = [values.dtype] if isinstance(values, pd.Series) else list(values.dtypes)
         for dtype in dtypes:
             if (not is_number_dtype(dtype) and getattr(dtype, "kind", "") not in "cOmMV") or str(dtype) == "category":
@@ -150,12 +150,12 @@ def _column(series: nw.Series[Any]) -> NDArray[Any]:
 
 def _from_objects(found: NDArray[Any], what: str, expected: str) -> Array:
     """Floats of Python's own numbers, Decimal and Fraction among them; None and pandas.NA are nan."""
-    import pandas as pd
-
+    pd = loaded_pandas()
+    no_value = None if pd is None else pd.NA
     made = np.empty(found.shape)
     flat = made.reshape(-1)
     for i, value in enumerate(found.ravel()):
-        if value is None or value is pd.NA:
+        if value is None or value is no_value:
             flat[i] = np.nan
             continue
         if isinstance(value, np.timedelta64) or not isinstance(value, (Real, Decimal, np.bool_)):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from axil.errors import InputError, shortened, shown
 from axil.inputs.labels import distinct_labels, one_hot
+from axil.inputs.libraries import frame_library
 from axil.inputs.numbers import as_numbers, as_table, is_number_dtype, is_sparse, unmasked
 from axil.types import Array
 
@@ -29,9 +30,9 @@ def _advice(X: Any, what: str) -> str:
 
 
 def backend_of(X: Any) -> str:
-    """The name of the frame library that tables about X are made with; pandas for arrays."""
+    """The name of the frame library that tables about X are made with; for arrays that of `frame_library`."""
     frame = as_frame(X)
-    return "pandas" if frame is None else str(nw.get_native_namespace(frame).__name__)
+    return frame_library() if frame is None else str(nw.get_native_namespace(frame).__name__)
 
 
 def as_frame(X: Any) -> nw.DataFrame[Any] | None:

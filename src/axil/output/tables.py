@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from axil.errors import InputError, shown
 from axil.inputs import as_choice
+from axil.inputs.libraries import frame_library, is_installed, require_frame_library
 from axil.kernels.cpu import Cpu
 from axil.machine.memory import Budget
 from axil.scale import TargetScale
@@ -17,15 +19,24 @@ from axil.types import Array
 
 
 def as_backend(name: Any) -> str:
-    """The name of a frame library that tables can be made with."""
+    """The name of a frame library as a file has it; where that is not installed, one that is."""
     if name not in ("pandas", "polars", "pyarrow", "modin", "cudf"):
         raise ValueError(f"no frame library: {name!r}")
-    return str(name)
+    return str(name) if is_installed(name) else frame_library()
 
 
 def make(columns: dict[str, Any], backend: str) -> Any:
     """A frame of this library with these columns."""
-    return nw.from_dict(columns, backend=nw.Implementation.from_string(backend)).to_native()  # type: ignore[arg-type]
+    require_frame_library(backend)
+    try:
+        return nw.from_dict(columns, backend=nw.Implementation.from_string(backend)).to_native()  # type: ignore[arg-type]
+    except MemoryError:
+        raise
+    except Exception as error:  # pyarrow takes no labels of mixed kinds
+        raise InputError(
+            f"{backend} makes no table of these columns ({shown(error, 200)}); expected labels of one kind: all numbers, all "
+            "text or all dates. Turn them into text, or pass X_train as a frame of pandas or polars."
+        ) from error
 
 
 COPIES = 3.5  # the columns of all batches, joined, and in the frame: freed memory is not always given back

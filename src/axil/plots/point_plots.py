@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_labels, as_vector, group_codes, position_of
+from axil.inputs.codes import keys, missing
 from axil.plots import canvas, marks
 from axil.plots.sources import along, one_prediction, query_position, whole_prediction
 
@@ -126,20 +127,16 @@ def _column(source: Any, values: Any, query: Any, name: str | None, own: Any) ->
 
 
 def _equal(values: Any, trained: NDArray[Any]) -> bool:
-    import pandas as pd
-
-    return bool(pd.Series(as_labels(values, len(trained), "values")).equals(pd.Series(trained)))
+    return keys(as_labels(values, len(trained), "values")) == keys(trained)
 
 
 def _positions(values: Any, n: int) -> tuple[NDArray[Any], list[Any] | None]:
     """Where the rows stand along the axis, numbers or dates; for text, where each kind stands and what it is called."""
-    import pandas as pd
-
     x = along(values, n, "values")
     if x is not None:
         return x, None
     found = as_labels(values, n, "values")
-    known = ~pd.isna(found)
+    known = ~missing(found)
     codes, groups = group_codes(found[known], int(known.sum()))
     if len(groups) > MOST_GROUPS:
         raise InputError(
@@ -152,14 +149,12 @@ def _positions(values: Any, n: int) -> tuple[NDArray[Any], list[Any] | None]:
 
 def _position_of(own: Any, x: NDArray[Any], ticks: list[Any] | None) -> Any:
     """Where one value stands along an axis; None where it is missing, or text that no training row has."""
-    import pandas as pd
-
     if ticks is not None:
         return position_of(own, ticks)
     place = along([own], 1, "own")
     if place is None or (place.dtype.kind == "M") != (x.dtype.kind == "M"):
         raise InputError(f"own is {shown(own)}; expected a value as those of the training rows: a number or a date.")
-    return None if pd.isna(place[0]) else place[0]
+    return None if missing(place)[0] else place[0]
 
 
 def targets(

@@ -14,7 +14,9 @@ from scipy.sparse import issparse
 
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
-from axil.inputs import as_flag, as_frame, as_labels, as_numbers, as_vector, is_whole, position_of
+from axil.inputs import as_flag, as_frame, as_labels, as_numbers, as_points, as_vector, is_whole, position_of
+from axil.inputs.codes import missing
+from axil.inputs.libraries import loaded_pandas
 from axil.output import tables
 from axil.scale import IDENTITY, TargetScale
 from axil.types import Array
@@ -263,8 +265,6 @@ def along(values: Any, n: int, what: str) -> NDArray[Any] | None:
 
     Periods stand at their beginning, and dates with a time zone in UTC.
     """
-    import pandas as pd
-
     found = as_labels(values, n, what)  # a date is as good as a number here
     if found.dtype.kind == "c":
         raise InputError(f"{what} are complex numbers; expected real ones, such as {what}.real.")
@@ -272,7 +272,7 @@ def along(values: Any, n: int, what: str) -> NDArray[Any] | None:
         raise InputError(f"{what} are spans of time; expected numbers, such as days: {what}.dt.days.")
     if found.dtype.kind == "M":
         return found
-    known = ~pd.isna(found)
+    known = ~missing(found)
     x = np.full(n, np.nan)
     try:
         x[known] = found[known].astype(np.float64)
@@ -283,8 +283,9 @@ def along(values: Any, n: int, what: str) -> NDArray[Any] | None:
             raise InputError(f"{what} has an infinite number; expected finite ones, or nan where there is none.")
         return x
     if all(isinstance(value, date) for value in found[known]):
-        return np.asarray(pd.to_datetime(found, utc=True).tz_localize(None))
-    if all(isinstance(value, pd.Period) for value in found[known]):
+        return as_points(found, what)
+    pd = loaded_pandas()
+    if pd is not None and all(isinstance(value, pd.Period) for value in found[known]):
         dates = np.full(n, np.datetime64("NaT"), dtype="datetime64[ns]")
         dates[known] = [value.to_timestamp().to_datetime64() for value in found[known]]
         return dates

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
 from axil.inputs import as_path
+from axil.inputs.codes import keys
 from axil.machine.atomic import atomic
 from axil.output.sums import WeightedSums
 
@@ -33,8 +34,6 @@ def write(parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[A
 
 def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
     """Labels as both formats can keep them: numbers, dates and text; all else (periods, tuples, mixed types) as its text."""
-    import pandas as pd
-
     if labels.dtype.kind in "biufM":
         return labels
     texts = np.array([str(label) for label in labels.tolist()], dtype=object)
@@ -47,7 +46,7 @@ def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
             ) from None
         if label.endswith("\0"):
             raise InputError(f"The label {shown(label)} ends in a character of code 0, which zarr drops. Rename it.")
-    if len(pd.unique(texts)) < len(pd.unique(labels)):
+    if len(set(texts)) < len(set(keys(labels))):
         raise InputError("Different labels are the same as text, such as 1 and '1'. Rename them.")
     return texts
 

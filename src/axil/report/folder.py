@@ -54,13 +54,14 @@ def _safe(label: str) -> str:
 
 def fingerprint(*columns: Any) -> str:
     """A hash of arrays, numbers and text; the same for the same values, whatever holds them."""
-    import pandas as pd
-
     made = hashlib.sha256()
     for column in columns:
         values = np.asarray(column)
         if values.dtype.kind in "OUSV":
-            values = pd.util.hash_array(np.array([str(value) for value in values.ravel().tolist()], dtype=object))
+            texts = [str(value).encode("utf-8", "surrogatepass") for value in values.ravel().tolist()]
+            made.update(f"text{values.shape}{list(map(len, texts))}".encode())
+            made.update(b"".join(texts))
+            continue
         made.update(f"{values.dtype.kind}{values.shape}".encode())
         made.update(np.ascontiguousarray(values).tobytes())
     return made.hexdigest()[:32]

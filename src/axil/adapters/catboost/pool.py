@@ -6,10 +6,11 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-import pandas as pd
 from scipy import sparse
 
 from axil.errors import InputError
+from axil.inputs.codes import numbered
+from axil.inputs.libraries import needed_pandas
 
 
 def pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
@@ -43,8 +44,9 @@ def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
     return catboost.Pool(rows, cat_features=categorical or None)
 
 
-def _as_pandas(frame: nw.DataFrame[Any], categorical: list[str]) -> pd.DataFrame:
+def _as_pandas(frame: nw.DataFrame[Any], categorical: list[str]) -> Any:
     """A polars or pyarrow table: numbers in float64, nulls as nan; categories as they are."""
+    pd = needed_pandas("A table of another library for CatBoost")
     columns: dict[str, Any] = {}
     for name in frame.columns:
         if name not in categorical:
@@ -77,7 +79,7 @@ def most_categories(X: Any, cat_features: list[int]) -> int:
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return max(frame[frame.columns[i]].n_unique() for i in cat_features)
-    return max(len(pd.unique(_column(X, i))) for i in cat_features)
+    return max(len(numbered(_column(X, i))[1]) for i in cat_features)
 
 
 def _column(X: Any, i: int) -> Any:

@@ -9,7 +9,6 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -19,6 +18,7 @@ from axil.adapters.sklearn.draws import StageSampler, training_rows
 from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES, fits_init
 from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, as_it_is, no_offsets, numbers, stacked
 from axil.errors import InputError
+from axil.inputs.libraries import needed_pandas
 from axil.types import Array
 
 Indices = NDArray[np.integer[Any]]
@@ -213,8 +213,12 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             return numbers(X, np.float64)
         frame = nw.from_native(X, eager_only=True, pass_through=True)
         if not isinstance(frame, nw.DataFrame):
-            return X if self.feature_names is None else pd.DataFrame(X, columns=self.feature_names)
+            if self.feature_names is None:
+                return X
+            pd = needed_pandas("An array for a model fitted on a frame with categories")
+            return pd.DataFrame(X, columns=self.feature_names)
         if not frame.implementation.is_pandas():
+            pd = needed_pandas("A table of another library for a model with categories")
             X = pd.DataFrame({name: _column(frame[name]) for name in frame.columns})
         if self.feature_names is None:
             return X.to_numpy()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.errors import InputError
+from axil.inputs.libraries import needed_pandas
 
 _CATEGORIES = (nw.Categorical, nw.Enum, nw.String)
 
@@ -46,6 +47,7 @@ def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
             f"The model was fitted without category columns, this table has {len(categorical)} "
             f"({', '.join(categorical[:5])}). Encode them as for the fit."
         )
+    needed_pandas("A table of another library with categories for XGBoost")
     whole = frame.with_columns(nw.col(*categorical).cast(nw.String)).to_pandas()
     return whole.astype(dict.fromkeys(categorical, "category"))
 

@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.inputs.codes import missing
+
 DIGITS = 7  # significant ones of a number that is shown but not proven with
 FEWER_DIGITS = 4  # of features where there are very many
+DAY = 86400 * 10**9  # nanoseconds
 WHOLE = 2.0**53  # up to here a float that is a whole number is written in full
 
 
@@ -37,9 +40,7 @@ def nested(values: NDArray[Any]) -> list[Any]:
 def labels(values: NDArray[Any]) -> list[str]:
     """Names of rows or groups as text."""
     if values.dtype.kind in "mM":
-        import pandas as pd
-
-        return [str(value) for value in pd.Index(values).astype(str)]
+        return _dates(values) if values.dtype.kind == "M" else _spans(values)
     return [str(value) for value in values.tolist()]
 
 
@@ -50,11 +51,34 @@ def cells(values: NDArray[Any], digits: int = DIGITS) -> list[Any]:
         return list(values.tolist())
     if kind == "f":
         return numbers(values, digits)
-    import pandas as pd
-
     if kind in "mM":
-        return [None if missing else text for missing, text in zip(pd.isna(values), labels(values))]
-    return [None if missing else _plain(value, digits) for missing, value in zip(pd.isna(values), values.tolist())]
+        return [None if gone else text for gone, text in zip(missing(values), labels(values))]
+    return [None if gone else _plain(value, digits) for gone, value in zip(missing(values), values.tolist())]
+
+
+def _dates(values: NDArray[Any]) -> list[str]:
+    """Days, or days and times to the second or the fraction of one that all need; "NaT" where missing."""
+    known = values[~missing(values)]
+    unit: Any = next((unit for unit in ("D", "s", "ms", "us") if (known == known.astype(f"M8[{unit}]")).all()), "ns")
+    return [text.replace("T", " ") if text != "NaT" else text for text in np.datetime_as_string(values, unit).tolist()]
+
+
+def _spans(values: NDArray[Any]) -> list[str]:
+    """Days, and the time of day where one of them needs it: "-1 days +23:30:00"."""
+    gone = missing(values)
+    days = np.where(gone, np.timedelta64(0, "D"), values).astype("m8[D]")
+    rest = (np.where(gone, np.timedelta64(0, "s"), values) - days).astype("m8[ns]").astype(np.int64)
+    days, rest = days.astype(np.int64) - (rest < 0), np.where(rest < 0, rest + DAY, rest)
+    return ["NaT" if none else _span(day, ns, rest.any()) for none, day, ns in zip(gone, days.tolist(), rest.tolist())]
+
+
+def _span(days: int, rest: int, timed: bool) -> str:
+    if not timed:
+        return f"{days} days"
+    seconds, fraction = divmod(rest, 10**9)
+    digits = "" if not fraction else f".{fraction // 1000:06d}" if fraction % 1000 == 0 else f".{fraction:09d}"
+    time = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{digits}"
+    return f"{days} days {'+' if days < 0 else ''}{time}"
 
 
 def _plain(value: Any, digits: int) -> Any:
