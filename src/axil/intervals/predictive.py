@@ -52,6 +52,11 @@ class Predictive(Distribution, page.Shown):
     _errors: TrainingErrors
 
     @property
+    def proven(self) -> ProvenModel:
+        """The model that it was calibrated for, as the explainer has it."""
+        return self._proven
+
+    @property
     def training_errors(self) -> str:
         """Where the errors of the training rows are from that make the local scale.
 
@@ -211,4 +216,4 @@ class Predictive(Distribution, page.Shown):
 
 def is_of(found: Any, proven: ProvenModel) -> bool:
     """Whether this is a `Predictive`, of this very model."""
-    return isinstance(found, Predictive) and found._proven is proven
+    return isinstance(found, Predictive) and found.proven is proven
