@@ -112,9 +112,10 @@ def test_margins_over_dask() -> None:
         found = explainer(ASKED, init_score=m)
         np.testing.assert_allclose(found.predictions, expected.predictions, rtol=0, atol=1e-12)
         np.testing.assert_allclose(found.weights, expected.weights, rtol=0, atol=1e-14)
-        pd.testing.assert_frame_equal(
-            explainer.top(ASKED, 3, init_score=m), whole.top(ASKED, 3, init_score=m), rtol=1e-9
-        )
+        found, expected = explainer.top(ASKED, 3, init_score=m), whole.top(ASKED, 3, init_score=m)
+        pd.testing.assert_frame_equal(found.drop(columns="prediction"), expected.drop(columns="prediction"), rtol=1e-9)
+        # Over Dask predictions are made of sums over leaves, less XGBoost's base, which is in single precision.
+        np.testing.assert_allclose(found["prediction"], expected["prediction"], rtol=1e-6)
 
 
 def test_margins_through_a_pipeline() -> None:

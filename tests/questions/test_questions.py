@@ -14,7 +14,7 @@ from sklearn.ensemble import RandomForestClassifier
 from test_contract import case_of, explainer_of, offsets_of, predict
 
 import axil
-from axil import InputError
+from axil import InputError, inputs
 from axil.output import tables
 
 MODELS = [
@@ -433,7 +433,7 @@ def test_classes_answer_with_their_names():
 def test_categories_keep_their_missing_values():
     words = pl.DataFrame({"kind": ["a", None, "c"]}).with_columns(pl.col("kind").cast(pl.Categorical))
     for X in (words, words.to_arrow(), words.to_pandas()):
-        (found,) = tables.feature_columns(X, np.array([2, 1, 1, 0]), [0])
+        (found,) = inputs.feature_columns(X, np.array([2, 1, 1, 0]), [0])
         assert [None if word != word else word for word in found] == ["c", None, None, "a"]
 
 
