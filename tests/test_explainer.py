@@ -41,7 +41,7 @@ def test_streamed_top_is_the_top_of_the_weights(case, monkeypatch):
     explainer = explain(case)
     expected = explainer(case.X_new).top(7, by="contribution")
     monkeypatch.setattr("axil.machine.memory.BATCH_BYTES", 8 * len(explainer.targets) * 3)
-    monkeypatch.setattr("axil.weights.boosting.READ_ROWS", 50)
+    monkeypatch.setattr("axil.weights.boosted_answers.READ_ROWS", 50)
     streamed = explainer.top(case.X_new, 7, by="contribution")
     pd.testing.assert_frame_equal(streamed, expected)
     pd.testing.assert_frame_equal(explainer.prepare().top(case.X_new, 7, by="contribution"), expected, rtol=1e-10)

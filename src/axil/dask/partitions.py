@@ -23,7 +23,7 @@ from axil.replay.recover import assign_leaves, fitted_structure, regularisation_
 from axil.replay.walk import walk
 from axil.structure import Pattern, Structure, Transferable, aligned
 from axil.types import Array
-from axil.weights.boosting import READ_ROWS
+from axil.weights.boosted_answers import READ_ROWS
 from axil.weights.leaf_space import cooccurrence
 from axil.weights.passes import leaf_sums
 

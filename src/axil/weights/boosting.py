@@ -23,25 +23,23 @@ change by several trees' values at once (DART), or not at all (forests, parallel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-from axil.kernels import MEASURES, Backend, Numbers, Rows
+from axil.kernels import Backend, Numbers, Rows
 from axil.kernels.sums import weighted
-from axil.machine.arrays import host, is_host, like
+from axil.machine.arrays import host, like
 from axil.machine.shared import Kept, one_blas_thread
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights import leverage as hat
 from axil.weights import removal
-from axil.weights.answers import Answer, Collector, Effects
+from axil.weights.answers import Answer, Effects
+from axil.weights.boosted_answers import ReadOutAnswer, SweptAnswer, guarded
 from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.deletion import ByReplay, Deletion, InLeafSpace, Level, at_share, shares_of
 from axil.weights.deletion import Work as DeletionWork
@@ -51,23 +49,7 @@ from axil.weights.passes import Adjoints, Passes, leaf_sums
 from axil.weights.residuals import FittedValues, predictions
 from axil.weights.spread import around_leaves
 
-READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
 TURNED_ROWS = 1 << 10  # rows of a state copied to lie query by query at a time: both sides stay in the caches
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def guarded(method: Callable[P, R]) -> Callable[P, R]:
-    """Runs a method under the guard of its object's back end (`Backend.guard`)."""
-
-    @wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        with cast(Any, args[0]).backend.guard():
-            return method(*args, **kwargs)
-
-    return call
 
 
 class BoostedTrees:
@@ -436,82 +418,3 @@ class BoostedTrees:
 
     def _own_weights(self, available: int) -> Iterator[tuple[int, Array]]:
         return hat.batches(self.structure, lambda leaves: self.weights(leaves)[0], available)
-
-
-@dataclass(frozen=True)
-class SweptAnswer:
-    """Weights that a sweep left where the rows are."""
-
-    backend: Backend
-    state: Any  #: (N, n), an array of the back end
-    intercepts: Array
-
-    @guarded
-    def dense(self) -> Array:
-        return host(self.state).T
-
-    def blocks(self) -> Iterator[tuple[int, Array]]:
-        yield 0, host(self.state)
-
-    def sparse(self) -> csr_array | None:
-        return None
-
-    @guarded
-    def hand_to(self, collector: Collector) -> None:
-        if is_host(self.state):
-            return collector.add(self.state, 0)
-        n = self.state.shape[1]
-        values, rows = np.zeros((n, collector.k)), np.full((n, collector.k), -1, dtype=np.int64)
-        self.backend.top(self.state, 0, collector.scale, values, rows)
-        collector.merge(values, rows)
-
-    @guarded
-    @one_blas_thread()
-    def product(self, targets: Array) -> Array:
-        return self.backend.sums(self.state, targets)
-
-    @guarded
-    @one_blas_thread()
-    def moments(self, values: Array) -> Array:
-        return np.stack([self.backend.sums(self.state, values, MEASURES.index(name)) for name in ("size", "square")])
-
-
-@dataclass(frozen=True)
-class ReadOutAnswer:
-    """Weights to be read out of leaf space."""
-
-    trees: BoostedTrees
-    adjoints: Adjoints
-    intercepts: Array
-
-    @property
-    def backend(self) -> Backend:
-        return self.trees.backend
-
-    @guarded
-    def dense(self) -> Array:
-        out = np.empty((self.trees.structure.n_rows, len(self.adjoints.beta)))
-        self.trees.read_out(self.adjoints, 0, out)
-        return out.T
-
-    def blocks(self) -> Iterator[tuple[int, Array]]:
-        for first in range(0, self.trees.structure.n_rows, READ_ROWS):
-            rows = min(READ_ROWS, self.trees.structure.n_rows - first)
-            out = np.empty((rows, len(self.adjoints.beta)))
-            self.trees.read_out(self.adjoints, first, out)
-            yield first, out
-
-    def sparse(self) -> csr_array | None:
-        return None
-
-    @guarded
-    def hand_to(self, collector: Collector) -> None:
-        self.trees.rows.index(collector.n_queries, collector.room)
-        collector.merge(*self.trees.largest(self.adjoints, collector.scale, collector.k))
-
-    @guarded
-    def product(self, targets: Array) -> Array:
-        return self.trees.product(self.adjoints, targets)
-
-    def moments(self, values: Array) -> Array:
-        return self.trees.moments(self.adjoints, values)
