@@ -9,7 +9,7 @@ function wording(data) {
   const priceDigits = Math.max(decimalsOf(shown.flat(), data.classes !== null && exact ? 4 : 6), targetDigits);
   const price = (x) => format(x, priceDigits); // targets and predictions as people read them
   const before = data.unit !== null && /^\p{Sc}$/u.test(data.unit); // $5, but 5 kg
-  const unit = (text) => (data.unit === null || text === "–" ? text : before ? text.replace(/^(−?)/, `$1${data.unit.replace("$", "$$$$")}`) : `${text}\u00a0${data.unit}`);
+  const unit = (text) => (data.unit === null || text === "–" ? text : before ? text.replace(/^(−?)/, `$1${data.unit.replace("$", "$$$$")}`) : `${text}${data.unit.length < 4 ? "\u00a0" : " "}${data.unit}`);
   const ofUnit = data.unit === null ? "" : ` (${data.unit})`;
   // Everything else is on the scale of the fit, where it adds up: of logarithms it is shown as factors.
   const scale = data.scale, log = scale !== null && scale.base !== null;
@@ -23,7 +23,8 @@ function wording(data) {
   const chances = data.classes === null ? null : data.meaning === "probability" && means !== null ? means : exact && many ? data.predictions : null;
   const predicted = (i) => (many ? chances.reduce((best, column, c) => (column[i] > chances[best][i] ? c : best), 0) : Number(chances[0][i] > 0.5));
   const chance = (c, i) => (many ? chances[c][i] : c === 1 ? chances[0][i] : 1 - chances[0][i]);
-  const probability = (p) => format(p, Math.max(3, Math.min(6, decimalsOf([Math.min(p, 1 - p)], 2)))); // close to 0 or 1 with more digits
+  const rest = (p) => Math.min(p, 1 - p);
+  const probability = (p) => format(p, rest(p) < 5e-7 ? 3 : Math.max(3, Math.min(6, decimalsOf([rest(p)], 2)))); // close to 0 or 1 with more digits
   const meant = (o, i) => (chances !== null ? probability(chances[o][i]) : means === null ? price(shown[o][i]) : unit(format(means[o][i], decimalsOf([means[o][i]], 4))));
   const classOf = (row) => (training.classes === null ? null : data.classes[training.classes[row]]);
   const plain = (name) => /^[\d.,\-−]*$/.test(name); // a number alone says nothing
