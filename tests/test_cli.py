@@ -1291,7 +1291,7 @@ def test_a_reader_that_stops_early_is_no_error(folder):
     command = f"set -o pipefail; {sys.executable} -m axil {words} | head -1"
     done = shell(["bash", "-c", command], folder)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
-    assert done.stdout.startswith("query,rank,row")
+    assert done.stdout.startswith("query,prediction,rank,row")
 
 
 def test_the_page_of_the_command_line_runs(run, tmp_path, monkeypatch):

@@ -124,6 +124,7 @@ def test_the_way_is_chosen_by_the_model_alone(monkeypatch):
     """Also a question about one row builds leaf space where 64 would pay for it; a limit leaves no room for it."""
     X = rows_of(case_of("lightgbm", "regressor"))
     asked = []
+    monkeypatch.setattr("axil.replay.proven.WORTH", 0.0)
     monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: asked.append(n) or True)
     explainer = made("lightgbm", "regressor")
     expected = made("lightgbm", "regressor", prepared=True).top(X[:1], 5)

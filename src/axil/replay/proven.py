@@ -27,6 +27,7 @@ from axil.weights.contract import Engine
 
 PATIENCE = 30.0  # seconds that queries may take without a word about a faster way
 MANY = 64  # queries that leaf space has to pay for, to be built unasked
+WORTH = 0.1  # seconds that so many queries have to take by sweeps
 MANY_BYTES = 1 << 29  # that it may then take, or half of the user's own limit
 
 
@@ -123,7 +124,9 @@ class ProvenModel:
         """This model as queries ask it, in leaf space or by sweeps: chosen by the model and the limits, never by the request."""
         limit = self.budget.limit
         available = MANY_BYTES if limit is None else min(limit // 2, MANY_BYTES)
-        return replace(self, engines=[engine.prepared(MANY, available) for engine in self.engines])
+        worth = [engine.query_seconds(MANY, available)[0] > WORTH for engine in self.engines]
+        engines = [engine.prepared(MANY, available) if pays else engine for engine, pays in zip(self.engines, worth)]
+        return replace(self, engines=engines) if any(worth) else self
 
     def groups(self, labels: Any, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
         """Each training row's group number and the groups' names, from labels or the name of a column of the training rows."""

@@ -134,9 +134,9 @@ class ModelBlob:
 
     @cached_property
     def settings(self) -> list[dict[str, Any]]:
-        """Settings of the fits that made the model, in order (init_model); empty: not kept."""
+        """Settings of the fits that made the model, in order (init_model); empty: not kept, as of a sum of models."""
         found, key = [], "params"
-        while key in self.info:
+        while self.info.get(key):
             found.append(json.loads(self.info[key]))
             key = "initModel:" + key
         return found[::-1]
