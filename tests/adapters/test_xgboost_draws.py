@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -12,8 +13,12 @@ import pytest
 import xgboost as xgb
 from numpy.typing import NDArray
 
-from axil.adapters.xgboost.draws import Dart, Plan, Stream, Subsample, bag, iterations, powers
+import axil
+from axil.adapters.xgboost.document import parse, settings
+from axil.adapters.xgboost.draws import Columns, Dart, Plan, Stream, Subsample, bag, iterations, powers
+from axil.adapters.xgboost.plan import columns_of, plan_of_draws
 
+VERSION = tuple(int(part) for part in xgb.__version__.split(".")[:2])
 UPDATERS = {"hist": "grow_quantile_histmaker", "approx": "grow_histmaker", "exact": "grow_colmaker"}
 
 
@@ -23,17 +28,29 @@ def table(n_rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return X, X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=n_rows)
 
 
-def trained(n_rows: int, n_iterations: int, method: str, outputs: int = 1, **params: Any) -> tuple[Any, Any]:
-    """A model's trees and, of each row, the node it ends in."""
+def trained(
+    n_rows: int, n_iterations: int, method: str, outputs: int = 1, **params: Any
+) -> tuple[Any, Any, Columns | None]:
+    """A model's trees; of each row, the node it ends in; the draws of columns, from XGBoost 3.3 on."""
     X, y = table(n_rows)
     rows = xgb.DMatrix(X, np.stack([y + k for k in range(outputs)], axis=1))
     model = xgb.train({"nthread": 1, "max_depth": 3, "tree_method": method, **params}, rows, n_iterations)
     learner = json.loads(model.save_raw("json"))["learner"]["gradient_booster"]
     nodes = model.predict(rows, pred_leaf=True).reshape(n_rows, -1).astype(int)
-    return learner, nodes
+    document = parse(model.save_raw("json"))
+    assert document is not None
+    columns = None if VERSION < (3, 3) else columns_of(document.trees, settings(model.save_config()))
+    return learner, nodes, columns
 
 
-def plan_of(method: str, n_rows: int, outputs: int = 1, dart: Dart | None = None, **params: Any) -> Plan:
+def plan_of(
+    method: str,
+    n_rows: int,
+    outputs: int = 1,
+    dart: Dart | None = None,
+    columns: Columns | None = None,
+    **params: Any,
+) -> Plan:
     return Plan(
         updater=UPDATERS[method],
         subsample=params.get("subsample", 1.0),
@@ -43,6 +60,7 @@ def plan_of(method: str, n_rows: int, outputs: int = 1, dart: Dart | None = None
         n_parallel=params.get("num_parallel_tree", 1),
         n_groups=outputs,
         dart=dart,
+        columns=columns,
     )
 
 
@@ -60,8 +78,8 @@ def check_counts(booster: Any, nodes: NDArray[np.int64], sampler: Subsample) -> 
 @pytest.mark.parametrize("seed", [0, 2024, 2**31 - 1, -5])
 def test_rows(method: str, subsample: float, seed: int) -> None:
     params: dict[str, Any] = {"subsample": subsample, "seed": seed}
-    booster, nodes = trained(500, 4, method, **params)
-    check_counts(booster, nodes, Subsample(plan_of(method, 500, **params), np.arange(4)))
+    booster, nodes, columns = trained(500, 4, method, **params)
+    check_counts(booster, nodes, Subsample(plan_of(method, 500, columns=columns, **params), np.arange(4)))
 
 
 @pytest.mark.parametrize("method", UPDATERS)
@@ -72,14 +90,35 @@ def test_rows(method: str, subsample: float, seed: int) -> None:
         {"seed_per_iteration": True, "seed": 11},
         {"seed_per_iteration": True, "num_parallel_tree": 2},
         {"colsample_bytree": 0.5, "colsample_bylevel": 0.5},
+        {"colsample_bylevel": 0.5, "num_parallel_tree": 3, "gamma": 20.0},
         {"nthread": 2},
     ],
 )
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_streams(method: str, params: dict[str, Any], outputs: int) -> None:
     params = {"subsample": 0.6, **params}
-    booster, nodes = trained(1111, 4, method, outputs, **params)
-    plan = plan_of(method, 1111, outputs, **params)
+    booster, nodes, columns = trained(1111, 4, method, outputs, **params)
+    plan = plan_of(method, 1111, outputs, columns=columns, **params)
+    check_counts(booster, nodes, Subsample(plan, np.arange(nodes.shape[1])))
+
+
+@pytest.mark.parametrize("method", ["hist", "approx"])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"num_parallel_tree": 2, "colsample_bylevel": 0.7},
+        {"max_depth": 0, "gamma": 30.0},
+        {"grow_policy": "lossguide", "max_leaves": 6, "max_depth": 0},
+        {"grow_policy": "lossguide", "max_leaves": 6, "max_depth": 3, "colsample_bylevel": 0.7},
+        {"max_leaves": 6, "max_depth": 5, "colsample_bytree": 0.7},
+    ],
+)
+def test_columns_of_nodes(method: str, params: dict[str, Any]) -> None:
+    """Rows come after the columns of all nodes that were tried (from XGBoost 3.3 on), pruned ones among them."""
+    params = {"subsample": 0.6, "colsample_bynode": 0.5, **params}
+    booster, nodes, columns = trained(600, 4, method, **params)
+    plan = plan_of(method, 600, columns=columns, **params)
     check_counts(booster, nodes, Subsample(plan, np.arange(nodes.shape[1])))
 
 
@@ -101,7 +140,7 @@ DARTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_dart(method: str, params: dict[str, Any], subsample: float, outputs: int) -> None:
     params = {"booster": "dart", "seed": 3, "subsample": subsample, **params}
-    booster, nodes = trained(300, 12, method, outputs, **params)
+    booster, nodes, columns = trained(300, 12, method, outputs, **params)
     dart = Dart(
         rate_drop=params["rate_drop"],
         skip_drop=params.get("skip_drop", 0.0),
@@ -109,12 +148,37 @@ def test_dart(method: str, params: dict[str, Any], subsample: float, outputs: in
         weighted=params.get("sample_type") == "weighted",
         forest=params.get("normalize_type") == "forest",
         rate=params.get("eta", 0.3),
+        shares=VERSION < (3, 4),
     )
-    plan = plan_of(method, 300, outputs, dart, **params)
+    plan = plan_of(method, 300, outputs, dart, columns, **params)
     check_counts(booster, nodes, Subsample(plan, np.arange(nodes.shape[1])))
     last = next(islice(iterations(plan), 11, None))
-    np.testing.assert_allclose(last.after, booster["weight_drop"], rtol=1e-6)
-    assert min(booster["weight_drop"]) < 1  # something was dropped
+    weight_drop = (booster if VERSION < (3, 4) else booster["model"])["weight_drop"]
+    np.testing.assert_allclose(last.after, weight_drop, rtol=1e-6)
+    assert min(weight_drop) < 1  # something was dropped
+
+
+@pytest.mark.parametrize("version", [(3, 2, 0), (3, 3, 0), (3, 4, 1)])
+@pytest.mark.parametrize("params", [{"subsample": 0.6}, {"booster": "dart", "rate_drop": 0.3, "num_parallel_tree": 2}])
+def test_the_version_that_trained_is_found(version: tuple[int, ...], params: dict[str, Any]) -> None:
+    """A loaded model is written again by the XGBoost that is installed: the version says nothing about its draws."""
+    X, y = table(500)
+    model = xgb.train({"nthread": 1, "max_depth": 3, **params}, xgb.DMatrix(X, y), 8)
+    document = parse(model.save_raw("json"))
+    assert document is not None
+    plan = plan_of_draws(replace(document, version=version), settings(model.save_config()), 500, None)
+    assert (plan.columns is None) == (VERSION < (3, 3))
+    assert plan.dart is None or plan.dart.shares == (VERSION < (3, 4))
+
+
+@pytest.mark.skipif(VERSION < (3, 3), reason="before XGBoost 3.3 only booster=dart drops trees")
+@pytest.mark.parametrize("skip_drop", [0.0, 0.4])
+def test_gbtree_drops_trees(skip_drop: float) -> None:
+    X, y = table(300)
+    params = {"nthread": 1, "max_depth": 3, "rate_drop": 0.3, "skip_drop": skip_drop, "subsample": 0.7}
+    model = xgb.train(params, xgb.DMatrix(X, y), 12)
+    explained = axil.Explainer(model, X, y)(X[:20])
+    np.testing.assert_allclose(explained.weights @ y, model.predict(xgb.DMatrix(X[:20])), rtol=1e-4)  # sums in float32
 
 
 def test_trees_may_be_asked_for_in_any_order() -> None:

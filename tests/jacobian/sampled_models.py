@@ -98,8 +98,9 @@ class Weights(xgb.callback.TrainingCallback):
         self.found = []
 
     def after_iteration(self, model, epoch, evals_log):
-        document = json.loads(bytes(model.save_raw("json")))
-        self.found.append(np.array(document["learner"]["gradient_booster"]["weight_drop"], dtype=float))
+        booster = json.loads(bytes(model.save_raw("json")))["learner"]["gradient_booster"]
+        found = booster["weight_drop"] if "weight_drop" in booster else booster["model"]["weight_drop"]  # from 3.4 on
+        self.found.append(np.array(found, dtype=float))
         return False
 
 

@@ -48,6 +48,17 @@ class Tree:
         """Whether nodes were taken off it after it had been grown."""
         return int(self.fields["tree_param"].get("num_deleted", "0")) > 0
 
+    @cached_property
+    def depths(self) -> NDArray[np.int64]:
+        """(nodes,): how far each is from the root, with those that were pruned away."""
+        at = np.arange(self.n_nodes)
+        above = np.clip(self.integers("parents"), 0, np.maximum(at - 1, 0))  # a node comes after its parent
+        found = np.zeros(self.n_nodes, dtype=np.int64)
+        while at.any():
+            found += at > 0
+            at = above[at]
+        return found
+
     @property
     def split_by_others(self) -> bool:
         """Whether splits were chosen by other gradients than those that made the leaves (a custom objective's)."""
@@ -123,6 +134,7 @@ class Model:
     iterations: NDArray[np.int64]
     n_parallel: int
     weight_drop: Array | None  #: (T,) of DART
+    version: tuple[int, ...]  #: of the XGBoost that wrote the document, which may be newer than the one that trained
 
     @property
     def parameters(self) -> Mapping[str, str]:
@@ -160,10 +172,11 @@ class Model:
 
 def parse(document: bytes | bytearray) -> Model | None:
     """Take a model document apart; None where it has no trees, as with gblinear or before training."""
-    learner = json.loads(bytes(document).decode("utf-8", "surrogateescape"))["learner"]
+    whole = json.loads(bytes(document).decode("utf-8", "surrogateescape"))
+    learner = whole["learner"]
     booster = learner["gradient_booster"]
-    drop = booster.get("weight_drop")
     forest = booster.get("gbtree", booster).get("model", {})
+    drop = booster.get("weight_drop", forest.get("weight_drop"))  # from 3.4 on beside the trees
     if not forest.get("trees"):
         return None
     trees = tuple(Tree(tree, max(int(tree["tree_param"]["size_leaf_vector"]), 1)) for tree in forest["trees"])
@@ -174,7 +187,8 @@ def parse(document: bytes | bytearray) -> Model | None:
     width = n_parallel * (int(groups.max()) + 1)
     starts = np.array(forest.get("iteration_indptr", range(0, len(trees) + 1, width)))
     iterations = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    return Model(learner, trees, groups, iterations, n_parallel, None if drop is None else np.array(drop, dtype=float))
+    dropped = None if drop is None else np.array(drop, dtype=float)
+    return Model(learner, trees, groups, iterations, n_parallel, dropped, tuple(whole.get("version", ())))
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,15 @@
 XGBoost draws from one std::mt19937 (src/common/random.h), seeded with ``seed`` when training starts and, with
 ``seed_per_iteration``, with ``127 * seed + iteration`` before each iteration (src/learner.cc). An iteration draws, in order:
 
-- DART: which trees to drop (src/gbm/gbtree.cc);
-- hist, approx: one word for the column sampler, at the first iteration only; then one word s for each tree (approx: for all
-  parallel trees together), from which row i has x = 16807^(i + 1) * s mod 2^63 (src/tree/hist/sampler.cc);
-- exact: two words for each row, then one for the column sampler, for every tree (src/tree/updater_colmaker.cc);
-- on a GPU: one word for the column sampler, at the first iteration only, then one word s for each tree, from which row i has
-  x = 48271^(i + 1) * s mod 2^31 - 1, Thrust's default engine (src/tree/gpu_hist/sampler.cu; up to XGBoost 3.3).
+- DART: which trees to drop (src/gbm/gbtree.cc), from XGBoost 3.3 on not before there is a tree;
+- hist, approx: one word s for each tree (approx: for all parallel trees together), from which row i has
+  x = 16807^(i + 1) * s mod 2^63 (src/tree/hist/sampler.cc);
+- exact: two words for each row, for every tree (src/tree/updater_colmaker.cc);
+- on a GPU: one word s for each tree, from which row i has x = 48271^(i + 1) * s mod 2^31 - 1, Thrust's default engine
+  (src/tree/gpu_hist/sampler.cu; up to XGBoost 3.3).
+
+Columns take words from the same stream (src/common/random.h). Up to XGBoost 3.2 a sampler of columns takes one: before the rows
+of the first iteration, and with exact after the rows of every tree. From 3.3 on each draw of columns takes one: `Columns`.
 
 A row is drawn iff u < subsample, where u is std::generate_canonical of x or of the two words; on a GPU iff
 u = (x - 1) / 2^31 <= subsample, in float32.
@@ -61,6 +64,7 @@ class Dart:
     weighted: bool  #: sample_type="weighted"
     forest: bool  #: normalize_type="forest"
     rate: float  #: the learning rate, before it is shared among parallel trees
+    shares: bool = True  #: whether the trees of an iteration share the rate when they are normalised: up to XGBoost 3.3
 
     def drops(self, stream: Stream, weights: Singles) -> NDArray[np.intp]:
         """Which of the trees so far are dropped (Dart::DropTrees)."""
@@ -77,7 +81,7 @@ class Dart:
 
     def normalised(self, weights: Singles, dropped: NDArray[np.intp], n_new: int) -> Singles:
         """The trees' weights once n_new trees have been added (Dart::NormalizeTrees)."""
-        rate, n_dropped = np.float32(np.float32(self.rate) / n_new), len(dropped)
+        rate, n_dropped = np.float32(np.float32(self.rate) / (n_new if self.shares else 1)), len(dropped)
         old, new = np.float32(1), np.float32(1)
         if n_dropped and self.forest:
             old = new = np.float32(1.0 / (1.0 + float(rate)))
@@ -108,6 +112,22 @@ def _pick(stream: Stream, weights: Singles) -> int:
 
 
 @dataclass(frozen=True)
+class Columns:
+    """Draws of columns, as XGBoost has them from 3.3 on: for each tree, for each level and for each node that may be split."""
+
+    by_tree: bool  #: colsample_bytree < 1
+    by_level: bool
+    by_node: bool
+    levels: tuple[int, ...] = ()  #: how many each tree of the model has, where levels or nodes draw
+    nodes: tuple[int, ...] = ()
+
+    def words(self, tree: int, levels_before: int = 0) -> int:
+        """Words that a tree took while it was grown, where levels_before had been drawn for the trees beside it."""
+        found = max(self.levels[tree] - levels_before, 0) if self.by_level else 0
+        return found + (self.nodes[tree] if self.by_node else 0)
+
+
+@dataclass(frozen=True)
 class Plan:
     """How a model was trained, as far as it decides what is drawn when."""
 
@@ -120,6 +140,7 @@ class Plan:
     n_groups: int  #: an iteration has n_parallel trees for each
     dart: Dart | None = None
     gpu: bool = False
+    columns: Columns | None = None  #: None up to XGBoost 3.2
 
     @property
     def samples(self) -> bool:
@@ -151,32 +172,48 @@ def iterations(plan: Plan) -> Iterator[Iteration]:
     while True:
         if plan.seed_per_iteration:
             stream = Stream(plan.seed * 127 + number)
-        dropped = plan.dart.drops(stream, weights) if plan.dart else np.zeros(0, dtype=np.intp)
+        dropped = np.zeros(0, dtype=np.intp)
+        if plan.dart and (number or plan.columns is None):
+            dropped = plan.dart.drops(stream, weights)
         factors = weights.copy()
         factors[dropped] = 0
-        if number == 0 and (plan.gpu or plan.updater != _EXACT):
+        if plan.columns is None and number == 0 and (plan.gpu or plan.updater != _EXACT):
             stream.words(1)
-        bags = [bag for _ in range(plan.n_groups) for bag in _bags(plan, stream)]
+        starts = range(number * plan.n_trees, (number + 1) * plan.n_trees, plan.n_parallel)
+        bags = [bag for first in starts for bag in _bags(plan, stream, first)]
         ones = np.ones(len(weights) + plan.n_trees, dtype=np.float32)
         weights = plan.dart.normalised(weights, dropped, plan.n_trees) if plan.dart else ones
         yield Iteration(factors, bags, weights)
         number += 1
 
 
-def _bags(plan: Plan, stream: Stream) -> list[Any]:
-    """The draws for one group's parallel trees."""
+def _bags(plan: Plan, stream: Stream, first: int) -> list[Any]:
+    """The draws for one group's parallel trees, of which the first has this number."""
+    if plan.updater == _APPROX and not plan.gpu:
+        return _bags_at_once(plan, stream, first)
     bags: list[Any] = []
-    for parallel in range(plan.n_parallel):
-        if plan.gpu:
-            bags.append(int(stream.words(1)[0]) if plan.samples else None)
-        elif plan.updater == _EXACT:
+    for tree in range(first, first + plan.n_parallel):
+        if plan.updater == _EXACT and not plan.gpu:
             bags.append(stream.uniforms(plan.n_rows) < np.float32(plan.subsample) if plan.samples else None)
-            stream.words(1)
-        elif plan.updater == _APPROX and parallel:
-            bags.append(bags[0])
+            stream.words(plan.columns is None)
         else:
             bags.append(int(stream.words(1)[0]) if plan.samples else None)
+        if plan.columns is not None:
+            stream.words(plan.columns.by_tree + plan.columns.words(tree))
     return bags
+
+
+def _bags_at_once(plan: Plan, stream: Stream, first: int) -> list[Any]:
+    """The draws of approx: parallel trees share rows, columns of the tree and of levels (src/tree/updater_approx.cc)."""
+    if plan.columns is not None:
+        stream.words(plan.columns.by_tree)
+    drawn = int(stream.words(1)[0]) if plan.samples else None
+    levels = 0
+    for tree in range(first, first + plan.n_parallel):
+        if plan.columns is not None:
+            stream.words(plan.columns.words(tree, levels))
+            levels = max(levels, plan.columns.levels[tree]) if plan.columns.by_level else 0
+    return [drawn] * plan.n_parallel
 
 
 def powers(n: int) -> NDArray[np.uint64]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
-from axil.adapters.xgboost.document import Model, Settings
-from axil.adapters.xgboost.draws import Dart, Plan, Subsample, iterations
+from axil.adapters.xgboost.document import Model, Settings, Tree
+from axil.adapters.xgboost.draws import Columns, Dart, Plan, Singles, Subsample, iterations
 from axil.errors import UnsupportedModelError
 from axil.types import Array
 
@@ -15,7 +17,16 @@ COMPARED_TREES = 4  # whose weights tell where rows were drawn
 
 
 def plan_of(model: Model, said: Settings, n_rows: int) -> Plan:
-    """Everything that determines the draws, where the settings say on which device it was."""
+    """Everything that determines the draws, where the settings say on which device it was.
+
+    Draws are those of the XGBoost that is installed, unless DART's weights say that an older one trained the model.
+    """
+    plans = _plans(model, said, n_rows)
+    return next((plan for plan in plans if plan.dart is None or _ends(plan, model)), plans[0])
+
+
+def _plans(model: Model, said: Settings, n_rows: int) -> list[Plan]:
+    """What each version of XGBoost would draw, the one that is installed first: a file may come from another one."""
     dart = Dart(
         rate_drop=said.number("rate_drop"),
         skip_drop=said.number("skip_drop"),
@@ -24,7 +35,7 @@ def plan_of(model: Model, said: Settings, n_rows: int) -> Plan:
         forest=said.text("normalize_type") == "forest",
         rate=said.number("learning_rate"),
     )
-    return Plan(
+    oldest = Plan(
         updater=next((name for name in said.updaters if name.startswith("grow")), ""),
         subsample=said.number("subsample"),
         seed=int(said.text("seed") or 0),
@@ -35,16 +46,45 @@ def plan_of(model: Model, said: Settings, n_rows: int) -> Plan:
         dart=None if model.weight_drop is None else dart,
         gpu=said.device != "cpu",
     )
+    newer = replace(oldest, columns=columns_of(model.trees, said))
+    plans = [oldest, newer]
+    if newer.dart is not None:
+        plans.append(replace(newer, dart=replace(dart, shares=False)))
+    own = sum(model.version >= since for since in ((3, 3), (3, 4))[: len(plans) - 1])
+    return [plans[own], *plans[:own][::-1], *plans[own + 1 :]]
+
+
+def columns_of(trees: Sequence[Tree], said: Settings) -> Columns:
+    """Draws of columns from XGBoost 3.3 on; a node is drawn for where depth and max_leaves let it have children."""
+    shares = (said.number(f"colsample_by{what}") for what in ("tree", "level", "node"))
+    by_tree, by_level, by_node = (bool(np.float32(share) < 1) for share in shares)
+    if not (by_level or by_node):
+        return Columns(by_tree, by_level, by_node)
+    max_depth, max_leaves = int(said.number("max_depth")), int(said.number("max_leaves"))
+    levels, nodes = [], []
+    for tree in trees:
+        depths = tree.depths
+        last = depths == depths.max()  # the nodes that were added last
+        if said.text("grow_policy") == "lossguide":
+            last = np.arange(len(depths)) >= len(depths) - 2
+        tried = np.ones(len(depths), dtype=np.bool_) if max_depth == 0 else depths < max_depth
+        if max_leaves and len(depths) > 1 and (len(depths) + 1) // 2 >= max_leaves:
+            tried &= ~last
+        levels.append(len(np.unique(depths[tried])))
+        nodes.append(int(tried.sum()))
+    return Columns(by_tree, by_level, by_node, tuple(levels), tuple(nodes))
 
 
 def plan_of_draws(model: Model, said: Settings, n_rows: int, weights: Array | None) -> Plan:
-    """Everything that determines the draws, where the first trees say on which device it was.
+    """Everything that determines the draws, where the first trees say by which version and on which device it was.
 
     A machine without a GPU reads "cpu" from every model. The root of a tree of squared error has the weight of its rows.
     """
     plan = plan_of(model, said, n_rows)
-    others = [plan] if plan.gpu else [plan, replace(plan, gpu=True)]
-    found = next((one for one in others if one.samples and _drew(one, model, weights)), None)
+    versions = _plans(model, said, n_rows)
+    others = versions if plan.gpu else [replace(one, gpu=gpu) for one in versions for gpu in (False, True)]
+    likely = (one for one in others if one.samples and (one.dart is None or _ends(one, model)))
+    found = next((one for one in likely if _drew(one, model, weights)), None)
     if found is None and plan.gpu and plan.samples:
         raise UnsupportedModelError(
             "subsample",
@@ -53,6 +93,16 @@ def plan_of_draws(model: Model, said: Settings, n_rows: int, weights: Array | No
             'Fit with subsample=1, or with device="cpu".',
         )
     return plan if found is None else found
+
+
+def _ends(plan: Plan, model: Model) -> bool:
+    """Whether DART's weights of all trees come out of these draws."""
+    found = next(islice(iterations(plan), int(model.iterations[-1]), None)).after
+    return model.weight_drop is None or _same(found, model.weight_drop)
+
+
+def _same(found: Singles, expected: Array) -> bool:
+    return len(found) == len(expected) and bool(np.abs(found - expected).max() <= 1e-6)
 
 
 def _drew(plan: Plan, model: Model, weights: Array | None) -> bool:
@@ -81,7 +131,7 @@ def drop_factors(model: Model, plan: Plan, n_iterations: int) -> Array:
         found = drawn.after
         if number < n_iterations:
             table[number, : len(drawn.factors)] = drawn.factors
-    if len(found) != len(expected) or np.abs(found - expected).max() > 1e-6:
+    if not _same(found, expected):
         raise UnsupportedModelError(
             "booster",
             "dart",
