@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import xgboost as xgb
 from numpy.typing import NDArray
+from xgboost_models import VERSION
 
 import axil
 from axil.adapters.xgboost.document import parse, settings
 from axil.adapters.xgboost.draws import Columns, Dart, Plan, Stream, Subsample, bag, iterations, powers
 from axil.adapters.xgboost.plan import columns_of, plan_of_draws
 
-VERSION = tuple(int(part) for part in xgb.__version__.split(".")[:2])
 UPDATERS = {"hist": "grow_quantile_histmaker", "approx": "grow_histmaker", "exact": "grow_colmaker"}
 
 

@@ -18,7 +18,8 @@ from scipy import sparse
 
 QUIET: dict[str, Any] = {"nthread": 1, "verbosity": 0, "seed": 7}
 N_ROWS, N_NEW, N_TREES = 400, 60, 10
-OLD = tuple(int(part) for part in xgb.__version__.split(".")[:2]) < (3, 1)
+VERSION = tuple(int(part) for part in xgb.__version__.split(".")[:2])
+OLD = VERSION < (3, 1)
 
 
 @dataclass(frozen=True)

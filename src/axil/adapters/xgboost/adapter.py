@@ -247,11 +247,13 @@ class XGBoostAdapter(TreeModel):
     def _zero(self, tree: Tree) -> NDArray[np.bool_]:
         """(L,): leaves that XGBoost set to zero: of no weight, or of less than min_child_weight (src/tree/param.h).
 
-        Only a root, or a leaf for several outputs, can be that light.
+        Only a root, or a leaf for several outputs, can be that light. From XGBoost 3.4 on a light root keeps its value, and
+        no leaf is light.
         """
         if tree.node_hessians is None:
             return np.zeros(len(tree.leaves), dtype=np.bool_)
-        hessians, lightest = tree.node_hessians[tree.leaves], self._settings.number("min_child_weight")
+        keeps = len(tree.splits) == 0 and self._model.version >= (3, 4)
+        hessians, lightest = tree.node_hessians[tree.leaves], self._settings.number("min_child_weight") * (not keeps)
         found: NDArray[np.bool_] = (hessians <= 0) | ((hessians < lightest) & ~tree.values.any(axis=1))
         return found
 

@@ -42,7 +42,7 @@ def _plans(model: Model, said: Settings, n_rows: int) -> list[Plan]:
         seed_per_iteration=said.text("seed_per_iteration") == "1",
         n_rows=n_rows,
         n_parallel=model.n_parallel,
-        n_groups=1 if model.shared else model.n_outputs,
+        n_groups=int(model.groups.max()) + 1,
         dart=None if model.weight_drop is None else dart,
         gpu=said.device != "cpu",
     )

@@ -117,7 +117,6 @@ class SmoothXGBoost(XGBoostAdapter):
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """All trees; those of one iteration, for several classes or in parallel, see the same scores."""
         plan = plan_of(self._model, self._settings, rows.totals.n_rows)
-        plan = replace(plan, n_groups=1 if self._model.shared else self.n_outputs)
         l2 = self._settings.number("reg_lambda")
         n_iterations, rates = self._n_iterations, self._smooth_rates(l2)
         omega = None
