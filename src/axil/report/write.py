@@ -94,7 +94,7 @@ class Reports:
         beside: Any = None,
         init_score: Any = None,
     ) -> Written:
-        """One small page per row of X in plain language, and an index with a search, for hundreds of thousands of rows.
+        """One small page per row of X in plain language, and an index with a search, for any number of rows.
 
         A page says what the prediction is, which training rows carry it and how much of it, how each differs, what its target
         would be if the model moved it to the query (`similar` with ``adjust``), and how sure the prediction is. It needs no
