@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -136,10 +135,12 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
             mistakes.refuse_other_order(*given)
         rows = TrainingRows(X_train, targets, weights, offsets, bags)
         try:
-            proven = build(adapter, rows, limits, verify).on(fitted)
+            proven = build(adapter, rows, labels, limits, verify).on(fitted)
         except ExactnessError as error:
-            raise mistakes.told(error, adapter, rows, given, lambda changed: build(adapter, changed, limits)) from None
-        super().__init__(replace(proven, index=labels))
+            raise mistakes.told(
+                error, adapter, rows, given, lambda changed: build(adapter, changed, labels, limits)
+            ) from None
+        super().__init__(proven)
 
     @classmethod
     def _of(cls, proven: ProvenModel) -> Explainer:

@@ -14,6 +14,7 @@ from axil.adapters.boundary import ReadsRows
 from axil.adapters.routes import Routes
 from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
+from axil.machine.arrays import largest_size
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Chains, Coefficients, Nodes
 from axil.types import Array
@@ -60,7 +61,7 @@ class Totals:
             even=weights is None or bool(np.all(weights == 1)),
             sums=np.array([column.sum() for column in np.ascontiguousarray(weighted.T)]),
             size=float(np.abs(targets).sum()),
-            largest=float(np.abs(targets).max(initial=0.0)),
+            largest=largest_size(targets),
             weighted=weights is not None,
             offset=offsets is not None,
         )

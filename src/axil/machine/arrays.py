@@ -40,3 +40,8 @@ def host(array: Any) -> Array:
     """An array of numbers on the host: itself, or a copy."""
     found: Array = array if is_host(array) else array.get()
     return found
+
+
+def largest_size(numbers: Array) -> float:
+    """The largest absolute value, 0 of none, nan where there is one; no array of absolute values is made."""
+    return float(max(numbers.max(initial=0.0), -numbers.min(initial=0.0)))

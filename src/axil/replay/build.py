@@ -50,11 +50,10 @@ SINGLE = 1e-6  # relative: single precision, in which some libraries keep target
 SPREAD = 10
 
 
-def build(model: Model, rows: TrainingRows, limits: Limits, check: bool = True) -> ProvenModel:
+def build(model: Model, rows: TrainingRows, labels: NDArray[Any], limits: Limits, check: bool = True) -> ProvenModel:
     """Read the model, replay its fit on the rows, as they were given, and return both, proven; raise where they disagree."""
     engines, verification = _prove(model, rows, limits, check)
-    labels, backend = inputs.row_labels(rows.X), inputs.backend_of(rows.X)
-    return ProvenModel(model, engines, rows.targets, labels, rows.X, backend, limits, verification)
+    return ProvenModel(model, engines, rows.targets, labels, rows.X, inputs.backend_of(rows.X), limits, verification)
 
 
 def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tuple[list[Engine], Verification | None]:
@@ -189,7 +188,7 @@ def tree_engine(structure: Structure, limits: Limits) -> Engine:
 def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
     """The values as the library keeps them, in float64."""
     with np.errstate(over="ignore"):
-        rounded = values.astype(precision).astype(np.float64)
+        rounded = values.astype(precision).astype(np.float64, copy=False)
     if not np.isfinite(rounded).all():
         raise InputError(
             f"Targets or weights up to {np.abs(values).max():.3g} overflow the library's {precision.__name__}."

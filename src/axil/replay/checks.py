@@ -14,6 +14,7 @@ from axil.adapters.contract import Adapter, FittedTrees, Model
 from axil.adapters.recorded import RecordedBags
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
+from axil.machine.arrays import largest_size
 from axil.markup import table
 from axil.replay.held import Held
 from axil.replay.recover import Replay
@@ -81,9 +82,10 @@ class Extent:
     @classmethod
     def of(cls, targets: Array, weights: Array | None, offsets: Array | None, score: Array) -> Extent:
         """The extent of rows with targets (N, K), row weights (N,), offsets (N, K) and predictions (N, K)."""
-        w = np.ones(len(targets)) if weights is None else weights
-        largest = (0.0 if part is None else float(np.abs(part).max(initial=0.0)) for part in (targets, offsets, score))
-        return cls(len(targets), float(w.sum()), w @ targets, *largest)
+        n = len(targets)
+        total, sums = (n, targets.sum(axis=0)) if weights is None else (weights.sum(), weights @ targets)
+        largest = (0.0 if part is None else largest_size(part) for part in (targets, offsets, score))
+        return cls(n, float(total), sums, *largest)
 
     def __add__(self, other: Extent) -> Extent:
         return Extent(
@@ -280,8 +282,9 @@ def with_predictions(
 
 def furthest(found: Array, expected: Array) -> Miss:
     """Where what the linear map makes of the targets, (N, K), is furthest from the model's predictions; nan is furthest."""
-    error = np.abs(found - expected)
-    worst = np.unravel_index(int(np.nan_to_num(error, nan=np.inf).argmax()), error.shape)
+    error = found - expected
+    np.abs(error, out=error)
+    worst = np.unravel_index(int(error.argmax()), error.shape)  # nan before all others
     return Miss(float(error[worst]), int(worst[0]), float(found[worst]), float(expected[worst]))
 
 

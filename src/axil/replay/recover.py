@@ -81,10 +81,10 @@ def replayed(trees: FittedTrees, walked: Walked, offsets: Array | None, total: f
     alike = rule.l1 == 0 and rule.max_step == np.inf  # bounds alone: classes of a tree are all at theirs together
     assert walked.sums.shape[1] == 1 or alike, "outputs that share trees have patterns of their own"
     pattern = hold(rule, walked.sums[:, 0], walked.leaf_weights)
-    structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, pattern, offsets, total)
-    values = fitted_values(structure, walked.sums)
+    values = pattern.values(trees.n_leaves, walked.sums)
     rates, recovered = recover_rates(trees, values, walked.counts)
-    structure = replace(structure, rates=rates)
+    trees = replace(trees, rates=rates)
+    structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, pattern, offsets, total)
     return Replay(structure, walked.counts, walked.sums, values, walked.score, recovered, pattern.counts)
 
 
@@ -122,13 +122,6 @@ def fitted_structure(
         regularisation=regularisation_of(trees),
         total=total,
     )
-
-
-def fitted_values(structure: Structure, sums: Array) -> Array:
-    """(L, K): the leaf values before the rate of leaves with these sums, (L, K)."""
-    s = structure
-    values = np.concatenate([s.leaf_values(t, sums[s.starts[t] : s.starts[t + 1]]) for t in range(s.n_trees)])
-    return values if s.shift is None else values + s.shift[:, None]
 
 
 def recover_rates(

@@ -13,8 +13,10 @@ by that of their ``W + l2``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.structure.nodes import Ids, Nodes
@@ -30,6 +32,14 @@ class Pattern:
     shift: Array | None  #: (L,) None: zero
     mixing: tuple[csr_array | None, ...] | None  #: (L_t, L_t) P of each tree that mixes its leaves
     counts: dict[str, int]  #: how many leaves were moved by l1, put to zero, clipped and bounded
+
+    def values(self, n_leaves: NDArray[np.int64], sums: Array) -> Array:
+        """(L, K): the leaf values before the rate of leaves with these sums, (L, K)."""
+        values = self.scale[:, None] * sums
+        for matrix, (a, b) in zip(self.mixing or (), pairwise([0, *np.cumsum(n_leaves)])):
+            if matrix is not None:
+                values[a:b] = matrix @ sums[a:b]
+        return values if self.shift is None else values + self.shift[:, None]
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,14 @@ def launch(found: Any, grid: tuple[int, ...], block: tuple[int, ...], *arguments
     found(grid, block, wide, shared_mem=shared)
 
 
+def to_host(found: Any, out: Any) -> None:
+    """Copies an array of the device into one of the host, whose rows may lie apart."""
+    if out.flags.c_contiguous:
+        found.get(out=out)  # no second copy on the host
+    else:
+        out[...] = found.get()
+
+
 @cache
 def processors() -> int:
     """Multiprocessors of the device."""

@@ -12,7 +12,16 @@ from axil.kernels import Numbers
 from axil.kernels.cuda.cells import KeptCells, runs_of
 from axil.kernels.cuda.checks import expect, expect_output, expect_places, expect_rows, expect_weights
 from axil.kernels.cuda.largest import merge
-from axil.kernels.cuda.launch import WARPS, blocks, lanes_of, processors, shared_bytes, total_bytes, within_memory
+from axil.kernels.cuda.launch import (
+    WARPS,
+    blocks,
+    lanes_of,
+    processors,
+    shared_bytes,
+    to_host,
+    total_bytes,
+    within_memory,
+)
 from axil.machine.arrays import is_host
 from axil.types import Array
 
@@ -41,7 +50,7 @@ class ReadOuts(KeptCells):
         if out.size:
             self._read(self._rows_put(table), self._put(constant), self._put(weights), first, made)
         if is_host(out):
-            out[...] = made.get()
+            to_host(made, out)
 
     @staticmethod
     def _rows_put(table: Any) -> Any:
@@ -141,4 +150,4 @@ class ReadOuts(KeptCells):
         if out.size:
             self._read_rows(self._rows_put(table), None, None, self._put(factors), first, made)
         if is_host(out):
-            out[...] = made.get()
+            to_host(made, out)

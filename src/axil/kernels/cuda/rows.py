@@ -7,7 +7,7 @@ from typing import Any
 import cupy as cp
 
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows
-from axil.kernels.cuda.launch import THREADS, blocks, within_memory
+from axil.kernels.cuda.launch import THREADS, blocks, to_host, within_memory
 from axil.kernels.cuda.pairs import Pairs
 from axil.kernels.cuda.reads import ReadOuts
 from axil.kernels.cuda.sums import Sums
@@ -32,7 +32,7 @@ class CudaRows(Sums, ReadOuts, Pairs):
         if out.size:
             read = (self.cells, self.n_rows, self.n_trees, self._starts, *map(self._put, (steps, levels, draws, start)))
             self._run("residual_factors", (blocks(rows, THREADS),), (THREADS,), *read, first, rows, made)
-        out[...] = made.get()
+        to_host(made, out)
 
     def gradient_factors(self, *arguments: Any, **named: Any) -> None:
         self.beside.gradient_factors(*arguments, **named)
