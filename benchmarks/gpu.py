@@ -119,6 +119,27 @@ def kernels(report: Report, gpu: Any, name: str, s: Structure, columns: int, wit
         report.add(f"{name}: look-ups", 8 * s.n_rows * s.n_trees / taken / 1e12, "1e12/s")
 
 
+def costs(report: Report, gpu: Any, name: str, s: Structure, columns: int = 128) -> None:
+    """The steps of `Costs` but for sweeps, each in seconds per its own unit over ``visit_seconds``."""
+    import cupy as cp
+
+    rows, n, visit = gpu.rows_of(s), s.total_leaves, gpu.costs.visit_seconds
+    rng = np.random.default_rng(0)
+    factor = cp.triu(cp.asarray(rng.normal(size=(n, n)) / n), 1) + cp.eye(n)
+    right, counted = cp.asarray(rng.normal(size=(n, columns))), cp.empty((n, n))
+    made, constant = cp.empty((s.n_rows, columns)), cp.zeros(columns)
+    triangle, all_pairs = gpu.triangle(factor), s.n_rows * s.n_trees * (s.n_trees - 1) / 2
+    steps = {
+        "pair": (lambda: rows.cooccurrence(0, s.n_trees, None, counted), all_pairs),
+        "read": (lambda: rows.read_out(right, constant, None, 0, made), s.n_rows * s.n_trees * columns),
+        "solve": (lambda: triangle.solve(right, transposed=False), n**2 * columns),
+        "inverse": (lambda: triangle.inverse(overwrite=False), n**3),
+        "product": (lambda: factor @ factor, n**3),
+    }
+    for step, (work, units) in steps.items():
+        report.add(f"{name}: Costs.{step}", seconds(work) / units / visit, "of a sweep")
+
+
 def ask(report: Report, engine: BoostedTrees, name: str, s: Structure, n: int, batch: int) -> None:
     """The ten largest weights of n queries, and their products with targets, as `top` checks them."""
     queries, y = queries_of(s, n), np.random.default_rng(2).normal(size=(s.n_rows, 1))
@@ -250,6 +271,7 @@ def main() -> None:
     if "million" in arguments.only:
         s = trees_of(1_000_000, 100, 31, threads)
         kernels(report, gpu, "1e6 rows, 100 trees of 31 leaves", s, 10, True)
+        costs(report, gpu, "1e6 rows, 100 trees of 31 leaves", s)
         engine = BoostedTrees(s, gpu)
         start = time.perf_counter()
         engine = engine.prepared()
