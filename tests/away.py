@@ -105,6 +105,9 @@ class AwayRows(Rows):
         self.rows = rows
         self.weights, self.n_rows, self.n_cells, self.every = rows.weights, rows.n_rows, rows.n_cells, rows.every
 
+    def tree(self, number: int) -> AwayRows:
+        return AwayRows(self.rows.tree(number))
+
     def leaf_sums(self, v: Any, weights: Any) -> Any:
         sums = self.rows.leaf_sums(_kernel(v), weights)
         return sums if isinstance(v, np.ndarray) else ndarray(sums)
@@ -117,7 +120,7 @@ def _through(name: str) -> Any:
     return call
 
 
-for _name in Rows.__abstractmethods__:
+for _name in Rows.__abstractmethods__ - {"tree"}:
     setattr(AwayRows, _name, _through(_name))
 AwayRows.__abstractmethods__ = frozenset(set(AwayRows.__abstractmethods__) - set(vars(AwayRows)))
 

@@ -401,6 +401,47 @@ class TestScaledReadOut:
         np.testing.assert_array_equal(outs[0], outs[1])
         np.testing.assert_array_equal(outs[0], outs[2])
 
+    @pytest.mark.parametrize("dtype", DTYPES)
+    def test_some_trees(self, backend: Any, dtype: type) -> None:
+        f = forest(dtype, n_rows=3003)
+        trees, groups = np.array([5, 0, 2]), 4
+        cells = np.concatenate([np.arange(f.starts[t], f.starts[t + 1]) for t in trees])
+        whole, codes = f.normal(len(f.n_leaves), 2500), f.rng.integers(0, groups, 2500)
+        others = np.zeros_like(whole)
+        others[trees] = whole[trees]
+        table, out, expected = f.normal(f.total, 9), np.empty((2500, 9)), np.empty((2500, 9))
+        rows = f.rows(backend(2))
+        rows.scaled_read_out(table[cells], whole[trees], 400, out, trees)
+        rows.scaled_read_out(table, others, 400, expected)
+        np.testing.assert_allclose(out, expected, **CLOSE)
+        for some, own in ((None, np.arange(len(f.n_leaves))), (trees, trees)):
+            n_cells = sum(f.n_leaves[t] for t in own)
+            sums, again = np.ones((n_cells, groups)), np.ones((n_cells, groups))
+            rows.factor_sums(whole[own], codes, 400, sums, some)
+            rows.factor_sums(whole[own], codes, 400, again, some)
+            parts = []
+            for t in own:
+                parts.append(np.ones((f.n_leaves[t], groups)))
+                np.add.at(parts[-1], (f.leaves[t, 400:2900], codes), whole[t])
+            np.testing.assert_allclose(sums, np.concatenate(parts), **CLOSE)
+            np.testing.assert_array_equal(sums, again)
+        with pytest.raises(ValueError, match="trees has"):
+            rows.scaled_read_out(table[cells], whole[trees], 400, out, np.array([5, 0, 99]))
+        with pytest.raises(ValueError, match="2500 rows from 600 on"):
+            rows.factor_sums(whole[trees], codes, 600, np.zeros((len(cells), groups)), trees)
+
+    def test_one_tree(self, backend: Any) -> None:
+        f = forest(n_rows=3003)
+        rows, v = f.rows(backend(2)), f.normal(f.n_rows, 5)
+        sums = rows.leaf_sums(v, None)
+        for t in (0, 3, len(f.n_leaves) - 1):
+            own = rows.tree(t)
+            assert (own.n_rows, own.n_cells, len(own.every)) == (f.n_rows, f.n_leaves[t], 1)
+            np.testing.assert_array_equal(own.leaf_sums(v, None), sums[f.part(t)])
+            state, table = v.copy(), f.normal(f.n_leaves[t], 5)
+            own.sweep(state, own.every, table, None, own.every[:0], table, None)
+            np.testing.assert_allclose(state, v + table[f.leaves[t]], **CLOSE)
+
 
 class TestResidualFactors:
     @pytest.mark.parametrize("dtype", DTYPES)

@@ -54,9 +54,12 @@ MEASURES = ("weight", "size", "square")
 LINKS = ("identity", "inverse", "share")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
-    """The rounds of a fit, as `Rows.gradient_factors` walks through them. A term puts a gradient somewhere, a move a step."""
+    """The rounds of a fit, as `Rows.gradient_factors` walks through them. A term puts a gradient somewhere, a move a step.
+
+    Its arrays do not change: a back end may keep copies of them as long as the program lives.
+    """
 
     rounds: Numbers  #: (R + 1, 2) where the terms and the moves of each round begin
     terms: Numbers  #: (M, 3) tree, output and place of each
@@ -79,6 +82,10 @@ class Rows(ABC):
     swept: int = 128  #: queries that share a sweep, so that tables of their leaves stay in the caches
     shared_leaves: int = 200  #: up to which trees pay for sharing a pass, through the co-occurrence of their leaves
     shared_bytes: int = 0  #: per row and tree, for the co-occurrence of larger trees that share a pass
+
+    @abstractmethod
+    def tree(self, number: int) -> Rows:
+        """The same rows in one of the trees alone; nothing of their size is copied."""
 
     @abstractmethod
     def sweep(
@@ -168,10 +175,24 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def scaled_read_out(self, table: Array, factors: Array, first: int, out: Array) -> None:
+    def scaled_read_out(
+        self, table: Array, factors: Array, first: int, out: Array, trees: Numbers | None = None
+    ) -> None:
         """Fills ``out`` (rows, S): ``out[j - first] = sum_t factors[t, j - first] table[cell_t(j)]``.
 
-        ``factors`` is (T, rows). T look-ups per row and column.
+        ``factors`` is (T, rows). Where some ``trees`` are given, the others have no part: factors are of those, in their order,
+        and ``table`` has their cells alone. T look-ups per row and column.
+        """
+
+    @abstractmethod
+    def factor_sums(
+        self, factors: Array, codes: Numbers, first: int, sums: Array, trees: Numbers | None = None
+    ) -> None:
+        """Adds factors (T, rows) to the sums (C, groups) of cells and groups; ``codes`` (rows,) are the rows' groups.
+
+            sums[c, g] += sum of factors[t, j - first] over the rows j in cell c of tree t whose code is g
+
+        ``trees`` as in `scaled_read_out`; codes are trusted.
         """
 
     @abstractmethod

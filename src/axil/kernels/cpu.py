@@ -35,6 +35,10 @@ class CpuRows(Rows):
             self.swept //= 2
         self._bounded = Bounded()
 
+    def tree(self, number: int) -> CpuRows:
+        starts = self.starts[number : number + 2] - self.starts[number]
+        return CpuRows(self.cells[number : number + 1], starts, self.weights, self.n_threads)
+
     def sweep(
         self,
         state: Array,
@@ -98,8 +102,35 @@ class CpuRows(Rows):
     def pair_sums(self, table: Array, factors: Array | None, first: int, out: Array) -> None:
         _core.pair_sums(self.cells, self.starts, table, factors, first, out, self.n_threads)
 
-    def scaled_read_out(self, table: Array, factors: Array, first: int, out: Array) -> None:
-        _core.scaled_read_out(self.cells, self.starts, table, factors, first, out, self.n_threads)
+    def scaled_read_out(
+        self, table: Array, factors: Array, first: int, out: Array, trees: Numbers | None = None
+    ) -> None:
+        if trees is None:
+            return _core.scaled_read_out(self.cells, self.starts, table, factors, first, out, self.n_threads)
+        some, starts = self._some(trees)  # the kernel takes neighbouring trees: a copy, of these rows alone
+        cells = np.ascontiguousarray(self.cells[some, first : first + len(out)])
+        _core.scaled_read_out(cells, starts, table, factors, 0, out, self.n_threads)
+
+    def factor_sums(
+        self, factors: Array, codes: Numbers, first: int, sums: Array, trees: Numbers | None = None
+    ) -> None:
+        some, starts = self._some(trees)
+        n, n_groups = len(codes), sums.shape[1]
+        if factors.shape != (len(some), n) or len(sums) != starts[-1] or not 0 <= first <= self.n_rows - n:
+            raise ValueError(
+                f"factors {factors.shape}, sums {sums.shape}, {n} rows from {first} on do not fit together"
+            )
+        for t, begin, end, own in zip(some, starts, starts[1:], factors):
+            key = self.cells[t, first : first + n].astype(np.intp) * n_groups + codes
+            sums[begin:end] += np.bincount(key, own, (end - begin) * n_groups).reshape(-1, n_groups)
+
+    def _some(self, trees: Numbers | None) -> tuple[Numbers, Numbers]:
+        """Tree numbers, and where the cells of each begin where the others' are left out."""
+        if trees is None:
+            return self.every, self.starts
+        if len(trees) and not 0 <= trees.min() <= trees.max() < len(self.cells):
+            raise ValueError(f"trees has a number that is none of the {len(self.cells)} trees")
+        return trees, np.append(0, np.cumsum(np.diff(self.starts)[trees])).astype(np.int64)
 
     def residual_factors(self, steps: Array, levels: Array, draws: Array, start: Array, first: int, out: Array) -> None:
         _core.residual_factors(self.cells, self.starts, steps, levels, draws, start, first, out, self.n_threads)

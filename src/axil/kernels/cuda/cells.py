@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 
 from axil.errors import InputError
 from axil.kernels import Cells, Numbers, Rows
-from axil.kernels.cuda.checks import expect_cells, expect_weights
+from axil.kernels.cuda.checks import expect_cells, expect_trees, expect_weights
 from axil.kernels.cuda.copies import copy_of
 from axil.kernels.cuda.launch import kernel, launch, total_bytes, within_memory
 from axil.kernels.cuda.sorted import ROWS_AT_MOST, SortedRows
@@ -19,6 +21,15 @@ from axil.types import Array
 
 SHARED_LEAVES = 1024  # of trees that share a pass
 SHARED_MEMORY = 8  # the part of all memory, as a divisor, that their co-occurrences may take
+
+
+@dataclass(frozen=True)
+class SomeTrees:
+    """Some of the trees, whose cells follow each other."""
+
+    trees: Any  #: their numbers, on the device
+    starts: Any  #: where the cells of each begin, on the device
+    n_cells: int
 
 
 class KeptCells(Rows):
@@ -66,6 +77,30 @@ class KeptCells(Rows):
         if len(trees) and trees[-1] - trees[0] == len(trees) - 1 and (np.diff(trees) == 1).all():
             return self._trees[trees[0] : trees[-1] + 1]
         return cp.asarray(trees, dtype=cp.int32)
+
+    def some(self, trees: Numbers | None) -> SomeTrees:
+        """These trees, on the device; None for all."""
+        if trees is None:
+            return SomeTrees(self._trees, self._starts, self.n_cells)
+        expect_trees("trees", trees, self.n_trees)
+        return self._kept.get(trees.tobytes(), partial(self._some, trees))
+
+    def _some(self, trees: Numbers) -> SomeTrees:
+        starts = np.append(0, np.cumsum(np.diff(self.starts)[trees])).astype(np.int64)
+        return SomeTrees(cp.asarray(trees, dtype=cp.int32), cp.asarray(starts), int(starts[-1]))
+
+    def tree(self, number: int) -> Any:
+        return self._kept.get(("tree", number), partial(self._alone, number))
+
+    @within_memory()
+    def _alone(self, number: int) -> Any:
+        own = copy(self)
+        own.beside, own.cells, own._trees = self.beside.tree(number), self.cells[number : number + 1], self._trees[:1]
+        own.starts = self.starts[number : number + 2] - self.starts[number]
+        own.every, own.n_cells, own._starts = np.arange(1), int(own.starts[-1]), cp.asarray(own.starts)
+        own._kept = Kept()
+        own._kept.get("sorted", partial(self.sorted.alone, number))
+        return own
 
     @property
     def sorted(self) -> SortedRows:

@@ -374,8 +374,9 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 1)
 }
 
 // The same with factors (trees, rows) besides, or for tables that shared memory does not hold.
-extern "C" __global__ void read_out_rows(const CELL* __restrict__ cells, Size n, Size n_trees, const Size* __restrict__ starts,
-                                         const double* __restrict__ table, Size table_step, Size columns, Size lanes,
+extern "C" __global__ void read_out_rows(const CELL* __restrict__ cells, Size n, const int* __restrict__ trees, Size n_trees,
+                                         const Size* __restrict__ starts, const double* __restrict__ table, Size table_step,
+                                         Size columns, Size lanes,
                                          const double* __restrict__ constant, const double* __restrict__ w,
                                          const double* __restrict__ factors, Size first, Size rows, double* __restrict__ out,
                                          Size out_step) {
@@ -384,7 +385,7 @@ extern "C" __global__ void read_out_rows(const CELL* __restrict__ cells, Size n,
     for (Size r = warp_of() * lane.groups + lane.group; r < rows; r += warps() * lane.groups) {
         double sum = constant ? constant[lane.column] : 0.0;
         for (Size t = 0; t < n_trees; ++t) {
-            const double value = table[(starts[t] + cells[t * n + first + r]) * table_step + lane.column];
+            const double value = table[(starts[t] + cells[trees[t] * n + first + r]) * table_step + lane.column];
             sum += factors ? factors[t * rows + r] * value : value;
         }
         out[r * out_step + lane.column] = w ? w[first + r] * sum : sum;
@@ -518,6 +519,81 @@ extern "C" __global__ void residual_factors(const CELL* __restrict__ cells, Size
             out[t * rows + r] = draws[c] * (residual - levels[c]);
             residual -= steps[c];
         }
+    }
+}
+
+// Rounds of a fit; see Program in axil/kernels. Tables of terms and moves begin at `table` among all.
+struct Term {
+    Size tree, output, place, table, fresh;  // fresh: the first of its place
+};
+
+struct Move {
+    Size tree, output, table;
+};
+
+// out[place, j - first] += scales[c] g draws[tree, j] for the terms of every round, then the moves of the states. A thread takes
+// a row. No product is fused with a sum: the same bits as on the cores.
+extern "C" __global__ void gradient_factors(const CELL* __restrict__ cells, Size n, const Size* __restrict__ rounds, Size n_rounds,
+                                            const Term* __restrict__ terms, const double* __restrict__ scales,
+                                            const Move* __restrict__ moves, const double* __restrict__ steps,
+                                            const unsigned char* __restrict__ draws, Size link, Size product, Size outputs,
+                                            const double* __restrict__ intercepts, const double* __restrict__ slopes,
+                                            Size first, Size rows, double* __restrict__ state, double* __restrict__ out) {
+    for (Size r = (Size)blockIdx.x * blockDim.x + threadIdx.x; r < rows; r += (Size)gridDim.x * blockDim.x) {
+        const CELL* own = cells + first + r;
+        for (Size round = 0; round < n_rounds; ++round) {
+            double total = 0, g = 0;
+            if (link == 2)
+                for (Size k = 0; k < outputs; ++k) total += state[k * rows + r];
+            const Size begin = rounds[2 * round], end = rounds[2 * round + 2];
+            for (Size i = begin; i < end; ++i) {
+                const Term term = terms[i];
+                if (i == begin || term.output != terms[i - 1].output) {
+                    const Size at = term.output * rows + r;
+                    const double s = state[at], linked = link == 2 ? s / total : link == 1 ? 1.0 / (1.0 + s) : s;
+                    g = intercepts[at] + __dmul_rn(slopes[at], linked);
+                }
+                double put = __dmul_rn(scales[term.table + own[term.tree * n]], g);
+                if (draws) put = __dmul_rn(put, (double)draws[term.tree * n + first + r]);
+                double* place = out + term.place * rows + r;
+                *place = term.fresh ? put : *place + put;
+            }
+            for (Size i = rounds[2 * round + 1]; i < rounds[2 * round + 3]; ++i) {
+                const Move move = moves[i];
+                const double step = steps[move.table + own[move.tree * n]];
+                double* s = state + move.output * rows + r;
+                *s = product ? __dmul_rn(*s, step) : *s + step;
+            }
+        }
+    }
+}
+
+// partial[chunk, cell, group]: the factors of a chunk's rows, added one after the other. A warp takes one tree and chunk; of the
+// rows that it reads at a time the first of each cell and group adds those of all.
+extern "C" __global__ void factor_sums(const CELL* __restrict__ cells, Size n, const int* __restrict__ trees, Size n_trees,
+                                       const Size* __restrict__ starts, const double* __restrict__ factors,
+                                       const Size* __restrict__ codes, Size groups, Size first, Size rows, Size chunk,
+                                       double* partial) {
+    __shared__ Size keys[32];
+    __shared__ double values[32];
+    const int lane = threadIdx.x;
+    const Size t = blockIdx.x, begin = (Size)blockIdx.y * chunk, end = begin + chunk < rows ? begin + chunk : rows;
+    const CELL* own = cells + trees[t] * n + first;
+    double* sums = partial + (Size)blockIdx.y * starts[n_trees] * groups;
+    for (Size r = begin + lane; r - lane < end; r += 32) {
+        const Size key = r < end ? (starts[t] + own[r]) * groups + codes[r] : -1;
+        keys[lane] = key;
+        values[lane] = r < end ? factors[t * rows + r] : 0.0;
+        __syncwarp();
+        bool leads = key >= 0;
+        for (int i = 0; i < lane; ++i) leads = leads && keys[i] != key;
+        if (leads) {
+            double sum = sums[key];
+            for (int i = lane; i < 32; ++i)
+                if (keys[i] == key) sum += values[i];
+            sums[key] = sum;
+        }
+        __syncwarp();
     }
 }
 

@@ -91,11 +91,15 @@ class ReadOuts(KeptCells):
         widest = int(np.diff(self.starts[bounds]).max(initial=0))
         return cp.asarray(bounds, dtype=cp.int32), 8 * TILE * widest
 
-    def _read_rows(self, table: Any, constant: Any, weights: Any, factors: Any, first: int, out: Any) -> None:
+    def _read_rows(
+        self, table: Any, constant: Any, weights: Any, factors: Any, first: int, out: Any, trees: Numbers | None = None
+    ) -> None:
         rows, columns = out.shape
         lanes = lanes_of(columns)
         grid = (blocks(rows, WARPS * 32 // lanes), -(-columns // lanes))
-        read = (self.cells, self.n_rows, self.n_trees, self._starts, table, table.strides[0] // 8, columns, lanes)
+        own = self.some(trees)
+        of_rows = (self.cells, self.n_rows, own.trees, len(own.trees), own.starts)
+        read = (*of_rows, table, table.strides[0] // 8, columns, lanes)
         written = (constant, weights, factors, first, rows, out, out.strides[0] // 8)
         self._run("read_out_rows", grid, (32, WARPS), *read, *written)
 
@@ -140,14 +144,15 @@ class ReadOuts(KeptCells):
             merge(block, 0, scale, values[part], rows[part], self._kernel)
 
     @within_memory()
-    def scaled_read_out(self, table: Any, factors: Any, first: int, out: Any) -> None:
+    def scaled_read_out(self, table: Any, factors: Any, first: int, out: Any, trees: Numbers | None = None) -> None:
         rows, columns = out.shape
-        expect("table", table, (self.n_cells, columns))
+        own = self.some(trees)
+        expect("table", table, (own.n_cells, columns))
         expect_rows(first, rows, self.n_rows)
-        expect("factors", factors, (self.n_trees, rows))
+        expect("factors", factors, (len(own.trees), rows))
         expect_output("out", out, (rows, columns))
         made = out if not is_host(out) else cp.empty(out.shape)
         if out.size:
-            self._read_rows(self._rows_put(table), None, None, self._put(factors), first, made)
+            self._read_rows(self._rows_put(table), None, None, self._put(factors), first, made, trees)
         if is_host(out):
             to_host(made, out)

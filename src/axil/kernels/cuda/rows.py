@@ -7,6 +7,7 @@ from typing import Any
 import cupy as cp
 
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows
+from axil.kernels.cuda.factors import Factors
 from axil.kernels.cuda.launch import THREADS, blocks, to_host, within_memory
 from axil.kernels.cuda.pairs import Pairs
 from axil.kernels.cuda.reads import ReadOuts
@@ -14,10 +15,10 @@ from axil.kernels.cuda.sums import Sums
 from axil.types import Array
 
 
-class CudaRows(Sums, ReadOuts, Pairs):
+class CudaRows(Sums, ReadOuts, Pairs, Factors):
     """Rows on the device.
 
-    Walks of single rows through the whole fit, `deletions` and `gradient_factors`, are left to the rows ``beside``, on the cores.
+    Walks of single rows through equations of their own, `deletions`, are left to the rows ``beside``, on the cores.
     """
 
     @within_memory()
@@ -33,9 +34,6 @@ class CudaRows(Sums, ReadOuts, Pairs):
             read = (self.cells, self.n_rows, self.n_trees, self._starts, *map(self._put, (steps, levels, draws, start)))
             self._run("residual_factors", (blocks(rows, THREADS),), (THREADS,), *read, first, rows, made)
         to_host(made, out)
-
-    def gradient_factors(self, *arguments: Any, **named: Any) -> None:
-        self.beside.gradient_factors(*arguments, **named)
 
     def deletions(self, *arguments: Any, **named: Any) -> None:
         self.beside.deletions(*arguments, **named)

@@ -101,6 +101,13 @@ class SortedRows:
     def trees(self) -> list[SortedTree]:
         return [self._tree(t) for t in range(len(self.starts) - 1)]
 
+    def alone(self, t: int) -> SortedRows:
+        """The rows of one tree, without a copy of their order."""
+        own, starts = self.trees[t], self.starts[t : t + 2] - self.starts[t]
+        order, first = self.order[t : t + 1], own.first - cp.uint32(own.begin)
+        counts = self.counts[self.starts[t] : self.starts[t + 1]]
+        return SortedRows(order, own.segments, own.cells, first, starts, np.array([0, own.n_segments]), counts)
+
     def _tree(self, t: int) -> SortedTree:
         a, b = int(self.begins[t]), int(self.begins[t + 1])
         first = self.first[int(self.starts[t]) : int(self.starts[t + 1]) + 1]
