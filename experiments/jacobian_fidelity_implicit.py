@@ -32,6 +32,7 @@ from sklearn.preprocessing import scale
 
 from axil.errors import AxilError
 from axil.jacobian import sklearn_smooth
+from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 
 N_TRAIN, N_QUERIES, N_CHANGED, ROUNDS = 250, 60, 25, 3
@@ -152,7 +153,7 @@ def measure(name: str) -> Iterator[list[object]]:
     train, queries = order[:n_train], X[order[n_train : n_train + N_QUERIES]]
     X, y = X[train], y[train]
     fitted = fit(model, X, y, np.ones(n_train))
-    settings = {"n_threads": 1, "budget": Budget(None), "verify": True}
+    settings: dict[str, Any] = {"limits": Limits(1, Budget(None)), "verify": True}
     try:
         found = sklearn_smooth.read(fitted, X, y, None, None, "raw", None, **settings)
     except AxilError as error:

@@ -58,7 +58,7 @@ def explain(
     verify : bool, default True
         Prove that model and data belong together. Without it no answer is compared with the model.
     device : "cpu", "cuda" or "auto", default "cpu"
-        Where exact weights of boosted trees are computed; see `Explainer`. `JacobianExplainer` works on the cores.
+        Where weights, pushes and derivatives of boosted trees are computed; see `Explainer` and `JacobianExplainer`.
 
     Examples
     --------
@@ -71,10 +71,11 @@ def explain(
     'additive'
     """
     given = model, X_train, y_train, sample_weight, init_score
-    settings: dict[str, Any] = {"n_threads": n_threads, "memory_limit": memory_limit, "verify": verify, "index": index}
+    settings: dict[str, Any] = {"n_threads": n_threads, "memory_limit": memory_limit, "verify": verify}
+    settings |= {"index": index, "device": device}
     if objective is None and loss is None:
         try:
-            return Explainer(*given, **settings, device=device)
+            return Explainer(*given, **settings)
         except UnsupportedModelError as error:
             if not error.derivative:
                 raise
@@ -116,7 +117,7 @@ def load(
     objective : function, optional
         Your own objective, where the explainer was made with one; see `JacobianExplainer`.
     device : "cpu", "cuda" or "auto", default "cpu"
-        Where weights of boosted trees are computed; see `Explainer`.
+        Where weights, pushes and derivatives of boosted trees are computed; see `Explainer` and `JacobianExplainer`.
 
     Examples
     --------

@@ -5,6 +5,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.preprocessing import scale
 
 from axil.jacobian import sklearn_smooth
+from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 
 
@@ -39,7 +40,7 @@ def read(
     limit=None,
     verify=True,
 ):
-    settings = {"n_threads": 1, "budget": Budget(limit), "verify": verify}
+    settings = {"limits": Limits(1, Budget(limit)), "verify": verify}
     return module.read(model, X, y, sample_weight, init_score, output, loss, **settings)
 
 

@@ -341,5 +341,5 @@ def test_what_is_refused_and_what_is_none_of_its_business():
 
 def test_reading_needs_no_torch():
     program = "import sys; from axil.jacobian import torch as reader; print(reader.read({}), 'torch' in sys.modules)"
-    program = program.replace("{}", "None, None, None, None, None, 'raw', None, n_threads=1, budget=None, verify=True")
+    program = program.replace("{}", "None, None, None, None, None, 'raw', None, limits=None, verify=True")
     assert subprocess.check_output([sys.executable, "-c", program], text=True).split() == ["None", "False"]

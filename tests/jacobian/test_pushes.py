@@ -14,7 +14,10 @@ from more_models import MODELS, kernel, soft, weighted_logistic
 
 import axil
 from axil.jacobian.pushes import Pushes
+from axil.machine.limits import Limits
+from axil.machine.memory import Budget
 
+ONE = Limits(1, Budget(None))  # thread
 EVERY = [*CASES, *MODELS]
 
 
@@ -196,7 +199,7 @@ def test_an_account_that_does_not_add_up_raises_on_construction_and_on_use(name)
     """Rows that count a thousandth more than in the fit: the proof is not the replay of the leaves, which came before."""
     account = explainer_of(name)._model.pushes
     walked = account.walked
-    wrong = Pushes(replace(walked, weights=1.001 * walked.weights), 1)
+    wrong = Pushes(replace(walked, weights=1.001 * walked.weights), ONE)
     with pytest.raises(axil.ExactnessError, match="pushes in a leaf"):
         wrong.prove()
     queries = explainer_of(name)._model.located(X_NEW)[0]
@@ -208,12 +211,12 @@ def test_an_account_that_does_not_add_up_raises_on_construction_and_on_use(name)
 def test_scores_too_large_for_their_exponential_are_walked_plainly():
     walked = explainer_of("lightgbm binary")._model.pushes.walked
     far = replace(walked, start=walked.start + 1e4, score=walked.score + 1e4)
-    assert Pushes(walked, 1)._exponent == -1
-    assert Pushes(far, 1)._exponent == 0
-    assert np.isfinite(Pushes(far, 1).factors(slice(0, N))[0]).all()
-    plain = Pushes(walked, 1)
+    assert Pushes(walked, ONE)._exponent == -1
+    assert Pushes(far, ONE)._exponent == 0
+    assert np.isfinite(Pushes(far, ONE).factors(slice(0, N))[0]).all()
+    plain = Pushes(walked, ONE)
     plain.__dict__["_exponent"] = 0.0
-    assert np.allclose(plain.factors(slice(0, N))[0], Pushes(walked, 1).factors(slice(0, N))[0], rtol=0, atol=1e-14)
+    assert np.allclose(plain.factors(slice(0, N))[0], Pushes(walked, ONE).factors(slice(0, N))[0], rtol=0, atol=1e-14)
 
 
 def test_explainers_and_explanations_can_be_pickled():

@@ -239,7 +239,7 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
         "--device",
         choices=DEVICES,
         default="cpu",
-        help="compute exact weights on an NVIDIA GPU, or there if there is one",
+        help="compute on an NVIDIA GPU, or there if there is one",
     )
 
 

@@ -234,7 +234,8 @@ def question_of(arguments: argparse.Namespace) -> Question:
         if pushed is not None:
             given = model, training.features, training.target, training.weights
             limits: dict[str, Any] = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit}
-            return Question(arguments.model, adapter, explained(*given, **limits), roles, training)
+            explainer = explained(*given, **limits, device=arguments.device)
+            return Question(arguments.model, adapter, explainer, roles, training)
         given = model, training.features, training.target, training.weights
         explainer = Explainer(*given, inverse_func=inverse, device=arguments.device, **settings)
     return Question(arguments.model, adapter, explainer, roles, training)

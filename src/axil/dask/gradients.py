@@ -178,7 +178,7 @@ class AskedPushes(Transferable):
 def pushes_of(rows: WalkedRows, walked: Walked, n_threads: int) -> PartPushes:
     """The pushes of these rows in a fit whose steps are those of all rows."""
     own = replace(walked, leaves=rows.leaves, targets=rows.rounded, weights=rows.weights, start=rows.start)
-    return PartPushes(own, n_threads)
+    return PartPushes(own, Limits(n_threads, Budget(None)))
 
 
 def read_pushes(rows: WalkedRows, walked: Walked, asked: AskedPushes) -> Array:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.errors import UnsupportedQuestionError
 from axil.jacobian.boosting import Boosting
-from axil.kernels.cpu import Cpu
 from axil.questions.audit import BY_PREDICTION, ClassAudit, Studentised, as_probabilities, class_table, numbers_table
 from axil.structure import Structure
 from axil.types import Array
@@ -30,7 +29,6 @@ class LabelAudit(ABC):
 
     index: NDArray[Any]
     _backend: str
-    _n_threads: int
 
     @abstractmethod
     def _boosting(self, question: str) -> Boosting:
@@ -72,13 +70,13 @@ class LabelAudit(ABC):
                 "audit", "it is of classes, counts and amounts", "Use axil.Explainer for squared error."
             )
         if model.classes is None:
-            return _numbers(model, out_of_fold, self.index, self._n_threads, self._backend)
+            return _numbers(model, out_of_fold, self.index, self._backend)
         labels = _both(model.targets)
         without = model.means(model.pushes.walked.score - model.pushes.on_itself())
         assert without is not None  # there is a meaning
         if out_of_fold is None:
             found, probabilities = (
-                ClassAudit.of_neighbours(labels, around(model, labels, self._n_threads)),
+                ClassAudit.of_neighbours(labels, around(model, labels)),
                 _both(without),
             )
         else:
@@ -93,16 +91,16 @@ def _both(second: Array) -> Array:
     return np.column_stack([1 - second, second]) if second.shape[1] == 1 else second
 
 
-def around(model: Boosting, values: Array, n_threads: int) -> Array:
+def around(model: Boosting, values: Array) -> Array:
     """(N, S): the means of values (N, S) over the other rows in each row's leaves, of the trees of all outputs."""
     walked = model.pushes.walked
     n_leaves = np.diff(walked.starts)
     ones, trees = np.ones(int(walked.starts[-1])), np.ones(len(n_leaves))
     membership = Structure(walked.leaves, n_leaves, ones, ones.copy(), trees, np.zeros(1))
-    return around_leaves(membership, Cpu(n_threads).rows_of(membership), None, values)
+    return around_leaves(membership, model.backend.rows_of(membership), None, values)
 
 
-def _numbers(model: Boosting, out_of_fold: Any, index: NDArray[Any], n_threads: int, backend: str) -> Any:
+def _numbers(model: Boosting, out_of_fold: Any, index: NDArray[Any], backend: str) -> Any:
     """The table for counts and amounts."""
     targets = model.targets
     if out_of_fold is None:
@@ -115,5 +113,5 @@ def _numbers(model: Boosting, out_of_fold: Any, index: NDArray[Any], n_threads: 
     residuals = targets - expected
     columns: dict[str, Any] = {"row": index, "target": targets[:, 0], "expected": expected[:, 0]}
     columns |= {"residual": residuals[:, 0]}
-    columns |= Studentised.of(residuals, around(model, np.abs(residuals), n_threads)).columns("scale")
+    columns |= Studentised.of(residuals, around(model, np.abs(residuals))).columns("scale")
     return numbers_table(columns, basis, backend)

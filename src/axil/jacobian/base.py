@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from axil.machine.memory import Budget
+from axil.machine.limits import Limits
 from axil.types import Array
 
 OUTPUTS = ("raw", "probability")
@@ -52,8 +52,7 @@ class Reader(Protocol):
         output: str,
         loss: Any,
         *,
-        n_threads: int,
-        budget: Budget,
+        limits: Limits,
         verify: bool,
     ) -> Differentiated | None:
         """The model on its training data, all as the user gave them; None for a model of another kind."""

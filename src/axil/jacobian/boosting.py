@@ -14,14 +14,15 @@ from axil.adapters import smooth
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
+from axil.inputs.owned import frozen
 from axil.jacobian.crossed import Crossed
 from axil.jacobian.forward import moved
 from axil.jacobian.pushes import Pushes
 from axil.jacobian.refit import Refit, refit
 from axil.jacobian.reverse import Combined, Reverse
 from axil.jacobian.stages import check_scores, walk
+from axil.kernels import Backend
 from axil.machine.limits import Limits
-from axil.machine.memory import Budget
 from axil.replay.build import round_to, with_rows
 from axil.replay.recover import assign_leaves
 from axil.structure import cell_dtype
@@ -38,8 +39,7 @@ def read(
     loss: Any,
     objective: Any = None,
     *,
-    n_threads: int,
-    budget: Budget,
+    limits: Limits,
     verify: bool,
 ) -> Boosting | None:
     """Boosted trees on their training data, None for any other model."""
@@ -59,7 +59,7 @@ def read(
         targets = targets[:, 1:]  # of two classes: whether a row is of the second
     weights = inputs.as_weights(sample_weight, n_rows)
     offsets = inputs.as_offsets(init_score, n_rows, adapter.n_outputs, "training")
-    return Boosting(adapter, X, targets, weights, offsets, output, n_threads, budget, verify)
+    return Boosting(adapter, X, targets, weights, offsets, output, limits, verify)
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,7 @@ class Boosting:
         weights: Array | None,
         offsets: Array | None,
         output: str,
-        n_threads: int,
-        budget: Budget,
+        limits: Limits,
         verify: bool,
         found: Found | None = None,
     ):
@@ -107,20 +106,20 @@ class Boosting:
         n_leaves = fitted.trees.n_leaves
         if fitted.draw_type is not None:
             size = np.dtype(fitted.draw_type).itemsize * len(targets) * len(n_leaves)
-            budget.require(size, "The draws of all trees", "Raise memory_limit.")
+            limits.budget.require(size, "The draws of all trees", "Raise memory_limit.")
         if fitted.loss.recorded:
             size = 4 * targets.size * (int(fitted.iterations[-1]) + 1)
-            budget.require(size, "The gradients of your objective", "Raise memory_limit.")
+            limits.budget.require(size, "The gradients of your objective", "Raise memory_limit.")
         if found is None:
-            leaves = assign_leaves(adapter, X, len(targets), n_leaves, Limits(n_threads, budget))  # type: ignore[arg-type]
+            leaves = frozen(assign_leaves(adapter, X, len(targets), n_leaves, limits))  # type: ignore[arg-type]
         else:
             leaves = found.checked(n_leaves, len(targets))
-        self._walked = walk(adapter, fitted, leaves, targets, offsets, verify, n_threads)
-        self._adapter, self._n_threads, self._raw = adapter, n_threads, output == "raw"
+        self._walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
+        self._adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
         self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
         self._rows = TrainingRows(None, targets, weights, offsets)
         self._as_fitted: Refit | None = None
-        self.pushes = Pushes(self._walked, n_threads)
+        self.pushes = Pushes(self._walked, limits)
         self.report = {}
         if verify:
             error = self.check_rows(X) if found is None else found.score_error
@@ -147,6 +146,11 @@ class Boosting:
     def check_rows(self, X: Any) -> float:
         """Compare the scores of training rows with the model's; the largest difference, relative."""
         return check_scores(self._adapter, X, self._rows.offsets, self._walked)
+
+    @property
+    def backend(self) -> Backend:
+        """Where the training rows, pushes and derivatives are kept while they are made."""
+        return self.pushes.backend
 
     @property
     def fingerprint(self) -> str:
@@ -179,18 +183,21 @@ class Boosting:
 
     def target_derivatives(self, X: Any) -> Array:
         """(K, n, N)."""
-        return self._reverse(X).by_targets()
+        with self.backend.guard():
+            return self._reverse(X).by_targets()
 
     def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> Array:
         """(columns, n, N): of one output's prediction by these columns of the targets."""
         self.require_derivatives()
         leaves, scores = self.located(X)
         slopes = np.tile(np.eye(scores.shape[1]), (len(scores), 1, 1)) if self._raw else self._loss.mean_slopes(scores)
-        return Crossed(self._walked, leaves, slopes[:, output], self._n_threads).by_columns(columns)
+        with self.backend.guard():
+            return Crossed(self._walked, self.pushes.rows, leaves, slopes[:, output]).by_columns(columns)
 
     def weight_derivatives(self, X: Any) -> Array:
         """(K, n, N)."""
-        return self._reverse(X).by_weights()
+        with self.backend.guard():
+            return self._reverse(X).by_weights()
 
     def bytes_per_query(self) -> int:
         """The adjoints of all scores and the result, for each output."""
@@ -256,7 +263,8 @@ class Boosting:
 
     def deletions(self, X: Any) -> Array:
         """(K, n, N): first-order effects of deleting rows on scores, ``-w_j dF(x) / dw_j``."""
-        return self._reverse(X, raw=True).by_weights() * -self._walked.weights
+        with self.backend.guard():
+            return self._reverse(X, raw=True).by_weights() * -self._walked.weights
 
     def _require_start(self, question: str) -> None:
         """Raise where the start of the fit does not follow its rows in a replay."""
@@ -276,7 +284,7 @@ class Boosting:
         """(N,): J'u, of one output."""
         self.require_derivatives()
         slopes = (self._link_slopes() * u)[:, None]
-        return Combined(self._walked, self._walked.leaves.T, slopes, self._n_threads).by_targets()[:, 0]
+        return self._combined(self._walked.leaves.T, slopes)[:, 0]
 
     def _link_slopes(self) -> Array:
         """(N,): how the training rows' predictions, without offsets, move with their scores."""
@@ -289,7 +297,12 @@ class Boosting:
         self.require_derivatives()
         leaves, scores = self.located(X)
         slopes = self._loss.gradient(y, scores) / len(y)  # softmax's are of the whole loss already
-        return Combined(self._walked, leaves, slopes, self._n_threads).by_targets()
+        return self._combined(leaves, slopes)
+
+    def _combined(self, leaves: NDArray[np.integer[Any]], slopes: Array) -> Array:
+        """(N, K): J'u; see `Combined`."""
+        with self.backend.guard():
+            return Combined(self._walked, self.pushes.rows, leaves, slopes).by_targets()
 
     def require_derivatives(self) -> None:
         """Raise where the loss has none."""
@@ -305,7 +318,7 @@ class Boosting:
         leaves, scores = self.located(X)
         n, n_outputs = scores.shape
         seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw or raw else self._loss.mean_slopes(scores)
-        return Reverse(self._walked, leaves, seeds, self._n_threads)
+        return Reverse(self._walked, self.pushes.rows, leaves, seeds)
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""

@@ -13,20 +13,22 @@ import numpy as np
 
 from axil.jacobian.reverse import Reverse
 from axil.jacobian.stages import Walked
+from axil.kernels import Rows
+from axil.machine.arrays import host
 from axil.types import Array, Leaves
 
 
 class Crossed(Reverse):
     """Reverse mode for one output of n queries."""
 
-    def __init__(self, walked: Walked, queries: Leaves, seeds: Array, n_threads: int):
+    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array):
         """``queries`` (n, T): leaves; ``seeds`` (n, K): how the output moves with each of the query's own scores."""
-        super().__init__(walked, queries, seeds[:, None, :], n_threads)
+        super().__init__(walked, rows, queries, seeds[:, None, :])
 
     def by_columns(self, columns: Sequence[int]) -> Array:
         """(columns, n, N): by these columns of the targets, in O(T N K) a query for all of them."""
         w = self.walked
-        out = {column: np.zeros((self.n_rows, self.n)) for column in columns}
+        out = {column: self.xp.zeros((self.n_rows, self.n)) for column in columns}
 
         def take(stage: int, slopes: Any, counted: Array, by_g: Array, by_h: Array) -> None:
             k = int(w.stage_output[stage])
@@ -39,4 +41,4 @@ class Crossed(Reverse):
         start = self._run(take) @ w.start_slopes()  # (n, K): by the means
         counted = w.weights * w.start_factors
         share = counted / counted.sum()
-        return np.stack([(out[column] + np.outer(share, start[:, column])).T for column in columns])
+        return np.stack([(host(out[column]) + np.outer(share, start[:, column])).T for column in columns])

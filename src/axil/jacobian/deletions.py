@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.errors import ApproximationWarning, InputError
 from axil.jacobian.boosting import Boosting
+from axil.machine.arrays import host
 from axil.machine.memory import Budget
 from axil.machine.progress import in_time, track
 from axil.output import tables
@@ -61,7 +62,8 @@ class ByPushes:
     note = tables.ADDITIVE
 
     def blocks(self, model: Boosting, X: Any) -> Iterator[tuple[int, list[Array]]]:
-        return model.pushes.blocks(model.located(X)[0])
+        for first, blocks in model.pushes.blocks(model.located(X)[0]):
+            yield first, [host(block) for block in blocks]
 
     def bytes_per_query(self, model: Boosting) -> int:
         return model.pushes.bytes_per_query()

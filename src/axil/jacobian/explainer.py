@@ -19,7 +19,7 @@ from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.jacobian.boosting import Boosting
 from axil.jacobian.questions import BoostedQuestions
 from axil.jacobian.readers import Report, as_rows, copied, read
-from axil.machine.arrays import module_of
+from axil.machine.arrays import host, module_of
 from axil.machine.limits import Limits
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
@@ -79,6 +79,9 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
     verify : bool, default True
         Prove that model and data belong together. Without it no answer is compared with the model.
+    device : "cpu", "cuda" or "auto", default "cpu"
+        Where pushes and derivatives of boosted trees are computed: on the cores, on an NVIDIA GPU through CuPy, or there if there
+        is one. The replay of the fit, and all other models, are worked out on the cores.
 
     Examples
     --------
@@ -108,14 +111,14 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
         verify: bool = True,
+        device: str = "cpu",
     ):
-        limits = limits_of(n_threads, memory_limit)
-        threads, budget = limits.n_threads, limits.budget
+        limits = limits_of(n_threads, memory_limit, device=device)
         output, verify = inputs.as_choice(output, OUTPUTS, "output"), inputs.as_flag(verify, "verify")
         X_train = owned_rows(as_rows(X_train))
         y_train, sample_weight, init_score = map(copied, (y_train, sample_weight, init_score))
         given = model, X_train, y_train, sample_weight, init_score, output, loss
-        settings: dict[str, Any] = {"n_threads": threads, "budget": budget, "verify": verify}
+        settings: dict[str, Any] = {"limits": limits, "verify": verify}
         settings |= {} if objective is None else {"objective": objective}
         self._model = read(given, settings)
         features = X_train if hasattr(X_train, "shape") else None
@@ -253,18 +256,23 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         for start in range(0, max(stream.rows.shape[0], 1), size):
             part = slice(start, start + size)
             leaves, _ = self._model.located(inputs.take_rows(stream.rows, part))
-            scores = np.tile(self._model.pushes.base, (len(leaves), 1))
-            found = [
-                tables.Largest(len(leaves), k, np.ones(len(self._targets)), "weight", self._n_threads)
-                for _ in range(outputs)
-            ]
-            for first, blocks in self._model.pushes.blocks(leaves):
-                for output, (one, block) in enumerate(zip(found, blocks)):
-                    one.add(block, first)
-                    scores[:, output] += block.sum(axis=0)
+            found, scores = self._largest(self._model, leaves, k)
             columns = tables.top_columns(found, self.index, labels[part], self.outputs, IDENTITY, self._targets, scores)
             parts.append({name: values for name, values in columns.items() if name != "weight"})
         return tables.note(tables.concatenate(parts, self._backend), tables.ADDITIVE)
+
+    def _largest(self, model: Boosting, leaves: Any, k: int) -> tuple[list[tables.Largest], Array]:
+        """For each output the largest pushes on queries in these leaves, and the sums (n, K) of all, with the base."""
+        n, threads, backend = len(leaves), self._n_threads, model.backend
+        ones = np.ones(len(self._targets))
+        found = [tables.Largest(n, k, ones, "weight", threads, backend=backend) for _ in model.pushes.base]
+        with backend.guard():
+            scores = [backend.xp.full(n, base) for base in model.pushes.base]
+            for first, blocks in model.pushes.blocks(leaves):
+                for one, score, block in zip(found, scores, blocks):
+                    one.add(block, first)
+                    score += block.sum(axis=0)
+            return found, np.stack([host(score) for score in scores], axis=1)
 
     def group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
         """The table of `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array.

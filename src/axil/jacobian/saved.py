@@ -71,9 +71,8 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
     X = None if X_train is None else inputs.as_features(X_train, adapter, "X_train")
     if X is not None and X.shape[0] != len(targets):
         raise InputError(f"X_train has {X.shape[0]} rows; the explainer was made of {len(targets)}.")
-    settings = output, limits.n_threads, limits.budget, True
     try:
-        found = Boosting(adapter, None, targets, weights, offsets, *settings, Found(frozen(leaves), off))
+        found = Boosting(adapter, None, targets, weights, offsets, output, limits, True, Found(frozen(leaves), off))
     except InputError:
         raise
     except (ExactnessError, ValueError) as error:

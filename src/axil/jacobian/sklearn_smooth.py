@@ -22,7 +22,7 @@ from axil.jacobian import row_losses
 from axil.jacobian.implicit import Implicit, Learner, Predictor, Training, check_predictions
 from axil.jacobian.linear import Linear, with_ones
 from axil.jacobian.network import Network
-from axil.machine.memory import Budget
+from axil.machine.limits import Limits
 from axil.types import Array
 
 NEAR_DIRECT = 1e-6  # how far from the optimum a solver without iterations may end, relative to the spread of the scores
@@ -47,8 +47,7 @@ def read(
     output: str,
     loss: Any,
     *,
-    n_threads: int,
-    budget: Budget,
+    limits: Limits,
     verify: bool,
 ) -> Implicit | None:
     """The model on its training data, None for what is not one of scikit-learn's smooth learners; raises for refusals.
@@ -85,7 +84,7 @@ def read(
     targets = targets[:, 1:] if classes is not None and len(classes) == 2 else targets
     rows = prepare(X)
     if kind == "KernelRidge":
-        budget.require(
+        limits.budget.require(
             4 * 8 * n_rows**2, "The kernel's matrix and its factors", "Raise memory_limit, or fit on fewer rows."
         )
     reading = READERS[kind](plain, rows, targets, np.ones(n_rows) if weights is None else weights)
@@ -99,7 +98,7 @@ def read(
         outputs=(np.arange(targets.shape[1]) if classes is None else classes) if several else None,
         remedy=LBFGS if kind.startswith("MLP") else _TOLERANCE,
     )
-    return Implicit(predictor, reading.learner, reading.training, rows, n_threads, budget, verify)
+    return Implicit(predictor, reading.learner, reading.training, rows, limits.n_threads, limits.budget, verify)
 
 
 def _kind(model: Any) -> str | None:

@@ -16,7 +16,7 @@ from axil.errors import InputError, UnsupportedModelError, shown
 from axil.jacobian import row_losses
 from axil.jacobian.implicit import Implicit, Predictor, Training
 from axil.jacobian.torch_module import TorchModule
-from axil.machine.memory import Budget
+from axil.machine.limits import Limits
 from axil.types import Array
 
 _KINKED = (
@@ -70,8 +70,7 @@ def read(
     output: str,
     loss: Any,
     *,
-    n_threads: int,
-    budget: Budget,
+    limits: Limits,
     verify: bool,
 ) -> Implicit | None:
     """The module on its training data, None for any other object; raises for what has no such derivative.
@@ -117,7 +116,7 @@ def read(
         outputs=None if module.n_outputs == 1 else np.arange(module.n_outputs),
         remedy=_REMEDY,
     )
-    return Implicit(predictor, module, training, _prepare(X), n_threads, budget, verify)
+    return Implicit(predictor, module, training, _prepare(X), limits.n_threads, limits.budget, verify)
 
 
 class _AnyColumns:

@@ -12,7 +12,9 @@ from scipy.sparse import csr_array
 from axil.errors import InputError, shown
 from axil.inputs import as_choice
 from axil.inputs.libraries import frame_library, is_installed, require_frame_library
+from axil.kernels import Backend
 from axil.kernels.cpu import Cpu
+from axil.machine.arrays import is_host
 from axil.machine.memory import Budget
 from axil.scale import TargetScale
 from axil.types import Array
@@ -67,23 +69,33 @@ def check_by(by: str | None) -> None:
 class Largest:
     """The k largest |weight| (or |weight * target|) of each of n predictions, gathered block by block.
 
-    The predictions are some of ``n_queries``, and ``room`` bytes may be taken to find the largest sooner.
+    The predictions are some of ``n_queries``, and ``room`` bytes may be taken to find the largest sooner. Blocks are the host's,
+    or of the ``backend`` that is given.
     """
 
     def __init__(
-        self, n: int, k: int, targets: Array, by: str, n_threads: int, n_queries: int | None = None, room: int = 0
+        self,
+        n: int,
+        k: int,
+        targets: Array,
+        by: str,
+        n_threads: int,
+        n_queries: int | None = None,
+        room: int = 0,
+        backend: Backend | None = None,
     ):
         self.k = k = min(k, len(targets))
         self.n_queries, self.room = n if n_queries is None else n_queries, room
         self.targets = np.ascontiguousarray(targets)
         self.scale = self.targets if by == "contribution" else None
-        self.backend = Cpu(n_threads)
+        self.backend: Backend = backend or Cpu(n_threads)
         self.values: Array = np.zeros((n, k))
         self.rows: NDArray[np.int64] = np.full((n, k), -1, dtype=np.int64)
 
-    def add(self, block: Array, first: int) -> None:
+    def add(self, block: Any, first: int) -> None:
         """Take in the weights, (rows, n), of the training rows from ``first`` on."""
-        self.backend.top(np.ascontiguousarray(block), first, self.scale, self.values, self.rows)
+        own = np.ascontiguousarray(block) if is_host(block) else block
+        self.backend.top(own, first, self.scale, self.values, self.rows)
 
     def merge(self, values: Array, rows: NDArray[np.int64]) -> None:
         """Take in the largest, (n, k), of other training rows, and their row numbers; free places have row -1."""
