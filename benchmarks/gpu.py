@@ -1,4 +1,4 @@
-"""The GPU back end against the cores of the same machine: kernels, and weights of queries, on synthetic trees.
+"""The GPU back end against the cores of the same machine: kernels, and weights of queries, on synthetic trees; pushes.
 
     python benchmarks/gpu.py [--quick] [--out results.json]
     python benchmarks/gpu.py --cores    # the cores alone, without a GPU
@@ -214,6 +214,48 @@ def public(report: Report, n_rows: int, threads: int) -> None:
         report.add(f"{name}: top 10 of 2,048, prepared", time.perf_counter() - start)
 
 
+def pushes(report: Report, n_rows: int, threads: int) -> None:
+    """Pushes and derivatives of a LightGBM classifier at the public call: construction with its proof, then answers."""
+    import lightgbm
+
+    from axil import JacobianExplainer
+
+    rng = np.random.default_rng(0)
+    X = rng.random((n_rows, 10), dtype=np.float32)
+    score = 3 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 8 * (X[:, 2] - 0.5) ** 2 - 2
+    y = (rng.random(n_rows) < 1 / (1 + np.exp(-score))).astype(np.float64)
+    settings = {"objective": "binary", "verbose": -1, "num_leaves": 31, "num_threads": threads, "max_bin": 63}
+
+    def fit(n: int, n_trees: int) -> Any:
+        return lightgbm.train(settings, lightgbm.Dataset(X[:n], y[:n], free_raw_data=True), n_trees)
+
+    model = fit(n_rows, 100)
+    X.setflags(write=False)
+    y.setflags(write=False)
+    few, many, regions = np.ascontiguousarray(X[:10]), np.ascontiguousarray(X[:1024]), np.arange(n_rows) % 20
+    answers: dict[str, Callable[[JacobianExplainer], Any]] = {
+        "ten explanations": lambda one: one(few),
+        "ten explanations again": lambda one: one(few),
+        "top 10 of 1,024": lambda one: one.top(many, k=10),
+        "sums of 1,024 by 20 groups": lambda one: one.group(many, regions[: len(one.targets)]),
+        "derivatives of ten by all weights": lambda one: one.weight_derivatives(few),
+    }
+    small = JacobianExplainer(fit(20_000, 5), X[:20_000], y[:20_000], device="cuda")
+    for ask in answers.values():  # compiles
+        ask(small)
+    for device in ("cuda", "cpu"):
+        name = f"{n_rows:.0e} rows, 100 trees, LightGBM classifier, " + (
+            "GPU" if device == "cuda" else f"{threads} cores"
+        )
+        start = time.perf_counter()
+        explainer = JacobianExplainer(model, X, y, device=device)
+        report.add(f"{name}: model to explainer, proof included", time.perf_counter() - start)
+        for what, ask in answers.items():
+            start = time.perf_counter()
+            ask(explainer)
+            report.add(f"{name}: {what}", time.perf_counter() - start)
+
+
 def cores(threads: int) -> None:
     """The cores alone, for machines without a GPU."""
     report = Report()
@@ -233,7 +275,7 @@ def cores(threads: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the queries")
-    parser.add_argument("--only", nargs="*", default=["county", "million", "ten million", "model"])
+    parser.add_argument("--only", nargs="*", default=["county", "million", "ten million", "model", "pushes"])
     parser.add_argument("--cores", action="store_true", help="the cores alone, without a GPU")
     parser.add_argument("--out")
     arguments = parser.parse_args()
@@ -309,6 +351,8 @@ def main() -> None:
     if "model" in arguments.only:
         for n_rows in (1_000_000,) if arguments.quick else (1_000_000, 10_000_000):
             public(report, n_rows, threads)
+    if "pushes" in arguments.only:
+        pushes(report, 1_000_000, threads)
     if arguments.out:
         machine = {
             "device": device,

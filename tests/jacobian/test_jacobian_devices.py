@@ -1,11 +1,10 @@
 """device= of JacobianExplainer: the same answers from a device as from the cores, on a GPU where there is one."""
 
-import more_models
+from functools import cache
+
 import numpy as np
 import pytest
-import sampled_models
 from away import Away
-from boosting_models import BINARY, CASES, X_NEW, N, X, case_of
 from devices import need_gpu
 from sklearn.linear_model import LogisticRegression
 
@@ -13,44 +12,91 @@ import axil
 from axil.errors import InputError
 from axil.kernels import choose
 
-# Sums of at most 120 numbers of size 1 in another order: far less than this apart.
+# Sums of at most 200 numbers of size 1 in another order: far less than this apart.
 CLOSE = {"rtol": 1e-9, "atol": 1e-12}
-NAMES = [
-    "lightgbm binary",
-    "lightgbm multiclass",  # every output has trees of its own, scores are coupled
-    "xgboost vector leaves",  # outputs share trees
-    "catboost multiclass",  # leaves solve for all outputs together
-    "catboost binary 4 steps",  # several terms of one place
-    "lightgbm custom",  # gradients are recorded
-    "lightgbm huber",  # no form that the kernel knows
-    "lightgbm dart",
-    "lightgbm goss multiclass",  # draws are factors
-    "lightgbm bagging multiclass",  # draws are counts
-]
+
+RNG = np.random.default_rng(7)
+N = 200
+X, X_NEW = RNG.normal(size=(N, 4)), RNG.normal(size=(3, 4))
+SCORE = X[:, 0] + 0.5 * X[:, 1] ** 2 - 0.5
+WEIGHTS = RNG.uniform(0.5, 2.0, N)
+BINARY = (SCORE + RNG.logistic(size=N) > 0).astype(int)
+CLASSES = np.digitize(SCORE + RNG.normal(0, 0.5, N), [-0.5, 0.6])
+DART = {"boosting_type": "dart", "drop_rate": 0.4, "skip_drop": 0.2}
+GOSS = {"data_sample_strategy": "goss", "learning_rate": 0.6}
+BAGGED = {"subsample": 0.6, "subsample_freq": 2}
 
 
+def logistic(y, F):
+    p = 1 / (1 + np.exp(-F))
+    return p - y, p * (1 - p)
+
+
+def lightgbm(y, weights=None, kind="LGBMClassifier", **settings):
+    library = pytest.importorskip("lightgbm")
+    common = {
+        "n_estimators": 6,
+        "num_leaves": 5,
+        "min_child_samples": 5,
+        "learning_rate": 0.25,
+        "verbose": -1,
+        "n_jobs": 1,
+    }
+    model = getattr(library, kind)(**{**common, **settings})
+    return model.fit(X, y, sample_weight=weights), y, weights
+
+
+def xgboost(y, **settings):
+    model = pytest.importorskip("xgboost").XGBClassifier(n_estimators=6, max_depth=3, n_jobs=1, **settings)
+    return model.fit(X, y), y, None
+
+
+def catboost(y, **settings):
+    library = pytest.importorskip("catboost")
+    model = library.CatBoostClassifier(
+        iterations=6, depth=3, verbose=0, thread_count=1, allow_writing_files=False, **settings
+    )
+    return model.fit(X, y, sample_weight=WEIGHTS), y, WEIGHTS
+
+
+MODELS = {
+    "binary": lambda: lightgbm(BINARY),
+    "shared trees": lambda: xgboost(CLASSES, multi_strategy="multi_output_tree"),
+    "joint leaves": lambda: catboost(CLASSES),  # they solve for all outputs together
+    "steps": lambda: catboost(BINARY, leaf_estimation_iterations=4),  # several terms of one place
+    "own objective": lambda: lightgbm(BINARY, objective=logistic),  # gradients are recorded
+    "huber": lambda: lightgbm(SCORE, kind="LGBMRegressor", objective="huber"),  # no form that the kernel knows
+    "dart": lambda: lightgbm(BINARY, WEIGHTS, **DART),
+    "goss": lambda: lightgbm(CLASSES, **GOSS),  # draws are factors
+    "bagged": lambda: lightgbm(
+        CLASSES, WEIGHTS, **BAGGED
+    ),  # counts; every output has trees of its own, scores are coupled
+}
+
+
+@cache
 def fitted(name):
-    if name in CASES:
-        return case_of(name)
-    return more_models.MODELS[name]().fit() if name in more_models.MODELS else sampled_models.model_of(name)
+    """A model, its targets and weights."""
+    return MODELS[name]()
 
 
 def explainers(name, device, monkeypatch):
     """That of the cores and that of a device."""
-    case = fitted(name)
-    given = case.model, X, case.y, case.weights, case.offsets
-    cpu = axil.JacobianExplainer(*given, n_threads=2)
     if device == "cuda":
         need_gpu()
     else:
         monkeypatch.setattr("axil.jacobian.factors.backend_of", lambda limits: Away(limits.n_threads))
+    model, y, weights = fitted(name)
+    given = model, X, y, weights
     gpu = axil.JacobianExplainer(*given, n_threads=2, device=device if device == "cuda" else "cpu")
     assert gpu._model.backend.name == device
+    monkeypatch.undo()
+    cpu = axil.JacobianExplainer(*given, n_threads=2)
     return cpu, gpu
 
 
 @pytest.mark.parametrize("device", ["away", "cuda"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MODELS)
 def test_the_same_answers_from_a_device(name, device, monkeypatch):
     cpu, gpu = explainers(name, device, monkeypatch)
     assert gpu.verification["sum_error"] < 1e-9
@@ -76,14 +122,14 @@ def test_the_same_answers_from_a_device(name, device, monkeypatch):
     crossed = [one.derivatives(X_NEW, output) for one in (cpu, gpu)]
     np.testing.assert_allclose(crossed[1], crossed[0], **CLOSE)
     if cpu._model.meaning:
-        y = fitted(name).y[: len(X_NEW)]
+        y = fitted(name)[1][: len(X_NEW)]
         gains = [one.blame(X_NEW, y).sort_values("row").select_dtypes("number") for one in (cpu, gpu)]
         np.testing.assert_allclose(gains[1], gains[0], **CLOSE)
 
 
 def test_blocks_of_a_device_follow_its_budget(monkeypatch):
     """A limit so small that rows are walked a few at a time changes nothing."""
-    _, away = explainers("lightgbm multiclass", "away", monkeypatch)
+    _, away = explainers("bagged", "away", monkeypatch)
     whole, spans = away.pushes(X), []
     monkeypatch.setattr("axil.jacobian.pushes.BLOCK_ENTRIES", 1)
     monkeypatch.setattr(away._model.pushes.limits.budget, "batch_bytes", 1)
@@ -92,17 +138,17 @@ def test_blocks_of_a_device_follow_its_budget(monkeypatch):
         type(away._model.pushes), "factors", lambda self, rows: spans.append(rows.start) or walk(self, rows)
     )
     np.testing.assert_array_equal(away.pushes(X), whole)
-    assert spans == [0, 64]
+    assert spans == [0, 64, 128, 192]
 
 
 def test_files_and_entry_hand_the_device_on(tmp_path, monkeypatch):
-    case = fitted("lightgbm binary")
-    axil.explain(case.model, X, case.y).save(tmp_path / "saved.npz")
+    model, y, _ = fitted("binary")
+    axil.explain(model, X, y).save(tmp_path / "saved.npz")
     monkeypatch.setattr(choose, "why_no_gpu", lambda: "CuPy is not installed")
     for call in (
-        lambda device: axil.explain(case.model, X, case.y, device=device),
-        lambda device: axil.JacobianExplainer(case.model, X, case.y, device=device),
-        lambda device: axil.load(tmp_path / "saved.npz", case.model, device=device),
+        lambda device: axil.explain(model, X, y, device=device),
+        lambda device: axil.JacobianExplainer(model, X, y, device=device),
+        lambda device: axil.load(tmp_path / "saved.npz", model, device=device),
     ):
         with pytest.raises(InputError, match="CuPy is not installed"):
             call("cuda")
@@ -111,10 +157,10 @@ def test_files_and_entry_hand_the_device_on(tmp_path, monkeypatch):
     monkeypatch.setattr("axil.replay.recover.backend_of", lambda limits: Away(limits.n_threads))
     monkeypatch.setattr("axil.jacobian.factors.backend_of", lambda limits: Away(limits.n_threads))
     monkeypatch.setattr(choose, "_free_everywhere", lambda: 1 << 30)
-    expected = axil.JacobianExplainer(case.model, X, case.y).pushes(X_NEW)
+    expected = axil.JacobianExplainer(model, X, y).pushes(X_NEW)
     for explainer in (
-        axil.explain(case.model, X, case.y, device="cuda"),
-        axil.load(tmp_path / "saved.npz", case.model, device="cuda"),
+        axil.explain(model, X, y, device="cuda"),
+        axil.load(tmp_path / "saved.npz", model, device="cuda"),
     ):
         assert explainer._model.pushes.limits.device == "cuda"
         np.testing.assert_allclose(explainer.pushes(X_NEW), expected, **CLOSE)
@@ -133,7 +179,7 @@ def test_an_exhausted_gpu_is_a_clear_error_and_the_explainer_stays_usable(monkey
     need_gpu()
     import cupy
 
-    _, gpu = explainers("lightgbm multiclass", "cuda", monkeypatch)
+    _, gpu = explainers("bagged", "cuda", monkeypatch)
     right = gpu.pushes(X_NEW)
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
