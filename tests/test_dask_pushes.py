@@ -164,6 +164,8 @@ def test_what_is_not_summed_is_refused_by_name():
             axil.dask.JacobianExplainer(model, partitioned(X), partitioned(y), partitioned(w))
     with pytest.raises(axil.InputError, match="boosted trees"):
         axil.dask.JacobianExplainer(LogisticRegression().fit(X, BINARY), partitioned(X), partitioned(BINARY))
+    with pytest.raises(axil.InputError, match=r'device is "cuda".* axil\.JacobianExplainer'):
+        axil.dask.JacobianExplainer(several.model, partitioned(X), partitioned(several.y), device="cuda")
     explainer = over_dask(case_of("lightgbm binary"))
     for ask in (lambda: explainer(X_NEW).weights, lambda: explainer.top(X_NEW, by="weight")):
         with pytest.raises(axil.UnsupportedQuestionError, match="Dask"):

@@ -14,9 +14,20 @@ import dask.array as da
 from dask import delayed
 
 from axil.errors import InputError, shown
+from axil.inputs import as_choice
+from axil.kernels.choose import DEVICES
 
 _ASKED = ("persist", "compute", "gather")  # of a client
 FAN_IN = 4  # parts that are added at a time: the shape of a sum depends on their number alone
+
+
+def refuse_gpu(device: str, explainer: str) -> None:
+    """Raise for a GPU, which keeps no partition from one task to the next; ``explainer`` is what takes one."""
+    if as_choice(device, DEVICES, "device") == "cuda":
+        raise InputError(
+            'device is "cuda"; expected "cpu" or "auto": partitions are worked on by the cores of their workers, and no GPU '
+            f'keeps them from one task to the next. Leave it out, or use {explainer}(..., device="cuda") in memory.'
+        )
 
 
 def layout(values: Any) -> tuple[float, ...]:

@@ -11,12 +11,11 @@ import numpy as np
 from axil import adapters, inputs
 from axil.dask.answers import Best, Grouped, best, grouped, read
 from axil.dask.build import Collections, build
-from axil.dask.cluster import Cluster, layout, literal, partitions, task
+from axil.dask.cluster import Cluster, layout, literal, partitions, refuse_gpu, task
 from axil.dask.intervals import Calibrates
-from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
+from axil.errors import UnsupportedModelError, UnsupportedQuestionError
 from axil.explainer import limits_of
 from axil.explanation import Explanation
-from axil.kernels.choose import DEVICES
 from axil.machine.shared import Kept
 from axil.output import tables
 
@@ -86,11 +85,7 @@ class Explainer(Calibrates):
         verify: bool = True,
         device: str = "cpu",
     ):
-        if inputs.as_choice(device, DEVICES, "device") == "cuda":
-            raise InputError(
-                'device is "cuda"; expected "cpu" or "auto": partitions are worked on by the cores of their workers, and no GPU '
-                'keeps them from one task to the next. Leave it out, or use axil.Explainer(..., device="cuda") in memory.'
-            )
+        refuse_gpu(device, "axil.Explainer")
         self._cluster = Cluster(client)
         self._limits = limits_of(inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS), memory_limit)
         verify = inputs.as_flag(verify, "verify")

@@ -13,7 +13,7 @@ from axil.adapters import smooth
 from axil.dask.additive import build
 from axil.dask.answers import Grouped
 from axil.dask.build import Collections
-from axil.dask.cluster import Cluster, layout, literal, partitions, task
+from axil.dask.cluster import Cluster, layout, literal, partitions, refuse_gpu, task
 from axil.dask.gradients import LargestPushes, grouped_pushes, largest_pushes, read_pushes
 from axil.dask.pushed import Pushed
 from axil.errors import InputError
@@ -57,6 +57,8 @@ class JacobianExplainer(Pushed):
         The bytes that one request may take in this process.
     verify : bool, default True
         Prove that model and data belong together. Without it no answer is compared with the model.
+    device : "cpu" or "auto", default "cpu"
+        The cores of the workers either way. "cuda" is refused: partitions would travel to a GPU again with every task.
 
     Examples
     --------
@@ -89,7 +91,9 @@ class JacobianExplainer(Pushed):
         n_threads: int = 1,
         memory_limit: int | str | None = None,
         verify: bool = True,
+        device: str = "cpu",
     ):
+        refuse_gpu(device, "axil.JacobianExplainer")
         self._cluster = Cluster(client)
         self._limits = limits_of(inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS), memory_limit)
         self._verify = inputs.as_flag(verify, "verify")
