@@ -606,6 +606,21 @@ class TestDeletions:
         f.rows(backend(2)).deletions(**a | some, first=333, residuals=None, added=out)
         np.testing.assert_allclose(out, added[:, :, own], **CLOSE)
 
+    def test_arrays_of_the_back_end(self, backend: Any) -> None:
+        """They stay where they are; a table's rows lie apart there too."""
+        f = forest(n_rows=900)
+        rows, a = f.rows(backend(2)), self.arguments(f, 2, 1, True, False)
+        residuals, added = self.expected(f, a)
+        there = {name: rows.xp.asarray(one) if isinstance(one, np.ndarray) else one for name, one in a.items()}
+        there["table"] = rows.xp.zeros((f.total, f.total + 2))[:, : f.total]
+        there["table"][...] = rows.xp.asarray(a["table"])
+        out = rows.xp.empty(residuals.shape)
+        rows.deletions(**there, first=0, residuals=out, added=None)
+        np.testing.assert_allclose(host(out), residuals, **CLOSE)
+        out = rows.xp.empty(added.shape)
+        rows.deletions(**there, first=0, residuals=None, added=out)
+        np.testing.assert_allclose(host(out), added, **CLOSE)
+
     @pytest.mark.parametrize(
         ("changes", "message"),
         [

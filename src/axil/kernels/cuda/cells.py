@@ -72,6 +72,12 @@ class KeptCells(Rows):
             return self._weights
         return cp.ascontiguousarray(cp.asarray(array))
 
+    @staticmethod
+    def _rows_put(table: Any) -> Any:
+        """A table on the device; its rows may lie apart there."""
+        table = cp.asarray(table)
+        return table if table.strides[1] == table.itemsize else cp.ascontiguousarray(table)
+
     def _numbers(self, trees: Numbers) -> Any:
         """Tree numbers on the device, which has those of neighbours already."""
         if len(trees) and trees[-1] - trees[0] == len(trees) - 1 and (np.diff(trees) == 1).all():

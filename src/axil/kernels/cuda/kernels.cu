@@ -507,6 +507,72 @@ extern "C" __global__ void pair_sums(const CELL* __restrict__ cells, Size n, Siz
     }
 }
 
+// Each row through the trees in equations of its own, one thread per row and output; see `Rows.deletions`. Some trees are met
+// together, so that what the row has added so far is read once for all of them; sums come in the order of the trees. Threads go
+// along side by side, and what their trees look up in the table stays in the nearest cache. `kept` has a column per thread: the
+// additions where they are not wanted, then the values where other trees than the last are looked at again.
+#define TOGETHER 4
+extern "C" __global__ void deletions(const CELL* __restrict__ cells, Size n, Size n_trees, const Size* __restrict__ starts,
+                                     const Size* __restrict__ leaf_starts, Size levels, const double* __restrict__ table,
+                                     Size table_step, const double* __restrict__ factors, Size by_row,
+                                     const double* __restrict__ values, const double* __restrict__ slopes,
+                                     const double* __restrict__ steps, Size in_turn, const double* __restrict__ drifts,
+                                     const double* __restrict__ start, const double* __restrict__ base,
+                                     const double* __restrict__ changed, Size first, Size rows, Size outputs,
+                                     double* __restrict__ residuals, double* __restrict__ added, double* __restrict__ kept) {
+    const Size k = blockIdx.y, slots = (Size)gridDim.x * blockDim.x, slot = (Size)blockIdx.x * blockDim.x + threadIdx.x;
+    const Size of_output = n_trees * slots * ((added ? 0 : 1) + (in_turn ? 0 : 1));
+    double* own_values = kept + k * of_output + (added ? 0 : n_trees * slots) + slot;
+    for (Size r = slot; r < rows; r += slots) {
+        const CELL* own = cells + first + r;
+        double* sent = added ? added + k * n_trees * rows + r : kept + k * of_output + slot;
+        const Size sent_step = added ? rows : slots;
+        const auto leaf_of = [&](Size t) {
+            const unsigned cell = own[t * n];
+            return leaf_starts[t] + (levels == 1 ? cell : cell % (unsigned)(leaf_starts[t + 1] - leaf_starts[t]));
+        };
+        const double from_base = base[k * rows + r], shifted = changed[k * rows + r];
+        double residual = start[k * rows + r];
+        for (Size t = 0; t < n_trees; t += TOGETHER) {
+            Size leaf[TOGETHER];
+            double sum[TOGETHER];
+#pragma unroll
+            for (int p = 0; p < TOGETHER; ++p) {
+                leaf[p] = leaf_of(t + p < n_trees ? t + p : t);
+                sum[p] = 0;
+            }
+#pragma unroll 4
+            for (Size s = 0; s < t; ++s) {
+                const double* column = table + leaf_of(s);
+                const double x = sent[s * sent_step];
+#pragma unroll
+                for (int p = 0; p < TOGETHER; ++p) sum[p] += column[leaf[p] * table_step] * x;
+            }
+#pragma unroll
+            for (int p = 0; p < TOGETHER; ++p) {
+                if (t + p >= n_trees) break;
+                if (residuals) residuals[(k * (n_trees + 1) + t + p) * rows + r] = residual;
+                const double* f = factors + 5 * (by_row ? (t + p) * rows + r : starts[t + p] + own[(t + p) * n]);
+                const double seen = values[leaf[p] * outputs + k] + shifted * slopes[leaf[p]] + sum[p];
+                const double value = f[0] * (seen - f[1] * residual);
+                const double x = -(f[2] * residual + f[3] * value + f[4]);
+                sent[(t + p) * sent_step] = x;
+#pragma unroll
+                for (int q = p + 1; q < TOGETHER; ++q) sum[q] += table[leaf[q] * table_step + leaf[p]] * x;
+                const double* step = steps + (t + p) * n_trees;
+                if (!in_turn) {
+                    own_values[(t + p) * slots] = value;
+                    for (Size s = 0; s < t + p; ++s)
+                        if (step[s] != 0) residual -= step[s] * own_values[s * slots];
+                }
+                if (step[t + p] != 0) residual -= step[t + p] * value;
+                if (drifts[t + p] != 0) residual -= drifts[t + p] * from_base;
+            }
+        }
+        if (residuals) residuals[(k * (n_trees + 1) + n_trees) * rows + r] = residual;
+    }
+}
+
 // out[t, j - first] = draws[c] (r_j - levels[c]), then r_j -= steps[c], with c = cell_t(j)
 extern "C" __global__ void residual_factors(const CELL* __restrict__ cells, Size n, Size n_trees, const Size* __restrict__ starts,
                                             const double* __restrict__ steps, const double* __restrict__ levels,

@@ -52,12 +52,6 @@ class ReadOuts(KeptCells):
         if is_host(out):
             to_host(made, out)
 
-    @staticmethod
-    def _rows_put(table: Any) -> Any:
-        """A table on the device; its rows may lie apart there."""
-        table = cp.asarray(table)
-        return table if table.strides[1] == table.itemsize else cp.ascontiguousarray(table)
-
     def _read(self, table: Any, constant: Any, weights: Any, first: int, out: Any) -> None:
         rows, columns = out.shape
         runs = self._runs

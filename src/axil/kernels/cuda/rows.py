@@ -7,6 +7,7 @@ from typing import Any
 import cupy as cp
 
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows
+from axil.kernels.cuda.deleted import Deleted
 from axil.kernels.cuda.factors import Factors
 from axil.kernels.cuda.launch import THREADS, blocks, to_host, within_memory
 from axil.kernels.cuda.pairs import Pairs
@@ -15,11 +16,8 @@ from axil.kernels.cuda.sums import Sums
 from axil.types import Array
 
 
-class CudaRows(Sums, ReadOuts, Pairs, Factors):
-    """Rows on the device.
-
-    Walks of single rows through equations of their own, `deletions`, are left to the rows ``beside``, on the cores.
-    """
+class CudaRows(Sums, ReadOuts, Pairs, Factors, Deleted):
+    """Rows on the device."""
 
     @within_memory()
     def residual_factors(self, steps: Array, levels: Array, draws: Array, start: Array, first: int, out: Array) -> None:
@@ -34,6 +32,3 @@ class CudaRows(Sums, ReadOuts, Pairs, Factors):
             read = (self.cells, self.n_rows, self.n_trees, self._starts, *map(self._put, (steps, levels, draws, start)))
             self._run("residual_factors", (blocks(rows, THREADS),), (THREADS,), *read, first, rows, made)
         to_host(made, out)
-
-    def deletions(self, *arguments: Any, **named: Any) -> None:
-        self.beside.deletions(*arguments, **named)
