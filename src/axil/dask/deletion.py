@@ -22,10 +22,11 @@ from axil.structure import Regularisation, Structure, Transferable
 from axil.types import Array, Leaves
 from axil.weights import removal
 from axil.weights.answers import Effects
-from axil.weights.deletion import ByReplay, InLeafSpace, Level, Parts, Which, blocks_of
+from axil.weights.deletion import ByReplay, InLeafSpace, Level, blocks_of
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace, asked
 from axil.weights.left_out import left_out
+from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints
 from axil.weights.residuals import FittedValues
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
-from axil.weights.deletion import Deletion, Parts, Which, walked_blocks
+from axil.weights.deletion import Deletion, walked_blocks
+from axil.weights.parts import Parts, Which
 from axil.weights.residuals import FittedValues
 
 LEAST_LEFT = 1e-6  # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
