@@ -26,6 +26,8 @@ from axil.machine.memory import Budget
 from axil.structure import Structure
 from axil.weights.boosting import BoostedTrees
 
+DELETED_ROWS = 1_000_000  # at most, whose deletions are measured at the public call
+
 
 def trees_of(n_rows: int, n_trees: int, n_leaves: int, threads: int, seed: int = 0) -> Structure:
     """Random trees: squares of uniform numbers make early leaves larger."""
@@ -193,9 +195,11 @@ def public(report: Report, n_rows: int, threads: int) -> None:
     model = lightgbm.train(settings, lightgbm.Dataset(X, y, free_raw_data=True), 100)
     X.setflags(write=False)
     y.setflags(write=False)
-    small = lightgbm.train(settings, lightgbm.Dataset(X[:20_000], y[:20_000]), 100)
-    Explainer(small, X[:20_000], y[:20_000], device="cuda").prepare()(X[:10])  # compiles and loads
     queries = np.ascontiguousarray(X[:10])
+    some = lightgbm.train(settings, lightgbm.Dataset(X[:20_000], y[:20_000]), 100)
+    small = Explainer(some, X[:20_000], y[:20_000], device="cuda").prepare()
+    small(queries)  # compiles and loads
+    left_out(Report(), "a first call that compiles", small, queries)
     copies(report, X, y, 100)
     for device in ("cuda", "cpu"):
         start = time.perf_counter()
@@ -212,6 +216,22 @@ def public(report: Report, n_rows: int, threads: int) -> None:
         start = time.perf_counter()
         explainer.top(top, k=10)
         report.add(f"{name}: top 10 of 2,048, prepared", time.perf_counter() - start)
+        if n_rows <= DELETED_ROWS:
+            left_out(report, name, Explainer(model, X, y, device=device), queries)
+
+
+def left_out(report: Report, name: str, explainer: Any, queries: Any) -> None:
+    """Every training row in the fit without it, leaf space included; then the changes of ten predictions without each row."""
+    start = time.perf_counter()
+    explainer.leave_one_out()
+    report.add(f"{name}: leave_one_out, explainer made before", time.perf_counter() - start)
+    start = time.perf_counter()
+    explainer.audit()
+    report.add(f"{name}: audit after it", time.perf_counter() - start)
+    for method in ("exact", "first-order"):
+        start = time.perf_counter()
+        explainer.removal(queries, method=method)
+        report.add(f"{name}: removal of ten predictions, {method}", time.perf_counter() - start)
 
 
 def pushes(report: Report, n_rows: int, threads: int) -> None:

@@ -143,7 +143,7 @@ class Away(Backend):
     n_threads: int
 
     name = "away"
-    costs = walks = Cpu.costs
+    costs = Cpu.costs
     xp = sys.modules[__name__]
 
     @property

@@ -111,7 +111,9 @@ def test_the_same_answers_from_a_device(fitted, name, device, monkeypatch):
         np.testing.assert_allclose(moved[0], moved[1], **CLOSE)
         found = [one.leave_one_out()["prediction"] for one in (gpu, cpu)]
         np.testing.assert_allclose(found[0], found[1], rtol=1e-8, atol=1e-9)
-        np.testing.assert_allclose(gpu.removal(queries[:3]), cpu.removal(queries[:3]), rtol=1e-7, atol=1e-9)
+        for method in ("exact", "first-order"):
+            effects = [one.removal(queries[:3], method=method) for one in (gpu, cpu)]
+            np.testing.assert_allclose(*effects, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("device", ["away", "cuda"])

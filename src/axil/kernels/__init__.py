@@ -43,6 +43,7 @@ class Costs:
 
     sweep: float  #: per row, tree and query of a sweep
     pair: float  #: per row and pair of trees, for the co-occurrence
+    walk: float  #: per row and pair of trees, for `Rows.deletions`
     read: float  #: per row, tree and query of a read-out
     solve: float  #: per pair of leaves and query, for `Triangle.solve`
     inverse: float  #: per three leaves, for `Triangle.inverse`
@@ -82,6 +83,7 @@ class Rows(ABC):
     swept: int = 128  #: queries that share a sweep, so that tables of their leaves stay in the caches
     shared_leaves: int = 200  #: up to which trees pay for sharing a pass, through the co-occurrence of their leaves
     shared_bytes: int = 0  #: per row and tree, for the co-occurrence of larger trees that share a pass
+    times: int = 1  #: as many rows walked at a time as stay in a CPU's caches
 
     @abstractmethod
     def tree(self, number: int) -> Rows:
@@ -295,7 +297,6 @@ class Backend(ABC):
 
     name: str
     costs: Costs
-    walks: Costs  #: of single rows' walks through the whole fit: those of whoever walks them
     xp: Any = np  #: the module of its arrays
 
     @abstractmethod

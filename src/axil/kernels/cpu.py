@@ -19,7 +19,9 @@ from axil.types import Array
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 SWEPT_CELLS = 4096  # of a tree times columns: the tables of a pass stay in the second-level cache
 LEAST_SWEPT = 16  # columns: a row of the state is whole cache lines
-COSTS = Costs(sweep=1.0, pair=0.7, read=0.15, solve=0.2, inverse=0.035, product=0.14, visit_seconds=3e-10)  # two cores
+COSTS = Costs(
+    sweep=1.0, pair=0.7, walk=2.7, read=0.15, solve=0.2, inverse=0.035, product=0.14, visit_seconds=3e-10
+)  # two cores
 
 
 class CpuRows(Rows):
@@ -291,7 +293,7 @@ class Cpu(Backend):
     n_threads: int
 
     name = "cpu"
-    costs = walks = COSTS
+    costs = COSTS
 
     def rows(self, cells: Cells, starts: Numbers, weights: Array | None = None) -> CpuRows:
         return CpuRows(cells, starts, weights, self.n_threads)

@@ -109,6 +109,7 @@ class BoostedTrees:
         made = np.asarray(started - residual)
         return made if offsets is None else made + offsets
 
+    @guarded
     def leverage(self, available: int) -> Array:
         """O(T^2 N + L^3) in leaf space, O(T N^2) otherwise, whichever is less of what fits."""
         if self._work(1).leaf_space_pays(available):
@@ -148,18 +149,21 @@ class BoostedTrees:
             replays=deletions.by_replay if deletions else np.inf,
         )
 
+    @guarded
     def removal(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
         fits = removal.fits(self.rows, self.fit(targets))
-        adjoints = self.adjoints(own_leaves(self.structure, queries)).on_host()
+        adjoints = self.adjoints(own_leaves(self.structure, queries))
         return [removal.ReadOutEffects(fit, adjoints) for fit in fits]
 
     def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[Effects]:
         return self.deletions(targets, available).effects(own_leaves(self.structure, queries))
 
+    @guarded
     def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
         removal.known_regularisation(self.structure, "leave_one_out")
         return left_out(self.deletions(targets, available), own)
 
+    @guarded
     def deletions(self, targets: Array, available: int) -> Deletion:
         """The fits to these targets without one row each: in leaf space, or by replays where that does not fit or takes less."""
         kept, fitted = self._kept_deletions, self.fit(targets)
@@ -183,7 +187,7 @@ class BoostedTrees:
 
     @property
     def _deletion_work(self) -> DeletionWork:
-        return DeletionWork.of(self.structure, self.backend.walks, self.leaf_space is not None)
+        return DeletionWork.of(self.structure, self.backend.costs, self.leaf_space is not None)
 
     def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
         return removal.pushes(self.rows, self.fit(targets), own_leaves(self.structure, queries))

@@ -27,14 +27,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from axil.kernels import Costs, Rows
-from axil.machine.arrays import host
+from axil.machine.arrays import host, is_host, like
 from axil.machine.progress import track
 from axil.machine.shared import Kept
 from axil.structure import Structure
@@ -51,7 +51,6 @@ EFFECT_ENTRIES = 1 << 19  # of outputs by trees, or queries, by rows whose effec
 CONFLICT, LINE = 64, 8  # numbers: rows of a table a multiple of this long meet in a cache; those of one line of it
 LOST = 1e-17  # what interpolation may leave, of the answer
 HELD = 1 << 29  # bytes of additions to sums that are kept from one batch of queries to the next
-PAIR_SECONDS = 8e-10  # per row and pair of trees, on two cores
 OWN_FACTORS = 4  # times smaller blocks where row weights differ
 COPIES = 4  # of a block that are held at a time; with factors of rows four times as many, of blocks a fourth
 REPLAYS = 4  # passes over the trees that a replay without a row takes
@@ -62,7 +61,9 @@ GROUP_SECONDS = 1e-4  # per tree of a replay besides
 class Alone:
     """The fits without each of some rows, where these rows see them: each its own."""
 
-    residuals: Array  #: (K, T + 1, rows) that each tree sees of the row, and after the last; nan: no weight is left
+    residuals: (
+        Any  #: (K, T + 1, rows), of the back end: seen by each tree, and left by the last; nan: no weight is left
+    )
 
 
 class Deletion(Protocol):
@@ -71,6 +72,9 @@ class Deletion(Protocol):
     @property
     def fitted(self) -> FittedValues:
         """The fit with all rows."""
+
+    def blocks(self) -> list[slice]:
+        """The training rows in blocks to walk."""
 
     def alone(self, rows: slice) -> Alone:
         """What these rows see of the fits without them."""
@@ -81,35 +85,37 @@ class Deletion(Protocol):
 
 @dataclass(frozen=True)
 class Level:
-    """The fit with one l2, in leaf space."""
+    """The fit with one l2, in leaf space; its tables are arrays of the rows' back end."""
 
     share: float  #: of all weight, by which l2 is less than it was
     rows: Rows
     fitted: FittedValues
     space: LeafSpace
-    responses: Array  #: (L, L) of leaf values to leaf sums; its rows may lie apart
-    of_base: Array  #: (L,) of leaf values to the base
-    factors: Array | None  #: (cells, 5); None: row weights differ
-    steps: Array  #: (T, T) of the residuals by leaf values, from one tree to the next
-    drifts: Array  #: (T,) likewise by the base
+    responses: Any  #: (L, L) of leaf values to leaf sums; its rows may lie apart
+    values: Any  #: (L, K) of the leaves
+    of_base: Any  #: (L,) of leaf values to the base
+    factors: Any  #: (cells, 5); None: row weights differ
+    steps: Any  #: (T, T) of the residuals by leaf values, from one tree to the next
+    drifts: Any  #: (T,) likewise by the base
 
     @classmethod
     def of(cls, share: float, rows: Rows, fitted: FittedValues, space: LeafSpace) -> Level:
-        s, responses = fitted.structure, space.responses
-        of_base = -(responses @ s.base_share)
-        factors = Parts.of_cells(s).factors(s) if s.row_weights is None else None
+        s, responses, put = fitted.structure, space.responses, rows.xp.asarray
+        of_base = -(responses @ like(s.base_share, responses))
+        factors = put(Parts.of_cells(s).factors(s)) if s.row_weights is None else None
         if s.coefficients is None:
             steps, drifts = np.diag(s.rates), np.zeros(s.n_trees)
         else:
             steps, drifts = np.diff(s.coefficients.omega, axis=0), np.diff(s.beta)
-        return cls(share, rows, fitted, space, apart(responses), of_base, factors, np.tril(steps), drifts)
+        tables = (apart(responses), put(np.ascontiguousarray(fitted.values)), of_base, factors)
+        return cls(share, rows, fitted, space, *tables, put(np.tril(steps)), put(drifts))
 
     def adjoints(self, queries: Leaves) -> Adjoints:
         """Of predictions in these leaves, (n, T)."""
-        s, phi = self.fitted.structure, host(self.space.adjoints(queries))
-        return Adjoints(phi, s.beta[-1] - s.base_share @ phi)
+        s, phi = self.fitted.structure, self.space.adjoints(queries)
+        return Adjoints(phi, float(s.beta[-1]) - like(s.base_share, phi) @ phi)
 
-    def walk(self, rows: slice, base: Array, residuals: Array | None = None, added: Array | None = None) -> None:
+    def walk(self, rows: slice, base: Array, residuals: Any = None, added: Any = None) -> None:
         """Fills (K, T + 1, rows) with the residuals r of the rows without them, (K, T, rows) with the additions x to sums.
 
         ``base`` (K, rows): without the row.
@@ -124,7 +130,7 @@ class Level:
             self.responses,
             factors,
             by_row,
-            np.ascontiguousarray(f.values),
+            self.values,
             self.of_base,
             self.steps,
             self.drifts,
@@ -137,10 +143,10 @@ class Level:
         )
 
 
-def apart(table: Array) -> Array:
-    """A square table whose rows do not all begin at the same places of a cache: a copy where they would."""
+def apart(table: Any) -> Any:
+    """A square table whose rows do not all begin at the same places of a CPU's cache: a copy where they would."""
     n = len(table)
-    if n % CONFLICT:
+    if n % CONFLICT or not is_host(table):
         return table
     out = np.empty((n, n + LINE))[:, :n]
     out[...] = table
@@ -161,20 +167,27 @@ class InLeafSpace:
     """Deletions by the formula; fits without a row that outweighs the rest of a leaf by far are replayed."""
 
     def __init__(self, levels: list[Level], replayed: ByReplay, available: int):
-        """``levels`` as `shares_of` says; what all rows add to sums is kept where that is little of these bytes."""
-        self.levels, self.replayed = levels, replayed
+        """``levels`` as `shares_of` says; what all rows add to sums is kept where that is little of these bytes.
+
+        Blocks of rows are as large as the back end wants them, as far as these bytes go.
+        """
+        self.levels, self.replayed, self._rows = levels, replayed, levels[0].rows
+        self.times = int(min(max(available // (COPIES * 8 * BLOCK_ENTRIES), 1), self._rows.times))
         s, outputs = self.fitted.structure, self.fitted.targets.shape[1]
         self._holds = 8 * len(levels) * outputs * s.n_trees * s.n_rows <= min(HELD, available // 4)
         self._kept = Kept()
-        self._last: dict[int, tuple[slice, Array]] = {}  # of each level, the block of rows that was walked last
+        self._last: dict[int, tuple[slice, Any]] = {}  # of each level, the block of rows that was walked last
         self._dominant = Which(s, Parts.dominant)
 
     @property
     def fitted(self) -> FittedValues:
         return self.replayed.fitted
 
-    def added(self, i: int, rows: slice) -> Array:
-        """(K, T, rows): the additions to sums at level i."""
+    def blocks(self) -> list[slice]:
+        return walked_blocks(self.fitted.structure, self.fitted.targets.shape[1], self.times)
+
+    def added(self, i: int, rows: slice) -> Any:
+        """(K, T, rows), an array of the back end: the additions to sums at level i."""
         if self._holds:
             return self._kept.get(i, lambda: self._all_added(i))[:, :, rows]
         last = self._last.get(i)  # outputs are read out block by block in turn: they share the walk
@@ -182,28 +195,32 @@ class InLeafSpace:
             self._last[i] = last = rows, self._added(i, rows)
         return last[1]
 
-    def _added(self, i: int, rows: slice) -> Array:
-        found = np.empty((self.fitted.targets.shape[1], self.fitted.structure.n_trees, rows.stop - rows.start))
+    def _added(self, i: int, rows: slice) -> Any:
+        shape = self.fitted.targets.shape[1], self.fitted.structure.n_trees, rows.stop - rows.start
+        found = self._rows.xp.empty(shape)
         self.levels[i].walk(rows, base_without(self.fitted, rows), added=found)
         return found
 
-    def _all_added(self, i: int) -> Array:
+    def _all_added(self, i: int) -> Any:
         s = self.fitted.structure
-        found = np.empty((self.fitted.targets.shape[1], s.n_trees, s.n_rows))
-        for rows in track(walked_blocks(s, len(found)), "deletions"):
+        found = self._rows.xp.empty((self.fitted.targets.shape[1], s.n_trees, s.n_rows))
+        for rows in track(self.blocks(), "deletions"):
             found[:, :, rows] = self._added(i, rows)
         return found
 
     def alone(self, rows: slice) -> Alone:
-        s, base, basis = self.fitted.structure, base_without(self.fitted, rows), self.basis(rows)
-        found, part = (np.empty((len(base), s.n_trees + 1, base.shape[1])) for _ in range(2))
-        for i, level in enumerate(self.levels):
-            level.walk(rows, base, residuals=part if i else found)
-            if len(self.levels) > 1:
-                (part if i else found)[...] *= basis[i]
-                found += part if i else 0.0
+        s, base, xp = self.fitted.structure, base_without(self.fitted, rows), self._rows.xp
+        found, basis = xp.empty((len(base), s.n_trees + 1, base.shape[1])), xp.asarray(self.basis(rows))
+        self.levels[0].walk(rows, base, residuals=found)
+        if len(self.levels) > 1:
+            part = xp.empty(found.shape)
+            found *= basis[0]
+            for i, level in enumerate(self.levels[1:], 1):
+                level.walk(rows, base, residuals=part)
+                part *= basis[i]
+                found += part
         for j in self.dominant(rows):
-            found[:, :, j - rows.start] = self.replayed.alone(slice(j, j + 1)).residuals[:, :, 0]
+            found[:, :, j - rows.start] = like(self.replayed.alone(slice(j, j + 1)).residuals[:, :, 0], found)
         return Alone(found)
 
     def effects(self, queries: Leaves) -> Sequence[Effects]:
@@ -240,22 +257,29 @@ class LeafSpaceEffects:
         return gathered(self, self.deletion.fitted.structure.n_rows, len(self.queries))
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
+        with self.deletion.levels[0].space.backend.guard():
+            yield from self._blocks()
+
+    def _blocks(self) -> Iterator[tuple[int, Array]]:
         d, k, n = self.deletion, self.output, len(self.queries)
-        s = d.fitted.structure
+        s, put = d.fitted.structure, d.levels[0].rows.xp.asarray
         tables = [s.by_cells(adjoints.phi, drawn=False) for adjoints in self.asked]  # draws are in the additions
+        started = [put(of_level[:, k]) for of_level in self.started]
         per_row = max(n, s.n_trees) * len(d.fitted.base)  # a block of every output is held at a time
-        for rows in blocks_of(s, per_row, EFFECT_ENTRIES):
-            basis, changed = d.basis(rows), base_without(d.fitted, rows)[k] - d.fitted.base[k]
-            out, part = np.zeros((2, rows.stop - rows.start, n))
+        for rows in blocks_of(s, per_row, EFFECT_ENTRIES * d.times):
+            changed = base_without(d.fitted, rows)[k] - d.fitted.base[k]
+            basis, by_base = put(d.basis(rows)), put(changed)
+            out, part = d.levels[0].rows.xp.zeros((2, rows.stop - rows.start, n))
             for i, level in enumerate(d.levels):
                 level.rows.scaled_read_out(tables[i], basis[i] * d.added(i, rows)[k], rows.start, part)
                 out += part
-                out += np.outer(basis[i] * changed, self.asked[i].beta)
-                out += np.outer(basis[i], self.started[i][:, k])
-            out[np.isnan(changed)] = np.nan
+                out += np.outer(basis[i] * by_base, self.asked[i].beta)
+                out += np.outer(basis[i], started[i])
+            found = host(out)
+            found[np.isnan(changed)] = np.nan
             for j in d.dominant(rows):
-                out[j - rows.start] = d.replayed.changes(int(j), self.queries)[:, k]
-            yield rows.start, out
+                found[j - rows.start] = d.replayed.changes(int(j), self.queries)[:, k]
+            yield rows.start, found
 
     def sparse(self) -> csr_array | None:
         return None
@@ -267,6 +291,9 @@ class ByReplay:
 
     fitted: FittedValues  #: with all rows
     refit: Callable[[int, Array], FittedValues]  #: without this row, to these targets
+
+    def blocks(self) -> list[slice]:
+        return walked_blocks(self.fitted.structure, self.fitted.targets.shape[1])
 
     def _without(self, j: int) -> FittedValues | None:
         lost = np.isnan(base_without(self.fitted, slice(j, j + 1))).any()
@@ -325,9 +352,10 @@ def blocks_of(s: Structure, per_row: int, entries: int) -> list[slice]:
     return [slice(first, min(first + step, s.n_rows)) for first in range(0, s.n_rows, step)]
 
 
-def walked_blocks(s: Structure, outputs: int) -> list[slice]:
+def walked_blocks(s: Structure, outputs: int, times: int = 1) -> list[slice]:
     """The training rows in blocks to walk; in smaller ones where each row has factors of its own in every tree."""
-    return blocks_of(s, s.n_trees * outputs, BLOCK_ENTRIES if s.row_weights is None else BLOCK_ENTRIES // OWN_FACTORS)
+    entries = times * BLOCK_ENTRIES
+    return blocks_of(s, s.n_trees * outputs, entries if s.row_weights is None else entries // OWN_FACTORS)
 
 
 def shares_of(s: Structure, weights: Array | None = None) -> Array:
@@ -369,12 +397,12 @@ class Work:
         levels = len(shares)
         built = levels - (ready and 0.0 in shares)
         leaf_space = costs.pair * s.n_rows * s.n_trees**2 / 2 + costs.inverse * s.total_leaves**3
-        pairs = levels * PAIR_SECONDS * s.n_rows * s.n_trees**2 / 2
+        pairs = levels * costs.walk * s.n_rows * s.n_trees**2 / 2
         replay = REPLAYS * costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees + GROUP_SECONDS * s.n_trees
         matrix = 8 * s.total_leaves**2
         blocks = COPIES * 8 * min(BLOCK_ENTRIES, s.n_rows * s.n_trees)
         return cls(
-            built * costs.visit_seconds * leaf_space + pairs,
+            costs.visit_seconds * (built * leaf_space + pairs),
             s.n_rows * replay,
             built * LeafSpace.size(s) + levels * matrix + blocks,
         )

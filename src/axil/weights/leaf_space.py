@@ -116,13 +116,16 @@ class LeafSpace:
         return values if s.shift is None else values + s.shift[:, None]
 
     @property
-    def responses(self) -> Array:
-        """(L, L): row l has the adjoints of the leaf sums for that of leaf value l. Made again each time beyond `INVERTED`."""
+    def responses(self) -> Any:
+        """(L, L), an array of the back end: row l has the adjoints of the leaf sums for that of leaf value l.
+
+        Made again each time beyond `INVERTED`.
+        """
         if self._table is not None:
-            return host(self._table)
-        triangle = self._triangle
-        inverse = np.eye(self.structure.total_leaves) if triangle is None else triangle.inverse(overwrite=False)
-        return host(_responses(self.structure, inverse))
+            return self._table
+        xp, triangle = self.backend.xp, self._triangle
+        inverse = xp.eye(self.structure.total_leaves) if triangle is None else triangle.inverse(overwrite=False)
+        return _responses(self.structure, inverse)
 
     def _solve(self, alpha: Any) -> Any:
         s = self.structure

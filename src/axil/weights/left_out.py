@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.machine.arrays import host, like
 from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
@@ -67,16 +68,17 @@ def left_out(deletion: Deletion, own: Array) -> LeftOut:
     trees = stages(fitted, own)
     found, sums, total = np.empty_like(fitted.targets), np.zeros((len(trees), len(own))), 0.0
     every = np.empty(s.n_rows, dtype=np.bool_)
-    for rows in track(walked_blocks(s, len(own)), "training rows"):
+    for rows in track(deletion.blocks(), "training rows"):
         left = deletion.alone(rows).residuals
         if len(trees) <= s.n_trees:
-            left = left[:, trees]
-        every[rows] = kept = ~(lonely(rows) | np.isnan(left[:, 0]).any(axis=0))
+            left = left[:, like(trees, left)]
+        every[rows] = kept = ~(lonely(rows) | np.isnan(host(left[:, 0])).any(axis=0))
         counted = counts(s, rows, kept)
-        left[:, -1] -= own[:, None]
-        found[rows] = np.where(kept, fitted.targets[rows].T - left[:, -1], np.nan).T
-        left[:, :, ~kept] = 0.0
-        sums += np.einsum("ktj,ktj,j->tk", left, left, counted)
+        left[:, -1] -= like(own[:, None], left)
+        found[rows] = np.where(kept, fitted.targets[rows].T - host(left[:, -1]), np.nan).T
+        if not kept.all():
+            left[:, :, like(np.flatnonzero(~kept), left)] = 0.0
+        sums += host(np.einsum("ktj,ktj,j->tk", left, left, like(counted, left)))
         total += counted.sum()
     if s.coefficients is not None and len(trees) <= 2:  # the base alone and all trees
         return LeftOut(found)

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from axil.errors import InputError
 from axil.kernels import Costs, Rows
+from axil.machine.arrays import host, like
 from axil.machine.memory import in_words
 from axil.machine.progress import track
 from axil.machine.shared import one_blas_thread
@@ -99,7 +101,7 @@ def squares_by_rows(own: Iterator[tuple[int, Array]]) -> float:
 def leverage_in_leaf_space(space: LeafSpace, training: Rows) -> Array:
     """(N,): ``K[j, j]`` by look-ups of pairs of leaves. Cost O(T^2 N)."""
     s, Q = space.structure, _responses(space)
-    of_base = (s.base_share @ Q)[:, None]  # what each leaf met subtracts from the base's adjoint
+    of_base = (like(s.base_share, Q) @ Q)[:, None]  # what each leaf met subtracts from the base's adjoint
     out = np.empty(s.n_rows)
     step = s.n_rows if len(s.draws) == 1 else FACTOR_ROWS
     for first in range(0, s.n_rows, step):
@@ -118,7 +120,7 @@ def squares_in_leaf_space(space: LeafSpace, training: Rows) -> float:
     Q, apart from the base, is upper triangular and both co-occurrences are symmetric, so only a part of each product is computed,
     in blocks, between which Ctrl-C takes effect.
     """
-    s, n, Q = space.structure, space.structure.total_leaves, _responses(space)
+    s, n, Q = space.structure, space.structure.total_leaves, host(_responses(space))
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
     of_base = -s.base_share @ Q  # Q[base, :]; Q[base, base] is beta and Q[:, base] is 0
     with_base = leaf_sums(s, training, (w * s.mean_weight)[:, None])[:, 0]  # drawn, the base with each leaf
@@ -161,10 +163,10 @@ def gram(s: Structure, rows: Rows, weights: Array | None, draws: Array) -> Array
     return np.asarray(cells + cells.T)
 
 
-def _responses(space: LeafSpace) -> Array:
-    """(L, L): Q, column l the adjoints of the leaf sums for a prediction that meets leaf l alone."""
-    s = space.structure
-    return np.multiply(space.responses.T, np.repeat(s.final, s.n_leaves), order="C")
+def _responses(space: LeafSpace) -> Any:
+    """(L, L), of the back end: Q, column l the adjoints of the leaf sums for a prediction that meets leaf l alone."""
+    s, table = space.structure, space.responses
+    return np.multiply(table.T, like(np.repeat(s.final, s.n_leaves), table), out=space.backend.xp.empty(table.shape))
 
 
 def _drawn_rows(space: LeafSpace, training: Rows, rows: slice) -> tuple[Array | None, Rows]:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from axil.kernels import Rows
-from axil.machine.arrays import host
 from axil.machine.progress import track
 from axil.machine.shared import Kept, one_blas_thread
 from axil.structure import Structure
@@ -47,9 +46,6 @@ class Adjoints:
 
     phi: Any  #: (L, S), an array of the back end
     beta: Any  #: (S,)
-
-    def on_host(self) -> Adjoints:
-        return Adjoints(host(self.phi), host(self.beta))
 
 
 class Passes:

@@ -28,6 +28,7 @@ from scipy.sparse import csr_array
 
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels import Backend, Rows
+from axil.machine.arrays import host, like
 from axil.structure import Regularisation, Structure
 from axil.types import Array
 from axil.weights.leaf_space import asked
@@ -48,13 +49,13 @@ class Fit:
     level: Array  #: (L,)
     drift: Array  #: (L,)
 
-    def factors(self, rows: slice) -> Array:
-        """(T, rows): b_tj (r_tj - level_t[l])."""
+    def factors(self, rows: slice) -> Any:
+        """(T, rows), an array of the back end: b_tj (r_tj - level_t[l])."""
         s, k = self.fitted.structure, self.output
-        out = np.empty((s.n_trees, rows.stop - rows.start))
+        out = self.training.xp.empty((s.n_trees, rows.stop - rows.start))
         if s.coefficients is not None:  # residuals are not simply what the trees before leave over
             for step in self.fitted.steps(rows):
-                out[step.tree] = step.drawn * (step.residual[:, k] - self.level[step.leaf])
+                out[step.tree] = like(step.drawn * (step.residual[:, k] - self.level[step.leaf]), out)
             return out
         tables = np.stack([np.repeat(s.rates, s.n_leaves) * self.fitted.values[:, k], self.level], axis=1)
         steps, levels = np.ascontiguousarray(s.by_cells(tables, drawn=False).T)
@@ -124,19 +125,20 @@ class ReadOutEffects:
         return out.T
 
     def blocks(self) -> Iterator[tuple[int, Array]]:
-        s, n = self.fit.fitted.structure, len(self.adjoints.beta)
-        constant = self.fit.drift @ self.adjoints.phi
-        table = s.by_cells(self.adjoints.phi, drawn=False)  # draws are in the factors already
+        s, n, xp = self.fit.fitted.structure, len(self.adjoints.beta), self.fit.training.xp
+        phi, beta = xp.asarray(self.adjoints.phi), xp.asarray(self.adjoints.beta)
+        constant = xp.asarray(self.fit.drift) @ phi
+        table = s.by_cells(phi, drawn=False)  # draws are in the factors already
         step = max(64, min(BLOCK_ENTRIES // s.n_trees, BLOCK_ENTRIES // max(n, 1)))
         for first in range(0, s.n_rows, step):
             rows = slice(first, min(first + step, s.n_rows))
-            out = np.empty((rows.stop - first, n))
+            out = xp.empty((rows.stop - first, n))
             factors = self.fit.factors(rows)
             self.fit.training.scaled_read_out(table, factors, first, out)
             out += constant
-            out += np.outer(self.fit.from_base(rows), self.adjoints.beta)
-            out *= self.sign if s.row_weights is None else self.sign * s.row_weights[rows, None]
-            yield first, out
+            out += np.outer(xp.asarray(self.fit.from_base(rows)), beta)
+            out *= self.sign if s.row_weights is None else xp.asarray(self.sign * s.row_weights[rows, None])
+            yield first, host(out)
 
     def sparse(self) -> csr_array | None:
         return None

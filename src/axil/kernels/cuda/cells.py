@@ -37,6 +37,7 @@ class KeptCells(Rows):
 
     xp = cp
     swept = 256
+    times = 8
 
     @within_memory()
     def __init__(self, cells: Cells, starts: Numbers, weights: Array | None, beside: Rows):

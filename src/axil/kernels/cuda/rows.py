@@ -13,22 +13,23 @@ from axil.kernels.cuda.launch import THREADS, blocks, to_host, within_memory
 from axil.kernels.cuda.pairs import Pairs
 from axil.kernels.cuda.reads import ReadOuts
 from axil.kernels.cuda.sums import Sums
-from axil.types import Array
+from axil.machine.arrays import is_host
 
 
 class CudaRows(Sums, ReadOuts, Pairs, Factors, Deleted):
     """Rows on the device."""
 
     @within_memory()
-    def residual_factors(self, steps: Array, levels: Array, draws: Array, start: Array, first: int, out: Array) -> None:
+    def residual_factors(self, steps: Any, levels: Any, draws: Any, start: Any, first: int, out: Any) -> None:
         rows = out.shape[1]
         for name, table in (("steps", steps), ("levels", levels), ("draws", draws)):
             expect(name, table, (self.n_cells,))
         expect_rows(first, rows, self.n_rows)
         expect("start", start, (rows,))
         expect_output("out", out, (self.n_trees, rows))
-        made = cp.empty(out.shape)
+        made = out if not is_host(out) else cp.empty(out.shape)
         if out.size:
             read = (self.cells, self.n_rows, self.n_trees, self._starts, *map(self._put, (steps, levels, draws, start)))
             self._run("residual_factors", (blocks(rows, THREADS),), (THREADS,), *read, first, rows, made)
-        to_host(made, out)
+        if is_host(out):
+            to_host(made, out)
