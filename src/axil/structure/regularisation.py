@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,13 +64,15 @@ class Regularisation(Transferable):
         """Whether leaf values may depend on the sums of other leaves."""
         return self.bounds or (self.nodes is not None and self.nodes.own is not None)
 
-    def scale(self, leaf_weights: Array) -> Array:
-        """(L,): what each leaf's sum is multiplied by."""
+    def scale(self, leaf_weights: Any) -> Any:
+        """(L,): what each leaf's sum is multiplied by; of the host, or of a device where all arrays are there."""
         denominator = leaf_weights + self.l2
-        scale = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator > 0)
-        more = (leaf_weights > 0) & np.isfinite(self.l2) & (self.steps > 1)
-        left = (self.l2[more] * scale[more]) ** self.steps[more]
-        scale[more] = (1.0 - left) / leaf_weights[more]
+        scale = np.where(denominator > 0, 1.0, 0.0) / np.where(denominator > 0, denominator, 1.0)
+        more = self.steps > 1
+        if more.any():
+            more &= (leaf_weights > 0) & np.isfinite(self.l2)
+            left = (self.l2[more] * scale[more]) ** self.steps[more]
+            scale[more] = (1.0 - left) / leaf_weights[more]
         return scale
 
     def slopes(self, leaf_weights: Array) -> tuple[Array, Array]:

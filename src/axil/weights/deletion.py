@@ -122,7 +122,9 @@ class Level:
         """
         s, f = self.fitted.structure, self.fitted
         by_row = self.factors is None
-        factors = Parts.of_rows(s, rows).factors(s).reshape(-1, 5) if self.factors is None else self.factors
+        factors = (
+            Parts.of_rows(s, rows, self.rows.xp).factors(s).reshape(-1, 5) if self.factors is None else self.factors
+        )
         base = np.ascontiguousarray(base)
         start = np.ascontiguousarray(f.started(rows).T - s.beta[0] * base)
         self.rows.deletions(
@@ -368,7 +370,7 @@ def shares_of(s: Structure, weights: Array | None = None) -> Array:
     if weights is None:
         weights = np.unique(np.ones(1) if s.row_weights is None else s.row_weights)
     at = weights / s.total_weight
-    at = at[left_of(np.ones(1), at) > 0]
+    at = np.asarray(at[left_of(np.ones(1), at) > 0])
     if len(at) < 2:
         return at if len(at) else np.zeros(1)
     middle, half = (at[0] + at[-1]) / 2, (at[-1] - at[0]) / 2

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.machine.arrays import like
 from axil.structure import Regularisation, Structure
 from axil.types import Array
 from axil.weights.removal import known_regularisation, left_of
@@ -22,8 +24,8 @@ DOMINANT = (
 class Parts:
     """Rows as parts of their leaves: for every cell, where rows weigh the same, else for every tree and row of a block."""
 
-    leaf: NDArray[np.int64]  #: (...) numbered among all L leaves
-    weight: Array  #: (...) of the row in the tree: weight * draw
+    leaf: Any  #: (...) numbered among all L leaves
+    weight: Any  #: (...) of the row in the tree: weight * draw
 
     @classmethod
     def of_cells(cls, s: Structure) -> Parts:
@@ -32,57 +34,72 @@ class Parts:
         return cls(np.concatenate(leaves), np.concatenate([np.repeat(s.draws, n) for n in s.n_leaves]))
 
     @classmethod
-    def of_rows(cls, s: Structure, rows: slice) -> Parts:
-        """One for each tree and row, (T, rows)."""
-        cells = s.cells[:, rows]
-        n_leaves = s.n_leaves[:, None].astype(cells.dtype)
-        level, leaf = (0, cells) if len(s.draws) == 1 else np.divmod(cells, n_leaves)
-        weight = np.broadcast_to(s.draws[level], leaf.shape)
+    def of_rows(cls, s: Structure, rows: slice, xp: Any = np) -> Parts:
+        """One for each tree and row, (T, rows), as arrays of this module."""
+        cells, draws = xp.asarray(s.cells[:, rows]), xp.asarray(s.draws)
+        n_leaves = xp.asarray(s.n_leaves[:, None].astype(cells.dtype))
+        level, leaf = (slice(None), cells) if len(s.draws) == 1 else np.divmod(cells, n_leaves)
+        weight = draws[level]
         if s.row_weights is not None:
-            weight = weight * s.row_weights[rows]
-        return cls(s.starts[:-1, None] + leaf.astype(np.int64), weight)
+            weight = weight * xp.asarray(s.row_weights[rows])
+        return cls(xp.asarray(s.starts[:-1, None]) + leaf.astype(np.int64), np.broadcast_to(weight, leaf.shape))
 
     def lonely(self, s: Structure) -> NDArray[np.bool_]:
         """Whether no other row has weight in a leaf that follows its rows."""
-        return np.asarray((self.left(s) == 0) & (self.weight > 0) & (s.leaf_scale[self.leaf] > 0))
+        return (self.left(s) == 0) & (self.weight > 0) & (self.of(s.leaf_scale) > 0)  # type: ignore[no-any-return]
 
     def dominant(self, s: Structure) -> NDArray[np.bool_]:
         """Whether the row outweighs the rest of the leaf by `DOMINANT`."""
-        return np.asarray(self.left_scale(s) > DOMINANT * s.leaf_scale[self.leaf])
+        return self.left_scale(s) > DOMINANT * self.of(s.leaf_scale)  # type: ignore[no-any-return]
 
-    def left(self, s: Structure) -> Array:
+    def of(self, table: Array) -> Any:
+        """What a table (L,) has of each leaf."""
+        return like(table, self.leaf)[self.leaf]
+
+    def left(self, s: Structure) -> Any:
         """The weight of each leaf without the row."""
-        return left_of(s.leaf_weights[self.leaf], self.weight)
+        return left_of(self.of(s.leaf_weights), self.weight)
 
-    def left_scale(self, s: Structure) -> Array:
+    def left_scale(self, s: Structure) -> Any:
         """The scale of each leaf without the row."""
         rule = known_regularisation(s)
-        own = Regularisation(rule.l2[self.leaf], rule.steps[self.leaf])
-        return np.where(s.leaf_scale[self.leaf] > 0, own.scale(self.left(s)), 0.0)
+        own = Regularisation(self.of(rule.l2), self.of(rule.steps))
+        return np.where(self.of(s.leaf_scale) > 0, own.scale(self.left(s)), 0.0)
 
-    def factors(self, s: Structure) -> Array:
+    def factors(self, s: Structure) -> Any:
         """(..., 5): a' / a, a w b, w b, 1 / a' - 1 / a, and what the sum of a leaf that no row is left in loses besides.
 
         A constant leaf stays as it is.
         """
-        scale, left = s.leaf_scale[self.leaf], self.left_scale(s)
-        moving = scale > 0
-        kept = np.divide(left, scale, out=np.ones_like(scale), where=moving)
-        stiffer = np.where(moving & (left > 0), -self.weight, 0.0)  # exactly, after one step
-        several = moving & (left > 0) & (known_regularisation(s).steps[self.leaf] > 1)
-        stiffer[several] = 1.0 / left[several] - 1.0 / scale[several]
+        scale, left = self.of(s.leaf_scale), self.left_scale(s)
+        moving, several = scale > 0, self.of(known_regularisation(s).steps) > 1
+        kept = np.where(moving, left, 1.0) / np.where(moving, scale, 1.0)
+        there = moving & (left > 0)
+        stiffer = np.where(there, -self.weight, 0.0)  # exactly, after one step
+        if several.any():
+            several &= there
+            stiffer[several] = 1.0 / left[several] - 1.0 / scale[several]
         constant = np.zeros_like(scale)
         if s.shift is not None:
-            np.divide(s.shift[self.leaf], scale, out=constant, where=moving & (left == 0))
+            empty = moving & (left == 0)
+            constant = np.where(empty, self.of(s.shift), 0.0) / np.where(empty, scale, 1.0)
         return np.stack([kept, scale * self.weight, self.weight, stiffer, constant], axis=-1)
 
 
 class Which:
-    """Which training rows have, in any tree, a part of their leaf that is such and such."""
+    """Which training rows have, in any tree, a part of their leaf that is such and such: `Parts.lonely` or `Parts.dominant`.
+
+    A heavier row is so rather than a lighter one. So where the heaviest of all would not be so in any leaf, no row is.
+    """
 
     def __init__(self, s: Structure, such: Callable[[Parts, Structure], NDArray[np.bool_]]):
         self._structure, self._such = s, such
-        self._cells = such(Parts.of_cells(s), s) if s.row_weights is None else None
+        of_cells = Parts.of_cells(s)
+        self._cells: NDArray[np.bool_] | None = such(of_cells, s)
+        if s.row_weights is not None:
+            heaviest = Parts(of_cells.leaf, of_cells.weight * s.row_weights.max(initial=0.0))
+            rather = such(heaviest, s) | heaviest.lonely(s)
+            self._cells = None if rather.any() else rather
 
     def __call__(self, rows: slice) -> NDArray[np.bool_]:
         """(rows,): each of these."""

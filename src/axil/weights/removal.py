@@ -192,7 +192,7 @@ def rescaled(structure: Structure, regularisation: Regularisation) -> Structure:
     return replace(s, leaf_scale=scale, shift=shift, regularisation=regularisation)
 
 
-def left_of(whole: Array, part: Array) -> Array:
+def left_of(whole: Any, part: Any) -> Any:
     """Weights less parts of them; exactly zero where rounding alone is left."""
     left = whole - part
     return np.where(left > ROUNDING * whole, left, 0.0)
