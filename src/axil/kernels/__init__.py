@@ -83,7 +83,7 @@ class Rows(ABC):
     swept: int = 128  #: queries that share a sweep, so that tables of their leaves stay in the caches
     shared_leaves: int = 200  #: up to which trees pay for sharing a pass, through the co-occurrence of their leaves
     shared_bytes: int = 0  #: per row and tree, for the co-occurrence of larger trees that share a pass
-    times: int = 1  #: as many rows walked at a time as stay in a CPU's caches
+    times: int = 1  #: how many times more rows are walked at once than stay in a CPU's caches
 
     @abstractmethod
     def tree(self, number: int) -> Rows:
