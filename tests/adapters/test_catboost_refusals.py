@@ -76,6 +76,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "langevin shrink": ({"langevin": True, "model_shrink_rate": 0.1}, "langevin", "True", "(ii)"),
     "diffusion_temperature": ({"diffusion_temperature": 10}, "langevin", "True", "(ii)"),
     "posterior_sampling": ({"posterior_sampling": True}, "posterior_sampling", "True", "(ii)"),
+    "monotone Simple": (
+        {**MONOTONE, "leaf_estimation_method": "Simple"},
+        "leaf_estimation_method",
+        "Simple with monotone_constraints",
+        None,
+    ),
     "monotone steps": (
         {"monotone_constraints": [0] * 7 + [1], "leaf_estimation_iterations": 3},
         "leaf_estimation_iterations",

@@ -142,6 +142,12 @@ def _monotone_steps(model: Reading) -> str:
     return f"{many} with monotone_constraints" if many and monotone(model) and "RMSE" in model.losses else ""
 
 
+def _monotone_simple(model: Reading) -> str:
+    methods = model.values("tree_learner_options", "leaf_estimation_method")
+    simple = "Simple" in methods and "RMSE" in model.losses  # MultiRMSE does not enforce the constraints
+    return "Simple with monotone_constraints" if simple and monotone(model) else ""
+
+
 def _monotone_continued(model: Reading) -> str:
     return f"{monotone(model)} with init_model" if monotone(model) and model.continued else ""
 
@@ -301,6 +307,14 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "leaves are pooled again after each step, and axil replays the pools of one step only",
         None,
         "Fit with leaf_estimation_iterations=1.",
+        linear_only=True,
+    ),
+    Refusal(
+        "leaf_estimation_method",
+        _monotone_simple,
+        "with monotone_constraints, CatBoost divides the sum of such a leaf by l2_leaf_reg alone, not by the weight of its rows",
+        None,
+        'Fit with leaf_estimation_method="Newton" or "Gradient", or without monotone_constraints.',
         linear_only=True,
     ),
     Refusal(
