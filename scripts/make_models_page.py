@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from axil.adapters.catboost import refusals as catboost_refusals
+from axil.adapters.lightgbm import rates as lightgbm_rates
 from axil.adapters.lightgbm import refusals as lightgbm_refusals
 from axil.adapters.sklearn import adapter as sklearn_adapters
 from axil.adapters.sklearn import refusals as sklearn_refusals
@@ -82,7 +83,11 @@ VALUES = {
 }
 OTHER = "any other, also your own"
 SECTIONS = {
-    "LightGBM": (("LGBMRegressor", "Booster"), lightgbm_refusals.EXACT, lightgbm_refusals.REFUSALS),
+    "LightGBM": (
+        ("LGBMRegressor", "Booster"),
+        lightgbm_refusals.EXACT,
+        (*lightgbm_refusals.REFUSALS, *lightgbm_rates.FIRST),
+    ),
     "XGBoost": (("XGBRegressor", "XGBRFRegressor", "Booster"), xgboost_refusals.EXACT, xgboost_refusals.REFUSALS),
     "CatBoost": (
         ("CatBoostRegressor", "CatBoost"),

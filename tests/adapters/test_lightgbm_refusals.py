@@ -13,9 +13,10 @@ from common import check_refusal
 from lightgbm_models import BAG, CAT, DART, booster, continued, decay, read_trees, table, with_gaps, with_targets
 from numpy.typing import NDArray
 
+from axil import Explainer
 from axil.adapters import read
 from axil.adapters.lightgbm.refusals import REFUSALS
-from axil.errors import UnsupportedModelError
+from axil.errors import ExactnessError, UnsupportedModelError
 
 Array = NDArray[np.float64]
 
@@ -101,6 +102,18 @@ def test_refuses_dart_whose_drops_are_not_those_of_its_seed() -> None:
         with pytest.raises(UnsupportedModelError, match="boosting=dart: the drops") as error:
             read_trees(case, read(case.model))
         assert error.value.setting == "boosting"
+
+
+def test_a_first_tree_of_two_leaves_with_a_rate_of_its_own_is_refused_by_name() -> None:
+    rates = [lgb.reset_parameter(learning_rate=[0.5, 0.1, 0.1])]
+    case = booster(n_trees=3, num_leaves=2, callbacks=rates)
+    with pytest.raises(UnsupportedModelError, match="learning_rate=unknown for tree 0: all other trees agree"):
+        Explainer(case.model, case.X, case.y)
+    with pytest.raises(ExactnessError):  # other targets show in the other trees too
+        Explainer(case.model, case.X, case.y[::-1])
+    case = booster(n_trees=3, num_leaves=2)
+    with pytest.raises(ExactnessError):
+        Explainer(case.model, case.X, case.y[::-1])
 
 
 def test_refuses_classifier_and_ranker() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,18 @@ from scipy import sparse
 from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.lightgbm.bagging import Evidence, Replay, histories
 from axil.adapters.lightgbm.monotone import all_rivals
+from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
 from axil.adapters.lightgbm.refit import refit_rates, refitted_trees
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading, cause
 from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas
 from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, Settings, TreeText, parse
-from axil.adapters.refusals import not_fitted, refuse
+from axil.adapters.refusals import not_fitted, refusal, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.errors import InputError, UnsupportedModelError
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Regularisation
 from axil.types import Array
 
-NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base that was taken out
 PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
 SINGLE_SLACK = (
     16 * 2.0**-24
@@ -170,14 +170,10 @@ class LightGBMAdapter(TreeModel):
                 nodes = replace(nodes, values=np.where(first, nodes.values - hidden, nodes.values))
         printed = np.zeros(int(self._n_leaves.sum()))
         printed[: self._n_leaves[0]] = 0.0 if self._reading.forest else hidden
-        rates = self._rates() if coefficients is None else coefficients.omega[-1].copy()
-        if coefficients is None and hidden != 0.0 and self._trees[0].n_leaves > 1:
-            # LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h). Two leaves do not separate the rate from the targets.
-            different = np.count_nonzero(
-                np.abs(values[0]) > NEGLIGIBLE * np.abs(values[0]).max()
-            )  # L1 may put some to zero
-            recoverable = different > 2 or bool(np.isnan(rates[1:]).any())
-            rates[0] = np.nan if recoverable else self._settings.precisely("learning_rate")[0]
+        hides = coefficients is None and hidden != 0.0 and self._trees[0].n_leaves > 1
+        rates = stated_rates(self._trees, self._settings) if coefficients is None else coefficients.omega[-1].copy()
+        if hides:
+            rates[0] = hidden_rate(values[0], rates[1:], self._settings)
         weights = rows.weights if rows.at_hand else None  # for draws, which are not replayed on several machines
         evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values))
         leaf_weights = self._leaf_weights(totals)
@@ -199,6 +195,7 @@ class LightGBMAdapter(TreeModel):
             coefficients=coefficients,
             hidden=printed,
             slack=self._single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
+            doubt=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
         )
         return [trees]
 
@@ -320,19 +317,6 @@ class LightGBMAdapter(TreeModel):
                 if leaf_weights is not None:
                     total = bag.sum() if evidence.weights is None else evidence.weights[bag].sum()
                     leaf_weights[evidence.starts[t]] = total
-
-    def _rates(self) -> Array:
-        """(T,): the learning rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
-        printed = {tree.shrinkage for tree in self._trees[1:] if tree.n_leaves > 1}
-        if self._trees[0].shrinkage != "1":
-            printed.add(self._trees[0].shrinkage)
-        rate = np.nan  # a schedule: rates that print alike may still differ
-        if not printed:
-            printed = {self._settings.text("learning_rate")}
-        if len(printed) == 1:
-            rate, slack = self._settings.precisely("learning_rate", printed.pop())
-            rate = np.nan if slack else rate
-        return np.array([rate if tree.n_leaves > 1 else 0.0 for tree in self._trees])
 
     def _leaf_weights(self, totals: Totals) -> Array | None:
         """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""

@@ -1,0 +1,55 @@
+"""Learning rates of a LightGBM model: as its trees state them, and that of the first tree, which a base hides."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.lightgbm.text import Settings, TreeText
+from axil.adapters.refusals import Refusal
+from axil.types import Array
+
+NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base that was taken out
+
+
+def stated_rates(trees: list[TreeText], settings: Settings) -> Array:
+    """(T,): the learning rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
+    printed = {tree.shrinkage for tree in trees[1:] if tree.n_leaves > 1}
+    if trees[0].shrinkage != "1":
+        printed.add(trees[0].shrinkage)
+    rate = np.nan  # a schedule: rates that print alike may still differ
+    if not printed:
+        printed = {settings.text("learning_rate")}
+    if len(printed) == 1:
+        rate, slack = settings.precisely("learning_rate", printed.pop())
+        rate = np.nan if slack else rate
+    return np.array([rate if tree.n_leaves > 1 else 0.0 for tree in trees])
+
+
+def hidden_rate(values: Array, others: Array, settings: Settings) -> float:
+    """The rate of a first tree of leaf values (L,) for which LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h).
+
+    Two leaves do not separate the rate from the targets, so it is taken for that of all ``others``; see `FIRST`. Else nan: to be
+    recovered.
+    """
+    different = np.count_nonzero(np.abs(values) > NEGLIGIBLE * np.abs(values).max())  # L1 may put some to zero
+    recoverable = different > 2 or bool(np.isnan(others).any())
+    return np.nan if recoverable else settings.precisely("learning_rate")[0]
+
+
+def _first_alone(agree: NDArray[np.bool_]) -> str:
+    """Other targets would show in later trees as well."""
+    return "unknown for tree 0" if len(agree) > 1 and not agree[0] and agree[1:].all() else ""
+
+
+#: Of models whose first rate was taken for that of the others, asked with the trees (T,) that agree with the data.
+FIRST: tuple[Refusal[NDArray[np.bool_]], ...] = (
+    Refusal(
+        "learning_rate",
+        _first_alone,
+        "all other trees agree with these data, but the first one, of two leaves, had another rate, which LightGBM does not "
+        "record and two leaves do not separate from the targets",
+        None,
+        "Fit with one learning rate, or with more leaves; if that changes nothing, see that the targets are those of the fit.",
+    ),
+)
