@@ -136,3 +136,14 @@ def test_a_model_that_cannot_be_fitted_again_is_held_to_the_usual_tolerance():
     model = fitted(Own(must=1), X)
     with pytest.raises(axil.ExactnessError):
         axil.Explainer(model, X, Y)
+
+
+def test_a_fit_lost_in_rounding_is_named_where_a_row_far_off_shows_it():
+    """Coefficients of rows that are all alike are 0, or rounding errors as sparse features get them."""
+    rows, targets = np.tile([9.5e8, 1.16e9], (5, 1)), [1.0, 0, 1, 0, 0]
+    model = Ridge().fit(rows, targets)
+    model.coef_ = np.array([-1.36e-8, 9.6e-9])
+    model.intercept_ = 0.4 - rows[0] @ model.coef_
+    explainer = axil.Explainer(model, rows, targets)
+    with pytest.raises(axil.ExactnessError, match=r"far from all training rows(.|\n)*may have changed"):
+        explainer([[1.1e9, 1e9]])

@@ -25,6 +25,10 @@ WEIGHT_SLACK = (
     1e-7  # of a leaf's sum of weights, in some libraries in single precision, relative to the sum over all rows
 )
 MEAN_SLACK = 8  # roundings of the largest target that a mean, as a library keeps it, may be off by
+FAR_OFF = (
+    "This row is far from all training rows, and the fit kept rounding errors that grow with the distance, as it does where "
+    "columns hardly vary beside their size: centre and scale the columns, and fit again."
+)  # of smoothers alone: trees do not extrapolate
 ROUNDING = 1e-12  # of sums in float64 over any order of the rows, relative to the largest |prediction|
 
 
@@ -309,6 +313,8 @@ def check_answer(
     scale = max(verification.scale, float(np.abs(expected).max()))
     if not miss.error <= verification.tolerance * scale + verification.rounding:
         cause = "The model may have changed since the explainer was made: make a new one."
+        if not verification.n_trees:
+            cause = f"{FAR_OFF}\n{cause}"
         raise ExactnessError(f"prediction of row {labels[miss.row]}", miss.found, miss.expected, cause)
     return expected
 
