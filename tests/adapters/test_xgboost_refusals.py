@@ -10,8 +10,9 @@ import pytest
 import xgboost as xgb
 from common import check_refusal
 from numpy.typing import NDArray
-from xgboost_models import CAT, OLD, booster, loaded, outputs, regressor, table, three, with_targets
+from xgboost_models import CAT, OLD, booster, loaded, outputs, regressor, schedule, table, three, with_targets
 
+import axil
 from axil.adapters.xgboost.adapter import read
 from axil.adapters.xgboost.refusals import REFUSALS
 from axil.errors import UnsupportedModelError
@@ -119,6 +120,16 @@ def test_refuses_loaded_models_whose_rows_are_lost() -> None:
 def test_refuses_one_base_for_all_outputs() -> None:
     check_refusal(booster(with_targets(three)).model, "base_score", "estimated", None)
     read(booster(with_targets(three), base_score=0.5).model)
+
+
+@pytest.mark.parametrize("params", [{"max_depth": 1}, {"max_depth": 3, "reg_alpha": 1.0}])
+def test_refuses_rates_that_clipped_leaves_do_not_show(params: dict[str, Any]) -> None:
+    how = {"max_delta_step": 0.01, **params}
+    case = booster(callbacks=schedule(), n_trees=3, **how)
+    with pytest.raises(UnsupportedModelError, match=r"learning_rate=unknown for tree \d: .* max_delta_step clipped"):
+        axil.Explainer(case.model, case.X, case.y)
+    case = booster(n_trees=3, **how)
+    assert axil.Explainer(case.model, case.X, case.y).verification is not None  # one rate: nothing is unknown
 
 
 def test_settings_that_are_off_are_read() -> None:

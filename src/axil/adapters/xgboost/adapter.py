@@ -373,7 +373,7 @@ class XGBoostAdapter(TreeModel):
         def bent(l2: float) -> Array:
             return self._rule.values(tree, np.where(zero, np.inf, l2), sums, totals)[~zero].ravel()
 
-        return replace(found, bent=bent)
+        return replace(found, bent=bent, most=self._rule.max_step)
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts", "weights" or "values"."""

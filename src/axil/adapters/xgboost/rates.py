@@ -15,12 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.xgboost.document import Tree
+from axil.errors import UnsupportedModelError
 from axil.types import Array
 
 ROUNDING = 2.0**-24  # of float32, relative
 LEAF_ROUNDING = 2 * ROUNDING
 _SLACK = 1.2 * LEAF_ROUNDING
 _ROUNDS = 60
+_CLIPPED = (
+    "it is not the one stated, and max_delta_step clipped all leaves of that tree, so that they do not show it",
+    "Fit with one learning rate, or without max_delta_step; if that changes nothing, see that the targets are those of the fit.",
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Leaves:
     bent: Callable[[float], Array] | None = (
         None  #: the values before the rate for a lambda, where not sums over weights
     )
+    most: float = np.inf  #: max_delta_step
 
     @property
     def precision(self) -> Array:
@@ -51,6 +57,11 @@ class Leaves:
         u = self.before_rate(l2) * self.precision
         squares = float(u @ u)
         return float(u @ (self.values * self.precision)) / squares if squares > 0 and self.values.any() else np.nan
+
+    def clipped(self, l2: float) -> bool:
+        """Whether all values were clipped, or set to zero by reg_alpha, so that no sum shows in any."""
+        size = np.abs(self.before_rate(l2))
+        return bool(self.most < np.inf and np.all((size >= (1 - _SLACK) * self.most) | (size == 0)))
 
     def agree(self, rate: float, l2: float) -> bool:
         """Whether rate and lambda lead to the values, up to their rounding and that of the sums."""
@@ -138,6 +149,9 @@ def _shown(trees: Sequence[Leaves], found: tuple[Array, Array], stated: tuple[Ar
                 max(len(own_values) - 1, 0) for own_values in {values[t] for t in np.flatnonzero(shared).tolist()}
             )
             if free <= fitted and not known:
+                for t in np.flatnonzero(shared & (own is rates)).tolist():
+                    if trees[t].clipped(lambdas[t]):
+                        raise UnsupportedModelError("learning_rate", f"unknown for tree {t}", *_CLIPPED)
                 rates[shared], lambdas[shared] = stated[0][shared], stated[1][shared]
     return rates, lambdas
 
