@@ -130,7 +130,8 @@ void top(const double* block, std::size_t n_rows, std::size_t columns, std::size
 
 // -- top_rows ---------------------------------------------------------------------------------------------------------
 //
-// A screen in single precision, at half the loads, leaves few values to be computed in double.
+// A screen in single precision, at half the loads, leaves few values to be computed in double. Its sums and its factors are in
+// units of powers of two, so that neither of them overflows, and what underflows is far below all that counts.
 namespace screening {
 
 using ranking::Candidate;
@@ -138,20 +139,55 @@ using ranking::Largest;
 
 constexpr std::size_t width = 32;  // columns of a tile
 constexpr std::size_t block_rows = 2048, chunk_rows = 8192;
-constexpr float rounding = 1.0f / (1 << 24), caution = 1e-6f;  // caution: more than the screen's own few roundings
+constexpr float caution = 1e-6f;  // more than the screen's own few roundings
+constexpr float minute = 0x1p-126f;  // more than is lost where a factor or a size underflows
+constexpr double rounding = 0x1p-24;
+constexpr int least_exponent = -32, most_exponent = 16;  // of a bound whose sums are read as they are
+
+// The power of two that numbers of this size are measured in.
+inline int exponent_of(double size) {
+    int exponent = 0;
+    if (std::isfinite(size)) std::frexp(size, &exponent);
+    return std::clamp(exponent, -1000, 1000);
+}
+
+// The columns of a tile in single precision.
+struct Scaled {
+    int exponents[width] = {};  // their units
+    float constant[width] = {};
+    float slack[width] = {};  // how far off a sum may be
+};
+
+// What the rows' values are multiplied by.
+struct Factors {
+    const double *weights, *scale;
+    int exponent = 0;
+    double unit = 1;  // 2 to -exponent
+
+    Factors(const double* weights_, const double* scale_, std::size_t rows) : weights(weights_), scale(scale_) {
+        if (!weights && !scale) return;
+        double largest = 0;
+        for (std::size_t j = 0; j < rows; ++j)
+            if (const double size = std::fabs(of(j)); size > largest && std::isfinite(size)) largest = size;
+        exponent = exponent_of(largest);
+        unit = std::ldexp(1.0, -exponent);
+    }
+
+    double of(std::size_t j) const { return (weights ? weights[j] : 1.0) * (scale ? scale[j] : 1.0); }
+    float in_units(std::size_t j) const { return static_cast<float>(std::fabs(of(j)) * unit); }
+};
 
 template <class Leaf>
 struct Job {
     Leaves<Leaf> leaves;
     const std::vector<Lookup>& lookups;
     const double* table;  // (leaves, columns)
-    const double *constant, *weights, *scale;
+    const double* constant;
+    const Factors& factors;
     std::size_t columns, first_column;
     Tile tile;
     const float* packed;  // the tile's part of the joined table
-    const float* slack;   // (width,): how far off a sum in single precision may be
-
-    double factor(std::size_t j) const { return (weights ? weights[j] : 1.0) * (scale ? scale[j] : 1.0); }
+    Scaled scaled;
 };
 
 // A value as read_out computes it.
@@ -164,15 +200,13 @@ double exactly(const Job<Leaf>& job, std::size_t j, std::size_t query) {
             part += job.table[(job.leaves.start(t) + job.leaves.tree(t)[j]) * job.columns + query];
         sum += part;
     }
-    return job.weights ? job.weights[j] * sum : sum;
+    return job.factors.weights ? job.factors.weights[j] * sum : sum;
 }
 
 // Sums of a block in single precision, (rows, width).
 template <std::size_t W, class Leaf>
 AXIL_INLINE void sum_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t rows, IdOf<Leaf>* ids, float* sums) {
-    float constant[width] = {};
-    for (std::size_t c = 0; c < job.tile.used; ++c) constant[c] = static_cast<float>(job.constant[job.first_column + c]);
-    for (std::size_t r = 0; r < rows; ++r) std::copy_n(constant, width, sums + r * width);
+    for (std::size_t r = 0; r < rows; ++r) std::copy_n(job.scaled.constant, width, sums + r * width);
     add_all<float, width, W>(job.leaves, job.lookups, job.packed, begin, rows, block_rows, ids, sums);
 }
 
@@ -184,7 +218,7 @@ AXIL_INLINE void sift_lanes(const float* sums, const float* factors, std::size_t
         const float* row = sums + r * width;
         const float factor = factors[r];
         std::uint32_t hit = 0;
-        for (std::size_t c = 0; c < width; ++c) hit |= (std::fabs(row[c]) + slack[c]) * factor < least[c] ? 0 : 1;
+        for (std::size_t c = 0; c < width; ++c) hit |= (std::fabs(row[c]) + slack[c]) * factor + minute < least[c] ? 0 : 1;
         hits[r] = hit;
     }
 }
@@ -218,12 +252,12 @@ public:
 private:
     void block(std::size_t begin, std::size_t rows) {
         sum(job_, begin, rows, ids_.get(), sums_.get());
-        for (std::size_t r = 0; r < rows; ++r) factors_[r] = static_cast<float>(std::fabs(job_.factor(begin + r)));
+        for (std::size_t r = 0; r < rows; ++r) factors_[r] = job_.factors.in_units(begin + r);
         if (!started_ && rows >= k_) start(rows);
         float least[width];
         for (std::size_t c = 0; c < width; ++c)
-            least[c] = c < job_.tile.used ? below(largest_.least(c)) : std::numeric_limits<float>::infinity();
-        sift(sums_.get(), factors_.data(), rows, job_.slack, least, hits_.data());
+            least[c] = c < job_.tile.used ? least_of(c) : std::numeric_limits<float>::infinity();
+        sift(sums_.get(), factors_.data(), rows, job_.scaled.slack, least, hits_.data());
         for (std::size_t r = 0; r < rows; ++r)
             if (hits_[r]) look(begin, r);
     }
@@ -234,24 +268,29 @@ private:
         std::vector<float> sizes(rows);
         for (std::size_t c = 0; c < job_.tile.used; ++c) {
             for (std::size_t r = 0; r < rows; ++r)
-                sizes[r] = std::fmax((std::fabs(sums_.get()[r * width + c]) - job_.slack[c]) * factors_[r], 0.0f);  // not NaN
+                sizes[r] = std::fmax((std::fabs(sums_.get()[r * width + c]) - job_.scaled.slack[c]) * factors_[r] - minute,
+                                     0.0f);  // not NaN
             std::nth_element(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(k_ - 1), sizes.end(),
                              std::greater<float>());
-            if (sizes[k_ - 1] > 0) largest_.raise(c, below(sizes[k_ - 1]));
+            const double size = std::ldexp(double{below(sizes[k_ - 1])}, exponent(c));
+            if (std::isfinite(size) && size >= std::numeric_limits<double>::min()) largest_.raise(c, size);  // all its digits
         }
     }
 
     void look(std::size_t begin, std::size_t r) {
         const std::size_t j = begin + r;
         for (std::size_t c = 0; c < job_.tile.used; ++c) {
-            const float size = (std::fabs(sums_.get()[r * width + c]) + job_.slack[c]) * factors_[r];
-            if (size < below(largest_.least(c))) continue;
-            const double value = exactly(job_, j, job_.first_column + c), scale = job_.scale ? job_.scale[j] : 1.0;
+            const float size = (std::fabs(sums_.get()[r * width + c]) + job_.scaled.slack[c]) * factors_[r] + minute;
+            if (size < least_of(c)) continue;
+            const double value = exactly(job_, j, job_.first_column + c);
+            const double scale = job_.factors.scale ? job_.factors.scale[j] : 1.0;
             largest_.offer(c, {std::fabs(scale * value), value, static_cast<std::int64_t>(j)});
         }
     }
 
     static float below(double size) { return static_cast<float>(size) * (1 - caution); }
+    int exponent(std::size_t c) const { return job_.scaled.exponents[c] + job_.factors.exponent; }
+    float least_of(std::size_t c) const { return below(std::ldexp(largest_.least(c), -exponent(c))); }
 
     const Job<Leaf>& job_;
     std::size_t k_;
@@ -263,21 +302,40 @@ private:
     bool started_ = false;
 };
 
-// (width,): each sum's error in single precision. Every partial sum is at most the sum of the look-ups' largest entries.
+// The columns of a tile. Every partial sum is at most the sum of the trees' largest entries.
 template <class Leaf>
-std::vector<float> slack_of(const Job<Leaf>& job) {
-    std::vector<float> slack(width);
+Scaled scaled_of(const Job<Leaf>& job) {
+    std::size_t roundings = job.lookups.size() + 3, together = 0;  // of sums of look-ups; and of the sums of trees in these
+    for (const Lookup& lookup : job.lookups) together = std::max(together, lookup.numbers());
+    Scaled made;
     for (std::size_t c = 0; c < job.tile.used; ++c) {
-        double bound = std::fabs(job.constant[job.first_column + c]);
+        const double constant = job.constant[job.first_column + c];
+        double bound = std::fabs(constant);
         for (std::size_t t = 0; t < job.leaves.trees; ++t) {
             double most = 0.0;
             for (std::size_t l = job.leaves.start(t); l < job.leaves.start(t + 1); ++l)
                 most = std::max(most, std::fabs(job.table[l * job.columns + job.first_column + c]));
             bound += most;
         }
-        slack[c] = static_cast<float>(bound * static_cast<double>(job.lookups.size() + 3)) * rounding;
+        const int exponent = exponent_of(bound);
+        made.exponents[c] = exponent < least_exponent || exponent > most_exponent ? exponent : 0;
+        made.constant[c] = static_cast<float>(std::ldexp(constant, -made.exponents[c]));
+        made.slack[c] = static_cast<float>(std::ldexp(bound, -made.exponents[c]) * static_cast<double>(roundings + together) * rounding);
     }
-    return slack;
+    return made;
+}
+
+// Join the trees of a tile, in its units.
+template <class Leaf>
+void join_scaled(const Job<Leaf>& job, float* packed, const Crew& crew) {
+    const int* exponents = job.scaled.exponents;
+    if (std::all_of(exponents, exponents + width, [](int exponent) { return exponent == 0; }))
+        return join_all(job.leaves, job.lookups, job.table, job.columns, job.first_column, {job.tile}, packed, crew);
+    const BufferOf<double> table(job.leaves.total() * width);
+    for (std::size_t l = 0; l < job.leaves.total(); ++l)
+        for (std::size_t c = 0; c < job.tile.used; ++c)
+            table.get()[l * width + c] = std::ldexp(job.table[l * job.columns + job.first_column + c], -exponents[c]);
+    join_all(job.leaves, job.lookups, table.get(), width, 0, {job.tile}, packed, crew);
 }
 
 }  // namespace screening
@@ -291,6 +349,7 @@ void top_rows(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
     const auto lookups = lookups_of(leaves, leaves.rows, width);
     const std::size_t total = cells_of(lookups);
     const BufferOf<float> packed(total * width);
+    const Factors factors(weights, scale, leaves.rows);
     const Chunks chunks(leaves.rows, chunk_rows, 4096);
     for (std::size_t first = 0; first < columns; first += width) {
         const std::size_t used = std::min(width, columns - first);
@@ -299,11 +358,9 @@ void top_rows(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
         };
         std::vector<double> least(used);
         for (std::size_t s = 0; s < used; ++s) least[s] = standing(s).least(0);
-        Job<Leaf> job{leaves, lookups, table, constant, weights, scale, columns, first, Tile{0, width, used},
-                      packed.get(), nullptr};
-        join_all(leaves, lookups, table, columns, first, {job.tile}, packed.get(), crew);
-        const auto slack = slack_of(job);
-        job.slack = slack.data();
+        Job<Leaf> job{leaves, lookups, table, constant, factors, columns, first, Tile{0, width, used}, packed.get(), {}};
+        job.scaled = scaled_of(job);
+        join_scaled(job, packed.get(), crew);
 
         std::vector<std::unique_ptr<Screen<Leaf>>> screens(std::min(crew.n_threads, chunks.count()));
         parallel(crew, chunks.count(), [&](std::size_t i, std::size_t thread) {

@@ -78,6 +78,25 @@ def test_sizes_beyond_single_precision(size: float) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("n_rows", [3000, 90])  # trees that are joined, and trees that are not
+@pytest.mark.parametrize(
+    ("table", "weight", "scale"), [(0, 0, 40), (0, 0, -42), (-42, 40, 0), (40, -42, 3), (-60, 9, 30)]
+)
+def test_factors_beyond_single_precision(n_rows: int, table: int, weight: int, scale: int) -> None:
+    """Powers of ten of the numbers: the largest are those of all values, written down and sorted."""
+    cells, starts = alike(n_rows, [3, 2, 4, 9])
+    rng = np.random.default_rng(0)
+    entries, constant = 10.0**table * rng.normal(size=(starts[-1], 3)), np.zeros(3)
+    weights, factors = 10.0**weight * rng.random(n_rows), 10.0**scale * rng.normal(size=n_rows)
+    values = np.empty((n_rows, 3))
+    _core.read_out(cells, starts, entries, constant, weights, 0, values, 1)
+    expected = np.argsort(-np.abs(factors[:, None] * values), axis=0, kind="stable")[:7].T
+    for rows in both(cells, starts):
+        found_values, found_rows = found(rows, entries, constant, 7, weights, factors)
+        np.testing.assert_array_equal(found_rows, expected)
+        np.testing.assert_array_equal(found_values, np.take_along_axis(values.T, expected, axis=1))
+
+
 def test_sums_that_cancel() -> None:
     """Sums of numbers far larger than what is left of them, which single precision does not tell apart."""
     cells, starts = alike(5000, [40, 40, 31])

@@ -126,9 +126,14 @@ def _check_names(frame: nw.DataFrame[Any], model: Columns, what: str, fitted: nw
                 "in its order."
             )
         raise InputError(
-            f"{what} has the columns of the {library} model in another order: {shown(given[:5], 200)}... instead of "
-            f"{shown(names[:5], 200)}.... Select them in the order of the fit."
+            f"{what} has the columns of the {library} model in another order: {_beginning(given)} instead of "
+            f"{_beginning(names)}. Select them in the order of the fit."
         )
+
+
+def _beginning(names: list[str]) -> str:
+    """The first names, and a word where there are more."""
+    return shown(names[:5], 200) + (" and so on" if len(names) > 5 else "")
 
 
 def _spelled(frame: nw.DataFrame[Any], model: Columns) -> list[str]:

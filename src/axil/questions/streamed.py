@@ -298,7 +298,7 @@ class Streamed(Paged, ABC):
         beside : pair of frames, optional
             Further columns that are no features, of the training rows and of the rows of X, such as addresses and dates:
             ``(sales, homes)``. They are shown, and ``columns``, ``distinct`` and ``within`` may name them. A column of one
-            frame alone is shown for its rows.
+            frame alone is shown for its rows. One with the name of a feature is left out: give it another name.
 
         Examples
         --------
