@@ -67,7 +67,11 @@ REFUSED = {
         pd.DataFrame(VALUES, columns=["size", "year", "beds"]),
         r"missing \['rooms'\], unexpected \['beds'\]",
     ),
-    "other order": (pd.DataFrame(VALUES[:, ::-1], columns=NAMES[::-1]), "another order"),
+    "other order": (
+        pd.DataFrame(VALUES[:, ::-1], columns=NAMES[::-1]),
+        r"another order: \[.*\] instead of \[.*\]\. Select",
+    ),
+    "a name twice": (pd.DataFrame(VALUES, columns=["size", "year", "size"]), "has several columns named 'size'"),
     "text column": (pl.DataFrame({"size": ["a"], "year": [1], "rooms": [2]}), r"not numeric: size \(String\)"),
     "dates": (pd.DataFrame({"size": pd.to_datetime(["2020-01-01"]), "year": 1, "rooms": 2}), "not numeric: size"),
     "ragged list": ([[1, 2, 3], [4]], "expected a numeric table"),

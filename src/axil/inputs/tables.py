@@ -42,8 +42,13 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     try:
         frame = nw.from_native(X, eager_only=True, pass_through=True)
     except nw.exceptions.NarwhalsError as error:
+        names = [*map(str, getattr(X, "columns", ()))]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        found = (
+            f"cannot be read ({shown(error, 200)})" if twice is None else f"has several columns named {shown(twice)}"
+        )
         raise InputError(
-            f"The table cannot be read; expected columns of different names: {shown(error, 200)}"
+            f"A table {found}; expected columns of different names. Rename columns, or drop some."
         ) from None
     return frame if isinstance(frame, nw.DataFrame) else None
 
