@@ -26,7 +26,7 @@ test-oldest: ## The contract tests with the oldest versions supported
 	.venv-oldest/bin/python -m pip install --quiet --constraint tests/oldest.txt '.[test]'
 	.venv-oldest/bin/python -m pytest -n 2 -q tests/test_contract.py \
 		-k "weights_times and not quantized and not (sklearn and nan)"
-	.venv-oldest/bin/python -m pytest -q tests/test_cli.py -k "skops and not unpickled"  # what it trusts differs
+	.venv-oldest/bin/python -m pytest -q tests/cli -k "skops and not unpickled"  # what it trusts differs
 
 # Derivatives of torch modules, in an environment of their own: torch is large. A build without CUDA will do.
 test-torch: .venv-torch/torch ## Derivatives of torch modules
@@ -47,7 +47,7 @@ test-plain: .venv/test ## The kernels built as plain C++17: the same tests
 
 # The tests of the kernels, with AddressSanitizer and UndefinedBehaviorSanitizer in the core: the first report ends the run.
 # They must be loaded before Python is, what they print must not be captured, and Python's own memory at its end is no leak.
-KERNEL_TESTS := tests/test_core.py tests/test_core_columns.py tests/test_core_variants.py tests/test_hostile_calls.py tests/test_structure.py tests/weights tests/replay/test_recover.py tests/output/test_save.py
+KERNEL_TESTS := tests/test_core.py tests/test_core_columns.py tests/test_core_variants.py tests/test_hostile_calls.py tests/structure tests/weights tests/replay/test_recover.py tests/output/test_save.py
 sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	rm -rf build/sanitize
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/sanitize/dist . \

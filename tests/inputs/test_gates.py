@@ -176,7 +176,7 @@ KINDS = {
     "leverage.values": "drawn",
     "curves": "drawn",
     **dict.fromkeys(("client", "ax", "loss", "model", "explainer", "inverse_func"), "object"),
-    **dict.fromkeys(("path", "scratch"), "path"),  # tests/test_save.py and tests/test_write.py
+    **dict.fromkeys(("path", "scratch"), "path"),  # tests/output/test_save.py and tests/questions/test_write.py
     "name": "path",  # of an axis: any text
 }
 DEFAULTS = {

@@ -1,0 +1,72 @@
+"""axil audit and axil blame: labels and rows that do harm."""
+
+import re
+
+import joblib
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+from cli_models import DATA, FEATURES, MODELS, N_TRAIN, PLAIN, TRAIN, VALIDATION, X, Y, table_of
+from sklearn.ensemble import RandomForestClassifier
+
+import axil
+
+
+def test_blame(run):
+    code, out, _ = run(f"blame lightgbm.txt {PLAIN} --validation validation.csv --top 7 --format csv --csv all.csv")
+    assert code == 0
+    found = table_of(out)
+    explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)
+    expected = explainer.blame(VALIDATION[FEATURES], VALIDATION["y"])
+    assert len(found) == 7
+    pd.testing.assert_frame_equal(found[list(expected.columns)], expected.head(7), check_dtype=False, rtol=1e-9)
+    np.testing.assert_array_equal(found["age (row)"], X["age"].iloc[found["row"]])
+    assert len(pd.read_csv("all.csv")) == N_TRAIN
+    code, out, _ = run(f"blame lightgbm.txt {DATA.replace('--weights w ', '')} --validation validation.csv --top 3")
+    assert code == 0
+    assert re.search(r"^row +target +gradient +corrected +gain +age", out, re.M)
+    assert len(re.findall(r"^p\d{3} ", out, re.M)) == 3
+
+
+def test_audit(run):
+    code, out, _ = run(f"audit lightgbm.txt {PLAIN} --top 7 --format csv --csv all.csv")
+    assert code == 0
+    explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)
+    expected, found = explainer.audit(), table_of(out)
+    assert list(found["suspect"]) == [str(mark) for mark in expected["suspect"].head(7)]
+    numbers = [name for name in expected.columns if name != "suspect"]
+    pd.testing.assert_frame_equal(found[numbers], expected[numbers].head(7), check_dtype=False, rtol=1e-9)
+    np.testing.assert_array_equal(found["age (row)"], X["age"].iloc[found["row"]])
+    assert len(pd.read_csv("all.csv")) == N_TRAIN
+    code, out, _ = run(f"audit lightgbm.txt {PLAIN} --validation validation.csv --top 3")
+    assert code == 0
+    assert f"{expected['suspect'].sum()} of {N_TRAIN} labels look wrong; the most suspicious first" in out
+    assert re.search(r"^row +target +expected +residual +scale +studentised +quality +suspect +gain", out, re.M)
+
+
+def test_audit_of_ones_own_predictions(run):
+    TRAIN.assign(unseen=Y + 1.0).to_csv("more.csv", index=False)
+    words = PLAIN.replace("train.csv", "more.csv")
+    code, out, err = run(f"audit lightgbm.txt {words} --out-of-fold unseen --format csv")
+    assert code == 0
+    assert "unseen" not in err  # which is not left out
+    np.testing.assert_allclose(table_of(out)["residual"], -1.0)
+    code, _, err = run(f"audit lightgbm.txt {words} --out-of-fold kind")
+    assert code == 2
+    assert "--out-of-fold" in err
+
+
+def test_audit_of_classes_and_of_pushes(run):
+    joblib.dump(RandomForestClassifier(4, random_state=0).fit(X, TRAIN["kind"]), "classes.joblib")
+    code, out, _ = run("audit classes.joblib --trust --train train.csv --target kind --top 2")
+    assert code == 0
+    assert re.search(r"^row +target +expected +probability +quality +suspect", out, re.M)
+    model = lgb.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(X, TRAIN["kind"])
+    joblib.dump(model, "pushed.joblib")
+    words = "audit pushed.joblib --trust --train train.csv --target kind --top 2"
+    code, out, _ = run(words)
+    assert code == 0
+    assert re.search(r"^row +target +expected +probability +quality +suspect", out, re.M)
+    code, _, err = run(f"{words} --validation validation.csv")
+    assert code == 2
+    assert "--validation needs a model with exact weights" in err

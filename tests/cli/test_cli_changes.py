@@ -1,0 +1,79 @@
+"""axil remove and axil what-if: predictions without rows and with other targets."""
+
+import json
+import re
+
+import joblib
+import numpy as np
+import pandas as pd
+import xgboost as xgb
+from cli_models import DATA, FEATURES, MODELS, N_QUERY, N_TRAIN, QUERY, TRAIN, X, Y, table_of
+from sklearn.ensemble import RandomForestClassifier
+
+import axil
+
+
+def test_remove(run):
+    words = f"remove lightgbm.txt {DATA.replace('--weights w ', '')} --query query.csv"
+    code, out, _ = run(f"{words} --rows p003,p077 --format csv --csv all.csv")
+    assert code == 0
+    explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X.set_axis(TRAIN["id"]), Y)
+    expected = explainer.without(["p003", "p077"], QUERY[FEATURES].set_axis(QUERY["id"]))
+    pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
+    pd.testing.assert_frame_equal(pd.read_csv("all.csv"), expected, check_dtype=False, rtol=1e-9)
+    TRAIN.assign(drop=TRAIN["id"].isin(["p003", "p077"])).to_csv("marked.csv", index=False)
+    marked = words.replace("train.csv", "marked.csv")
+    assert run(f"{marked} --where drop --format csv")[:2] == (0, out)
+    code, out, _ = run(f"{words} --rows p003")
+    assert code == 0
+    assert f"{N_QUERY} predictions without 1 of {N_TRAIN} training rows\n" in out
+    assert re.search(r"^query +before +after +change\n", out, re.M)
+    assert len(re.findall(r"^p\d{3} ", out, re.M)) == N_QUERY
+    assert out.endswith("\nExact with the fitted structure held fixed; not a retraining.\n")
+
+
+def test_remove_rows_by_number_and_with_several_outputs(run):
+    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2).fit(X, TRAIN[["y", "y2"]])
+    model.save_model("own.json")
+    code, out, _ = run("remove own.json --train train.csv --target y,y2 --query train.csv --rows 149 --format json")
+    assert code == 0
+    expected = axil.Explainer(model, X, TRAIN[["y", "y2"]]).without([149], X)
+    np.testing.assert_allclose([json.loads(line)["change"] for line in out.splitlines()], expected["change"], rtol=1e-9)
+    code, out, _ = run("remove own.json --train train.csv --target y,y2 --query train.csv --rows 149")
+    assert code == 0
+    assert f"{2 * N_TRAIN - 20} more lines: --out FILE" in out
+
+
+def test_what_if(run):
+    words = f"what-if lightgbm.txt {DATA.replace('--weights w ', '')} --query query.csv"
+    code, out, _ = run(f"{words} --set p003=80 --set 'p010, p077=140.5' --format csv")
+    assert code == 0
+    explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X.set_axis(TRAIN["id"]), Y)
+    asked = QUERY[FEATURES].set_axis(QUERY["id"])
+    expected = explainer.what_if(asked, {"p003": 80.0, "p010": 140.5, "p077": 140.5})
+    pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
+    code, out, _ = run(f"{words} --set p003=80")
+    assert f"{N_QUERY} predictions with 1 of {N_TRAIN} targets changed\n" in out
+    assert re.search(r"^query +before +after +change\n", out, re.M)
+
+
+def test_what_if_of_classes_and_of_several_outputs(run, fails):
+    forest = RandomForestClassifier(4, random_state=0).fit(X, TRAIN["kind"])
+    joblib.dump(forest, "classes.joblib")
+    words = "what-if classes.joblib --trust --train train.csv --target kind --query query.csv --json"
+    other = "low" if TRAIN["kind"][3] == "high" else "high"
+    code, out, _ = run(f"{words} --set 3={other}")
+    assert code == 0
+    expected = axil.Explainer(forest, X, TRAIN["kind"]).what_if(QUERY[FEATURES], {3: other})
+    found = pd.DataFrame([json.loads(line) for line in out.splitlines()])
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-9)
+    fails(f"{words} --set 3=medium", "--set gives the class 'medium'; the model has high, low")
+    both = TRAIN[["y", "y2"]]
+    model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2).fit(X, both)
+    model.save_model("own.json")
+    words = "what-if own.json --train train.csv --target y,y2 --query query.csv --format csv"
+    code, out, _ = run(f"{words} --set 3=80:90")
+    assert code == 0
+    expected = axil.Explainer(model, X, both).what_if(QUERY[FEATURES], {3: [80.0, 90.0]})
+    np.testing.assert_allclose(table_of(out)["change"], expected["change"], rtol=1e-9)
+    fails(f"{words} --set 3=80", "--set gives the target '80'; expected 2 numbers, such as 12=80:90")

@@ -1,0 +1,152 @@
+"""axil similar and axil report: comparables in a table and on pages."""
+
+import re
+from pathlib import Path
+
+import lightgbm as lgb
+import pandas as pd
+import pytest
+from cli_models import FEATURES, MODELS, N_QUERY, N_TRAIN, QUERY, RNG, TRAIN, VALIDATION, X, Y
+
+import axil
+
+SOLD = pd.Timestamp("2022-01-01") + pd.to_timedelta(RNG.integers(0, 900, N_TRAIN + N_QUERY), "D")
+PLACES = pd.DataFrame(
+    {
+        "sold": SOLD.strftime("%Y-%m-%d"),
+        "lat": RNG.normal(50, 0.1, len(SOLD)),
+        "lon": RNG.normal(8, 0.1, len(SOLD)),
+        "recent": SOLD > "2023",
+    }
+)
+SALES, HOMES = TRAIN.join(PLACES), QUERY.join(PLACES.iloc[N_TRAIN:].reset_index(drop=True))
+SIMILAR = "lightgbm.txt --train sales.csv --target y --index id --query homes.csv"
+
+
+@pytest.fixture
+def _sales():
+    SALES.to_csv("sales.csv", index=False)
+    HOMES.to_csv("homes.csv", index=False)
+
+
+def sold_explainer():
+    sales, homes = SALES.set_index("id", drop=False), HOMES.set_index("id", drop=False)
+    return axil.Explainer(MODELS["lightgbm.txt"][0], sales[FEATURES], sales["y"]), sales, homes
+
+
+@pytest.mark.usefixtures("_sales")
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_similar(run, monkeypatch, suffix):
+    monkeypatch.setattr("axil.cli.comparables.PART", 2)  # queries at a time, of three
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet}[suffix]
+    explainer, sales, homes = sold_explainer()
+    code, out, _ = run(f"similar {SIMILAR} --out found.{suffix}")
+    assert code == 0
+    assert f"{10 * N_QUERY} comparables of {N_QUERY} predictions are in found.{suffix}.\n" in out
+    expected = explainer.similar(homes[FEATURES])
+    pd.testing.assert_frame_equal(read(f"found.{suffix}"), expected, check_dtype=False, rtol=1e-9)
+
+    more = (
+        "--top 4 --adjust --sign positive --within sold,1Y --distinct city --columns bmi,sold,city --among 'age >= 30'"
+    )
+    code, _, err = run(f"similar {SIMILAR} --out found.{suffix} {more}")
+    assert code == 0
+    assert not re.search(r"left out: .*\b(sold|city)\b", err)  # which are in the table
+    beside = [frame[["city"]].assign(sold=pd.to_datetime(frame["sold"])) for frame in (sales, homes)]
+    expected = explainer.similar(
+        homes[FEATURES],
+        4,
+        ["bmi", "sold", "city"],
+        adjust=True,
+        sign="positive",
+        within=("sold", "1Y"),
+        distinct="city",
+        beside=beside,
+        among=(sales["age"] >= 30).to_numpy(),
+    )
+    found = read(f"found.{suffix}")
+    dates = [name for name in found if name.startswith("sold")]
+    found[dates] = found[dates].apply(pd.to_datetime)
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("_sales")
+def test_rows_that_may_be_listed(run):
+    explainer, sales, homes = sold_explainer()
+    for text, mask in {
+        "recent": sales["recent"],
+        "sold>=2023-06-01": sales["sold"] >= "2023-06-01",
+        "city != Oslo": sales["city"] != "Oslo",
+        "age<40": sales["age"] < 40,
+    }.items():
+        assert run(f"similar {SIMILAR} --out found.csv --columns bmi --among '{text}'")[0] == 0
+        expected = explainer.similar(homes[FEATURES], columns=["bmi"], among=mask.to_numpy())
+        pd.testing.assert_frame_equal(pd.read_csv("found.csv"), expected, check_dtype=False, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("_sales")
+def test_report(run):
+    words = f"report {SIMILAR} --out pages --top 3 --columns city,sold,bmi --map lat,lon --within sold,2Y --unit kg"
+    words += " --row-name patients --query-name patient --names bmi=Weight --search city"
+    words += " --calibration validation.csv --coverage 0.8"
+    code, out, _ = run(words)
+    assert code == 0
+    assert f"{N_QUERY} pages, {N_QUERY} of them new. Begin with {Path('pages/index.html')}\n" in out
+    explainer, sales, homes = sold_explainer()
+    beside = [frame[["city", "lat", "lon"]].assign(sold=pd.to_datetime(frame["sold"])) for frame in (sales, homes)]
+    held = VALIDATION.set_index("id")
+    explainer.report(
+        homes[FEATURES],
+        "wanted",
+        3,
+        ["city", "sold", "bmi"],
+        map=("lat", "lon"),
+        within=("sold", "2Y"),
+        unit="kg",
+        rows="patients",
+        query="patient",
+        target="y",
+        names={"bmi": "Weight"},
+        search=["city"],
+        interval=explainer.calibrate(held[FEATURES], held["y"]),
+        coverage=0.8,
+        beside=beside,
+    )
+    for path in Path("wanted").rglob("*.*"):
+        assert Path("pages", path.relative_to("wanted")).read_text(encoding="utf-8") == path.read_text(encoding="utf-8")
+    code, out, _ = run(words)
+    assert code == 0
+    assert f"{N_QUERY} pages, 0 of them new" in out
+
+
+@pytest.mark.usefixtures("_sales")
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (
+            "similar --out found.txt",
+            ("--out is found.txt; expected a file that ends in .csv, .parquet, .json or .jsonl",),
+        ),
+        ("similar --out found.csv --columns price", ("neither sales.csv nor homes.csv has", "sales.csv has")),
+        ("similar --out found.csv --within sold", ("--within is 'sold'; expected a column and a distance",)),
+        ("similar --out found.csv --within city,3Y", ("Column 'city' of sales.csv (--within) holds", "2024-03-31")),
+        ("similar --out found.csv --among price>3", ("--among is 'price>3'; expected a column",)),
+        ("similar --out found.csv --among age", ("Column 'age' of sales.csv (--among) holds", "rows to list")),
+        ("similar --out found.csv --among age>old", ("holds numbers, with 'old'; expected a number",)),
+        ("similar --out found.csv --top 0", ("--top is 0",)),
+        ("report --out pages2 --map lat", ("map is ['lat']; expected two columns",)),
+        ("report --out pages2 --names bmi", ("--names is 'bmi'; expected such as",)),
+        ("report --out homes.csv", ("a file; expected a directory",)),
+    ],
+)
+def test_comparables_that_cannot_be_written(fails, words, parts):
+    command, rest = words.split(" ", 1)
+    fails(f"{command} {SIMILAR} {rest}", *parts)
+    assert not Path("found.csv").exists() or Path("found.csv").stat().st_size
+    assert not Path("pages2").exists()
+
+
+def test_a_report_of_a_classifier_is_refused(fails):
+    lgb.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, Y > 140).booster_.save_model("dear.txt")
+    TRAIN.assign(y=(Y > 140).astype(int)).to_csv("labels.csv", index=False)
+    fails("report dear.txt --train labels.csv --target y --query query.csv --out none", "report has no answer here")

@@ -1,0 +1,98 @@
+"""Columns of the tables that commands read: categories, text, names, and tables that cannot be used."""
+
+import re
+
+import numpy as np
+import pytest
+import skops.io
+import xgboost as xgb
+from cli_models import EXPLAIN, FEATURES, PLAIN, QUERY, TRAIN, X, Y, lightgbm_model, table_of
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import axil
+
+
+def test_categories(run, fails):
+    frame = TRAIN[[*FEATURES, "city"]].astype({"city": "category"})
+    y = Y + 100 * (TRAIN["city"] == "Rome")
+    TRAIN.assign(y=y).to_csv("cities.csv", index=False)
+    lightgbm_model(min_data_per_group=5).fit(frame, y).booster_.save_model("city.txt")
+    xgb.XGBRegressor(n_jobs=1, n_estimators=4, enable_categorical=True).fit(frame, y).save_model("city.json")
+    for name in ("city.txt", "city.json"):
+        words = f"explain {name} --train cities.csv --target y --query query.csv --top 2"
+        code, out, err = run(f"{words} --categorical city")
+        assert code == 0, err
+        assert re.search("Oslo|Rome|Lima", out) or "city" in out
+        fails(words, "Column 'city' of cities.csv holds '", "takes numbers", "pass --categorical 'city'")
+    frame["sex"] = frame["sex"].astype("category")  # numbers, so that nothing shows in the file
+    lightgbm_model().fit(frame[FEATURES], y).booster_.save_model("sex.txt")
+    fails(
+        "check sex.txt --train cities.csv --target y",
+        "The rows of cities.csv do not fit: LightGBM cannot read",
+        "--categorical",
+    )
+    assert run("check sex.txt --train cities.csv --target y --categorical sex")[0] == 0
+    QUERY.assign(city="Bonn").to_csv("new_city.csv", index=False)
+    fails(
+        f"{words} --categorical city".replace("query.csv", "new_city.csv"),
+        "holds 'Bonn' (row 0), a category that no row of cities.csv has",
+    )
+
+
+def test_a_pipeline_may_take_text(run):
+    text = make_pipeline(OneHotEncoder(), Ridge()).fit(TRAIN[["city"]], Y)
+    skops.io.dump(text, "text.skops")
+    code, out, _ = run("explain text.skops --trust --train train.csv --target y --query query.csv --top 1")
+    assert code == 0
+    assert re.search("Oslo|Rome|Lima", out)
+
+
+def test_a_model_without_names_takes_the_columns_in_order(run, fails):
+    model = lightgbm_model().fit(X.to_numpy(), Y)
+    model.booster_.save_model("unnamed.txt")
+    words = f"explain unnamed.txt {PLAIN} --query query.csv --top 1 --format csv"
+    fails(words, "Without the target, train.csv has 9 columns", "was fitted on 4", "--features", "--index")
+    code, out, err = run(f"{words} --features age,sex,bmi,bp")
+    assert (code, err) == (0, "")
+    np.testing.assert_allclose(table_of(out)["prediction"], model.predict(QUERY[FEATURES]))
+    TRAIN[["bp", "y"]].join(TRAIN[["age"]]).to_csv("few.csv", index=False)
+    fails("check unnamed.txt --train few.csv --target y --features age,bp", "--features names 2 columns (age, bp)")
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("missing.csv", ["missing.csv does not exist"]),
+        (".", ["expected .csv, .tsv or .parquet"]),
+        ("empty.csv", ["empty.csv is empty"]),
+        ("header.csv", ["header.csv has columns but no rows"]),
+        ("semicolons.csv", ["has semicolons between its columns"]),
+        ("ragged.csv", ["cannot be read as a table", "line 3"]),
+        ("wide.csv", ["more values in its rows than names"]),
+        ("latin.csv", ["is not UTF-8 text"]),
+        ("text.csv", ["Column 'bmi' of text.csv holds '?' in row 1", "takes numbers"]),
+        ("text_target.csv", ["Column 'y' of text_target.csv (--target) holds 'none' in row 1", "expected numbers"]),
+        ("gap.csv", ["Column 'y' of gap.csv (--target) has no value in 1 of 2 rows, first in row 1"]),
+        ("broken.parquet", ["broken.parquet cannot be read as Parquet"]),
+        ("table.xlsx", ["ends in '.xlsx'", "expected .csv, .tsv or .parquet"]),
+        ("data.csv.gz", ["data.csv.gz"]),
+    ],
+)
+@pytest.mark.usefixtures("damaged")
+def test_tables_that_cannot_be_used(fails, name, parts):
+    fails(f"check lightgbm.txt --train {name} --target y", *parts)
+    if "(--target)" not in parts[0]:
+        fails(f"{EXPLAIN} --query {name}", *parts)
+        fails(f"blame lightgbm.txt {PLAIN} --validation {name}", *parts)
+
+
+def test_a_large_field_makes_no_large_message(fails, folder):
+    large = "x" * 5_000_000
+    TRAIN.astype({"bmi": object}).assign(bmi=[large, *TRAIN["bmi"][1:]]).to_csv(folder / "large.csv", index=False)
+    err = fails("explain lightgbm.txt --train large.csv --target y --query query.csv", "'bmi'", "characters)")
+    assert len(err) < 1000
+    TRAIN.rename(columns={"bmi": large}).to_csv(folder / "large.csv", index=False)
+    assert len(fails("explain lightgbm.txt --train large.csv --target y --query query.csv", "lacks")) < 1000
+    assert len(str(axil.InputError("x" * 10**7))) < 5000
