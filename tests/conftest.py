@@ -1,4 +1,7 @@
-"""The workers of a parallel run share the cores: one thread each for the libraries, or their threads wait for each other."""
+"""The workers of a parallel run share the cores: one thread each for the libraries, or their threads wait for each other.
+
+Where a test asks for more threads, they wait asleep: by default OpenMP's wait in a loop, which takes the core from the others.
+"""
 
 import os
 import sys
@@ -6,8 +9,8 @@ import sys
 import chosen_core  # noqa: F401  (before anything imports axil)
 import pytest
 
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+for name, value in {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}.items():
+    os.environ.setdefault(name, value)
 
 
 @pytest.fixture(autouse=True)

@@ -207,7 +207,8 @@ def bent_values(l2, l1, max_step, nodes, t, sums, leaf_weights):
         visit(root, -np.inf, np.inf)
     for node in range(root, 0 if nodes.rivals is None else nodes.starts[t + 1]):  # in the order they were split
         for child in nodes.children[node][nodes.children[node] >= 0]:
-            low, high = ([found[o] for n, side, o in nodes.rivals if n == child and side == i] for i in (0, 1))
+            mine = nodes.rivals[nodes.rivals[:, 0] == child]
+            low, high = ([found[other] for other in mine[mine[:, 1] == side, 2]] for side in (0, 1))
             found[child] = min(max(own(child, node), *low, -np.inf), *high, np.inf)
     leaves = {nodes.leaf[node]: value for node, value in found.items() if nodes.leaf[node] >= 0}
     return np.array([leaves[leaf] for leaf in sorted(leaves)]), {n: v for n, v in found.items() if nodes.leaf[n] < 0}
