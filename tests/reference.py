@@ -1,7 +1,7 @@
 """The oracle: the paper's algorithms line by line, and the same for weighted, regularised and mixed leaves, in dense NumPy."""
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array
 
 from axil.structure import Coefficients, Regularisation, Structure, cell_dtype
 
@@ -63,16 +63,19 @@ def dense_weights(structure, queries):
     mean = np.tile(w / w.sum(), (n, 1)) if structure.base is None else np.zeros((n, n))
     of_targets, of_base = [], []
     for t in range(n_trees):
-        seen = np.eye(n) - beta[t] * mean
-        left = np.full(n, beta[t])  # how much of the base is in the rows' predictions
-        for s in range(t):
-            seen = seen - omega[t, s] * of_targets[s][leaves[s]]
-            left = left + omega[t, s] * of_base[s][leaves[s]]
-        A = np.eye(structure.n_leaves[t])[leaves[t]]
+        earlier = np.flatnonzero(omega[t, :t])
+        if structure.coefficients is None and t:
+            earlier = earlier[earlier == t - 1]  # those before are in what the last tree has seen
+        else:
+            seen = np.eye(n) - beta[t] * mean
+            left = np.full(n, beta[t])  # how much of the base is in the rows' predictions
+        for s in earlier:
+            seen -= omega[t, s] * of_targets[s][leaves[s]]
+            left += omega[t, s] * of_base[s][leaves[s]]
+        A = csr_array((w * draw[t], (leaves[t], np.arange(n))), shape=(structure.n_leaves[t], n))
         own = slice(structure.starts[t], structure.starts[t + 1])
         mixing = None if structure.mixing is None else structure.mixing[t]
-        P = np.diag(structure.leaf_scale[own]) if mixing is None else mixing.toarray()
-        to_values = P @ (A * (w * draw[t])[:, None]).T
+        to_values = (diags_array(structure.leaf_scale[own]) if mixing is None else mixing) @ A
         of_targets.append(to_values @ seen)
         of_base.append(-(to_values @ left))
     k = beta[-1] * (np.tile(w / w.sum(), (len(queries), 1)) if structure.base is None else np.zeros((len(queries), n)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from reference import dense_weights, random_structure
 from test_boosting import SHAPES
-from test_contract import GRID, case_of, explainer_of
+from test_contract import GRID, case_of, dense, explainer_of
 
 import axil
 from axil import InputError
@@ -51,7 +51,7 @@ def test_more_work_than_anyone_waits_for_is_refused_with_its_cost(monkeypatch):
     assert len(trees.leverage(PLENTY)) == 400
 
 
-@pytest.mark.parametrize(("library", "name"), GRID[::11])
+@pytest.mark.parametrize(("library", "name"), dense(GRID[::11]))
 def test_models(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     K = explainer.matrix()
