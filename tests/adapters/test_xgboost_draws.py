@@ -16,7 +16,7 @@ from xgboost_models import VERSION
 
 import axil
 from axil.adapters.xgboost.document import parse, settings
-from axil.adapters.xgboost.draws import Columns, Dart, Plan, Stream, Subsample, bag, iterations, powers
+from axil.adapters.xgboost.draws import Columns, Dart, Plan, Stream, Subsample, bag, iterations, philox_bag, powers
 from axil.adapters.xgboost.plan import columns_of, plan_of_draws
 
 UPDATERS = {"hist": "grow_quantile_histmaker", "approx": "grow_histmaker", "exact": "grow_colmaker"}
@@ -223,3 +223,10 @@ def test_a_million_rows_and_a_hundred_trees_take_seconds() -> None:
     assert time.perf_counter() - start < 3
     assert np.mean(shares) == pytest.approx(0.7, abs=1e-3)
     assert powers(3).tolist() == [16807, 16807**2, 16807**3]
+
+
+def test_philox_is_that_of_the_standard() -> None:
+    """C++ states number 10,000 of std::philox4x64 seeded with 20111115: row 9,999 is drawn from its share of 2^64 on."""
+    share = np.float32(3409172418970261260) / np.float32(2.0**64)
+    drawn = [philox_bag(20111115, float(limit), 10_000)[-1] for limit in (np.nextafter(share, np.float32(0)), share)]
+    assert drawn == [False, True]

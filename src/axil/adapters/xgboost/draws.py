@@ -8,13 +8,14 @@ XGBoost draws from one std::mt19937 (src/common/random.h), seeded with ``seed`` 
   x = 16807^(i + 1) * s mod 2^63 (src/tree/hist/sampler.cc);
 - exact: two words for each row, for every tree (src/tree/updater_colmaker.cc);
 - on a GPU: one word s for each tree, from which row i has x = 48271^(i + 1) * s mod 2^31 - 1, Thrust's default engine
-  (src/tree/gpu_hist/sampler.cu; up to XGBoost 3.3).
+  (src/tree/gpu_hist/sampler.cu), or from XGBoost 3.3 on, by the CUDA it was built with (src/common/random.cuh), number i of
+  std::philox4x64 seeded with s.
 
 Columns take words from the same stream (src/common/random.h). Up to XGBoost 3.2 a sampler of columns takes one: before the rows
 of the first iteration, and with exact after the rows of every tree. From 3.3 on each draw of columns takes one: `Columns`.
 
 A row is drawn iff u < subsample, where u is std::generate_canonical of x or of the two words; on a GPU iff
-u = (x - 1) / 2^31 <= subsample, in float32.
+u = (x - 1) / 2^31 <= subsample, or x / 2^64, in float32.
 """
 
 from __future__ import annotations
@@ -140,6 +141,7 @@ class Plan:
     n_groups: int  #: an iteration has n_parallel trees for each
     dart: Dart | None = None
     gpu: bool = False
+    philox: bool = False  #: whether the GPU draws by Philox
     columns: Columns | None = None  #: None up to XGBoost 3.2
 
     @property
@@ -253,6 +255,13 @@ def gpu_bag(word: int, subsample: float, powers: NDArray[np.uint64]) -> Bag:
     return found
 
 
+def philox_bag(word: int, subsample: float, n: int) -> Bag:
+    """(n,): which rows a GPU draws by Philox. NumPy's is the same, but counts before it draws."""
+    x = np.random.Philox(key=word, counter=2**256 - 1).random_raw(n)
+    found: Bag = x.astype(np.float32) / np.float32(2.0**64) <= np.float32(subsample)
+    return found
+
+
 @dataclass
 class Subsample:
     """A `Sampler`: which rows XGBoost drew for each of some trees of a model."""
@@ -275,6 +284,8 @@ class Subsample:
         drawn = self._bags[place]
         if drawn is None:
             return np.ones(self.plan.n_rows, dtype=np.bool_)
+        if isinstance(drawn, int) and self.plan.philox:
+            return philox_bag(drawn, self.plan.subsample, self.plan.n_rows)
         if isinstance(drawn, int):
             make, take = (gpu_powers, gpu_bag) if self.plan.gpu else (powers, bag)
             if self._powers is None:

@@ -82,17 +82,24 @@ def plan_of_draws(model: Model, said: Settings, n_rows: int, weights: Array | No
     """
     plan = plan_of(model, said, n_rows)
     versions = _plans(model, said, n_rows)
-    others = versions if plan.gpu else [replace(one, gpu=gpu) for one in versions for gpu in (False, True)]
+    others = [other for one in versions for other in _devices(one)]
     likely = (one for one in others if one.samples and (one.dart is None or _ends(one, model)))
     found = next((one for one in likely if _drew(one, model, weights)), None)
     if found is None and plan.gpu and plan.samples:
         raise UnsupportedModelError(
             "subsample",
             f"{plan.subsample:g} with device={said.device}",
-            "its rows were drawn from another stream than that of XGBoost up to 3.3, which axil replays",
+            "its rows were drawn from another stream than those of XGBoost up to 3.4, which axil replays",
             'Fit with subsample=1, or with device="cpu".',
         )
     return plan if found is None else found
+
+
+def _devices(plan: Plan) -> list[Plan]:
+    """The plan on each device that it may have been carried out on."""
+    on_gpu = replace(plan, gpu=True)
+    newer = [] if plan.columns is None else [replace(on_gpu, philox=True)]
+    return ([] if plan.gpu else [plan]) + [on_gpu, *newer]
 
 
 def _ends(plan: Plan, model: Model) -> bool:

@@ -141,7 +141,7 @@ EXACT = (
     "reg_lambda, min_child_weight; recovered from the leaves of a model whose settings a file has lost",
     "num_parallel_tree, XGBRFRegressor",
     "missing values, categorical features",
-    "subsample on a CPU, and on a GPU up to XGBoost 3.3, seed_per_iteration: the rows are drawn again",
+    "subsample, on a CPU and on a GPU, seed_per_iteration: the rows are drawn again",
     "booster=dart: the dropped trees are drawn again",
     "several outputs: multi_strategy one_output_per_tree and multi_output_tree",
 )
