@@ -80,6 +80,7 @@ class Rows(ABC):
     n_rows: int  #: N
     n_cells: int  #: C
     every: Numbers  #: (T,) the numbers of all trees
+    n_threads: int = 1  #: of the host, that prepare what kernels are given
     swept: int = 128  #: queries that share a sweep, so that tables of their leaves stay in the caches
     shared_leaves: int = 200  #: up to which trees pay for sharing a pass, through the co-occurrence of their leaves
     shared_bytes: int = 0  #: per row and tree, for the co-occurrence of larger trees that share a pass

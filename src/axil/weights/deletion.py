@@ -41,7 +41,7 @@ from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Effects
 from axil.weights.leaf_space import LeafSpace
-from axil.weights.parts import Parts, Which
+from axil.weights.parts import Parts, Which, factors_of
 from axil.weights.passes import Adjoints
 from axil.weights.removal import known_regularisation, left_of, rescaled
 from axil.weights.residuals import FittedValues
@@ -122,9 +122,7 @@ class Level:
         """
         s, f = self.fitted.structure, self.fitted
         by_row = self.factors is None
-        factors = (
-            Parts.of_rows(s, rows, self.rows.xp).factors(s).reshape(-1, 5) if self.factors is None else self.factors
-        )
+        factors = factors_of(s, rows, self.rows) if self.factors is None else self.factors
         base = np.ascontiguousarray(base)
         start = np.ascontiguousarray(f.started(rows).T - s.beta[0] * base)
         self.rows.deletions(

@@ -511,7 +511,7 @@ extern "C" __global__ void pair_sums(const CELL* __restrict__ cells, Size n, Siz
 // together, so that what the row has added so far is read once for all of them; sums come in the order of the trees. Threads go
 // along side by side, and what their trees look up in the table stays in the nearest cache. `kept` has a column per thread: the
 // additions where they are not wanted, then the values where other trees than the last are looked at again.
-#define TOGETHER 2
+#define TOGETHER 4
 extern "C" __global__ void deletions(const CELL* __restrict__ cells, Size n, Size n_trees, const Size* __restrict__ starts,
                                      const Size* __restrict__ leaf_starts, Size levels, const double* __restrict__ table,
                                      Size table_step, const double* __restrict__ factors, Size by_row,
