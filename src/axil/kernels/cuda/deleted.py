@@ -8,7 +8,7 @@ import cupy as cp
 
 from axil.kernels.cuda.cells import KeptCells
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows
-from axil.kernels.cuda.launch import THREADS, blocks, free_bytes, processors, within_memory
+from axil.kernels.cuda.launch import THREADS, blocks, free_bytes, processors, to_host, within_memory
 from axil.machine.arrays import is_host, namespace
 
 FACTORS = 5  # of a row in a tree
@@ -75,8 +75,10 @@ class Deleted(KeptCells):
             written = (first + begin, n, outputs, *made, kept)
             self._run("deletions", (slots // THREADS, outputs), (THREADS,), *read, *of_rows, *written)
             for (out, _), found in zip(wanted, made):
-                if found is not out:
-                    out[:, :, part] = found.get() if is_host(out) else found
+                if out is not None and is_host(out):
+                    to_host(found, out[:, :, part])
+                elif found is not out:
+                    out[:, :, part] = found
 
     def _leaves_of(self, levels: int) -> int:
         """The number of all leaves, each of so many cells."""
