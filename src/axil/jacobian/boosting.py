@@ -192,7 +192,9 @@ class Boosting:
         leaves, scores = self.located(X)
         slopes = np.tile(np.eye(scores.shape[1]), (len(scores), 1, 1)) if self._raw else self._loss.mean_slopes(scores)
         with self.backend.guard():
-            return Crossed(self._walked, self.pushes.rows, leaves, slopes[:, output]).by_columns(columns)
+            return Crossed(self._walked, self.pushes.rows, leaves, slopes[:, output], self._n_threads).by_columns(
+                columns
+            )
 
     def weight_derivatives(self, X: Any) -> Array:
         """(K, n, N)."""
@@ -302,7 +304,7 @@ class Boosting:
     def _combined(self, leaves: NDArray[np.integer[Any]], slopes: Array) -> Array:
         """(N, K): J'u; see `Combined`."""
         with self.backend.guard():
-            return Combined(self._walked, self.pushes.rows, leaves, slopes).by_targets()
+            return Combined(self._walked, self.pushes.rows, leaves, slopes, self._n_threads).by_targets()
 
     def require_derivatives(self) -> None:
         """Raise where the loss has none."""
@@ -318,7 +320,7 @@ class Boosting:
         leaves, scores = self.located(X)
         n, n_outputs = scores.shape
         seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw or raw else self._loss.mean_slopes(scores)
-        return Reverse(self._walked, self.pushes.rows, leaves, seeds)
+        return Reverse(self._walked, self.pushes.rows, leaves, seeds, self._n_threads)
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""

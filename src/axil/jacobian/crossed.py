@@ -21,22 +21,20 @@ from axil.types import Array, Leaves
 class Crossed(Reverse):
     """Reverse mode for one output of n queries."""
 
-    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array):
+    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array, n_threads: int):
         """``queries`` (n, T): leaves; ``seeds`` (n, K): how the output moves with each of the query's own scores."""
-        super().__init__(walked, rows, queries, seeds[:, None, :])
+        super().__init__(walked, rows, queries, seeds[:, None, :], n_threads)
 
     def by_columns(self, columns: Sequence[int]) -> Array:
         """(columns, n, N): by these columns of the targets, in O(T N K) a query for all of them."""
         w = self.walked
         out = {column: self.xp.zeros((self.n_rows, self.n)) for column in columns}
 
-        def take(stage: int, slopes: Any, counted: Array, by_g: Array, by_h: Array) -> None:
+        def take(stage: int, slopes: Any) -> None:
             k = int(w.stage_output[stage])
             if k in out:
-                g, h = (each if np.ndim(each) == 0 else each[:, k] for each in (slopes.g_by_target, slopes.h_by_target))
-                self._apply(
-                    out[k], int(w.stage_tree[stage]), self.a[stage], w.weights * counted * (by_g * g + by_h * h)
-                )
+                rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, w.weights)
+                self._apply(out[k], int(w.stage_tree[stage]), self.a[stage], rows)
 
         start = self._run(take) @ w.start_slopes()  # (n, K): by the means
         counted = w.weights * w.start_factors

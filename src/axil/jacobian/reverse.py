@@ -17,12 +17,17 @@ the host's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.jacobian.stages import Round, Walked
+from axil.adapters.losses import Slopes
+from axil.jacobian.stages import BLOCK_ROWS, Round, Walked
 from axil.kernels import Rows
 from axil.machine.arrays import host
 from axil.machine.progress import track
@@ -36,9 +41,10 @@ NONE, ALL = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)  # of one t
 class Reverse:
     """Reverse mode for n queries and O outputs; the columns of every table are outputs times queries."""
 
-    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array):
+    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array, n_threads: int):
         """``rows``: the walked ones; ``queries`` (n, T): leaves; ``seeds`` (n, O, K): how output o moves with score m."""
         self.walked, self.rows, self.queries, self.xp = walked, rows, queries.astype(np.intp), rows.xp
+        self.n_threads = n_threads
         n, n_outputs, n_scores = seeds.shape
         self.n, self.n_outputs, self.n_scores, self.n_rows = n, n_outputs, n_scores, len(walked.targets)
         self.seeds = np.ascontiguousarray(seeds.transpose(2, 1, 0).reshape(n_scores, n_outputs * n))
@@ -51,9 +57,9 @@ class Reverse:
         w = self.walked
         out = [self.xp.zeros((self.n_rows, self.n)) for _ in range(self.n_outputs)]
 
-        def take(stage: int, slopes: Any, counted: Array, by_g: Array, by_h: Array) -> None:
+        def take(stage: int, slopes: Any) -> None:
             k = int(w.stage_output[stage])
-            rows = w.weights * counted * (by_g * _of(slopes.g_by_target, k) + by_h * _of(slopes.h_by_target, k))
+            rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, w.weights)
             own = self.xp.ascontiguousarray(self.a[stage][:, k * self.n : (k + 1) * self.n])
             self._apply(out[k], int(w.stage_tree[stage]), own, rows)
 
@@ -69,9 +75,8 @@ class Reverse:
         w = self.walked
         out, everyone = (self.xp.zeros((*shape, self.n_outputs * self.n)) for shape in ((self.n_rows,), ()))
 
-        def take(stage: int, slopes: Any, counted: Array, by_g: Array, by_h: Array) -> None:
-            k = int(w.stage_output[stage])
-            rows = counted * (by_g * _of(slopes.g, k) + by_h * _of(slopes.h, k))
+        def take(stage: int, slopes: Any) -> None:
+            rows = self._mixed(stage, slopes.g, slopes.h, None)
             self._apply(out, int(w.stage_tree[stage]), self.a[stage], rows)
             if w.smooth.l2_by_weight:
                 everyone[:] += w.smooth.l2_by_weight * (self.xp.asarray(w.steps[stage].by_l2) @ self.a[stage])
@@ -87,6 +92,10 @@ class Reverse:
 
     def _run(self, take: Any) -> Array:
         """Run the rounds backwards, giving every stage to ``take``; (O * n, K): by the scores that the fit starts from."""
+        with ThreadPoolExecutor(self.n_threads) as self.pool:  # a thread is made when there is work for it
+            return self._backwards(take)
+
+    def _backwards(self, take: Any) -> Array:
         w = self.walked
         by_base = np.zeros_like(self.seeds.T)
         for one in track(w.rounds[::-1], "derivatives"):
@@ -94,12 +103,10 @@ class Reverse:
             if one.base:
                 by_base += one.base * self._by_all_scores()
             for t, k, gain in w.gains(one):
-                self.score[:, k] -= gain[w.leaves[t]]
-            slopes = self._joint_slopes(one) if w.loss.joint else w.loss.slopes(w.targets, self.score)
+                self.score[:, k] -= self._numbers(partial(_looked_up, gain, w.leaves[t]))
+            slopes = self._joint_slopes(one) if w.loss.joint else self._slopes()
             for stage in one.stages:
-                t = int(w.stage_tree[stage])
-                leaf, step = w.leaves[t], w.steps[stage]
-                take(stage, slopes, w.counted(t), step.by_g[leaf], step.by_h[leaf])
+                take(stage, slopes)
             (self._pull_joint if w.loss.joint else self._pull)(one, slopes)
             for stage in one.stages:
                 del self.a[stage]
@@ -135,9 +142,7 @@ class Reverse:
         mixed = None if p is None else self.xp.zeros_like(self.P[0])
         for stage in one.stages:
             t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-            leaf, step = w.leaves[t], w.steps[stage]
-            rows = step.by_g[leaf] * _of(slopes.g_by_score, k) + step.by_h[leaf] * _of(slopes.h_by_score, k)
-            rows = rows * w.weights * w.counted(t)
+            rows = self._mixed(stage, slopes.g_by_score, slopes.h_by_score, w.weights)
             if p is not None and mixed is not None:
                 rows = rows * p[:, k]
                 self._apply(mixed, t, self.a[stage], rows)
@@ -182,6 +187,51 @@ class Reverse:
             self._apply(self.P[k], t, self.a[stage], -own * (1 + v[:, k] - vp))
             self.P[k] += self._column(own * v[:, k]) * up + self._column(own) * mixed
 
+    def _mixed(self, stage: int, g: Any, h: Any, weights: Array | None) -> Array:
+        """(N,): ``w c (v_G g + v_H h)`` of every row, g and h as slopes are; no weights for ones."""
+        w, t, k = self.walked, int(self.walked.stage_tree[stage]), int(self.walked.stage_output[stage])
+        leaf, step = w.leaves[t], w.steps[stage]
+
+        def make(rows: slice) -> Array:
+            own, counted = leaf[rows], w.counted(t, rows)
+            found = step.by_g[own] * _of(g, k, rows) + step.by_h[own] * _of(h, k, rows)
+            return np.asarray((counted if weights is None else weights[rows] * counted) * found)
+
+        return self._numbers(make)
+
+    def _slopes(self) -> Slopes:
+        """The slopes of the loss at the scores reached."""
+        w = self.walked
+        kinds = w.loss.slopes(w.targets[:1], self.score[:1])
+        made = {name: np.empty_like(w.targets) for name, own in vars(kinds).items() if np.ndim(own)}
+
+        def put(rows: slice) -> None:
+            found = w.loss.slopes(w.targets[rows], self.score[rows])
+            for name, whole in made.items():
+                whole[rows] = getattr(found, name)
+
+        self._share(put)
+        return replace(kinds, **made)
+
+    def _numbers(self, make: Callable[[slice], Array]) -> Array:
+        """(N,): one number for every row."""
+        out = np.empty(self.n_rows)
+
+        def put(rows: slice) -> None:
+            out[rows] = make(rows)
+
+        self._share(put)
+        return out
+
+    def _share(self, work: Callable[[slice], None]) -> None:
+        """Work on blocks of rows, which stay in the caches; threads share them."""
+        blocks = [slice(first, first + BLOCK_ROWS) for first in range(0, self.n_rows, BLOCK_ROWS)]
+        if min(self.n_threads, len(blocks)) == 1:
+            for rows in blocks:
+                work(rows)
+        else:
+            list(self.pool.map(work, blocks))
+
     def _column(self, values: Array) -> Any:
         """(N, 1): numbers of the rows, where P is."""
         return self.xp.asarray(values)[:, None]
@@ -197,9 +247,9 @@ class Reverse:
 class Combined(Reverse):
     """Reverse mode for one number that moves with the scores of n queries: J'u, over all outputs and columns of the targets."""
 
-    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, slopes: Array):
+    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, slopes: Array, n_threads: int):
         """``queries`` (n, T): leaves; ``slopes`` (n, K): how the number moves with each score."""
-        super().__init__(walked, rows, queries[:1], slopes.sum(axis=0)[None, None, :])
+        super().__init__(walked, rows, queries[:1], slopes.sum(axis=0)[None, None, :], n_threads)
         self.queries, self.slopes = queries.astype(np.intp), slopes
 
     def by_targets(self) -> Array:
@@ -207,9 +257,9 @@ class Combined(Reverse):
         w = self.walked
         out = [self.xp.zeros((self.n_rows, 1)) for _ in range(self.n_scores)]
 
-        def take(stage: int, slopes: Any, counted: Array, by_g: Array, by_h: Array) -> None:
+        def take(stage: int, slopes: Any) -> None:
             k = int(w.stage_output[stage])
-            rows = w.weights * counted * (by_g * _of(slopes.g_by_target, k) + by_h * _of(slopes.h_by_target, k))
+            rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, w.weights)
             self._apply(out[k], int(w.stage_tree[stage]), self.a[stage], rows)
 
         start = self._run(take) @ w.start_slopes()  # (1, K): by the means
@@ -221,6 +271,10 @@ class Combined(Reverse):
         sums[:, 0] += self.xp.asarray(np.bincount(self.queries[:, t], self.slopes[:, k], len(sums)))
 
 
-def _of(slope: Any, k: int) -> Any:
-    """Column k of slopes (N, K), or the number that all share."""
-    return slope if np.ndim(slope) == 0 else slope[:, k]
+def _looked_up(table: Array, leaf: NDArray[Any], rows: slice) -> Array:
+    return np.asarray(table[leaf[rows]])
+
+
+def _of(slope: Any, k: int, rows: slice) -> Any:
+    """Some rows of column k of slopes (N, K), or the number that all share."""
+    return slope if np.ndim(slope) == 0 else slope[rows, k]
