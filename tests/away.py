@@ -102,7 +102,7 @@ class AwayRows(Rows):
     xp = sys.modules[__name__]
 
     def __init__(self, rows: Rows):
-        self.rows = rows
+        self.rows, self.cells = rows, ndarray(rows.cells)
         self.weights, self.n_rows, self.n_cells, self.every = rows.weights, rows.n_rows, rows.n_cells, rows.every
 
     def tree(self, number: int) -> AwayRows:

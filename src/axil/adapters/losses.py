@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from axil.errors import InputError
 from axil.types import Array
@@ -79,6 +79,11 @@ class Loss(ABC):
         """Derivatives at targets and scores (N, K), as the library uses them."""
         found = self._slopes(y, F)
         return Slopes(found.g, 1.0, found.g_by_score, 0.0, found.g_by_target) if self.unit_hessian else found
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether `slopes` takes arrays of a device as well, and gives such ones."""
+        return type(self)._slopes in _ANYWHERE
 
     def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
         """The g and h of `slopes`, which is all that leaf values need."""
@@ -283,8 +288,10 @@ class Softmax(Loss):
         return np.asarray(each - each.mean(axis=0) if self.centred else each)
 
     def mean(self, F: Array) -> Array:
-        """p."""
-        return np.asarray(softmax(F, axis=1))
+        """p; of scores on a device too."""
+        shares: Array = np.exp(F - F.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        return shares
 
     def mean_slopes(self, F: Array) -> Array:
         """diag(p) - p p'."""
@@ -351,6 +358,10 @@ class Deviance(Loss):
         if low < 0 or not y.any() or (positive and low <= 0):
             least = "above 0" if positive else "from 0 up, not all 0"
             raise InputError(f"y_train goes down to {low:g}; this loss takes targets {least}.")
+
+
+#: slopes by operations that arrays of other modules have as well
+_ANYWHERE = frozenset(kind._slopes for kind in (Squared, Logistic, Softmax, Deviance))
 
 
 def poisson(factor: float = 1.0, **settings: bool) -> Deviance:

@@ -11,8 +11,7 @@ values v of G and H, and a query x whose output moves by ``seed`` with its own s
 with v_G = dv/dG and v_H = dv/dH of the row's own leaf. Softmax scores of one row are coupled: there dg/dF is by the output's own
 probability p and P_m gains ``p_m (q_m - sum_k p_k q_k)``. What is left in P then moves with the base.
 
-P and all tables of leaves are arrays of the rows' back end. Scores of the training rows, and what follows from them alone, are
-the host's.
+P, tables of leaves, scores of the training rows and slopes of the loss are arrays of the rows' back end.
 """
 
 from __future__ import annotations
@@ -49,7 +48,9 @@ class Reverse:
         self.n, self.n_outputs, self.n_scores, self.n_rows = n, n_outputs, n_scores, len(walked.targets)
         self.seeds = np.ascontiguousarray(seeds.transpose(2, 1, 0).reshape(n_scores, n_outputs * n))
         self.P = [self.xp.zeros((self.n_rows, n_outputs * n)) for _ in range(n_scores)]
-        self.score = walked.score.copy()
+        self.y, self.weights = self.xp.asarray(walked.targets), self.xp.asarray(walked.weights)
+        self.factors = None if walked.smooth.factors is None else self.xp.asarray(walked.smooth.factors)
+        self.score = self.xp.array(walked.score)
         self.a: dict[int, Any] = {}  # by stage: how the outputs move with its leaf values, (L_t, O * n)
 
     def by_targets(self) -> Array:
@@ -59,7 +60,7 @@ class Reverse:
 
         def take(stage: int, slopes: Any) -> None:
             k = int(w.stage_output[stage])
-            rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, w.weights)
+            rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, self.weights)
             own = self.xp.ascontiguousarray(self.a[stage][:, k * self.n : (k + 1) * self.n])
             self._apply(out[k], int(w.stage_tree[stage]), own, rows)
 
@@ -103,7 +104,7 @@ class Reverse:
             if one.base:
                 by_base += one.base * self._by_all_scores()
             for t, k, gain in w.gains(one):
-                self.score[:, k] -= self._numbers(partial(_looked_up, gain, w.leaves[t]))
+                self.score[:, k] -= self._numbers(partial(_looked_up, self.xp.asarray(gain), self.rows.cells[t]))
             slopes = self._joint_slopes(one) if w.loss.joint else self._slopes()
             for stage in one.stages:
                 take(stage, slopes)
@@ -142,14 +143,14 @@ class Reverse:
         mixed = None if p is None else self.xp.zeros_like(self.P[0])
         for stage in one.stages:
             t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-            rows = self._mixed(stage, slopes.g_by_score, slopes.h_by_score, w.weights)
+            rows = self._mixed(stage, slopes.g_by_score, slopes.h_by_score, self.weights)
             if p is not None and mixed is not None:
                 rows = rows * p[:, k]
                 self._apply(mixed, t, self.a[stage], rows)
             self._apply(self.P[k], t, self.a[stage], rows)
         if p is not None and mixed is not None:
             for k, part in enumerate(self.P):
-                part -= self._column(p[:, k]) * mixed
+                part -= p[:, k, None] * mixed
 
     def _joint_slopes(self, one: Round) -> Any:
         """Turn ``a`` into what it asks of the right sides of the leaves' systems; the slopes that go with that."""
@@ -160,13 +161,13 @@ class Reverse:
         solved = self.xp.asarray(inverse) @ asked
         for k, stage in enumerate(one.stages):
             self.a[stage] = self.xp.ascontiguousarray(solved[:, k])
-        return w.loss.joint_slopes(w.targets, self.score, self._solved(one))  # type: ignore[attr-defined]
+        return w.loss.joint_slopes(self.y, self.score, self._solved(one))  # type: ignore[attr-defined]
 
-    def _solved(self, one: Round) -> Array:
+    def _solved(self, one: Round) -> Any:
         """(N, K): the values of the rows' leaves that this round's systems were solved for."""
-        leaf = self.walked.leaves[self.walked.stage_tree[one.stages[0]]]
+        leaf = self.rows.cells[int(self.walked.stage_tree[one.stages[0]])]
         values = [self.walked.steps[stage].solved for stage in one.stages]
-        return np.stack([value[leaf] for value in values if value is not None], axis=1)
+        return self.xp.stack([self.xp.asarray(value)[leaf] for value in values if value is not None], axis=1)
 
     def _pull_joint(self, one: Round, slopes: Any) -> None:
         """`_pull` where H is whole: with u for ``a`` now, v the leaf's values and p the probabilities,
@@ -175,46 +176,57 @@ class Reverse:
         """
         w = self.walked
         t = int(w.stage_tree[one.stages[0]])
-        p, v, rows = w.loss.mean(self.score), self._solved(one), w.weights * w.counted(t)
+        p, v, rows = w.loss.mean(self.score), self._solved(one), self.weights * self.xp.asarray(w.counted(t))
         vp = (p * v).sum(axis=1)
         up, mixed = self.xp.zeros_like(self.P[0]), self.xp.zeros_like(self.P[0])
         for k, stage in enumerate(one.stages):
             self._apply(up, t, self.a[stage], p[:, k].copy())
             self._apply(mixed, t, self.a[stage], p[:, k] * (1 + v[:, k] - vp))
-        mixed -= self._column(vp) * up
+        mixed -= vp[:, None] * up
         for k, stage in enumerate(one.stages):
             own = rows * p[:, k]
             self._apply(self.P[k], t, self.a[stage], -own * (1 + v[:, k] - vp))
-            self.P[k] += self._column(own * v[:, k]) * up + self._column(own) * mixed
+            self.P[k] += (own * v[:, k])[:, None] * up + own[:, None] * mixed
 
-    def _mixed(self, stage: int, g: Any, h: Any, weights: Array | None) -> Array:
+    def _mixed(self, stage: int, g: Any, h: Any, weights: Any) -> Any:
         """(N,): ``w c (v_G g + v_H h)`` of every row, g and h as slopes are; no weights for ones."""
         w, t, k = self.walked, int(self.walked.stage_tree[stage]), int(self.walked.stage_output[stage])
-        leaf, step = w.leaves[t], w.steps[stage]
+        by_g, by_h = self.xp.asarray(w.steps[stage].by_g), self.xp.asarray(w.steps[stage].by_h)
+        leaf, drawn = self.rows.cells[t], None if w.drawn is None else self.xp.asarray(w.drawn[t])
 
-        def make(rows: slice) -> Array:
-            own, counted = leaf[rows], w.counted(t, rows)
-            found = step.by_g[own] * _of(g, k, rows) + step.by_h[own] * _of(h, k, rows)
-            return np.asarray((counted if weights is None else weights[rows] * counted) * found)
+        def make(rows: slice) -> Any:
+            own = leaf[rows]
+            found = by_g[own] * _of(g, k, rows) + by_h[own] * _of(h, k, rows)
+            for each in (weights, self.factors, drawn):
+                if each is not None:
+                    found *= each[rows]
+            return found
 
         return self._numbers(make)
 
     def _slopes(self) -> Slopes:
         """The slopes of the loss at the scores reached."""
         w = self.walked
-        kinds = w.loss.slopes(w.targets[:1], self.score[:1])
-        made = {name: np.empty_like(w.targets) for name, own in vars(kinds).items() if np.ndim(own)}
+        if self.xp is not np:
+            if w.loss.anywhere:
+                return w.loss.slopes(self.y, self.score)
+            found = w.loss.slopes(w.targets, host(self.score))
+            return replace(found, **{name: self.xp.asarray(own) for name, own in vars(found).items() if np.ndim(own)})
+        kinds = w.loss.slopes(self.y[:1], self.score[:1])
+        made = {name: np.empty_like(self.y) for name, own in vars(kinds).items() if np.ndim(own)}
 
         def put(rows: slice) -> None:
-            found = w.loss.slopes(w.targets[rows], self.score[rows])
+            found = w.loss.slopes(self.y[rows], self.score[rows])
             for name, whole in made.items():
                 whole[rows] = getattr(found, name)
 
         self._share(put)
         return replace(kinds, **made)
 
-    def _numbers(self, make: Callable[[slice], Array]) -> Array:
+    def _numbers(self, make: Callable[[slice], Any]) -> Any:
         """(N,): one number for every row."""
+        if self.xp is not np:
+            return make(slice(None))
         out = np.empty(self.n_rows)
 
         def put(rows: slice) -> None:
@@ -224,7 +236,7 @@ class Reverse:
         return out
 
     def _share(self, work: Callable[[slice], None]) -> None:
-        """Work on blocks of rows, which stay in the caches; threads share them."""
+        """Work on blocks of rows of the host, which stay in the caches; threads share them."""
         blocks = [slice(first, first + BLOCK_ROWS) for first in range(0, self.n_rows, BLOCK_ROWS)]
         if min(self.n_threads, len(blocks)) == 1:
             for rows in blocks:
@@ -232,15 +244,11 @@ class Reverse:
         else:
             list(self.pool.map(work, blocks))
 
-    def _column(self, values: Array) -> Any:
-        """(N, 1): numbers of the rows, where P is."""
-        return self.xp.asarray(values)[:, None]
-
-    def _apply(self, state: Any, tree: int, table: Any, rows: Array) -> None:
+    def _apply(self, state: Any, tree: int, table: Any, rows: Any) -> None:
         """``state[j] += rows[j] * table[leaf of j]``."""
         self._sweep(tree, state, ALL, table, rows, NONE)
 
-    def _sweep(self, tree: int, state: Any, apply: Numbers, table: Any, rows: Array | None, gather: Numbers) -> None:
+    def _sweep(self, tree: int, state: Any, apply: Numbers, table: Any, rows: Any, gather: Numbers) -> None:
         self.rows.tree(tree).sweep(state, apply, table, rows, gather, table, None)
 
 
@@ -259,7 +267,7 @@ class Combined(Reverse):
 
         def take(stage: int, slopes: Any) -> None:
             k = int(w.stage_output[stage])
-            rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, w.weights)
+            rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, self.weights)
             self._apply(out[k], int(w.stage_tree[stage]), self.a[stage], rows)
 
         start = self._run(take) @ w.start_slopes()  # (1, K): by the means
@@ -271,10 +279,10 @@ class Combined(Reverse):
         sums[:, 0] += self.xp.asarray(np.bincount(self.queries[:, t], self.slopes[:, k], len(sums)))
 
 
-def _looked_up(table: Array, leaf: NDArray[Any], rows: slice) -> Array:
-    return np.asarray(table[leaf[rows]])
+def _looked_up(table: Any, leaf: Any, rows: slice) -> Any:
+    return table[leaf[rows]]
 
 
 def _of(slope: Any, k: int, rows: slice) -> Any:
     """Some rows of column k of slopes (N, K), or the number that all share."""
-    return slope if np.ndim(slope) == 0 else slope[rows, k]
+    return slope[rows, k] if getattr(slope, "ndim", 0) else slope

@@ -97,11 +97,11 @@ class Walked:
         l2 = self.smooth.trees.l2[own]
         return l2 if self.zeroed is None else np.where(self.zeroed[own, output], np.inf, l2)
 
-    def counted(self, tree: int, rows: slice = slice(None)) -> Array:
-        """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves; of some rows, where they are given."""
+    def counted(self, tree: int) -> Array:
+        """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves."""
         factors = self.smooth.factors
-        ones = np.ones_like(self.weights[rows]) if factors is None else factors[rows]
-        return ones if self.drawn is None else ones * self.drawn[tree, rows]
+        ones = np.ones(len(self.weights)) if factors is None else factors
+        return ones if self.drawn is None else ones * self.drawn[tree]
 
     @property
     def start_factors(self) -> Array:

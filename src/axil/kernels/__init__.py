@@ -76,6 +76,7 @@ class Rows(ABC):
     """The cells of N training rows in T trees, and their weights, kept where the back end can reach them."""
 
     xp: Any = np  #: the module of its arrays
+    cells: Any  #: (T, N) the cells, an array of ``xp``
     weights: Array | None  #: (N,) the row weights, None for ones, on the host
     n_rows: int  #: N
     n_cells: int  #: C
