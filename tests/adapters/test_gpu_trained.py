@@ -1,6 +1,6 @@
-"""Models trained on an NVIDIA H200, with XGBoost 3.2 and 3.4 ("philox"), CatBoost 1.2.10 and LightGBM 4.7, the first trees of each:
-gpu_models.zip.
+"""Models trained on an NVIDIA H200 with XGBoost 3.2 and 3.4 ("philox"), CatBoost 1.2.10 and LightGBM 4.7: gpu_models.zip.
 
+The first trees of each.
 LightGBM's are of both learners for GPUs. The name of a model says what it was fitted with, and on how many rows.
 """
 

@@ -59,9 +59,8 @@ def _free_everywhere() -> int:
 
 def backend_of(limits: Limits) -> Backend:
     """The back end that works within these limits."""
-    cores = Cpu(limits.n_threads)
     if limits.device == "cpu":
-        return cores
+        return Cpu(limits.n_threads)
     from axil.kernels.cuda import Cuda
 
-    return Cuda(cores)
+    return Cuda(limits.n_threads)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +14,7 @@ from axil.types import Array
 NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base that was taken out
 
 
-def stated_rates(trees: list[TreeText], settings: Settings) -> Array:
+def stated_rates(trees: Sequence[TreeText], settings: Settings) -> Array:
     """(T,): the learning rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
     printed = {tree.shrinkage for tree in trees[1:] if tree.n_leaves > 1}
     if trees[0].shrinkage != "1":

@@ -15,6 +15,7 @@ import cupy as cp
 from cupyx.scipy.linalg import solve_triangular
 
 from axil.kernels import Backend, Costs, Numbers, Triangle
+from axil.kernels.cuda.checks import expect_block
 from axil.kernels.cuda.largest import merge
 from axil.kernels.cuda.launch import kernel, within_memory
 from axil.kernels.cuda.leaves import assign
@@ -49,25 +50,26 @@ class CudaTriangle(Triangle):
 
 @dataclass(frozen=True)
 class Cuda(Backend):
-    """The current GPU; blocks of the host are left to the cores beside it."""
+    """The current GPU."""
 
-    beside: Backend
+    n_threads: int  #: of the host
 
     name = "cuda"
     costs = COSTS
     xp = cp
 
     def rows(self, cells: Any, starts: Numbers, weights: Array | None = None) -> CudaRows:
-        return CudaRows(cells, starts, weights, self.beside.rows(cells, starts, weights))
+        return CudaRows(cells, starts, weights, self.n_threads)
 
     def triangle(self, factor: Any) -> CudaTriangle:
         return CudaTriangle(factor)
 
-    def top(self, block: Array, first: int, scale: Array | None, values: Array, rows: Numbers) -> None:
-        if is_host(block):
-            return self.beside.top(block, first, scale, values, rows)
-        scale = None if scale is None else cp.asarray(scale)
-        merge(cp.ascontiguousarray(block), first, scale, values, rows, partial(kernel, "uint8"))
+    @within_memory()
+    def top(self, block: Any, first: int, scale: Any, values: Array, rows: Numbers) -> None:
+        expect_block(block, first, scale, values, rows)
+        if block.size and values.size:
+            scale = None if scale is None else cp.asarray(scale)
+            merge(cp.ascontiguousarray(cp.asarray(block)), first, scale, values, rows, partial(kernel, "uint8"))
 
     def assign(self, *arguments: Any) -> bool:
         return assign(*arguments)

@@ -40,10 +40,10 @@ class KeptCells(Rows):
     times = 8
 
     @within_memory()
-    def __init__(self, cells: Cells, starts: Numbers, weights: Array | None, beside: Rows):
+    def __init__(self, cells: Cells, starts: Numbers, weights: Array | None, n_threads: int):
         expect_cells(cells, starts)
         expect_weights("weights", weights, cells.shape[1])
-        self.weights, self.beside = weights, beside
+        self.weights, self.n_threads = weights, n_threads
         self.n_rows, self.n_cells = int(cells.shape[1]), int(starts[-1])
         if self.n_rows > ROWS_AT_MOST:
             raise InputError(f'{self.n_rows} training rows; a GPU takes {ROWS_AT_MOST}. Use device="cpu".')
@@ -102,7 +102,7 @@ class KeptCells(Rows):
     @within_memory()
     def _alone(self, number: int) -> Any:
         own = copy(self)
-        own.beside, own.cells, own._trees = self.beside.tree(number), self.cells[number : number + 1], self._trees[:1]
+        own.cells, own._trees = self.cells[number : number + 1], self._trees[:1]
         own.starts = self.starts[number : number + 2] - self.starts[number]
         own.every, own.n_cells, own._starts = np.arange(1), int(own.starts[-1]), cp.asarray(own.starts)
         own._kept = Kept()

@@ -73,5 +73,21 @@ def expect_places(values: Any, rows: Any, columns: int, scale: Any, n_rows: int)
         raise ValueError(f"rows has {rows.max()}, beyond the {n_rows} rows")
 
 
+def expect_block(block: Any, first: int, scale: Any, values: Any, rows: Any) -> None:
+    """Refuses a block of rows, of any layout, places for its largest entries, or a scale that do not fit together."""
+    if block.dtype != np.float64 or block.ndim != 2:
+        raise TypeError(f"block is {_kind(block)}, expected float64 in 2 dimensions")
+    n, columns = block.shape
+    k = values.shape[1] if getattr(values, "ndim", 0) == 2 else 0
+    expect_output("values", values, (columns, k))
+    expect_output("rows", rows, (columns, k), np.int64)
+    if scale is not None:
+        expect("scale", scale, (len(scale),))
+        if not 0 <= first <= len(scale) - n:
+            raise ValueError(f"{n} rows from {first} on, but scale has {len(scale)}")
+        if rows.size and rows.max() >= len(scale):
+            raise ValueError(f"rows has {rows.max()}, beyond the end of scale")
+
+
 def _kind(array: Any) -> str:
     return f"{array.dtype} {tuple(array.shape)}" if hasattr(array, "dtype") else type(array).__name__
