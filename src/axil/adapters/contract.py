@@ -164,15 +164,12 @@ class FittedTrees:
     held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)
     sampler: Sampler | None = None
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
-    hidden: Array | float = (
-        0.0  #: (L,) what the library adds to the values as it prints them: a base in the first tree's
-    )
-    slack: Array | float = (
-        0.0  #: (L,) how far sums in single precision, in an order that is not known, leave values off
-    )
-    doubt: Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None = (
-        None  #: why trees may disagree with the data of the last fit, asked with those (T,) that agree
-    )
+    #: (L,) what the library adds to the values as it prints them: a base in the first tree's
+    hidden: Array | float = 0.0
+    #: (L,) how far sums in single precision, in an order that is not known, leave values off
+    slack: Array | float = 0.0
+    #: why trees may disagree with the data of the last fit, asked with those (T,) that agree
+    doubt: Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None = None
     columns: NDArray[np.int64] | None = None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
 
 
@@ -275,9 +272,8 @@ class SmootherModel(Defaults):
     widest = 1e-6  #: what ``tolerance`` may grow to where the library's own solver is no closer to the solution
 
     coordinates: Callable[..., Any]  #: (X, n_threads=1) -> (n, p) features
-    smoother: Callable[
-        ..., FittedSmoother
-    ]  #: (X, weights) -> the smoother on the training rows X with these sample weights
+    #: (X, weights) -> the smoother on the training rows X with these sample weights
+    smoother: Callable[..., FittedSmoother]
     predictions: Callable[..., Array]  #: (X) -> (n, K)
     causes: Callable[..., str]  #: (what) -> the most likely reasons for a disagreement in "values"; one per line
 

@@ -40,14 +40,12 @@ class SmoothTrees:
     shared: bool = False
     l1: float = 0.0
     most: float = 0.0  #: the largest |leaf value| before the rate; 0: any
-    lightest: float = (
-        0.0  #: a value of exactly zero is the library's doing, not the data's, where H is less than this; held
-    )
+    #: a value of exactly zero is the library's doing, not the data's, where H is less than this; held
+    lightest: float = 0.0
     factors: Array | None = None  #: (N,) what multiplies row weights in leaves, but not in the base
     l2_by_weight: float = 0.0  #: what l2 grows by with the weight of any row
-    sampler: IterationSampler | None = (
-        None  #: where all trees of an iteration have the same rows; else that of ``trees``
-    )
+    #: where all trees of an iteration have the same rows; else that of ``trees``
+    sampler: IterationSampler | None = None
     #: (I + 1, T) what each tree's values before the rate are multiplied by in the scores that each of I iterations, and at last a
     #: prediction, sees, 0 for trees that come later; None: by the rates. DART drops and scales trees.
     omega: Array | None = None

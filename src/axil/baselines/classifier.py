@@ -120,13 +120,14 @@ class FittedClassifier:
         leaves = assign_leaves(adapter, self._features, n_rows, fitted.trees.n_leaves, limits)  # type: ignore[arg-type]
         self.walked: Walked = walk(adapter, fitted, leaves, targets, offsets, check=True, n_threads=self.n_threads)
         error = check_scores(adapter, self._features, offsets, self.walked)
+        #: findings of the replay
         self.verification = Report(
             loss=fitted.loss.name,
             trees=len(fitted.trees.n_leaves),
             leaf_error=self.walked.leaf_error,
             score_error=error,
             tolerance=adapter.smooth_tolerance,
-        )  #: findings of the replay
+        )
         self.loss: Loss = fitted.loss
         coefficients = np.zeros(len(self.walked.steps))
         for one in self.walked.rounds:

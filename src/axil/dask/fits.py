@@ -36,9 +36,8 @@ class RowSums:
     moment: Array  #: (K,) of weight * target
     leaf_weights: Array  #: (L,)
     started: Array  #: (L, K) of weight * draw * (target - offset)
-    together: (
-        Array | None
-    )  #: (L, L) co-occurrences of leaves; None where leaf space is there, or trees do not see each other
+    #: (L, L) co-occurrences of leaves; None where leaf space is there, or trees do not see each other
+    together: Array | None
 
     def __add__(self, other: RowSums) -> RowSums:
         both = None if self.together is None or other.together is None else self.together + other.together

@@ -23,9 +23,8 @@ from axil.weights.deletion import at_share, shares_of
 from axil.weights.forest import is_forest
 from axil.weights.removal import known_regularisation
 
-MOST_REFITS = (
-    64  # rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as leaf space does
-)
+# Rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as leaf space does
+MOST_REFITS = 64
 
 
 class Refits(Weighted):

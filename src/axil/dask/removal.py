@@ -27,9 +27,6 @@ from axil.errors import UnsupportedQuestionError
 from axil.output import tables
 from axil.types import Array
 
-MOST_REFITS = (
-    64  # rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as leaf space does
-)
 METHODS = ("exact", "first-order")
 
 

@@ -135,9 +135,8 @@ class Own:
         """(2, n, M): the moments from an engine without the rows' own weights."""
         mine, weights = values[self.rows], self.weights[:, engine]
         left = moments - np.stack([np.abs(weights), np.square(weights)])[:, :, None] * mine
-        left[..., 0] = np.where(
-            left[..., 0] > 1e-9 * moments[..., 0], left[..., 0], 0.0
-        )  # nothing but rounding is left
+        more_than_rounding = left[..., 0] > 1e-9 * moments[..., 0]
+        left[..., 0] = np.where(more_than_rounding, left[..., 0], 0.0)
         return np.asarray(left)
 
 

@@ -200,9 +200,8 @@ class Predictive(Distribution, page.Shown):
         if scale.is_identity:
             return values
         finite = np.isfinite(values)
-        found = scale.inverse(
-            np.where(finite, values, self._proven.targets[0])
-        )  # functions may refuse what is infinite
+        # Functions may refuse what is infinite, so any target stands in for it.
+        found = scale.inverse(np.where(finite, values, self._proven.targets[0]))
         return np.where(finite, found, values if self._rising else -values)
 
     @property

@@ -74,9 +74,8 @@ class Budget:
 
     def batch_size(self, bytes_per_query: int, taken: int = 0) -> int:
         """How many queries to ask at a time, where so many bytes are or will be taken by something else."""
-        held = min(
-            self.batch_bytes, (self.available - taken) // 4
-        )  # the batch before may still be there, and work goes on
+        # A quarter: the batch before may still be there, and work goes on.
+        held = min(self.batch_bytes, (self.available - taken) // 4)
         size = int(max(1, min(held // bytes_per_query, MOST_QUERIES)))
         return size if size < TILE else size // TILE * TILE
 

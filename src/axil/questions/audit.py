@@ -32,9 +32,8 @@ from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
 
-TOWARDS_ALL = (
-    0.5  # weight of the mean over all rows in a row's scale; chosen on ten data sets (experiments/label_noise.py)
-)
+# Weight of the mean over all rows in a row's scale; chosen on ten data sets (experiments/label_noise.py)
+TOWARDS_ALL = 0.5
 FREEDOMS = np.arange(4, 21)  # of Student's t; likewise
 MIDDLE, BULK = 0.5, 0.8  # quantiles of |studentised values| that say which one
 FAR = 0.01  # quality of a row that is far out

@@ -84,9 +84,8 @@ class Found:
 
     prediction: float
     furthest: float  #: the prediction with every target moved as far as it helps
-    players: NDArray[
-        np.intp
-    ]  #: the rows or groups, that add most first, that cross the line; none if it cannot be crossed
+    #: the rows or groups that cross the line, those that add most first; none if it cannot be crossed
+    players: NDArray[np.intp]
     added: Array  #: what each of them adds
     crosses: bool
 

@@ -41,9 +41,8 @@ class Stream:
     feature_names: list[str] | None = None
     note: str = tables.NOTE  #: what the numbers are
     is_shared: bool = False  #: whether there are classes that share their weights
-    fitted: Callable[[], Array] | None = (
-        None  #: (N, K) the training rows' own predictions; None where weights do not make them
-    )
+    #: (N, K) the training rows' own predictions; None where weights do not make them
+    fitted: Callable[[], Array] | None = None
 
     def parts(self, more_bytes: int = 0) -> Iterator[WeightedSums]:
         """In batches that memory allows, where each query takes so many bytes more."""
@@ -80,24 +79,12 @@ def measured(parts: Iterable[WeightedSums], measure: Callable[[WeightedSums], Ar
     return np.concatenate([np.atleast_2d(measure(part)) for part in parts], axis=1)
 
 
+# Questions that need K, which `Questions` and `Calibrates` have.
 OTHERS = (
-    *(
-        "removal",
-        "without",
-        "removal_set",
-        "removal_top",
-        "removal_group",
-        "pushes",
-        "leave_one_out",
-        "loo_curve",
-        "what_if",
-        "reach",
-        "blame",
-        "shapley",
-        "audit",
-    ),
+    *("removal", "without", "removal_set", "removal_top", "removal_group", "pushes", "leave_one_out", "loo_curve"),
+    *("what_if", "reach", "blame", "shapley", "audit"),
     *("budget", "leverage", "degrees_of_freedom", "standard_error", "calibrate"),
-)  # questions that need K, and `Questions` has
+)
 
 
 class MissingQuestionError(UnsupportedQuestionError, AttributeError):
@@ -322,19 +309,18 @@ class Streamed(Paged, ABC):
                 "per_class=False lists classes by name, which adjust=True cannot move. Leave one of them out."
             )
         listing = stream.listing(beside)
-        choice, chosen = (
-            listing.choice(k, among, distinct, sign, per_class, within),
-            listing.known.chosen(columns),
-        )
+        choice = listing.choice(k, among, distinct, sign, per_class, within)
+        chosen = listing.known.chosen(columns)
         lines = choice.most(stream.n_targets[0]) * stream.n_targets[1]
         more = 0 if choice.is_plain else COPIES * 8 * stream.n_targets[0]
         parts = stream.for_table(lines, 14 + 3 * len(chosen), 24 * 8, more)
         return similar.listed(parts, listing, choice, chosen, stream.fitted if adjust else None)
 
+    # The reason that `similar` gives where it has none, and what to do.
     _no_features = (
         "this explainer was loaded from a file, which keeps no features",
         "Load it with them: axil.load(path, model, X_train=X_train).",
-    )  # the reason that `similar` gives where it has none, and what to do
+    )
 
     def write(self, X: Any, path: Any, init_score: Any = None) -> None:
         """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.

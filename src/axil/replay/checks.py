@@ -21,9 +21,8 @@ from axil.replay.recover import Replay
 from axil.types import Array
 
 CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
-WEIGHT_SLACK = (
-    1e-7  # of a leaf's sum of weights, in some libraries in single precision, relative to the sum over all rows
-)
+# Of a leaf's sum of weights, in some libraries in single precision, relative to the sum over all rows
+WEIGHT_SLACK = 1e-7
 MEAN_SLACK = 8  # roundings of the largest target that a mean, as a library keeps it, may be off by
 FAR_OFF = (
     "This row is far from all training rows, and the fit kept rounding errors that grow with the distance, as it does where "
@@ -44,9 +43,8 @@ class Verification:
     scale: float  #: the largest |prediction|
     rounding: float = 0.0  #: what rounding targets and offsets, if they are far larger, may add to an error, absolute
     compared: list[str] = field(default_factory=list)  #: what the model records of its leaves and was found equal
-    recovered: dict[str, Any] = field(
-        default_factory=dict
-    )  #: what the model does not state, e.g. {"rates": [[tree, rate]]}
+    #: what the model does not state, e.g. {"rates": [[tree, rate]]}
+    recovered: dict[str, Any] = field(default_factory=dict)
     replayed: str = ""  #: what drew the rows of each tree, where they were drawn again, e.g. "LightGBM bagging"
     held: Held | None = None  #: the pattern that is held fixed besides the splits; None where there is none
 
@@ -237,9 +235,8 @@ def check_values(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: fl
     first = slice(0, trees.n_leaves[0])
     weights = walked.structure.leaf_weights[first]
     shift = np.abs(weights @ (values[first] - trees.values[first])) / max(weights.sum(), 1e-300)
-    compared = trees.base is None and not np.any(
-        trees.hidden
-    )  # by `check_base`; a hidden one is known from the targets alone
+    # Compared by `check_base`; a hidden base is known from the targets alone.
+    compared = trees.base is None and not np.any(trees.hidden)
     if not compared and shift.max() > adapter.tolerance * scale:
         cause = "The targets' mean differs from that of the targets the model was fitted on.\n"
     else:

@@ -27,9 +27,8 @@ class Held:
     zero: int  #: leaves whose sums L1 put to zero
     clipped: int  #: leaves at the largest step
     bounded: int  #: leaves at a monotone bound, or pooled with others to keep an order
-    shift: float = (
-        np.nan
-    )  #: the largest part of a training row's prediction that no target makes, because of the pattern
+    #: the largest part of a training row's prediction that no target makes, because of the pattern
+    shift: float = np.nan
     radius: float = np.nan  #: the smallest change of a single target that changes the pattern, to first order
 
     @property

@@ -102,9 +102,8 @@ class _Walk:
         self.score = self._start(1.0 if trees.coefficients is None else trees.coefficients.beta[0])
         self.added = 0  # trees up to here are in the predictions
         self.levels = [1.0]  # first, so that a structure with a single level of draws is one without sampling
-        self.codes = (
-            None if trees.sampler is None else self._empty(np.uint8)
-        )  # of the draws, two bytes if there are many
+        # Codes of the draws, two bytes if there are many.
+        self.codes = None if trees.sampler is None else self._empty(np.uint8)
 
     def _empty(self, dtype: type[np.unsignedinteger[Any]]) -> Leaves:
         shape = (self.leaves.shape[0], self.leaves.shape[1])

@@ -179,9 +179,8 @@ class Reports:
         sure = ""
         if interval is not None:
             coverage = inputs.as_number(coverage, "coverage")
-            interval.interval(
-                inputs.take_rows(stream.rows, slice(0, 0)), coverage
-            )  # refuses a coverage before any work
+            none = inputs.take_rows(stream.rows, slice(0, 0))
+            interval.interval(none, coverage)  # refuses a coverage before any work
             sure = ("" if interval.source == "held out" else "about ") + f"{100 * coverage:.6g} %"
         values = self.proven.scale.inverse(self.proven.queries(X, init_score).predictions)[:, 0]
         plan = _Plan(words, choice, known, chosen, on_map, interval, coverage, sure, labels, values)

@@ -32,9 +32,8 @@ class Nodes(Transferable):
     slack: Array | float = 0.0  #: (M,) how far these values may be off for the digits they are kept in
     signs: NDArray[np.int8] | None = None  #: (M,) whether predictions must rise (1) or fall (-1) from left to right
     own: Array | None = None  #: (M,) the share of a node's own value where the rest is its parent's; None: all
-    rivals: Ids | None = (
-        None  #: (R, 3) a node, 0 or 1, and one its value must not be below (0) or above (1); see `stages`
-    )
+    #: (R, 3) a node, 0 or 1, and one its value must not be below (0) or above (1); see `stages`
+    rivals: Ids | None = None
 
     def __post_init__(self) -> None:
         for value in vars(self).values():

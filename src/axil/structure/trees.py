@@ -67,9 +67,8 @@ class Structure(Transferable):
     draws: Array = field(default_factory=lambda: np.ones(1))  #: (D,)
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     columns: NDArray[np.int64] | None = None  #: (T,) which of all the model's trees these are; None: all, in order
-    regularisation: Regularisation | None = (
-        None  #: how leaf_scale came about; None: not known, nor asked unless weights change
-    )
+    #: how leaf_scale came about; None: not known, nor asked unless weights change
+    regularisation: Regularisation | None = None
     total: float | None = None  #: the weight of all training rows, where not all of them are here
     starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
 

@@ -23,9 +23,8 @@ class Fit:
     steps: int = 1
     backtracks: bool = False  #: gives up a step that does not lower the loss, be it by rounding
     scales_l2: bool = True  #: by the mean weight; a GPU does not (catboost/cuda/methods/leaves_estimation)
-    rounds_l2: bool = (
-        False  #: l2 stays in float32 when it is scaled (CalcDeltaNewtonMulti, algo_helpers/online_predictor.cpp)
-    )
+    #: l2 stays in float32 when it is scaled (CalcDeltaNewtonMulti, algo_helpers/online_predictor.cpp)
+    rounds_l2: bool = False
     leaves_zero: bool = False  #: as the method "Simple" does for several outputs
     from_average: bool = False
     shrink: float = 0.0

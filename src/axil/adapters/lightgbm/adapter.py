@@ -27,9 +27,8 @@ from axil.structure import Regularisation
 from axil.types import Array
 
 PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
-SINGLE_SLACK = (
-    16 * 2.0**-24
-)  # of the largest leaf value: a sum over all rows in float32, 256 roundings of which 16 remain
+# Of the largest leaf value: a sum over all rows in float32, 256 roundings of which 16 remain.
+SINGLE_SLACK = 16 * 2.0**-24
 
 
 def read(model: Any) -> LightGBMAdapter | None:

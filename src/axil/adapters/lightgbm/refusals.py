@@ -102,11 +102,8 @@ class Reading:
         With path_smooth LightGBM takes the number of a parent for its value (FitByExistingTree,
         src/treelearner/serial_tree_learner.cpp); a refit knows neither drops nor averages of trees.
         """
-        for name in (
-            "path_smooth",
-            "lambda_l1",
-            "max_delta_step",
-        ):  # the last two would hide wrong targets: no inner values
+        # lambda_l1 and max_delta_step would hide wrong targets: no inner values.
+        for name in ("path_smooth", "lambda_l1", "max_delta_step"):
             if self.settings.number(name) > 0:
                 return name
         return "boosting=dart" if self.dart else "boosting=rf" if self.forest else ""
@@ -414,9 +411,6 @@ _MACHINES = (
 _SINGLE = (
     "A GPU added in single precision, too roughly for this many rows in so small leaves: fit with gpu_use_dp=True, or with "
     'device_type="cpu".'
-)
-_WIDE_BINS = (
-    "LightGBM on CUDA sums histograms of more than 256 bins up wrongly (4.7): fit with max_bin=255, or on the CPU."
 )
 _DIGITS = (
     "The model was loaded from text, which keeps six digits of lambda_l2, cat_l2 and path_smooth, and of learning_rate, "

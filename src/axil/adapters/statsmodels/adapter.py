@@ -15,9 +15,8 @@ from axil.adapters.statsmodels.refusals import REFUSALS, fitted_by
 from axil.errors import InputError
 from axil.types import Array
 
-SMALLEST = (
-    1e-15  # of the largest singular value: what statsmodels leaves out (pinv_extended, statsmodels/tools/tools.py)
-)
+# Of the largest singular value: what statsmodels leaves out (pinv_extended, statsmodels/tools/tools.py)
+SMALLEST = 1e-15
 SAME = 1e-6  # of a weight: given weights and those of the fit
 
 

@@ -37,9 +37,8 @@ class Leaves:
     sums: Array
     zero: NDArray[np.bool_]  #: (L,) which leaves XGBoost set to zero
     tree: Tree
-    bent: Callable[[float], Array] | None = (
-        None  #: the values before the rate for a lambda, where not sums over weights
-    )
+    #: the values before the rate for a lambda, where not sums over weights
+    bent: Callable[[float], Array] | None = None
     most: float = np.inf  #: max_delta_step
 
     @property

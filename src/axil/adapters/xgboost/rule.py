@@ -27,9 +27,8 @@ class Rule:
 
     l1: float
     max_step: float
-    signs: NDArray[
-        np.int8
-    ]  #: (features,) 1 where predictions must rise with a feature, -1 where they must fall, else 0
+    #: (features,) 1 where predictions must rise with a feature, -1 where they must fall, else 0
+    signs: NDArray[np.int8]
 
     @classmethod
     def of(cls, settings: Settings, n_features: int) -> Rule:

@@ -40,9 +40,8 @@ class Options:
     """Content that the page is to show."""
 
     k: int = 50  #: rows of each prediction
-    groups: tuple[NDArray[np.intp], NDArray[Any]] | None = (
-        None  #: the group number of each training row, and their names
-    )
+    #: the group number of each training row, and their names
+    groups: tuple[NDArray[np.intp], NDArray[Any]] | None = None
     columns: Any = None  #: features by name or position
     sigma: Array | None = None  #: () or (K,) the noise of the targets
     about_sigma: str | None = None  #: how it is known, where it is estimated
