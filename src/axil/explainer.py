@@ -179,21 +179,6 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         """Findings of the replay; None with ``verify=False``."""
         return self.proven.verification
 
-    def __call__(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
-        """Calls `explain`.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
-        sparse : bool, default False
-            Weights as a scipy.sparse CSR array, for forests and neighbours at the cost of the leaves met.
-        """
-        return self.explain(X, init_score, sparse)
-
     def explain(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
         """The weight of every training target in the prediction of every row of X; 8 * n * n_train bytes.
 
@@ -215,6 +200,8 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         proven.advise(len(queries))
         return Explanation(weighted_sums(proven, queries, sparse), module_of(X))
 
+    __call__ = explain
+
     def iter(
         self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
     ) -> Iterator[Explanation]:
@@ -227,8 +214,7 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         batch_size : int, optional
             How many rows to explain at a time; by default as many as memory allows, up to 1024.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
+            Offsets of the rows of X, as in `explain`.
         sparse : bool, default False
             Weights as a scipy.sparse CSR array, for forests and neighbours at the cost of the leaves met.
         """
@@ -252,8 +238,7 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         by : "weight" or "contribution", default "weight"
             What the largest are the largest of, in absolute value.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
+            Offsets of the rows of X, as in `explain`.
         """
         tables.check_by(by)
         k = inputs.as_count(k, "k")

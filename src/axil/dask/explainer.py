@@ -107,19 +107,6 @@ class Explainer(Calibrates):
         rows = f"{self._n_rows} training rows in {len(self._held.sizes)} partitions"
         return f"<axil.dask.Explainer: {self._adapter.library}, {rows}, {proof}>"
 
-    def __call__(self, X: Any, init_score: Any = None) -> Explanation:
-        """Calls `explain`.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
-        """
-        return self.explain(X, init_score)
-
     def explain(self, X: Any, init_score: Any = None) -> Explanation:
         """The weight of every training target in the prediction of every row of X, gathered here; 8 * n * n_train bytes.
 
@@ -128,12 +115,13 @@ class Explainer(Calibrates):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
+            Offsets of the rows of X, as in `axil.Explainer.explain`.
         """
         X, offsets = self._queries(X, init_score)
         self._require(X.shape[0], STREAM)
         return Explanation(self._sums(X, offsets, inputs.row_labels(X)))
+
+    __call__ = explain
 
     def weights(self, X: Any) -> Any:
         """(n, n_train), or (K, n, n_train) where outputs have trees of their own: the weights as a Dask array.
@@ -167,8 +155,7 @@ class Explainer(Calibrates):
         batch_size : int, optional
             How many rows to explain at a time; by default as many as memory allows, up to 1024.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
+            Offsets of the rows of X, as in `axil.Explainer.explain`.
         """
         X, offsets = self._queries(X, init_score)
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
@@ -188,8 +175,7 @@ class Explainer(Calibrates):
         by : "weight" or "contribution", default "weight"
             What the largest are the largest of, in absolute value.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
+            Offsets of the rows of X, as in `axil.Explainer.explain`.
         """
         tables.check_by(by)
         k = inputs.as_count(k, "k")
@@ -219,8 +205,7 @@ class Explainer(Calibrates):
         labels : Dask Series or Array
             A label for each training row, in the partitions of X.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
+            Offsets of the rows of X, as in `axil.Explainer.explain`.
         """
         X, offsets = self._queries(X, init_score)
         columns = partitions(labels, "labels", self._layout)

@@ -55,8 +55,7 @@ class IntervalPages(RowQuestions, Paged):
             The noise of the targets, for standard errors; see `Explainer.standard_error`. True: however long it takes. False:
             no standard errors.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
+            Offsets of the rows of X, as in `Explainer.explain`.
         map : pair of columns, optional
             Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
         y : array of shape (n,) or (n, K), optional

@@ -44,8 +44,7 @@ class Questions(LabelQuestions):
         targets : mapping of row label to target
             The new targets, given as ``y_train`` was.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
+            Offsets of the rows of X, as in `Explainer.explain`.
         """
         proven = self.proven
         moved = changed_rows(proven, targets)
@@ -103,8 +102,7 @@ class Questions(LabelQuestions):
         correction : "leave-one-out", None or array of shape (n_train,) or (n_train, K)
             What the training targets might be instead.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
+            Offsets of the validation rows, as in `Explainer.explain`.
         """
         proven = self.proven
         queries, y = validation(proven, X_val, y_val, init_score)

@@ -22,6 +22,10 @@ from axil.questions import write as writing
 from axil.questions.paged import Paged
 from axil.types import Array
 
+NO_FEATURES = (
+    "this explainer was loaded from a file, which keeps no features",
+    "Load it with them: axil.load(path, model, X_train=X_train).",
+)
 COPIES = 3  # of a query's weights while some of them are chosen
 
 
@@ -117,8 +121,7 @@ class Streamed(Paged, ABC):
         by : "weight" or "contribution", optional
             What the largest are the largest of, in absolute value; by default weights, of an additive explainer contributions.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
         """
         tables.check_by(by)
         k = inputs.as_count(k, "k")
@@ -134,8 +137,7 @@ class Streamed(Paged, ABC):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
         """
         return self._measured(X, init_score, lambda one: one.effective_size)
 
@@ -147,8 +149,7 @@ class Streamed(Paged, ABC):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
         """
         return self._measured(X, init_score, lambda one: one.negative_share)
 
@@ -166,8 +167,7 @@ class Streamed(Paged, ABC):
         labels : sequence of length n_train, or str
             A label for each training row: a year, a region, a source; or the name of a column of X_train.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
         """
         stream = self._stream(X, init_score)
         codes, groups = stream.groups(labels)
@@ -183,8 +183,7 @@ class Streamed(Paged, ABC):
         shares : sequence of float
             Shares of ``sum |weight|``, from 0 to 1.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
         """
         wanted = inputs.as_shares(shares)
         stream = self._stream(X, init_score)
@@ -203,8 +202,7 @@ class Streamed(Paged, ABC):
         top : float, default 0.05
             The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded up to whole rows.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
 
         Examples
         --------
@@ -264,8 +262,7 @@ class Streamed(Paged, ABC):
         columns : sequence, optional
             Which features to show, by name or position; all by default.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
         adjust : bool, default False
             Add adjusted targets and differences of features. Only where weights make the prediction, not of pushes.
         among : array of bool of shape (n_train,) or function, optional
@@ -316,11 +313,7 @@ class Streamed(Paged, ABC):
         parts = stream.for_table(lines, 14 + 3 * len(chosen), 24 * 8, more)
         return similar.listed(parts, listing, choice, chosen, stream.fitted if adjust else None)
 
-    # The reason that `similar` gives where it has none, and what to do.
-    _no_features = (
-        "this explainer was loaded from a file, which keeps no features",
-        "Load it with them: axil.load(path, model, X_train=X_train).",
-    )
+    _no_features = NO_FEATURES  # the reason that `similar` gives where it has none, and what to do
 
     def write(self, X: Any, path: Any, init_score: Any = None) -> None:
         """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.
@@ -337,8 +330,7 @@ class Streamed(Paged, ABC):
         path : str or path
             A file that ends in .parquet, or a directory that ends in .zarr.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
         """
         stream = self._stream(X, init_score)
         if stream.rows.shape[0] == 0:

@@ -19,7 +19,7 @@ from axil.intervals.predictive import Predictive
 from axil.output import site_map
 from axil.output.columns import Columns
 from axil.output.comparables import Adjustment, Choice
-from axil.questions.streamed import COPIES, Stream
+from axil.questions.streamed import COPIES, NO_FEATURES, Stream
 from axil.replay.proven import ProvenModel
 from axil.report import page, search
 from axil.report.content import Cases, cases
@@ -313,11 +313,7 @@ def _labels(X: Any) -> list[str]:
 def _refuse(stream: Stream, interval: Any) -> None:
     """Refuse what a report cannot be made of, by name."""
     if stream.features is None:
-        raise UnsupportedQuestionError(
-            "report",
-            "this explainer was loaded from a file, which keeps no features",
-            "Load it with them: axil.load(path, model, X_train=X_train).",
-        )
+        raise UnsupportedQuestionError("report", *NO_FEATURES)
     if stream.outputs is not None:
         raise UnsupportedQuestionError(
             "report",
