@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil.errors import InputError, UnsupportedQuestionError
-from axil.inputs import (
-    as_count,
-    as_positions,
-    as_share,
-    as_shares,
-    chosen_columns,
-    feature_columns,
-    group_codes,
-    row_values,
-)
-from axil.inputs.owned import frozen
-from axil.machine.shared import Kept
+from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
 from axil.output import page, tables
+from axil.output.arrays import Arrays
 from axil.output.columns import columns_of
 from axil.output.portfolio import Portfolio
 from axil.output.shap import to_shap
 from axil.output.similar import Beside, as_per_class, listed
-from axil.output.sums import WeightedSums
-from axil.scale import TargetScale
-from axil.types import Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation:
+class Explanation(Arrays):
     """n predictions as weighted sums of the training targets, with the fitted structure held fixed.
 
     ``predictions = weights @ targets + intercepts``. A weight is what the prediction would move by if that one target
@@ -53,165 +39,6 @@ class Explanation:
     they sum to it exactly, whatever the target. ``weights`` are then derivatives of the score by the targets, good for small
     changes only and computed when they are first asked for. All tables, plots and measures are of the pushes.
     """
-
-    _sums: WeightedSums
-    _module: str = "numpy"  # of the arrays: cupy's where the rows were
-    _copies: Kept = field(default_factory=Kept)
-
-    def _given(self, name: str, array: Any) -> Any:
-        """An array where the explained rows were, copied once; sparse ones stay."""
-        if self._module == "numpy" or not isinstance(array, np.ndarray):
-            return array
-        return self._copies.get(name, lambda: import_module(self._module).asarray(array))
-
-    @property
-    def weights(self) -> Any:
-        """(n, n_train) or (K, n, n_train): the weight of each training target; scipy.sparse where asked for.
-
-        Derivatives by the targets unless ``exact``; of an additive explanation they are computed now, and once.
-        """
-        return self._given("weights", self._sums.derived.weights)
-
-    @property
-    def intercepts(self) -> Array:
-        """(n,) or (n, K): what no target makes: a constant base, offsets."""
-        return cast(Array, self._given("intercepts", self._sums.intercepts))
-
-    @property
-    def targets(self) -> Array:
-        """(n_train,) or (n_train, K): the training targets, on the scale of the fit; one-hot for classes."""
-        return self._sums.labels
-
-    @property
-    def index(self) -> NDArray[Any]:
-        """(n_train,): the labels of the training rows."""
-        return self._sums.index
-
-    @property
-    def query_index(self) -> NDArray[Any]:
-        """(n,): the labels of the explained rows."""
-        return self._sums.query_index
-
-    @property
-    def exact(self) -> bool:
-        """Whether the weights decompose the prediction, not only differentiate it.
-
-        False of an additive explanation too: its contributions are exact, but they are not weights times targets.
-        """
-        return self._sums.kind == "exact"
-
-    @property
-    def kind(self) -> str:
-        """ "exact" (weights decompose), "additive" (pushes do) or "jacobian" (derivatives alone), as `axil.supports` has it."""
-        return self._sums.kind
-
-    @property
-    def probabilities(self) -> Array | None:
-        """(n,) or (n, K): what the link makes of the scores of an additive explanation; None where there is no link.
-
-        Probabilities of classes (of the second of two), or the expected value of a Poisson, gamma or Tweedie target.
-        """
-        account = self._sums.account
-        if account is None or account.means is None:
-            return None
-        return account.means[:, 0].copy() if self.outputs is None else account.means.copy()
-
-    @property
-    def meaning(self) -> str:
-        """Of an additive explanation: "probability" or "mean", what `probabilities` are; "" where there are none."""
-        return "" if self._sums.account is None else self._sums.account.meaning
-
-    @property
-    def outputs(self) -> NDArray[Any] | None:
-        """(K,): numbers of the outputs or names of the classes; None for one output."""
-        return self._sums.outputs
-
-    @property
-    def predictions(self) -> Array:
-        """(n,) or (n, K): ``weights @ targets + intercepts``, the model's own predictions, on the scale of the fit.
-
-        Of an additive explanation ``contributions.sum(axis=-1) + intercepts``, the model's raw scores.
-        """
-        return cast(Array, self._given("predictions", self._sums.predictions))
-
-    @property
-    def scale(self) -> TargetScale:
-        """The scale of the fit; ``scale.inverse`` leads from it to prices."""
-        return self._sums.scale
-
-    @property
-    def feature_names(self) -> list[str]:
-        """The names of the features, in their order; empty where the explanation keeps no features."""
-        return [] if self._sums.context is None else self._sums.context.names()
-
-    def column(self, name: Any) -> tuple[NDArray[Any] | None, NDArray[Any]]:
-        """One feature: its values in the training rows (n_train,), and in the explained rows (n,).
-
-        None takes the place of the first where the explainer was loaded from a file, which keeps no features.
-
-        Parameters
-        ----------
-        name : str or int
-            The feature, by name or position.
-        """
-        context = self._sums.context
-        if context is None:
-            raise InputError("The explanation keeps no features; expected one that an explainer made: explainer(X).")
-        (place,) = chosen_columns([name], context.names(), "name")
-        (own,) = feature_columns(context.X, np.arange(len(self)), [place])
-        if context.X_train is None:
-            return None, own
-        return feature_columns(context.X_train, np.arange(len(self.targets)), [place])[0], own
-
-    @property
-    def contributions(self) -> Any:
-        """``weights * targets``, or pushes, by output if there are several; with the intercept they sum to the prediction."""
-        if self._sums.additive:
-            return self._given("contributions", self._sums.weights)
-        parts = [
-            weights.multiply(y).tocsr() if issparse(weights) else weights * y for weights, y in self._sums.by_output()
-        ]
-        if self.outputs is not None and issparse(self._sums.weights):
-            return parts
-        return self._given("contributions", parts[0] if self.outputs is None else np.stack(parts))
-
-    @property
-    def values(self) -> Any:
-        """(n, n_train) or (n, n_train, K): `contributions` by the name and in the order of axes that shap has."""
-        found = self.contributions
-        return found if self.outputs is None or isinstance(found, list) else np.moveaxis(found, 0, -1)
-
-    @property
-    def base_values(self) -> Array:
-        """(n,) or (n, K): `intercepts` by the name that shap has."""
-        return self.intercepts
-
-    @property
-    def data(self) -> NDArray[Any]:
-        """(n_train,) or (n_train, K): what `values` are of, the training targets as people read them; of classes their names."""
-        return frozen(self._sums.named)
-
-    def to_shap(self) -> Any:
-        """A ``shap.Explanation``, whose features are the training rows: shap's plots then show rows.
-
-        ``values`` are contributions, (n, n_train) or (n, n_train, K), ``base_values`` intercepts; together they sum to the
-        predictions on the scale of the fit. ``data`` are the targets of the rows as people read them, of classes their names;
-        ``feature_names`` the rows' labels. Needs the package shap.
-
-        Examples
-        --------
-        >>> from lightgbm import LGBMRegressor
-        >>> from sklearn.datasets import load_diabetes
-        >>> from axil import Explainer
-        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
-        >>> explanation = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)(X.head(2))
-        >>> import shap  # doctest: +SKIP
-        >>> shap.plots.waterfall(explanation.to_shap()[0])  # doctest: +SKIP
-        """
-        return to_shap(self._sums.dense(), Explanation(self._sums.dense()).values)
-
-    def __len__(self) -> int:
-        return len(self.query_index)
 
     def __iter__(self) -> Iterator[Explanation]:
         return (self[i] for i in range(len(self)))
@@ -259,9 +86,9 @@ class Explanation:
 
     def _table(self, columns: dict[str, Any]) -> Any:
         """A frame of the user's library; one that is not of exact weights says so."""
-        return self._told(tables.make(columns, self._sums.backend))
+        return self._noted(tables.make(columns, self._sums.backend))
 
-    def _told(self, frame: Any) -> Any:
+    def _noted(self, frame: Any) -> Any:
         return frame if self.exact else tables.note(frame, tables.NOTES[self.kind])
 
     def group(self, labels: Any) -> Any:
@@ -278,16 +105,6 @@ class Explanation:
         """
         return self._table(self._sums.group_columns(*self._groups(labels, "labels")))
 
-    @property
-    def effective_size(self) -> Array:
-        """(n,) or (K, n): ``(sum |k|)^2 / sum k^2``, how many rows of equal weight each prediction rests on; 0 on none."""
-        return self._sums.effective_size
-
-    @property
-    def negative_share(self) -> Array:
-        """(n,) or (K, n): the share of negative weights in ``sum |k|``, from 0 to 1; above 0 a prediction extrapolates."""
-        return self._sums.negative_share
-
     def concentration(self, shares: Sequence[float] = (0.5, 0.8, 0.95)) -> Any:
         """How many training rows, the largest weights first, account for these shares of each prediction's ``sum |k|``.
 
@@ -299,7 +116,7 @@ class Explanation:
             Shares of ``sum |weight|``, from 0 to 1.
         """
         made = tables.make(self._sums.concentration_columns(as_shares(shares)), self._sums.backend)
-        return self._told(tables.note(made, tables.NOTE))
+        return self._noted(tables.note(made, tables.NOTE))
 
     def portfolio(self, top: float = 0.05) -> Any:
         """Each prediction as a portfolio of the training targets: its positions, and what changes from query to query.
@@ -321,7 +138,7 @@ class Explanation:
             The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded up to whole rows.
         """
         made = tables.make(Portfolio(as_share(top, "top")).columns(self._sums), self._sums.backend)
-        return self._told(tables.note(made, tables.NOTE))
+        return self._noted(tables.note(made, tables.NOTE))
 
     def to_html(
         self,
@@ -464,7 +281,7 @@ class Explanation:
         if self._sums.backend == "pandas":
             import pandas as pd
 
-            return self._told(pd.DataFrame(weights, index=self.query_index, columns=self.index))
+            return self._noted(pd.DataFrame(weights, index=self.query_index, columns=self.index))
         names = [str(label) for label in self.index]
         if len({"query", *names}) != len(names) + 1:
             raise InputError(
@@ -472,3 +289,22 @@ class Explanation:
             )
         columns = dict(zip(names, np.ascontiguousarray(weights.T)))
         return tables.make({"query": self.query_index, **columns}, self._sums.backend)
+
+    def to_shap(self) -> Any:
+        """A ``shap.Explanation``, whose features are the training rows: shap's plots then show rows.
+
+        ``values`` are contributions, (n, n_train) or (n, n_train, K), ``base_values`` intercepts; together they sum to the
+        predictions on the scale of the fit. ``data`` are the targets of the rows as people read them, of classes their names;
+        ``feature_names`` the rows' labels. Needs the package shap.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explanation = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)(X.head(2))
+        >>> import shap  # doctest: +SKIP
+        >>> shap.plots.waterfall(explanation.to_shap()[0])  # doctest: +SKIP
+        """
+        return to_shap(self._sums.dense(), Explanation(self._sums.dense()).values)
