@@ -27,9 +27,7 @@ def parser() -> argparse.ArgumentParser:
     )
 
     one = _command(named, "explain", "which training rows made these predictions", text.EXPLAIN, commands.explain)
-    _model(one)
-    _data(one, required=True)
-    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to explain: {TABLE}")
+    _asked(one, "the rows to explain")
     one.add_argument(
         "--by",
         choices=("weight", "contribution"),
@@ -40,9 +38,7 @@ def parser() -> argparse.ArgumentParser:
     one = _command(
         named, "group", "how much of these predictions comes from groups of rows", text.GROUP, commands.group
     )
-    _model(one)
-    _data(one, required=True)
-    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to explain: {TABLE}")
+    _asked(one, "the rows to explain")
     one.add_argument(
         "--by",
         required=True,
@@ -56,17 +52,13 @@ def parser() -> argparse.ArgumentParser:
     one = _command(
         named, "similar", "the comparables of these predictions, as a table", text.SIMILAR, comparables.similar
     )
-    _model(one)
-    _data(one, required=True)
-    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to explain: {TABLE}")
+    _asked(one, "the rows to explain")
     one.add_argument("--adjust", action="store_true", help="targets as the model moves them to the query")
     _chosen(one, top=10, sign="any")
     _written(one, aliases=False)
 
     one = _command(named, "report", "a page for each of these predictions", text.REPORT, comparables.report)
-    _model(one)
-    _data(one, required=True)
-    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to report on: {TABLE}")
+    _asked(one, "the rows to report on")
     one.add_argument("--out", required=True, metavar="FOLDER", help="the folder to write, made if it is not there")
     _chosen(one, top=5, sign="positive")
     _calibration(one)
@@ -112,9 +104,7 @@ def parser() -> argparse.ArgumentParser:
     one = _command(
         named, "what-if", "these predictions if training targets were others", text.WHAT_IF, commands.what_if
     )
-    _model(one)
-    _data(one, required=True)
-    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to predict: {TABLE}")
+    _asked(one, "the rows to predict")
     one.add_argument(
         "--set",
         required=True,
@@ -125,9 +115,7 @@ def parser() -> argparse.ArgumentParser:
     _written(one, aliases=False)
 
     one = _command(named, "remove", "what deleting training rows would do to predictions", text.REMOVE, commands.remove)
-    _model(one)
-    _data(one, required=True)
-    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to predict: {TABLE}")
+    _asked(one, "the rows to predict")
     which = one.add_mutually_exclusive_group(required=True)
     which.add_argument("--rows", metavar="A,B,...", help="labels of the training rows to delete")
     which.add_argument(
@@ -136,9 +124,7 @@ def parser() -> argparse.ArgumentParser:
     _written(one)
 
     one = _command(named, "intervals", "how sure these predictions are", text.INTERVALS, commands.intervals)
-    _model(one)
-    _data(one, required=True)
-    one.add_argument("--query", required=True, metavar="FILE", help=f"the rows to predict: {TABLE}")
+    _asked(one, "the rows to predict")
     _calibration(one)
     one.add_argument(
         "--skewed", action="store_true", help="cut the same share off at either end, rather than as far below as above"
@@ -196,6 +182,13 @@ def _command(named: Any, name: str, short: str, about: str, run: Any) -> Any:
     one.add_argument("--debug", action="store_true", help="show the traceback of an error")
     one.set_defaults(run=run)
     return one
+
+
+def _asked(one: argparse.ArgumentParser, rows: str) -> None:
+    """A model, its training data, and rows of a file that the question is about."""
+    _model(one)
+    _data(one, required=True)
+    one.add_argument("--query", required=True, metavar="FILE", help=f"{rows}: {TABLE}")
 
 
 def _model(one: argparse.ArgumentParser) -> None:
