@@ -12,23 +12,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, TrainingRows, TreeModel
+from axil.adapters.lightgbm import splits
 from axil.adapters.lightgbm.bagging import Evidence, Replay, histories
-from axil.adapters.lightgbm.monotone import all_rivals
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
-from axil.adapters.lightgbm.refit import refit_rates, refitted_trees
+from axil.adapters.lightgbm.refit import refitted_trees
 from axil.adapters.lightgbm.refusals import REFUSALS, Reading, cause
 from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas
-from axil.adapters.lightgbm.text import CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT, Settings, TreeText, parse
+from axil.adapters.lightgbm.rule import Rule
+from axil.adapters.lightgbm.text import Settings, parse
 from axil.adapters.refusals import not_fitted, refusal, refuse
-from axil.adapters.routes import Kind, Routes, Splits, make_routes
+from axil.adapters.routes import Routes
 from axil.errors import InputError, UnsupportedModelError
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Regularisation
 from axil.types import Array
-
-PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
-# Of the largest leaf value: a sum over all rows in float32, 256 roundings of which 16 remain.
-SINGLE_SLACK = 16 * 2.0**-24
 
 
 def read(model: Any) -> LightGBMAdapter | None:
@@ -100,43 +97,8 @@ class LightGBMAdapter(TreeModel):
         self.feature_names: list[str] | None = None if unnamed else names
         self.fingerprint = text.fingerprint()
         self.scale = ROOTS if text.objective == "regression sqrt" else IDENTITY
-        self._read_regularisation()
-
-    def _read_regularisation(self) -> None:
-        """lambda_l2, cat_l2 and path_smooth, and how closely leaf values can agree where digits of them are lost.
-
-        A leaf of weight W is off by up to lost / (W + lambda_l2) of the largest leaf value, twice that for path_smooth.
-        """
-        names = ("lambda_l2", "cat_l2", "path_smooth", "lambda_l1", "max_delta_step")
-        found = dict(zip(names, map(self._settings.precisely, names)))
-        (self._lambda, lost), (self._cat_l2, cat_lost), (self._smooth, smooth_lost) = (found[n] for n in names[:3])
-        (self._l1, l1_lost), (step, step_lost) = (found[n] for n in names[3:])
-        self._max_step = step if step > 0 and not self._reading.cuda else np.inf
-        # Renewed leaves have exact sums and lambda_l2 alone (src/treelearner/gradient_discretizer.cpp).
-        self._renewed = self._settings.flag("use_quantized_grad")
-        if self._renewed:
-            self._cat_l2 = self._smooth = smooth_lost = 0.0
-        if not self._renewed and self._reading.splits_subsets:
-            lost += cat_lost
-        self._lost = lost + 2 * smooth_lost
-        smallest = min(float(tree.floats("leaf_weight").min(initial=np.inf)) for tree in self._trees)
-        rounded = 1e-8 if self._reading.on_gpu else 1e-10
-        self.leaf_tolerance = rounded + (self._lost and self._lost / (smallest + self._lambda))
-        if l1_lost or step_lost:  # absolute, so relative to half of what the leaves of a tree are apart at least
-            largest = max(float(np.ptp(tree.floats("leaf_value"))) for tree in self._trees) / 2
-            off = self._settings.number("learning_rate") * (l1_lost / (smallest + self._lambda) + step_lost)
-            self.leaf_tolerance += off / largest if largest > 0 else 0.0
-            self._lost += l1_lost + step_lost
-        if self._reading.dart:
-            rate, rate_lost = self._settings.precisely("learning_rate")
-            self._lost += rate_lost
-            self.leaf_tolerance += 2 * rate_lost / rate
-        # GOSS rounds weights once more, after the factor of each row, and DART takes its trees from the predictions and
-        # adds them again, which now and then tips a residual over to the next number of single precision.
-        if self._reading.goss or self._reading.dart:
-            self.leaf_tolerance = max(self.leaf_tolerance, 2e-7)
-        if self._reading.refitted:
-            self.leaf_tolerance += 2 * refit_rates(self._trees, self._settings)[1]
+        self._rule = Rule.of(self._reading)
+        self.leaf_tolerance = self._rule.tolerance
 
     def spelling(self, name: str) -> str:
         """LightGBM keeps no spaces in names (set_feature_names, include/LightGBM/dataset.h)."""
@@ -144,20 +106,21 @@ class LightGBMAdapter(TreeModel):
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees, their base taken out of the first one, where LightGBM hides it."""
+        rule = self._rule
         if self._reading.refitted:
-            return [refitted_trees(self._trees, self._settings, self._lambda)]
+            return [refitted_trees(self._trees, self._settings, rule.l2)]
         totals = rows.totals
-        if self._smooth > 0 and not totals.even:
+        if rule.smooth > 0 and not totals.even:
             raise UnsupportedModelError(
                 "path_smooth",
-                f"{self._smooth:g} with sample weights",
+                f"{rule.smooth:g} with sample weights",
                 "LightGBM smooths by row counts that it estimates from the weights while it grows a tree",
                 "Fit with path_smooth=0, or without sample_weight.",
             )
         coefficients = self._coefficients(rows)
         base, base_value, hidden = self._base(totals, coefficients)
         values = [tree.floats("leaf_value") for tree in self._trees]
-        nodes = self._nodes
+        nodes = rule.nodes
         if self._reading.forest:
             values = [(v - hidden * (len(v) > 1)) / len(values) for v in values]
             if nodes is not None:
@@ -187,31 +150,16 @@ class LightGBMAdapter(TreeModel):
             rates=rates,
             base=None if base is None else np.array([base]),
             base_value=np.array([base_value]),
-            l1=self._l1,
-            max_step=self._max_step,
+            l1=rule.l1,
+            max_step=rule.max_step,
             nodes=None if nodes is None else _with_roots_known(nodes),
             sampler=self._sampler(evidence, totals.n_rows),
             coefficients=coefficients,
             hidden=printed,
-            slack=self._single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
+            slack=rule.single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
             doubt=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
         )
         return [trees]
-
-    def _single_slack(self, values: Array) -> Array:
-        """(L,): how far leaf values are off where a GPU adds up histograms in float32.
-
-        A leaf's sum is the difference of sums over more rows, up to those of all, so it is off by what those are off by.
-        """
-        shares = [self._shares(tree)[tree.n_leaves - 1 :] for tree in self._trees]
-        return np.asarray(SINGLE_SLACK * float(np.abs(values).max(initial=0.0)) / np.concatenate(shares))
-
-    def _shares(self, tree: TreeText) -> Array:
-        """(2L - 1,): the weight of each split and then each leaf, l2 included, as a share of that of all rows."""
-        if tree.n_leaves == 1:
-            return np.ones(1)
-        weights = np.concatenate([tree.floats("internal_weight"), tree.floats("leaf_weight")])
-        return np.asarray((weights + self._l2(tree)) / tree.floats("leaf_weight").sum())
 
     def _base(self, totals: Totals, coefficients: Coefficients | None) -> tuple[float | None, float, float]:
         """The base (None: the mean), as a number, and how much of it the leaves of the first tree (all, of a forest) have."""
@@ -284,12 +232,12 @@ class LightGBMAdapter(TreeModel):
                 yield [outcomes]
 
     def _evidence(self, n_rows: int, weights: Array | None) -> Evidence:
-        l2 = np.concatenate([self._l2(tree)[tree.n_leaves - 1 :] for tree in self._trees])
+        rule, l2 = self._rule, self._rule.leaf_denominators()
         return Evidence(
             np.concatenate([[0], np.cumsum(self._n_leaves)]),
-            np.concatenate([leaf_counts(tree, n_rows) for tree in self._trees]),
+            np.concatenate([tree.leaf_counts(n_rows) for tree in self._trees]),
             np.zeros(0),
-            Regularisation(l2, np.ones_like(l2), False, self._l1, self._max_step, self._nodes),
+            Regularisation(l2, np.ones_like(l2), False, rule.l1, rule.max_step, rule.nodes),
             weights,
         )
 
@@ -319,60 +267,11 @@ class LightGBMAdapter(TreeModel):
 
     def _leaf_weights(self, totals: Totals) -> Array | None:
         """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""
-        if self._reading.on_gpu or self._renewed:
+        if self._reading.on_gpu or self._rule.renewed:
             return None
         # A tree of one leaf records none, or 0 where it is still in memory.
         alone = np.array([totals.weight])
         return np.concatenate([tree.floats("leaf_weight") if tree.n_leaves > 1 else alone for tree in self._trees])
-
-    def _l2(self, tree: TreeText) -> Array:
-        """(2L - 1,): what regularisation adds to the denominators of the tree's splits and then of its leaves.
-
-        lambda_l2, and cat_l2 below a split that groups categories (src/treelearner/feature_histogram.cpp).
-        """
-        if self._reading.forest and tree.n_leaves == 1 and tree.floats("leaf_value")[0] == 0.0:
-            return np.array([np.inf])  # the first of a forest, if it found no split (src/boosting/rf.hpp)
-        l2 = np.full(2 * tree.n_leaves - 1, self._lambda)
-        l2[tree.children[tree.splits_on(self._reading.subset_features)]] += self._cat_l2
-        return l2
-
-    @cached_property
-    def _nodes(self) -> Nodes | None:
-        """The trees' nodes, where leaf values depend on them or need them for evidence."""
-        signs = self._reading.monotone_signs * (not self._renewed)  # renewed leaves are not bounded
-        if not (self._smooth > 0 or self._l1 > 0 or self._max_step < np.inf or signs.any()):
-            return None
-        sizes = 2 * self._n_leaves - 1
-        starts = np.concatenate([[0], np.cumsum(sizes)])
-        children, leaf, own = np.full((starts[-1], 2), -1), np.full(starts[-1], -1), np.ones(starts[-1])
-        values, ways = np.full(starts[-1], np.nan), np.zeros(starts[-1], dtype=np.int8)
-        ends = np.cumsum(self._n_leaves)
-        for tree, start, end in zip(self._trees, starts, ends):
-            n, splits = tree.n_leaves, slice(start, start + tree.n_leaves - 1)
-            leaf[splits.stop : splits.stop + n] = np.arange(end - n, end)
-            if n == 1:
-                continue
-            children[splits] = start + tree.children
-            if not self._renewed:
-                values[splits] = tree.floats("internal_value")
-            if self._reading.cuda:  # which sums all rows up otherwise (src/treelearner/cuda/cuda_leaf_splits.cu)
-                values[start] = np.nan
-            number = (tree.integers("decision_type") & CATEGORICAL) == 0
-            ways[splits] = np.where(number, signs[tree.integers("split_feature")], 0)
-        l2 = np.concatenate([self._l2(tree) for tree in self._trees])
-        slack = PRINTED_SLACK * np.abs(values)
-        if self._reading.adds_in_single:
-            largest = max(float(np.ptp(tree.floats("leaf_value"))) for tree in self._trees)
-            slack = slack + SINGLE_SLACK * largest / np.concatenate([self._shares(tree) for tree in self._trees])
-        nodes = Nodes(starts, children, leaf, l2, values, slack, ways if signs.any() else None)
-        if signs.any() and self._reading.monotone_method != "basic":
-            advanced = self._reading.monotone_method == "advanced"
-            nodes = replace(nodes, signs=None, rivals=all_rivals(self._trees, starts, ways, advanced))
-        if not self._smooth:
-            return nodes
-        counts = nodes.totals(np.concatenate([leaf_counts(tree, 1) for tree in self._trees]).astype(np.float64))
-        own = (counts / self._smooth) / (counts / self._smooth + 1.0)
-        return replace(nodes, own=own)
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""
@@ -383,29 +282,8 @@ class LightGBMAdapter(TreeModel):
 
     @cached_property
     def routes(self) -> Routes | None:
-        """Left is up to the threshold; values within kZeroThreshold of 0 are 0 (LGBM_BoosterPredictForMat, src/c_api.cpp)."""
-        splits = self._n_leaves - 1
-        stacked = {
-            key: np.concatenate([tree.integers(key)[: tree.n_leaves - 1] for tree in self._trees])
-            for key in ("split_feature", "decision_type", "left_child", "right_child")
-        }
-        thresholds = np.concatenate([tree.floats("threshold")[: tree.n_leaves - 1] for tree in self._trees])
-        starts = np.concatenate([[0], np.cumsum(splits)])
-        outcomes = {
-            int(start + split): table
-            for start, tree in zip(starts, self._trees)
-            if tree.n_leaves > 1
-            for split, table in tree.outcomes().items()
-        }
-        nodes = Splits(
-            starts=starts,
-            features=stacked["split_feature"],
-            thresholds=thresholds,
-            kinds=_kinds(stacked["decision_type"]),
-            children=np.stack([stacked["left_child"], stacked["right_child"]], axis=1),
-            outcomes=outcomes,
-        )
-        return make_routes(nodes, single=False, strict=False, zero=float(np.float32(1e-35)), infinite=True)
+        """The way of a row through every tree."""
+        return splits.routes(self._trees)
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
         """The numbers that LightGBM compares: floats as they are, other arrays in float32, frames in float64."""
@@ -431,7 +309,7 @@ class LightGBMAdapter(TreeModel):
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts", "weights" or "values"."""
-        return cause(self._reading, what, self._lost > 0)
+        return cause(self._reading, what, self._rule.digits_lost)
 
 
 def _with_roots_known(nodes: Nodes) -> Nodes:
@@ -451,16 +329,6 @@ def _copied(booster: Any, saved: str) -> Any:
     return copied
 
 
-def _kinds(decision_types: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each split sends missing values: none, zeros or NaN count as such."""
-    left = (decision_types & DEFAULT_LEFT) != 0
-    missing = decision_types >> MISSING_SHIFT & 3
-    kinds = np.where(left, Kind.LEFT, Kind.RIGHT)
-    kinds = np.where(missing == 1, np.where(left, Kind.ZERO_LEFT, Kind.ZERO_RIGHT), kinds)
-    kinds = np.where(missing == 0, Kind.AS_ZERO, kinds)
-    return np.where(decision_types & CATEGORICAL, Kind.CATEGORIES, kinds).astype(np.int64)
-
-
 def _refit_decay_rate(booster: Any) -> str:
     """The setting that Booster.refit leaves behind; a loaded booster lists it always, with all others: 0.9 if never set."""
     remembered = booster.params or {}
@@ -473,9 +341,3 @@ def without_base(values: Array, hidden: float) -> Array:
     """Leaf values less the base; a single leaf that holds nothing else is 0, not a rounding error."""
     rest = values - hidden
     return np.zeros(1) if len(rest) == 1 and abs(rest[0]) <= 1e-12 * abs(hidden) else rest
-
-
-def leaf_counts(tree: TreeText, n_rows: int) -> NDArray[np.int64]:
-    """(L,): rows in each leaf; before 4.6 a tree of one leaf did not record them."""
-    counts = tree.integers("leaf_count")
-    return np.array([n_rows]) if tree.n_leaves == 1 and not counts.any() else counts

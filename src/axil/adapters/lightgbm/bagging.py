@@ -179,7 +179,7 @@ class Goss:
 
 
 def goss(top_rate: float, other_rate: float, seed: int, n_rows: int, n_threads: int) -> tuple[Goss, ...]:
-    """One state for each way that threads may have parted the rows, that of ``n_threads`` (if known) first."""
+    """One state for each way that threads may have split the rows, that of ``n_threads`` (if known) first."""
     generators = streams(seed, n_rows)
     most = min(len(generators), MOST_THREADS)
     likely = [min(n, most) for n in (n_threads, 2, 4, 8, 16, 1) if n > 0]

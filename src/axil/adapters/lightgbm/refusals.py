@@ -26,7 +26,7 @@ class Reading:
 
     @property
     def subset_features(self) -> frozenset[int]:
-        """Categorical features whose splits group categories, with cat_l2, rather than part one from the rest.
+        """Categorical features whose splits group categories, with cat_l2, rather than split one from the rest.
 
         LightGBM splits one against the rest iff the feature has at most max_cat_to_onehot bins
         (src/treelearner/feature_histogram.cpp).
@@ -47,7 +47,7 @@ class Reading:
 
     @property
     def no_features(self) -> bool:
-        """Whether no column can be split: all are constant, or parted by fewer rows than a leaf must have."""
+        """Whether no column can be split: all are constant, or split by fewer rows than a leaf must have."""
         return set(self.text.header.get("feature_infos", "").split()) <= {"none"}
 
     @property

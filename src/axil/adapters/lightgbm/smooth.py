@@ -184,7 +184,7 @@ class SmoothLightGBM(LightGBMAdapter):
             rates=self._smooth_rates() if omega is None else omega[-1].copy(),
             base=None if started else base,
             base_value=base,
-            slack=self._single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
+            slack=self._rule.single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
         )
         return SmoothTrees(
             trees=trees,

@@ -69,6 +69,11 @@ class TreeText:
     def integers(self, key: str) -> NDArray[np.int64]:
         return np.array(self.fields.get(key, "").split(), dtype=np.int64)
 
+    def leaf_counts(self, n_rows: int) -> NDArray[np.int64]:
+        """(L,): rows in each leaf; before 4.6 a tree of one leaf did not record them."""
+        counts = self.integers("leaf_count")
+        return np.array([n_rows]) if self.n_leaves == 1 and not counts.any() else counts
+
     @property
     def children(self) -> NDArray[np.int64]:
         """(L - 1, 2): left and right child of each split; splits are nodes 0 .. L - 2, leaves nodes L - 1 .. 2L - 2."""

@@ -1,0 +1,153 @@
+"""How LightGBM makes leaf values of sums: lambda_l2, cat_l2, path_smooth, lambda_l1, max_delta_step and monotone bounds.
+
+Some of these numbers are known to six digits only, so the rule also says how closely leaf values can agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from axil.adapters.contract import Nodes
+from axil.adapters.lightgbm.monotone import all_rivals
+from axil.adapters.lightgbm.refit import refit_rates
+from axil.adapters.lightgbm.refusals import Reading
+from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
+from axil.types import Array
+
+PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
+# Of the largest leaf value: a sum over all rows in float32, 256 roundings of which 16 remain.
+SINGLE_SLACK = 16 * 2.0**-24
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Regularisation, smoothing and bounds of the leaf values of all trees."""
+
+    reading: Reading
+    l2: float  #: lambda_l2
+    cat_l2: float  #: added to it below a split that groups categories
+    smooth: float  #: path_smooth
+    l1: float  #: lambda_l1
+    max_step: float  #: max_delta_step, before the rate; infinite where there is none
+    renewed: bool  #: leaves have exact sums and lambda_l2 alone (src/treelearner/gradient_discretizer.cpp)
+    digits_lost: bool
+    tolerance: float  #: how closely leaf values can agree, relative to the largest of a tree
+
+    @classmethod
+    def of(cls, reading: Reading) -> Rule:
+        """The rule of a model.
+
+        A leaf of weight W is off by up to lost / (W + lambda_l2) of the largest leaf value, twice that for path_smooth.
+        """
+        settings, trees = reading.settings, reading.text.trees
+        l2, lost = settings.precisely("lambda_l2")
+        cat_l2, cat_lost = settings.precisely("cat_l2")
+        smooth, smooth_lost = settings.precisely("path_smooth")
+        l1, l1_lost = settings.precisely("lambda_l1")
+        step, step_lost = settings.precisely("max_delta_step")
+        renewed = settings.flag("use_quantized_grad")
+        if renewed:
+            cat_l2 = smooth = smooth_lost = 0.0
+        elif reading.splits_subsets:
+            lost += cat_lost
+        lost += 2 * smooth_lost
+        smallest = min(float(tree.floats("leaf_weight").min(initial=np.inf)) for tree in trees)
+        rounded = 1e-8 if reading.on_gpu else 1e-10
+        tolerance = rounded + (lost and lost / (smallest + l2))
+        if l1_lost or step_lost:  # absolute, so relative to half of what the leaves of a tree are apart at least
+            largest = _largest_range(trees) / 2
+            off = settings.number("learning_rate") * (l1_lost / (smallest + l2) + step_lost)
+            tolerance += off / largest if largest > 0 else 0.0
+            lost += l1_lost + step_lost
+        if reading.dart:
+            rate, rate_lost = settings.precisely("learning_rate")
+            lost += rate_lost
+            tolerance += 2 * rate_lost / rate
+        # GOSS rounds weights once more, after the factor of each row, and DART takes its trees from the predictions and
+        # adds them again, which now and then tips a residual over to the next number of single precision.
+        if reading.goss or reading.dart:
+            tolerance = max(tolerance, 2e-7)
+        if reading.refitted:
+            tolerance += 2 * refit_rates(trees, settings)[1]
+        max_step = step if step > 0 and not reading.cuda else np.inf
+        return cls(reading, l2, cat_l2, smooth, l1, max_step, renewed, lost > 0, tolerance)
+
+    @property
+    def _trees(self) -> tuple[TreeText, ...]:
+        return self.reading.text.trees
+
+    def denominators(self, tree: TreeText) -> Array:
+        """(2L - 1,): what regularisation adds to the denominators of the tree's splits and then of its leaves.
+
+        lambda_l2, and cat_l2 below a split that groups categories (src/treelearner/feature_histogram.cpp).
+        """
+        if self.reading.forest and tree.n_leaves == 1 and tree.floats("leaf_value")[0] == 0.0:
+            return np.array([np.inf])  # the first of a forest, if it found no split (src/boosting/rf.hpp)
+        l2 = np.full(2 * tree.n_leaves - 1, self.l2)
+        l2[tree.children[tree.splits_on(self.reading.subset_features)]] += self.cat_l2
+        return l2
+
+    def leaf_denominators(self) -> Array:
+        """(L,): what regularisation adds to the denominators of the leaves of all trees."""
+        return np.concatenate([self.denominators(tree)[tree.n_leaves - 1 :] for tree in self._trees])
+
+    def single_slack(self, values: Array) -> Array:
+        """(L,): how far leaf values are off where a GPU adds up histograms in float32.
+
+        A leaf's sum is the difference of sums over more rows, up to those of all, so it is off by what those are off by.
+        """
+        shares = [self._shares(tree)[tree.n_leaves - 1 :] for tree in self._trees]
+        return np.asarray(SINGLE_SLACK * float(np.abs(values).max(initial=0.0)) / np.concatenate(shares))
+
+    def _shares(self, tree: TreeText) -> Array:
+        """(2L - 1,): the weight of each split and then each leaf, l2 included, as a share of that of all rows."""
+        if tree.n_leaves == 1:
+            return np.ones(1)
+        weights = np.concatenate([tree.floats("internal_weight"), tree.floats("leaf_weight")])
+        return np.asarray((weights + self.denominators(tree)) / tree.floats("leaf_weight").sum())
+
+    @cached_property
+    def nodes(self) -> Nodes | None:
+        """The trees' nodes, where leaf values depend on them or need them for evidence."""
+        signs = self.reading.monotone_signs * (not self.renewed)  # renewed leaves are not bounded
+        if not (self.smooth > 0 or self.l1 > 0 or self.max_step < np.inf or signs.any()):
+            return None
+        n_leaves = np.array([tree.n_leaves for tree in self._trees], dtype=np.int64)
+        starts = np.concatenate([[0], np.cumsum(2 * n_leaves - 1)])
+        children, leaf = np.full((starts[-1], 2), -1), np.full(starts[-1], -1)
+        values, ways = np.full(starts[-1], np.nan), np.zeros(starts[-1], dtype=np.int8)
+        for tree, start, end in zip(self._trees, starts, np.cumsum(n_leaves)):
+            n, splits = tree.n_leaves, slice(start, start + tree.n_leaves - 1)
+            leaf[splits.stop : splits.stop + n] = np.arange(end - n, end)
+            if n == 1:
+                continue
+            children[splits] = start + tree.children
+            if not self.renewed:
+                values[splits] = tree.floats("internal_value")
+            if self.reading.cuda:  # which sums all rows up otherwise (src/treelearner/cuda/cuda_leaf_splits.cu)
+                values[start] = np.nan
+            number = (tree.integers("decision_type") & CATEGORICAL) == 0
+            ways[splits] = np.where(number, signs[tree.integers("split_feature")], 0)
+        l2 = np.concatenate([self.denominators(tree) for tree in self._trees])
+        slack = PRINTED_SLACK * np.abs(values)
+        if self.reading.adds_in_single:
+            shares = np.concatenate([self._shares(tree) for tree in self._trees])
+            slack = slack + SINGLE_SLACK * _largest_range(self._trees) / shares
+        nodes = Nodes(starts, children, leaf, l2, values, slack, ways if signs.any() else None)
+        if signs.any() and self.reading.monotone_method != "basic":
+            advanced = self.reading.monotone_method == "advanced"
+            nodes = replace(nodes, signs=None, rivals=all_rivals(self._trees, starts, ways, advanced))
+        if not self.smooth:
+            return nodes
+        counts = nodes.totals(np.concatenate([tree.leaf_counts(1) for tree in self._trees]).astype(np.float64))
+        own = (counts / self.smooth) / (counts / self.smooth + 1.0)
+        return replace(nodes, own=own)
+
+
+def _largest_range(trees: Sequence[TreeText]) -> float:
+    """By how much the leaf values of a tree differ at most, of all trees."""
+    return max(float(np.ptp(tree.floats("leaf_value"))) for tree in trees)
