@@ -33,7 +33,7 @@ class BoostIn(TreeBaseline):
         score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] rate_t g^(t)(x) w_j draw_tj (g_j^(t) + rate_t v_t h_j^(t)) / (H_t + l2)
 
     summed over classes; every step counts where leaves take several. (Brophy, Hammoudeh and Lowd,
-    JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Needs y; refuses forests. O(T N) a query.
+    JMLR 24(154), 2023, after Pruthi et al., NeurIPS 2020.) Needs y; refuses forests. O(T N) per query.
     """
 
     needs_targets = True

@@ -49,7 +49,7 @@ class LeafKernel:
         return cls(leaves, rows, starts, totals, features)
 
     def between(self, queries: Leaves) -> Array:
-        """(n, N): k of rows in these leaves, (T, n), with all training rows. O(T) a pair."""
+        """(n, N): k of rows in these leaves, (T, n), with all training rows. O(T) per pair."""
         return self._met(queries, self.features**2)
 
     def matches(self, queries: Leaves) -> Array:

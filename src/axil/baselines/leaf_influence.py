@@ -33,7 +33,7 @@ class LeafInfluence(TreeBaseline):
     Of a classifier the recursion is the published one, with g, h and dh/dF of its loss: exact for two classes. Of several it
     takes every class by itself, with h for dg/dF, and leaves out what one class's score does to another's gradient.
     (Sharchilev et al., ICML 2018.)
-    Needs y; refuses leaf values that are no such quotients. O(T N) a query.
+    Needs y; refuses leaf values that are no such quotients. O(T N) per query.
     """
 
     needs_targets = True

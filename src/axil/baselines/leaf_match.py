@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from axil.baselines.classifier import ClassQueries, FittedClassifier
-from axil.baselines.kernel import LeafKernel
-from axil.baselines.trees import Batch, TreeBaseline
+from axil.baselines.trees import Batch, KernelBaseline
 from axil.types import Array
 
 
 @dataclass(frozen=True)
-class LeafMatch(TreeBaseline):
+class LeafMatch(KernelBaseline):
     """The share of trees in which x and row j are in one leaf, as assessors count comparables from a boosted model.
 
         score(x, j) = sum_t [leaf_t(x) = leaf_t(j)] / T
 
     From 0 to 1, whatever the targets are: neither y nor the row's target, its weight or the size of the leaf is in it, but rows
-    of weight zero score zero. T counts the trees of all outputs. O(T N) a query.
+    of weight zero score zero. T counts the trees of all outputs. O(T N) per query.
 
     Examples
     --------
@@ -29,17 +28,6 @@ class LeafMatch(TreeBaseline):
     >>> float(LeafMatch(explainer).scores(X.head(1))[0, 0])  # a row shares all its own leaves
     1.0
     """
-
-    kernels: list[LeafKernel] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        fit = self.classifier
-        if fit is None:
-            kernels = [LeafKernel.of(t.fit.structure, self.proven.n_threads) for t in self.trees]
-        else:
-            kernels = [LeafKernel.from_leaves(fit.walked.leaves, fit.walked.starts, fit.row_weights, fit.n_threads)]
-        object.__setattr__(self, "kernels", kernels)
 
     @property
     def n_trees(self) -> int:

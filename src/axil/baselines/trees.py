@@ -9,6 +9,7 @@ import numpy as np
 
 from axil.baselines.base import Baseline
 from axil.baselines.classifier import ClassQueries, FittedClassifier
+from axil.baselines.kernel import LeafKernel
 from axil.kernels.cpu import Cpu
 from axil.machine.progress import track
 from axil.replay.proven import ProvenModel
@@ -103,6 +104,23 @@ class TreeBaseline(Baseline):
         made = np.concatenate([t.fit.predictions(t.leaves(coordinates)) for t in self.trees], axis=1)
         self.proven.check(queries, made)
         return Batch(coordinates, targets, made, n_asked)
+
+
+@dataclass(frozen=True)
+class KernelBaseline(TreeBaseline):
+    """A baseline that scores by the kernel of the leaves."""
+
+    #: one for each of `trees`; of a classifier one for the trees of all classes
+    kernels: list[LeafKernel] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fit = self.classifier
+        if fit is None:
+            kernels = [LeafKernel.of(t.fit.structure, self.proven.n_threads) for t in self.trees]
+        else:
+            kernels = [LeafKernel.from_leaves(fit.walked.leaves, fit.walked.starts, fit.row_weights, fit.n_threads)]
+        object.__setattr__(self, "kernels", kernels)
 
 
 def trees_of(proven: ProvenModel) -> list[Trees]:

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from axil.baselines.classifier import ClassQueries, FittedClassifier
-from axil.baselines.kernel import LeafKernel
-from axil.baselines.trees import Batch, TreeBaseline
+from axil.baselines.trees import Batch, KernelBaseline
 from axil.types import Array
 
 
 @dataclass(frozen=True)
-class TreeSim(TreeBaseline):
+class TreeSim(KernelBaseline):
     """How alike x and row j are in the `LeafKernel`, with the sign of whether their targets pull the same way from F(x).
 
         score(x, j) = w_j k(x, j) sign((y_j - F(x)) (y - F(x)))
 
     with an inner product over several outputs, and y_j less its offset. Without y the
     similarity alone: w_j k(x, j). Of a classifier the sign is + where both rows are of one class, else -, and the kernel has the
-    trees of all classes. (Brophy, Hammoudeh and Lowd, JMLR 24(154), 2023.) O(T N) a query.
+    trees of all classes. (Brophy, Hammoudeh and Lowd, JMLR 24(154), 2023.) O(T N) per query.
     """
-
-    kernels: list[LeafKernel] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        fit = self.classifier
-        if fit is None:
-            kernels = [LeafKernel.of(t.fit.structure, self.proven.n_threads) for t in self.trees]
-        else:
-            kernels = [LeafKernel.from_leaves(fit.walked.leaves, fit.walked.starts, fit.row_weights, fit.n_threads)]
-        object.__setattr__(self, "kernels", kernels)
 
     def _add_class_scores(self, fit: FittedClassifier, queries: ClassQueries, out: Array) -> None:
         out += self.kernels[0].between(queries.leaves.T) * fit.row_weights

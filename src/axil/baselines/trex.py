@@ -11,7 +11,7 @@ from scipy import linalg
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.kernel import LeafKernel
 from axil.baselines.surrogate import fit_classes, losses, means
-from axil.baselines.trees import Batch, TreeBaseline
+from axil.baselines.trees import Batch, KernelBaseline
 from axil.errors import InputError
 from axil.inputs import as_number
 from axil.types import Array
@@ -23,7 +23,7 @@ SEVERAL = "This model has several outputs, and without y TREX has no one score f
 
 
 @dataclass(frozen=True)
-class TREX(TreeBaseline):
+class TREX(KernelBaseline):
     """A kernel ridge regression of the targets on the model's leaves, taken apart by training rows.
 
         f minimises  sum_j w_j (y_j - f_j)^2 / W + l2 |f|^2,   W = sum_j w_j
@@ -38,11 +38,10 @@ class TREX(TreeBaseline):
     Of a classifier f is a logistic or softmax regression of the classes on the leaves of all trees, L its log-loss and p(f) its
     probabilities: alpha_j = w_j (y_j - p(f_j)) / (2 l2 W), whose terms add up to f itself (`axil.baselines.surrogate`). (Brophy,
     Hammoudeh and Lowd, JMLR 24(154), 2023, after Yeh et al., NeurIPS 2018.) Set up by Cholesky among N rows or L leaves,
-    whichever are fewer: 8 min(N, L)^2 bytes. O(T N) a query.
+    whichever are fewer: 8 min(N, L)^2 bytes. O(T N) per query.
     """
 
     l2: float = 0.003
-    kernels: list[LeafKernel] = field(init=False, repr=False, compare=False)
     alpha: Array = field(init=False, repr=False, compare=False)  #: (N, K)
     fidelity: Array = field(init=False, repr=False, compare=False)  #: (K,) R^2 of f as to the model, on training rows
 
@@ -55,18 +54,14 @@ class TREX(TreeBaseline):
         if self.classifier is not None:
             self._fit_to_classes(self.classifier)
             return
-        kernels = [LeafKernel.of(t.fit.structure, self.proven.n_threads) for t in self.trees]
-        fits = [self._fit(kernel, trees.fit) for kernel, trees in zip(kernels, self.trees)]
-        object.__setattr__(self, "kernels", kernels)
+        fits = [self._fit(kernel, trees.fit) for kernel, trees in zip(self.kernels, self.trees)]
         object.__setattr__(self, "alpha", np.concatenate([alpha for alpha, _ in fits], axis=1))
         object.__setattr__(self, "fidelity", np.concatenate([fidelity for _, fidelity in fits]))
 
     def _fit_to_classes(self, fit: FittedClassifier) -> None:
         w, weights, coupled = fit.walked, fit.row_weights, fit.loss.coupled
-        kernel = LeafKernel.from_leaves(w.leaves, w.starts, weights, fit.n_threads)
-        surrogate = means(fit_classes(kernel, w.targets, self.l2, coupled), coupled)
+        surrogate = means(fit_classes(self.kernels[0], w.targets, self.l2, coupled), coupled)
         alpha = weights[:, None] * (w.targets - surrogate) / (2.0 * self.l2 * weights.sum())
-        object.__setattr__(self, "kernels", [kernel])
         object.__setattr__(self, "alpha", alpha)
         object.__setattr__(self, "fidelity", _explained(fit.loss.mean(w.score), surrogate, weights))
 
