@@ -63,9 +63,9 @@ NEEDED = {
 class UnsupportedModelError(AxilError):
     """A model whose predictions are not linear in the training targets, or a setting axil does not read yet.
 
-    ``setting`` is the name of the setting as its library spells it, ``value`` what the model has there and
-    ``condition`` the part of the linear leaf-update criterion that it breaks: (i) the first prediction is
-    linear in the targets, (ii) residuals are linear in the targets and leaf values linear in the residuals.
+    ``setting`` is the name of the setting as its library spells it, and ``value`` what the model has there.
+    ``condition`` is the part of the linear leaf-update criterion that it breaks: (i) the first prediction is linear in the
+    targets, (ii) residuals are linear in the targets and leaf values linear in the residuals.
     ``derivative`` says whether `axil.explain` takes it all the same: its score adds up from pushes, or has a derivative.
     """
 
@@ -99,7 +99,7 @@ class UnsupportedModelError(AxilError):
 
 
 def _subject(setting: str, value: object, condition: str | None) -> str:
-    """What is refused: a setting, or a whole class of models."""
+    """The subject of a refusal: a setting, or a whole class of models."""
     whole, _, name = setting.rpartition(".")
     if name != "class":
         return f"This model has {setting}={value!s}"

@@ -42,8 +42,8 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
     predictions agree; a model that is not linear in its targets raises `UnsupportedModelError`. Every explanation is
     checked against the model's own predictions again.
 
-    All answers are about the data and the model as they were then: the explainer keeps copies (of large arrays too, unless they
-    are read-only), so that neither a later change of the data nor a refit of the model moves them.
+    All answers are about the data and the model as they were then. The explainer keeps copies, of large arrays too unless they
+    are read-only, so a later change of the data or a refit of the model does not move them.
 
     An explainer may be asked from many threads at once, and stays right after any exception, Ctrl-C among them. A row's answer
     has the same bits whatever was asked before or with it; see docs/scaling.md.
@@ -137,7 +137,7 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         try:
             proven = build(adapter, rows, labels, limits, verify).on(fitted)
         except ExactnessError as error:
-            raise mistakes.told(
+            raise mistakes.with_cause(
                 error, adapter, rows, given, lambda changed: build(adapter, changed, labels, limits)
             ) from None
         super().__init__(proven)

@@ -38,7 +38,7 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
 
 
 def _proven(arguments: argparse.Namespace, out: Any, as_record: bool) -> int:
-    """The same, with a replay of the fit on its data."""
+    """Checks a model by a replay of the fit on its data."""
     try:
         explainer = commands.question_of(arguments).explainer
     except (UnsupportedModelError, ExactnessError) as error:

@@ -36,7 +36,7 @@ class Question:
 
     @property
     def sentence(self) -> str:
-        """What the numbers are."""
+        """The meaning of the numbers."""
         note = NOTES[self.explainer.kind]
         return f"{note[0].upper()}{note[1:]}."
 

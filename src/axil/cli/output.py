@@ -107,7 +107,7 @@ def lines_of(table: Any) -> list[str]:
 
 
 def output_of(arguments: argparse.Namespace, out: Any, page: bool = False) -> Output:
-    """What the options say; raises for a destination that the answer cannot go to. ``page``: whether there is one of it."""
+    """The output that the options ask for; raises where the answer cannot go there. ``page``: whether there is one of it."""
     if hasattr(arguments, "top"):
         as_count(arguments.top, "--top")
     tables, pages = [], []

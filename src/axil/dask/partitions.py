@@ -245,7 +245,7 @@ def read_block(
 def blocks(
     partition: Partition, entry: int, phi: Array, constant: Array, n_threads: int
 ) -> Iterator[tuple[int, Array]]:
-    """The same, `READ_ROWS` rows at a time."""
+    """Weights as above, `READ_ROWS` rows at a time."""
     n = partition.structures[entry].n_rows
     for first in range(0, n, READ_ROWS):
         yield first, read_block(partition, entry, phi, constant, n_threads, first, min(READ_ROWS, n - first))

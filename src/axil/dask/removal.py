@@ -251,7 +251,7 @@ class Deletions(Refits):
 
 
 def _one_side(positive: Best, negative: Best) -> Best:
-    """Of each prediction the effects of the sign that adds up to more."""
+    """The effects of the sign that adds up to more, for each prediction."""
     falls = (negative.size.sum(axis=2) > positive.size.sum(axis=2))[:, :, None]
     columns = {name: np.where(falls, negative.columns[name], own) for name, own in positive.columns.items()}
     return Best(positive.k, np.where(falls, negative.size, positive.size), columns)

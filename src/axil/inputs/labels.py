@@ -73,7 +73,7 @@ def _plain(values: Any) -> NDArray[Any]:
 
 
 def _without_na(found: NDArray[Any]) -> NDArray[Any]:
-    """The same, with None for pandas.NA, which is neither equal to anything nor not."""
+    """Labels with None for pandas.NA, which cannot be compared with anything."""
     pd = loaded_pandas()
     if pd is None or found.dtype != object or not found.ndim:
         return found

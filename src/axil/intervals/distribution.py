@@ -300,7 +300,7 @@ class Distribution(ABC):
     def _reduced(
         self, X: Any, init_score: Any, reduce: Callable[[Array, slice], Array], lines: int | None = None
     ) -> Array:
-        """What ``reduce`` makes of the atoms (queries, n, K) of some queries, as people read them, for all of X."""
+        """The results of ``reduce`` for all of X; it takes the atoms (queries, n, K) of some queries, as people read them."""
         queries = X if isinstance(X, Queries) else self._queries(X, init_score)
         local = self._local(queries)
         k = local.predictions.shape[1]

@@ -107,7 +107,7 @@ class Surroundings:
         return cls(errors, y, Usual(means, spread, y.min(axis=0), y.max(axis=0), averages))
 
     def local(self, answers: list[Answer], served: list[slice], predictions: Array, own: Own | None = None) -> Local:
-        """What weights from each engine, and the predictions (n, K) that they make, say of the errors; see `Own`."""
+        """The errors around queries, from the weights of each engine and the predictions (n, K) that they make; see `Own`."""
         moments = []
         for engine, (answer, outputs) in enumerate(zip(answers, served)):
             values = moment_values(self.errors[:, outputs], self.targets[:, outputs])

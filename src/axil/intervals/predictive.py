@@ -36,11 +36,12 @@ class Predictive(Distribution, page.Shown):
     lies among the targets. How it follows them is fitted to the calibration rows and the query together (full conformal
     prediction), so that all are treated alike.
 
-    **Promised**, for calibration rows that the model was not fitted on and rows to predict that are exchangeable with them: the
-    interval of coverage c holds the target with probability at least c, whatever the model, and at most c + 1 / (n + 1) without
-    ties, or c + 2 / (n + 1) with ``symmetric=False``. Few rows make it wide, never short; where they are too few there is an
-    error. **Not promised**: coverage at every single row or in every group; see `axil.plots.coverage`. From out-of-fold or
-    out-of-bag predictions (``source``) the promise is not exact, as those are of other fits.
+    **Promised**: the interval of coverage c holds the target with probability at least c, whatever the model. Without ties it
+    does so with probability at most c + 1 / (n + 1), or c + 2 / (n + 1) with ``symmetric=False``. The calibration rows must be
+    rows that the model was not fitted on, and the rows to predict exchangeable with them. Few rows make the interval wide, never
+    short; where they are too few there is an error. **Not promised**: coverage at every single row or in every group; see
+    `axil.plots.coverage`. From out-of-fold or out-of-bag predictions (``source``) the promise is not exact, as those are of
+    other fits.
 
     Of a model fitted to transformed targets all results are in prices, through the inverse, which keeps coverage.
     """

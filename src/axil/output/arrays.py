@@ -90,7 +90,7 @@ class Arrays:
 
     @property
     def meaning(self) -> str:
-        """Of an additive explanation: "probability" or "mean", what `probabilities` are; "" where there are none."""
+        """The name of `probabilities` in an additive explanation: "probability" or "mean"; "" where there are none."""
         return "" if self._sums.account is None else self._sums.account.meaning
 
     @property

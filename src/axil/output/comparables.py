@@ -25,7 +25,7 @@ class Within:
     highest: NDArray[Any]  #: (n,)
 
     def groups(self, first: int, n: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Of n queries from ``first`` on: places of those with the same range, and the positions of the rows in it."""
+        """Groups n queries from ``first`` on by range: their places, and the positions of the rows in the range."""
         ends = np.stack([self.lowest[first : first + n], self.highest[first : first + n]])
         ranges, which = np.unique(ends, axis=1, return_inverse=True)
         for g, (lowest, highest) in enumerate(ranges.T):

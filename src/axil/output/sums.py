@@ -75,7 +75,7 @@ class WeightedSums:
 
     @property
     def name(self) -> str:
-        """What files call the weights: pushes are contributions."""
+        """The name of the weights in files: pushes are contributions."""
         return "contributions" if self.additive else "weights"
 
     @property
@@ -169,7 +169,7 @@ class WeightedSums:
     # -- columns of tables ----------------------------------------------------------------------------------------------
 
     def order(self, by: str | None) -> str:
-        """What rows are the largest of unless people say it: contributions in an account, weights elsewhere."""
+        """The quantity that rows are ordered by: as asked, else contributions in an account and weights elsewhere."""
         return ("contribution" if self.additive else "weight") if by is None else by
 
     def largest(self, k: int, by: str = "weight", outputs: int | None = None) -> list[tables.Largest]:

@@ -28,7 +28,7 @@ def concentration(
 ) -> Axes:
     """The share of one prediction's ``sum |weight|`` that its m largest rows hold, for every m.
 
-    ``source``: an explanation or weights (n_train,). Marks tell how many rows hold 50, 80 and 95 %.
+    ``source``: an explanation or weights (n_train,). Marks show how many rows hold 50, 80 and 95 %.
     """
     one = whole_prediction(source, query, output, exact)
     sizes = np.sort(np.abs(one.weights))[::-1]

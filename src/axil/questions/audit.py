@@ -51,11 +51,16 @@ class LabelQuestions(RowQuestions):
     def audit(self, out_of_fold: Any = None, X_val: Any = None, y_val: Any = None, init_score: Any = None) -> Any:
         """Which training labels look wrong, the most suspicious first, and how many; no validation rows, no refit.
 
-        A frame with a line per row, and output if there are several, and the columns row, target, expected (the prediction of
-        the fit without the row, structure held fixed; `leave_one_out`), residual, scale (of usual residuals there, from the rows
-        that share the row's leaves), studentised (residual over scale), quality (from 0 to 1: the share of right labels that
-        would be as far out), suspect. ``suspect`` marks the first m lines, m being the estimated number of wrong labels: how
-        many more are far out than of right labels would be. It is 0 for clean data and Gaussian noise, and an estimate.
+        A frame with a line per row and the columns row, output if there are several, and
+
+        - target, and expected, the prediction of the fit without the row, structure held fixed (`leave_one_out`);
+        - residual, and scale, the size of usual residuals there, from the rows that share the row's leaves;
+        - studentised, residual over scale;
+        - quality, from 0 to 1: the share of right labels that would be as far out;
+        - suspect, which marks the first m lines.
+
+        m is the estimated number of wrong labels: how many more are far out than of right labels would be. It is 0 for clean
+        data and Gaussian noise.
 
         Models that `leave_one_out` refuses, or takes long for, are answered as in `blame`. Rows without a prediction, as no
         other row is in one of their leaves, have nan and come last; ``attrs["axil"]`` of pandas frames counts them. Of a model
@@ -223,7 +228,7 @@ def _made(columns: dict[str, Any], order: NDArray[np.intp], basis: str, lacking:
 
 @dataclass(frozen=True)
 class ClassAudit:
-    """What other rows say of the class of each of N rows."""
+    """The classes of N rows, as the other rows see them."""
 
     own: NDArray[np.intp]  #: (N,) the row's class
     expected: NDArray[np.intp]  #: (N,) the class that others expect

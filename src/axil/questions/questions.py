@@ -82,10 +82,11 @@ class Questions(LabelQuestions):
         predictions are weights times targets, in float64.
         ``corrected``: what else the target might be: with "leave-one-out" the prediction without the row, structure held fixed
         (`leave_one_out`; nan where there is none); or your own out-of-fold predictions as an array (n_train,) or (n_train, K).
-        Models that `leave_one_out` refuses, takes more than 30 seconds for, or has no prediction from for most rows, such as
-        forests of full depth, have ``(F_j - K_jj y_j) / (1 - K_jj)`` instead: the target at which the row's own prediction would
-        agree with it, of forests the mean of the others by weight. For boosted trees an `ApproximationWarning` says so. ``gain``:
-        by how much the mean squared validation error would fall if this one target were corrected, exactly
+        Some models have ``(F_j - K_jj y_j) / (1 - K_jj)`` instead: those that `leave_one_out` refuses, takes more than 30 seconds
+        for, or has no prediction from for most rows, such as forests of full depth. This is the target at which the row's own
+        prediction would agree with it, of forests the mean of the others by weight. For boosted trees an `ApproximationWarning`
+        says so.
+        ``gain``: by how much the mean squared validation error would fall if this one target were corrected, exactly
         ``-(d gradient_j + d^2 / n sum_i K_ij^2)`` with d the correction; the squares are streamed.
         ``correction=None``: gradients alone, the largest first. Several outputs have a mean squared error each.
 

@@ -114,9 +114,9 @@ class RowQuestions:
         A frame with the columns query, rank, row, effect, and output if there are several. Effects are those of `removal`, exact
         for each row by itself unless ``attrs["axil"]`` says first-order. The direction is the one in which the m largest effects
         add up to more; rows that have none are left out. ``greedy``: after each row the fit without it is computed again,
-        structure held fixed; the next is the one of largest first-order effect then, and effects are exact and add up; some
-        three passes over the trees for each row of the set and query. ``by="pushes"``: by what the rows put into the steps of
-        the trees instead (`pushes`; the column is push), which predicts better what a refit without them does
+        structure held fixed, and the next row is the one of largest first-order effect then. Effects are then exact and add up;
+        this takes some three passes over the trees for each row of the set and query. ``by="pushes"``: by what the rows put into
+        the steps of the trees instead (`pushes`; the column is push), which predicts better what a refit without them does
         (docs/paper/faithfulness.md).
         Streamed: never holds an (n, n_train) array.
 

@@ -48,7 +48,7 @@ class Verification:
     replayed: str = ""  #: what drew the rows of each tree, where they were drawn again, e.g. "LightGBM bagging"
     held: Held | None = None  #: the pattern that is held fixed besides the splits; None where there is none
 
-    def _told(self) -> tuple[str, list[tuple[str, str]]]:
+    def _lines(self) -> tuple[str, list[tuple[str, str]]]:
         """A title and lines of a name and what was found."""
         predictions = "predictions", f"within {self.max_error:.1e} (allowed {self.tolerance:.0e})"
         if not self.n_trees:
@@ -63,11 +63,11 @@ class Verification:
         ]
 
     def __repr__(self) -> str:
-        title, lines = self._told()
+        title, lines = self._lines()
         return "\n".join([title, *(f"  {name:<14} {found}" for name, found in lines)])
 
     def _repr_html_(self) -> str:
-        return table(*self._told())
+        return table(*self._lines())
 
 
 @dataclass(frozen=True)

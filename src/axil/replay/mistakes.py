@@ -41,7 +41,7 @@ OTHER_ORDER = "X_train and y_train have the same row labels in another order, an
 Prove = Callable[[TrainingRows], Any]
 
 
-def told(
+def with_cause(
     error: ExactnessError, model: Model, rows: TrainingRows, given: tuple[Any, Any], prove: Prove
 ) -> ExactnessError:
     """The error with the one change to the data that makes the proof pass, if one of the common ones does; else itself.

@@ -52,7 +52,7 @@ def cases(
     on_map: Places | None,
     first: int,
 ) -> Cases:
-    """What is said of a batch of predictions of these values, at these positions of X; it begins with query ``first``."""
+    """The content of pages on a batch of predictions of these values, at these positions of X; it begins with query ``first``."""
     found = comparables.listed(one, choice, adjustment, first)
     lines, m = found.columns, len(one)
     asked, rows = lines["asked"], lines["position"]

@@ -46,7 +46,7 @@ class Words:
         return f"{text} {self.unit}"
 
     def name(self, column: str) -> str:
-        """What people call a column."""
+        """The name of a column on pages."""
         return self.names.get(column, column)
 
 

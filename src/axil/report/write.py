@@ -96,9 +96,9 @@ class Reports:
     ) -> Written:
         """One small page per row of X in plain language, and an index with a search, for any number of rows.
 
-        A page says what the prediction is, which training rows carry it and how much of it, how each differs, what its target
-        would be if the model moved it to the query (`similar` with ``adjust``), and how sure the prediction is. It needs no
-        script and no network; neither does ``index.html`` need a server.
+        A page says what the prediction is, how sure it is, and which training rows carry it. Of each of these it says how much
+        of the prediction it carries, how it differs, and what its target would be if the model moved it to the query (`similar`
+        with ``adjust``). A page needs no script and no network, and ``index.html`` needs no server.
 
         An interrupted report goes on where it was: pages that are there are whole, and are not written again. The file
         ``report.json`` says what a folder was made of, and another model, table or option is refused there. Several processes
@@ -244,7 +244,7 @@ class Reports:
             pool.shutdown(cancel_futures=True)
 
     def _cases(self, plan: _Plan, rows: Any, offsets: Array | None, asked: NDArray[np.intp]) -> Iterator[Cases]:
-        """What pages say of these rows, at these positions of X, batch by batch."""
+        """The content of pages on these rows, at these positions of X, batch by batch."""
         own = None if offsets is None else offsets[asked]
         stream, near = self._stream(rows, own), plan.choice.within
         limits = near and replace(near, lowest=near.lowest[asked], highest=near.highest[asked])

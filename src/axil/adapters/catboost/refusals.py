@@ -193,7 +193,7 @@ class Agreement:
 
 
 def _continued(found: Agreement) -> str:
-    """Other targets would show in every tree, so whole trees of one fit that agree tell of another fit."""
+    """Other targets would show in every tree, so whole trees of one fit that agree show another fit."""
     agree, last = found.trees, len(found.trees) - int(found.trees.argmax())
     parted = 2 <= last <= len(agree) - 2 and agree[-last:].all()
     known = found.continued and agree[[0, -1]].any()

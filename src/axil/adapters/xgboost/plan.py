@@ -13,7 +13,7 @@ from axil.adapters.xgboost.draws import Columns, Dart, Plan, Singles, Subsample,
 from axil.errors import UnsupportedModelError
 from axil.types import Array
 
-COMPARED_TREES = 4  # whose weights tell where rows were drawn
+COMPARED_TREES = 4  # whose weights show where rows were drawn
 
 
 def plan_of(model: Model, said: Settings, n_rows: int) -> Plan:
@@ -26,7 +26,7 @@ def plan_of(model: Model, said: Settings, n_rows: int) -> Plan:
 
 
 def _plans(model: Model, said: Settings, n_rows: int) -> list[Plan]:
-    """What each version of XGBoost would draw, the one that is installed first: a file may come from another one."""
+    """The draws that each version of XGBoost would make, the installed one first: a file may come from another."""
     dart = Dart(
         rate_drop=said.number("rate_drop"),
         skip_drop=said.number("skip_drop"),

@@ -23,7 +23,7 @@ from axil.types import Array
 
 @dataclass(frozen=True)
 class Rule:
-    """What bends the leaf values of all trees."""
+    """Settings that bend the leaf values of all trees."""
 
     l1: float
     max_step: float
