@@ -25,7 +25,8 @@ from axil.output import tables
 from axil.output.archive import Archive
 from axil.questions.explain import STREAM, batches, top, weighted_sums
 from axil.questions.questions import Questions
-from axil.questions.streamed import Stream, Streamed
+from axil.questions.stream import Stream
+from axil.questions.streamed import Streamed
 from axil.replay import mistakes
 from axil.replay.build import build
 from axil.replay.checks import Verification

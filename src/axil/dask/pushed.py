@@ -20,7 +20,7 @@ from axil.output import tables
 from axil.output.account import Account
 from axil.output.context import Context
 from axil.output.sums import WeightedSums
-from axil.questions.streamed import Stream
+from axil.questions.stream import Stream
 from axil.types import Array
 
 ASKED_QUERIES = 1024  # sent to the workers at a time

@@ -16,7 +16,7 @@ from axil.dask.comparables import Chosen, Compared, Taken, by_partition, taken
 from axil.dask.rows import Partitioned
 from axil.errors import AxilError, InputError, UnsupportedQuestionError, shown
 from axil.output import similar, tables
-from axil.questions.streamed import Stream
+from axil.questions.stream import Stream
 from axil.replay.recover import assign_leaves
 from axil.types import Array
 

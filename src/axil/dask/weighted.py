@@ -17,7 +17,7 @@ from axil.dask.build import Held, prepared
 from axil.dask.cluster import literal, task
 from axil.dask.similar import Comparable
 from axil.output.sums import WeightedSums
-from axil.questions.streamed import Stream
+from axil.questions.stream import Stream
 from axil.replay.checks import Verification, check_answer
 from axil.replay.queries import Offsets
 from axil.types import Array

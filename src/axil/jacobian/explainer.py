@@ -29,7 +29,8 @@ from axil.output.archive import Archive
 from axil.output.context import Context
 from axil.output.sums import WeightedSums
 from axil.questions.explain import STREAM
-from axil.questions.streamed import Stream, Streamed
+from axil.questions.stream import Stream
+from axil.questions.streamed import Streamed
 from axil.scale import IDENTITY
 from axil.types import Array
 

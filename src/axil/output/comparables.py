@@ -97,12 +97,7 @@ class Choice:
 
 
 def _largest(weights: Any, k: int, n_threads: int) -> tuple[Array, NDArray[np.int64]]:
-    n, n_rows = weights.shape
-    one = tables.Largest(n, k, np.ones(n_rows), "weight", n_threads)
-    if issparse(weights):
-        one.add_sparse(weights)
-    else:
-        one.add(weights.T, 0)
+    one = tables.Largest.of(weights, k, np.ones(weights.shape[1]), "weight", n_threads)
     return one.values, one.rows
 
 
@@ -178,9 +173,8 @@ class Listed:
 def listed(one: WeightedSums, choice: Choice, adjustment: Adjustment | None, first: int = 0) -> Listed:
     """The columns of `top` for the rows chosen, with the share of ``sum |weight|`` down to each row.
 
-    ``first`` is the position of the first prediction among all queries.
-
-    Besides ``position``, of each row, and ``asked``, that of the prediction in this batch.
+    Two columns more: ``position`` of each row, and ``asked``, that of the prediction in this batch. ``first`` is the position of
+    the first prediction among all queries.
     """
     largest = choice.largest(one, first)
     values, rows = (np.stack([getattr(own, name) for own in largest], axis=1) for name in ("values", "rows"))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from axil.output.sums import ROUNDING, WeightedSums
+from axil.output.sums import ROUNDING, WeightedSums, ratio
 from axil.types import Array
 
 
@@ -53,7 +53,7 @@ class Portfolio:
             "net": net,
             "gross": gross,
             "short": -np.maximum(gross - net, 0.0) / 2 + 0.0,
-            "top_share": np.divide(shares, gross, out=np.zeros_like(gross), where=gross > 0),
+            "top_share": ratio(shares, gross),
             "effective_size": sums.effective_size.reshape(shares.shape),
             "turnover": turnover,
         }

@@ -174,14 +174,8 @@ class WeightedSums:
 
     def largest(self, k: int, by: str = "weight", outputs: int | None = None) -> list[tables.Largest]:
         """The k largest of each prediction, for each output, or for so many of them."""
-        largest = []
-        for weights, targets in self.by_output()[:outputs]:
-            largest.append(tables.Largest(len(self), k, targets, by, self.n_threads))
-            if issparse(weights):
-                largest[-1].add_sparse(weights)
-            else:
-                largest[-1].add(weights.T, 0)
-        return largest
+        some = self.by_output()[:outputs]
+        return [tables.Largest.of(weights, k, targets, by, self.n_threads) for weights, targets in some]
 
     def top_columns(self, k: int, by: str) -> dict[str, Any]:
         """The columns of `Explanation.top`."""

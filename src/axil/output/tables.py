@@ -7,7 +7,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from axil.errors import InputError, shown
 from axil.inputs import as_choice
@@ -91,6 +91,16 @@ class Largest:
         self.backend: Backend = backend or Cpu(n_threads)
         self.values: Array = np.zeros((n, k))
         self.rows: NDArray[np.int64] = np.full((n, k), -1, dtype=np.int64)
+
+    @classmethod
+    def of(cls, weights: Any, k: int, targets: Array, by: str, n_threads: int) -> Largest:
+        """The largest of these weights (n, N), dense or sparse."""
+        found = cls(weights.shape[0], k, targets, by, n_threads)
+        if issparse(weights):
+            found.add_sparse(weights)
+        else:
+            found.add(weights.T, 0)
+        return found
 
     def add(self, block: Any, first: int) -> None:
         """Take in the weights, (rows, n), of the training rows from ``first`` on."""

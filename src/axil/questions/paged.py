@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from axil import inputs
 from axil.output import page
 from axil.output.context import Context
+from axil.questions.stream import Stream
 from axil.types import Array
-
-if TYPE_CHECKING:
-    from axil.questions.streamed import Stream
 
 
 class Paged(page.Shown, ABC):

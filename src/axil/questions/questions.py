@@ -16,7 +16,7 @@ from axil.questions import budget as budgets
 from axil.questions import leverage, noise, valuation
 from axil.questions.audit import LabelQuestions
 from axil.questions.explain import batches
-from axil.questions.streamed import measured
+from axil.questions.stream import measured
 from axil.questions.targets import blame, changed_rows, corrections, on_scale, reach, validation, what_if
 from axil.types import Array
 

@@ -19,7 +19,8 @@ from axil.intervals.predictive import Predictive
 from axil.output import site_map
 from axil.output.columns import Columns
 from axil.output.comparables import Adjustment, Choice
-from axil.questions.streamed import COPIES, NO_FEATURES, Stream
+from axil.questions.stream import COPIES, Stream
+from axil.questions.streamed import NO_FEATURES
 from axil.replay.proven import ProvenModel
 from axil.report import page, search
 from axil.report.content import Cases, cases

@@ -48,9 +48,7 @@ def _hash(text: str) -> str:
 
 def as_target(path: Any) -> Path | None:
     """Where to write a page to, once that is sure to be possible; None for none."""
-    if path is None:
-        return None
-    return as_file(path)
+    return None if path is None else as_file(path)
 
 
 def write(summary: dict[str, Any], path: Path | None) -> str | None:
