@@ -14,6 +14,13 @@ from axil.errors import InputError, UnsupportedModelError
 
 R = TypeVar("R")
 
+# Reasons that several libraries share.
+RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
+OWN_RANKING = (
+    "Fit with a ranking objective of your own, a function that knows the groups and draws nothing at random: "
+    "axil.explain takes it as objective=. Or fit with squared error."
+)
+
 
 @dataclass(frozen=True)
 class Refusal(Generic[R]):

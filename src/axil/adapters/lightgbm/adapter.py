@@ -15,8 +15,9 @@ from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, Tra
 from axil.adapters.lightgbm import splits
 from axil.adapters.lightgbm.bagging import Evidence, Replay, histories
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
+from axil.adapters.lightgbm.reading import Reading
 from axil.adapters.lightgbm.refit import refitted_trees
-from axil.adapters.lightgbm.refusals import REFUSALS, Reading, cause
+from axil.adapters.lightgbm.refusals import REFUSALS, cause
 from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas
 from axil.adapters.lightgbm.rule import Rule
 from axil.adapters.lightgbm.text import Settings, parse

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter, without_base
 from axil.adapters.lightgbm.bagging import Evidence, Replay
-from axil.adapters.lightgbm.refusals import REFUSALS, Reading
+from axil.adapters.lightgbm.reading import Reading
+from axil.adapters.lightgbm.refusals import REFUSALS
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals

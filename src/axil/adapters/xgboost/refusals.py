@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.refusals import Refusal
+from axil.adapters.refusals import OWN_RANKING, RANKED, Refusal
 from axil.adapters.xgboost.document import Model, Settings
 from axil.errors import UnsupportedModelError
 
@@ -39,11 +39,6 @@ _LOGIT = (
 )
 _SOFTMAX = "residuals pass through a softmax"
 _EXPONENTIAL = "predictions pass through an exponential and start from the logarithm of the targets' mean"
-_RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
-_OWN_RANKING = (
-    "Fit with a ranking objective of your own, a function that knows the groups and draws nothing at random: "
-    "axil.explain takes it as objective=. Or fit with squared error."
-)
 _DAMPED = "residuals are taken between logarithms", "residuals are damped by a non-linear function"
 
 _OBJECTIVES = {
@@ -61,9 +56,9 @@ _OBJECTIVES = {
     "count:poisson": (_EXPONENTIAL, "(i)"),
     "reg:gamma": (_EXPONENTIAL, "(i)"),
     "reg:tweedie": (_EXPONENTIAL, "(i)"),
-    "rank:ndcg": (_RANKED, "(ii)"),
-    "rank:map": (_RANKED, "(ii)"),
-    "rank:pairwise": (_RANKED, "(ii)"),
+    "rank:ndcg": (RANKED, "(ii)"),
+    "rank:map": (RANKED, "(ii)"),
+    "rank:pairwise": (RANKED, "(ii)"),
     "survival:cox": ("residuals depend on which rows are still at risk", "(ii)"),
     "survival:aft": ("targets are intervals and residuals pass through a density", "(ii)"),
 }
@@ -196,7 +191,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
             _objective(name),
             why,
             condition,
-            _OWN_RANKING if why is _RANKED else _L2,
+            OWN_RANKING if why is RANKED else _L2,
             why in (_LOGIT, _SOFTMAX, _EXPONENTIAL, *_DAMPED),
         )
         for name, (why, condition) in _OBJECTIVES.items()
