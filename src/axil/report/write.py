@@ -14,21 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.errors import InputError, UnsupportedQuestionError, shown
+from axil.errors import InputError
 from axil.intervals.predictive import Predictive
 from axil.output import site_map
-from axil.output.columns import Columns
-from axil.output.comparables import Adjustment, Choice
+from axil.output.comparables import Adjustment
 from axil.questions.stream import COPIES, Stream
-from axil.questions.streamed import NO_FEATURES
 from axil.replay.proven import ProvenModel
 from axil.report import page, search
 from axil.report.content import Cases, cases
-from axil.report.folder import Folder, file_names, fingerprint, opened
+from axil.report.folder import Folder, file_names, opened
+from axil.report.plan import Plan, first_columns, page_labels, refuse
 from axil.report.wording import Words, cell
 from axil.types import Array
 
-MOST_COLUMNS = 8  # that a page shows unless they are named
 CHUNK = 64  # pages that a thread writes at a time
 WAITING = 64  # chunks that may wait to be written
 SAME = 1e-6  # of the largest prediction: how far those of an interval may be from those of the report
@@ -41,22 +39,6 @@ class Written:
     index: Path  #: the page to begin with
     pages: int  #: in the folder
     written: int  #: by this call; the others were there
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """Everything that pages are made of besides the weights."""
-
-    words: Words
-    choice: Choice
-    known: Columns
-    chosen: list[int]
-    on_map: site_map.Places | None
-    predictive: Predictive | None
-    coverage: float
-    sure: str  #: the coverage in words
-    labels: list[str]
-    values: Array  #: (n,) the model's own predictions, as people read them
 
 
 class Reports:
@@ -170,13 +152,13 @@ class Reports:
         """
         words = Words(title, target, unit, rows, query, {} if names is None else names)
         stream = self._stream(X, init_score)
-        _refuse(stream, interval)
+        refuse(stream, interval)
         listing = stream.listing(beside)
         known, choice = listing.known, listing.choice(k, among, distinct, sign, within=within)
-        chosen = _shown(known) if columns is None else known.chosen(columns)
+        chosen = first_columns(known) if columns is None else known.chosen(columns)
         found = known.chosen([] if search is None else search, "search")
         on_map = site_map.as_places(map, known)
-        labels = _labels(stream.rows)
+        labels = page_labels(stream.rows)
         sure = ""
         if interval is not None:
             coverage = inputs.as_number(coverage, "coverage")
@@ -184,56 +166,21 @@ class Reports:
             interval.interval(none, coverage)  # refuses a coverage before any work
             sure = ("" if interval.source == "held out" else "about ") + f"{100 * coverage:.6g} %"
         values = self.proven.scale.inverse(self.proven.queries(X, init_score).predictions)[:, 0]
-        plan = _Plan(words, choice, known, chosen, on_map, interval, coverage, sure, labels, values)
         offsets = inputs.as_offsets(init_score, len(labels), 1, "explained")
-        made_of = self._made_of(plan, stream, offsets, words)
-        place = opened(folder, file_names(labels), made_of)
+        plan = Plan(words, choice, known, chosen, on_map, interval, coverage, sure, labels, values, offsets)
+        place = opened(folder, file_names(labels), plan.made_of(stream, self.proven.targets))
         missing = place.missing()
         if len(missing):
-            self._write(plan, place, stream, offsets, missing)
+            self._write(plan, place, stream, missing)
         _index(place, plan, found)
         return Written(place.path / "index.html", len(labels), len(missing))
 
-    def _made_of(self, plan: _Plan, stream: Stream, offsets: Array | None, words: Words) -> dict[str, Any]:
-        """All that pages depend on, for the manifest."""
-        assert stream.fitted is not None
-        known, choice, n = plan.known, plan.choice, len(plan.labels)
-        near, sparse = choice.within, inputs.is_sparse(stream.rows)
-        every = [*(() if sparse else range(known.n_features)), *plan.chosen]
-        return {
-            "pages": n,
-            "model": fingerprint(self.proven.targets, np.float32(stream.fitted())),
-            "training rows": fingerprint(
-                stream.index(),
-                *(one for one in known.of_training(np.arange(stream.n_targets[0]), plan.chosen) if one is not None),
-            ),
-            "X": fingerprint(
-                plan.labels,
-                *(one for one in known.of_queries(np.arange(n), every) if one is not None),
-                *([stream.rows.data, stream.rows.indices, stream.rows.indptr] if sparse else []),
-                *([] if offsets is None else [offsets]),
-            ),
-            "rows that may be listed": fingerprint(
-                *(one for one in (choice.among, choice.codes) if one is not None),
-                *([] if near is None else [near.values, near.lowest, near.highest]),
-            ),
-            "map": None if plan.on_map is None else fingerprint(plan.on_map.training, plan.on_map.queries),
-            "interval": None if plan.predictive is None else f"{plan.predictive!r} at {plan.coverage:g}",
-            "k": choice.k,
-            "sign": "positive" if choice.positive else "any",
-            "columns": [known.names[i] for i in plan.chosen],
-            "words": {name: getattr(words, name) for name in ("title", "target", "unit", "rows", "query")},
-            "names": dict(words.names),
-        }
-
-    def _write(
-        self, plan: _Plan, place: Folder, stream: Stream, offsets: Array | None, missing: NDArray[np.intp]
-    ) -> None:
+    def _write(self, plan: Plan, place: Folder, stream: Stream, missing: NDArray[np.intp]) -> None:
         """Write the pages of these queries, in threads, while the weights of the next ones are computed."""
         pending: deque[Future[None]] = deque()
         pool = ThreadPoolExecutor(self.proven.n_threads)
         try:
-            for batch in self._cases(plan, inputs.take_rows(stream.rows, missing), offsets, missing):
+            for batch in self._cases(plan, inputs.take_rows(stream.rows, missing), missing):
                 for start in range(0, len(batch), CHUNK):
                     some = range(start, min(start + CHUNK, len(batch)))
                     pending.append(pool.submit(_pages, place, plan, batch, some))
@@ -244,9 +191,9 @@ class Reports:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _cases(self, plan: _Plan, rows: Any, offsets: Array | None, asked: NDArray[np.intp]) -> Iterator[Cases]:
+    def _cases(self, plan: Plan, rows: Any, asked: NDArray[np.intp]) -> Iterator[Cases]:
         """The content of pages on these rows, at these positions of X, batch by batch."""
-        own = None if offsets is None else offsets[asked]
+        own = None if plan.offsets is None else plan.offsets[asked]
         stream, near = self._stream(rows, own), plan.choice.within
         limits = near and replace(near, lowest=near.lowest[asked], highest=near.highest[asked])
         choice = replace(plan.choice, within=limits)
@@ -267,7 +214,7 @@ class Reports:
             first += len(one)
 
 
-def _ends(plan: _Plan, rows: Any, offsets: Array | None, values: Array) -> tuple[Array, Array]:
+def _ends(plan: Plan, rows: Any, offsets: Array | None, values: Array) -> tuple[Array, Array]:
     """The ends of the intervals of some rows, which must be of the same predictions."""
     assert plan.predictive is not None
     found = inputs.as_frame(plan.predictive.interval(rows, plan.coverage, init_score=offsets))
@@ -280,48 +227,14 @@ def _ends(plan: _Plan, rows: Any, offsets: Array | None, values: Array) -> tuple
     return lower, upper
 
 
-def _pages(place: Folder, plan: _Plan, known: Cases, some: range) -> None:
+def _pages(place: Folder, plan: Plan, known: Cases, some: range) -> None:
     for i in some:
         at = int(known.places[i])
         place.write(at, page.render(known, i, plan.labels[at], plan.words, plan.sure, "../../index.html"))
 
 
-def _index(place: Folder, plan: _Plan, found: list[int]) -> None:
+def _index(place: Folder, plan: Plan, found: list[int]) -> None:
     values = [plan.words.amount(value) for value in plan.values.tolist()]
     columns = [one for one in plan.known.of_queries(np.arange(len(values)), found) if one is not None]
     more = [", ".join(cell(value) for value in line) for line in zip(*columns)] if columns else [""] * len(values)
     search.write(place.path, plan.labels, place.files, values, more, plan.words)
-
-
-def _shown(known: Columns) -> list[int]:
-    """The columns of a page unless they are named."""
-    return [*range(known.n_features, len(known.names)), *range(known.n_features)][:MOST_COLUMNS]
-
-
-def _labels(X: Any) -> list[str]:
-    """The labels of the rows as text, no two of which may be the same."""
-    labels = [cell(label) if not isinstance(label, str) else label for label in inputs.row_labels(X).tolist()]
-    if len(set(labels)) < len(labels):
-        seen: set[str] = set()
-        twice = next(label for label in labels if label in seen or seen.add(label))  # type: ignore[func-returns-value]
-        raise InputError(
-            f"X has several rows labelled {shown(twice)}, which would have one page; expected labels of their own. Give X "
-            "another index, or X.reset_index(drop=True)."
-        )
-    return labels
-
-
-def _refuse(stream: Stream, interval: Any) -> None:
-    """Refuse what a report cannot be made of, by name."""
-    if stream.features is None:
-        raise UnsupportedQuestionError("report", *NO_FEATURES)
-    if stream.outputs is not None:
-        raise UnsupportedQuestionError(
-            "report",
-            f"this model has {stream.n_targets[1]} outputs, and a page is about one value",
-            "Explain a model of one output, or write one page of all with to_html.",
-        )
-    if stream.rows.shape[0] == 0:
-        raise InputError("X has no rows, so there is nothing to report on.")
-    if interval is not None and not isinstance(interval, Predictive):
-        raise InputError(f"interval is {shown(interval)}; expected what explainer.calibrate(...) returned.")

@@ -1,0 +1,105 @@
+"""Plan: what the pages of a report are made of besides weights, checked before any work, and its record for the manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from axil import inputs
+from axil.errors import InputError, UnsupportedQuestionError, shown
+from axil.intervals.predictive import Predictive
+from axil.output import site_map
+from axil.output.columns import Columns
+from axil.output.comparables import Choice
+from axil.questions.stream import Stream
+from axil.questions.streamed import NO_FEATURES
+from axil.report.folder import fingerprint
+from axil.report.wording import Words, cell
+from axil.types import Array
+
+MOST_COLUMNS = 8  # that a page shows unless they are named
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Everything that pages are made of besides the weights."""
+
+    words: Words
+    choice: Choice
+    known: Columns
+    chosen: list[int]
+    on_map: site_map.Places | None
+    predictive: Predictive | None
+    coverage: float
+    sure: str  #: the coverage in words
+    labels: list[str]
+    values: Array  #: (n,) the model's own predictions, as people read them
+    offsets: Array | None  #: (n, 1) of the rows of X
+
+    def made_of(self, stream: Stream, targets: Array) -> dict[str, Any]:
+        """All that pages depend on, with these training targets, for the manifest."""
+        assert stream.fitted is not None
+        known, choice, n = self.known, self.choice, len(self.labels)
+        near, sparse = choice.within, inputs.is_sparse(stream.rows)
+        every = [*(() if sparse else range(known.n_features)), *self.chosen]
+        return {
+            "pages": n,
+            "model": fingerprint(targets, np.float32(stream.fitted())),
+            "training rows": fingerprint(
+                stream.index(),
+                *(one for one in known.of_training(np.arange(stream.n_targets[0]), self.chosen) if one is not None),
+            ),
+            "X": fingerprint(
+                self.labels,
+                *(one for one in known.of_queries(np.arange(n), every) if one is not None),
+                *([stream.rows.data, stream.rows.indices, stream.rows.indptr] if sparse else []),
+                *([] if self.offsets is None else [self.offsets]),
+            ),
+            "rows that may be listed": fingerprint(
+                *(one for one in (choice.among, choice.codes) if one is not None),
+                *([] if near is None else [near.values, near.lowest, near.highest]),
+            ),
+            "map": None if self.on_map is None else fingerprint(self.on_map.training, self.on_map.queries),
+            "interval": None if self.predictive is None else f"{self.predictive!r} at {self.coverage:g}",
+            "k": choice.k,
+            "sign": "positive" if choice.positive else "any",
+            "columns": [known.names[i] for i in self.chosen],
+            "words": {name: getattr(self.words, name) for name in ("title", "target", "unit", "rows", "query")},
+            "names": dict(self.words.names),
+        }
+
+
+def first_columns(known: Columns) -> list[int]:
+    """The columns of a page unless they are named."""
+    return [*range(known.n_features, len(known.names)), *range(known.n_features)][:MOST_COLUMNS]
+
+
+def page_labels(X: Any) -> list[str]:
+    """The labels of the rows as text, no two of which may be the same."""
+    labels = [cell(label) if not isinstance(label, str) else label for label in inputs.row_labels(X).tolist()]
+    if len(set(labels)) < len(labels):
+        seen: set[str] = set()
+        twice = next(label for label in labels if label in seen or seen.add(label))  # type: ignore[func-returns-value]
+        raise InputError(
+            f"X has several rows labelled {shown(twice)}, which would have one page; expected labels of their own. Give X "
+            "another index, or X.reset_index(drop=True)."
+        )
+    return labels
+
+
+def refuse(stream: Stream, interval: Any) -> None:
+    """Refuse what a report cannot be made of, by name."""
+    if stream.features is None:
+        raise UnsupportedQuestionError("report", *NO_FEATURES)
+    if stream.outputs is not None:
+        raise UnsupportedQuestionError(
+            "report",
+            f"this model has {stream.n_targets[1]} outputs, and a page is about one value",
+            "Explain a model of one output, or write one page of all with to_html.",
+        )
+    if stream.rows.shape[0] == 0:
+        raise InputError("X has no rows, so there is nothing to report on.")
+    if interval is not None and not isinstance(interval, Predictive):
+        raise InputError(f"interval is {shown(interval)}; expected what explainer.calibrate(...) returned.")
