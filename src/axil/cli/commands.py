@@ -228,14 +228,12 @@ def question_of(arguments: argparse.Namespace) -> Question:
     more = {"marks": getattr(arguments, "where", None), "out_of_fold": getattr(arguments, "out_of_fold", None)}
     roles = data.Roles(arguments.target, *columns, **more, others=_others(arguments))
     training = data.training_rows(arguments.train, roles, adapter)
-    settings = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit, "scratch": arguments.scratch}
-    inverse = None if arguments.inverse_func is None else INVERSES[arguments.inverse_func]
+    given = model, training.features, training.target, training.weights
+    limits: dict[str, Any] = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit}
+    limits["device"] = arguments.device
     with files.usable(arguments.model, arguments.train):
         if pushed is not None:
-            given = model, training.features, training.target, training.weights
-            limits: dict[str, Any] = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit}
-            explainer = explained(*given, **limits, device=arguments.device)
-            return Question(arguments.model, adapter, explainer, roles, training)
-        given = model, training.features, training.target, training.weights
-        explainer = Explainer(*given, inverse_func=inverse, device=arguments.device, **settings)
+            return Question(arguments.model, adapter, explained(*given, **limits), roles, training)
+        inverse = None if arguments.inverse_func is None else INVERSES[arguments.inverse_func]
+        explainer = Explainer(*given, inverse_func=inverse, scratch=arguments.scratch, **limits)
     return Question(arguments.model, adapter, explainer, roles, training)

@@ -40,7 +40,9 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
     output = output_of(arguments, out)
     question = commands.question_of(arguments)
     asked = _asked(question, arguments)
-
+    options = asked.options | {"adjust": arguments.adjust}
+    if options["columns"] is None:
+        options["columns"] = list(asked.queries.columns)  # features alone, and none of the columns that options name
     n = len(asked.queries) if output.whole else min(len(asked.queries), ON_SCREEN)
 
     def parts() -> Iterator[Any]:
@@ -48,9 +50,7 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
         for start in range(0, n, PART):
             some = slice(start, min(start + PART, n))
             beside = first, second.iloc[some]
-            yield question.explainer.similar(
-                asked.queries.iloc[some], arguments.top, beside=beside, adjust=arguments.adjust, **asked.options
-            )
+            yield question.explainer.similar(asked.queries.iloc[some], arguments.top, beside=beside, **options)
 
     title = f"{len(asked.queries)} predictions and the {arguments.top} training rows of largest weight in each"
     left = len(asked.queries) - n
@@ -120,11 +120,13 @@ def _asked(question: commands.Question, arguments: argparse.Namespace) -> Asked:
         for frame, rows in zip(beside, (training, queries)):
             if near[0] in frame:
                 frame[near[0]] = data.as_dates(frame[near[0]], rows.path, "--within")
-    options = {"columns": features if columns is None else columns, "sign": arguments.sign, "within": near}
-    if hasattr(arguments, "title") and columns is None:
-        options["columns"] = None  # a page shows the first few
-    options["distinct"] = arguments.distinct
-    options["among"] = None if arguments.among is None else _mask(training, arguments.among)
+    options = {
+        "columns": columns,
+        "sign": arguments.sign,
+        "within": near,
+        "distinct": arguments.distinct,
+        "among": None if arguments.among is None else _mask(training, arguments.among),
+    }
     return Asked(queries.features, (beside[0], beside[1]), options)
 
 

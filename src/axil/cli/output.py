@@ -80,11 +80,8 @@ class Output:
 
     def say(self, before: list[str], answer: list[str], *after: list[str]) -> None:
         """Print an answer and, unless nobody wants to read them, the lines around it; a blank line is between the two."""
-        around = (
-            []
-            if self.quiet
-            else [[screen.visible(line, kept="\n") for line in part if line] for part in (before, *after)]
-        )
+        texts = [] if self.quiet else [before, *after]
+        around = [[screen.visible(line, kept="\n") for line in part if line] for part in texts]
         paragraphs = [part for part in (*around[:1], answer, *around[1:]) if part]
         if paragraphs:
             print("\n\n".join("\n".join(part) for part in paragraphs), file=self.out)
