@@ -2,7 +2,7 @@
 
 Conventions. ``leaves`` is (T, N), C-contiguous, uint8, uint16 or uint32: the leaf of each training row in each tree.
 ``starts`` is (T + 1,) int64: where each tree's leaves begin among all L leaves, so leaf l of tree t is entry
-``starts[t] + l``. Tables are (L, S) float64, C-contiguous, one column a query. Sums are taken in float64 over fixed
+``starts[t] + l``. Tables are (L, S) float64, C-contiguous, one column per query. Sums are taken in float64 over fixed
 chunks of rows and added in row order, so no result depends on ``n_threads``. The GIL is released; Ctrl-C is noticed.
 Outputs are written in place and never converted: a wrong dtype or layout raises TypeError; wrong shapes and numbers, and
 arrays that are not aligned, raise ValueError. A call that is refused changes nothing. Leaf numbers are trusted.

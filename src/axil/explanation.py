@@ -269,7 +269,7 @@ class Explanation(Arrays):
         return page.preview(self._sums, repr(self).strip("<>"))
 
     def to_frame(self) -> Any:
-        """The weights, or of an additive explanation the pushes, as a frame: one row a query, one column a training row.
+        """The weights, or of an additive explanation the pushes, as a frame: one row per query, one column per training row.
 
         pandas keeps the labels as index and columns; other libraries get a column "query" and the labels as text.
         """

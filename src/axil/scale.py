@@ -112,7 +112,9 @@ def _applied(function: Function | None, values: Any, what: str) -> Array:
     except AxilError:
         raise
     except Exception as error:  # the user's own function
-        raise InputError(f"{what} raised {type(error).__name__}: {shown(error, 200)}.") from error
+        raise InputError(
+            f"{what} raised {type(error).__name__}: {shown(error, 200)}. Expected a function that takes an array of numbers."
+        ) from error
     if found.size != numbers.size:
         raise InputError(f"{what} gave {found.shape} numbers for {numbers.shape}; expected one for each.")
     return found.reshape(numbers.shape)

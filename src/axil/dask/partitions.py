@@ -125,7 +125,7 @@ def named(number: int) -> Iterator[None]:
 
 
 def observe(number: int, y: Any, weights: Any, offsets: Any, precision: Precision) -> Observed:
-    """Check and round what goes with the rows; 8 bytes a row and number."""
+    """Check and round what goes with the rows; 8 bytes per row and number."""
     with named(number):
         n = len(y)
         given = owned(inputs.as_targets(y, n, precision.n_outputs, precision.classes))

@@ -199,12 +199,12 @@ class Comparable(Partitioned):
         found: list[Taken] = self._cluster.collect(
             [task(taken, self._parts_of_X[p], self._held.partitions[p], own) for p, own in pairs]
         )
-        parts = [self._checked(p, own, one, wanted) for (p, own), one in zip(pairs, found)]
+        parts = [self._checked(p, one, wanted) for (p, _), one in zip(pairs, found)]
         if not parts:
             return [np.empty(0) for _ in wanted]
         return [np.concatenate(column)[back] for column in zip(*parts)] if wanted else []
 
-    def _checked(self, p: int, rows: NDArray[np.intp], one: Taken, wanted: list[int]) -> list[NDArray[Any]]:
+    def _checked(self, p: int, one: Taken, wanted: list[int]) -> list[NDArray[Any]]:
         """The columns of rows that the collection gives again; they must be those of the replay."""
         X = inputs.as_features(one.X, self._adapter, "X")
         n = X.shape[0]

@@ -118,7 +118,7 @@ class Weighted(Comparable):
     def _check(self, X: Any, offsets: Offsets, labels: NDArray[Any], predictions: Array) -> Array | None:
         """Compare with what the model predicts, with offsets, on every use."""
         own = partial(offsets.predictions, self._adapter, X)
-        return check_answer(self._adapter, self.verification, predictions, labels, own)
+        return check_answer(self.verification, predictions, labels, own)
 
     def _made(self, asked: Asked) -> Array:
         """(n, K): weights times targets, from sums over leaves alone."""

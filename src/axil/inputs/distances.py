@@ -66,7 +66,9 @@ def interval_around(points: NDArray[Any], distance: Any, name: str) -> tuple[NDA
     )
     ends = (points, points) if far else (_moved(points, -step), _moved(points, step))
     if far or any(((end < FIRST) | (end > LAST + DAY)).any() for end in ends):
-        raise InputError(f"{what}, which leads from the dates of {name} past those of the calendar.")
+        raise InputError(
+            f"{what}, which leads from the dates of {name} past those of the calendar. Take a shorter one."
+        )
     return ends
 
 

@@ -96,7 +96,7 @@ def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_trai
     if len(unknown):
         raise InputError(
             f"{what} holds {shown(given[unknown[0]])} at position {unknown[0]}; "
-            f"the model knows the classes {', '.join(map(str, classes[:5]))}."
+            f"the model knows the classes {', '.join(map(str, classes[:5]))}. Pass classes as the fit got them."
         )
     found = np.zeros((n_rows, len(classes)))
     found[np.arange(n_rows), columns] = 1.0

@@ -59,7 +59,7 @@ def read(path: Any, budget: Budget) -> Archive:
     """A saved explainer; of another file an InputError."""
     path = as_path(path)
     if not path.exists():
-        raise InputError(f"There is no file {path}.")
+        raise InputError(f"There is no file {path}. Check the path; explainer.save(path) writes one.")
     if not path.is_file():
         raise InputError(f"{path} is not a file; expected one that explainer.save wrote.")
     try:

@@ -92,7 +92,10 @@ def require_model(file: Archive, adapter: Any, n_outputs: int) -> None:
             f"{file.path} was saved for another model than the {adapter.library} model given. Pass that model."
         )
     if n_outputs != adapter.n_outputs:
-        raise InputError(f"{file.path} has {n_outputs} outputs; the {adapter.library} model has {adapter.n_outputs}.")
+        raise InputError(
+            f"{file.path} has {n_outputs} outputs; the {adapter.library} model has {adapter.n_outputs}. Pass the model that the "
+            "explainer was made of."
+        )
 
 
 def _contents(file: Archive) -> tuple[list[Structure], NDArray[Any], NDArray[Any] | None]:
@@ -133,7 +136,7 @@ def _with_features(proven: ProvenModel, X_train: Any, fitted: NDArray[np.float64
     """The proven model with its training rows, once their predictions are those (n_train, K) that the file leads to."""
     features = owned_rows(as_features(X_train, proven.adapter, "X_train"))
     if features.shape[0] != len(fitted):
-        raise InputError(f"X_train has {features.shape[0]} rows; the explainer was made of {len(fitted)}.")
+        raise InputError(f"X_train has {features.shape[0]} rows; the explainer was made of {len(fitted)}. Pass those.")
     some = checked_rows(len(fitted))
     labelled = replace(proven.queries(take_rows(features, some)), labels=proven.index[some])
     proven.check(labelled, fitted[some])
@@ -171,7 +174,7 @@ def _check_fit(structures: list[Structure], targets: NDArray[Any], index: NDArra
 def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:
     """The structure's arrays by name, its parts flattened."""
     arrays = {f.name: getattr(structure, f.name) for f in fields(Structure) if f.init}
-    arrays |= _packed(arrays.pop("mixing"), structure.n_leaves)
+    arrays |= _packed(arrays.pop("mixing"))
     coefficients = arrays.pop("coefficients")
     if coefficients is not None:
         arrays |= {"omega": coefficients.omega, "beta": coefficients.beta}
@@ -216,7 +219,7 @@ def _number(array: NDArray[Any]) -> float:
     return value
 
 
-def _packed(mixing: tuple[csr_array | None, ...] | None, n_leaves: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+def _packed(mixing: tuple[csr_array | None, ...] | None) -> dict[str, NDArray[Any]]:
     """The matrices of all trees as one list of rows, and which trees have one."""
     if mixing is None:
         return {}

@@ -142,7 +142,7 @@ def top_columns(
     shown: Array,
     predictions: Array,
 ) -> dict[str, Any]:
-    """query, (output,) prediction, rank, row, weight, target, contribution: k lines a query and output, the largest first.
+    """query, (output,) prediction, rank, row, weight, target, contribution: k lines per query and output, the largest first.
 
     Targets (n_train, K) are those shown; predictions (n, K), as contributions, are on the scale of the fit.
     """

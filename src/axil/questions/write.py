@@ -25,7 +25,7 @@ def write(parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[A
     if path.suffix not in writers:
         raise InputError(f"{path} ends in {path.suffix!r}; expected a path that ends in .parquet or .zarr.")
     if not path.absolute().parent.is_dir():
-        raise InputError(f"There is no directory {path.absolute().parent} to write {path.name} to.")
+        raise InputError(f"There is no directory {path.absolute().parent} to write {path.name} to. Make it first.")
     if path.suffix == ".parquet" and path.is_dir():
         raise InputError(f"path is {str(path)!r}, a directory; expected the name of a file to write.")
     with atomic(path) as part:
@@ -54,7 +54,7 @@ def labels_as_written(labels: NDArray[Any]) -> NDArray[Any]:
 def _write_parquet(
     parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
 ) -> None:
-    """One line a query and output: query, output, prediction, intercept, weights (a list in the order of the rows)."""
+    """One line per query and output: query, output, prediction, intercept, weights (a list in the order of the rows)."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

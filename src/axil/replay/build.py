@@ -71,11 +71,13 @@ def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tup
         inside = partial(_prove, limits=limits, check=check)
         if hasattr(model, "kept_rows"):
             together = cast(ResidualModel, model)
-            return prove_residual(together, rows, limits.n_threads, check, inside, partial(tree_engine, limits=limits))
+            return prove_residual(together, rows, limits.n_threads, inside, partial(tree_engine, limits=limits))
         return prove_sum(cast(SumModel, model), rows, limits.n_threads, check, inside)
     if hasattr(model, "smoother"):
         if rows.offsets is not None or rows.bags is not None:
-            raise InputError(f"This {model.library} model has no trees: it takes neither init_score nor bags.")
+            raise InputError(
+                f"This {model.library} model has no trees: it takes neither init_score nor bags. Leave them out."
+            )
         return _prove_smoother(cast(SmootherModel, model), rows, check)
     return _prove_trees(cast(Adapter, model), rows, limits, check)
 
@@ -191,7 +193,8 @@ def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
         rounded = values.astype(precision).astype(np.float64, copy=False)
     if not np.isfinite(rounded).all():
         raise InputError(
-            f"Targets or weights up to {np.abs(values).max():.3g} overflow the library's {precision.__name__}."
+            f"Targets or weights up to {np.abs(values).max():.3g} overflow the library's {precision.__name__}. Pass "
+            "those of the fit."
         )
     return rounded
 

@@ -297,7 +297,6 @@ def check_predictions(adapter: Model, miss: Miss, allowed: float) -> None:
 
 
 def check_answer(
-    adapter: Model,
     verification: Verification | None,
     predictions: Array,
     labels: NDArray[Any],

@@ -168,7 +168,7 @@ class ProvenModel:
 
     def check(self, queries: Queries, predictions: Array) -> Array | None:
         """Compare predictions (n, K), offsets included, with the model's own on every use, and return those."""
-        return check_answer(self.adapter, self.verification, predictions, queries.labels, lambda: queries.predictions)
+        return check_answer(self.verification, predictions, queries.labels, lambda: queries.predictions)
 
     def predicted(self, queries: Queries) -> Array:
         """(n, K): the predictions, offsets included, as sums over the targets, which must be the model's own.

@@ -50,7 +50,6 @@ def prove_residual(
     model: ResidualModel,
     rows: TrainingRows,
     n_threads: int,
-    check: bool,
     prove: Callable[[Model, TrainingRows], Proof],
     engine_of: Callable[[Structure], Engine],
 ) -> Proof:

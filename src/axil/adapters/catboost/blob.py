@@ -145,7 +145,9 @@ class ModelBlob:
 def parse(blob: bytes) -> ModelBlob:
     """The model in these bytes."""
     if blob[:4] != b"CBM1":
-        raise InputError("This CatBoost model does not serialise to the binary format that axil reads (CBM1).")
+        raise InputError(
+            "This CatBoost model does not serialise to the binary format that axil reads (CBM1). Pass one that CatBoost fitted."
+        )
     data = blob[8:]
     core = Table(data, int(struct.unpack_from("<I", data)[0]))
     return ModelBlob(core.table(1), {pair.text(0): pair.text(1) for pair in core.tables(2)})

@@ -136,7 +136,9 @@ class SmoothLightGBM(LightGBMAdapter):
                 f"objective is given, but this LightGBM model was fitted with objective={_name(self._reading)}: leave it out."
             )
         if classes is not None and len(classes) < 2:
-            raise InputError(f"This LightGBM model knows the class {classes[0]} alone: its predictions do not move.")
+            raise InputError(
+                f"This LightGBM model knows the class {classes[0]} alone: its predictions do not move. Fit it to two classes."
+            )
         objective, *options = (self._reading.text.objective or "custom").split()
         self._objective = objective
         self._options = dict(option.split(":", 1) for option in options if ":" in option)
@@ -197,7 +199,7 @@ class SmoothLightGBM(LightGBMAdapter):
             beta=None if drops is None else drops.beta,
             l1=self._settings.precisely("lambda_l1")[0],
             most=0.0 if self._reading.cuda else self._settings.precisely("max_delta_step")[0],
-            factors=self._factors(targets, weights),
+            factors=self._factors(targets),
             underived=self._underived,
         )
 
@@ -229,7 +231,7 @@ class SmoothLightGBM(LightGBMAdapter):
         self._loss.check(targets)
         return self._loss.start(np.average(targets, axis=0, weights=weights))
 
-    def _factors(self, targets: Array, weights: Array | None) -> Array | None:
+    def _factors(self, targets: Array) -> Array | None:
         """scale_pos_weight and is_unbalance, which weigh a class but not the start (binary_objective.hpp)."""
         if self._objective not in ("binary", "multiclassova"):
             return None
