@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -28,6 +32,12 @@ def shortened(text: str, most: int) -> str:
     return f"{text[:left]}... ({len(text) - 2 * left} characters) ...{text[-left:]}"
 
 
+def meant(name: Any, known: Iterable[Any]) -> str:
+    """A question for the end of a message, with the known name that is nearest to this one; "" where none is near."""
+    near = get_close_matches(str(name), [str(one) for one in known], n=1)
+    return f" Did you mean {shown(near[0])}?" if near else ""
+
+
 class AxilError(Exception):
     """The base of every error that axil raises on purpose. Its message stays short, whatever values are in it."""
 
@@ -48,8 +58,16 @@ class CostWarning(UserWarning):
     """Work that begins now and takes long; the message says how long, and what does without."""
 
 
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's that asked: the first one outside axil, however deep the work is that warns."""
+    frame, depth = sys._getframe(1), 2  # this function is level 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "axil":
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, category, stacklevel=depth)
+
+
 OTHERWISE = """
-No exact weights can exist for it. Write instead:
+No exact weights can exist for it as it is; for pushes that add up to its score, or derivatives, write:
     explainer = axil.explain(model, X_train, y_train)
     print(explainer.top(X))"""
 

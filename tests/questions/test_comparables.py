@@ -209,6 +209,7 @@ def test_sparse_weights_and_frames_of_other_libraries():
         ({"among": lambda rows: rows["price"] > 1}, "among raised KeyError: .*price.*function of the training rows"),
         ({"among": lambda rows: rows}, "What the function among returned has shape"),
         ({"among": (X["year"] > 2020)[::-1]}, "among has the row labels of X_train in another order"),
+        ({"within": ("aera", 3)}, r"within names 'aera'; .* Did you mean 'area'\?"),
         ({"distinct": "parcel"}, "distinct names 'parcel'; expected names such as 'area'"),
         ({"distinct": [1, 2]}, r"distinct has shape \(2,\); expected \(120,\)"),
         ({"distinct": X["year"][::-1]}, "distinct has the row labels of X_train in another order"),

@@ -11,7 +11,7 @@ from typing import Any
 
 from axil.cli import commands, data, screen
 from axil.cli.output import output_of
-from axil.errors import InputError, shown
+from axil.errors import InputError, meant, shown
 from axil.inputs import as_count
 
 PART = 20_000  # queries whose table is held at a time
@@ -111,7 +111,7 @@ def _asked(question: commands.Question, arguments: argparse.Namespace) -> Asked:
         if name not in known:
             raise InputError(
                 f"The options name {shown(name)}, which neither {training.path} nor {queries.path} has. "
-                f"{data.columns_in_words(training)}"
+                f"{data.columns_in_words(training)}{meant(name, known)}"
             )
     beside = [
         frame.others[[name for name in frame.others.columns if name in named]].copy() for frame in (training, queries)
@@ -165,7 +165,7 @@ def _mask(training: data.Rows, text: str) -> Any:
     if found is None or found[1] not in whole:
         raise InputError(
             f"--among is {shown(text)}; expected a column of true and false, or a comparison such as year>=2023. "
-            f"{data.columns_in_words(training)}"
+            f"{data.columns_in_words(training)}{meant(found[1] if found else text, whole.columns)}"
         )
     column, compare, value = whole[found[1]], COMPARED[found[2].replace("==", "=")], found[3]
     if column.dtype.kind in "biuf":

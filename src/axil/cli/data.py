@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from axil.adapters import Model
 from axil.cli.screen import visible
 from axil.cli.table_files import read_table
-from axil.errors import LONGEST_VALUE, InputError, shortened, shown
+from axil.errors import LONGEST_VALUE, InputError, meant, shortened, shown
 
 SHOWN = 8  # names in a message
 TRIED = 100  # rows that a model predicts to see whether it takes them
@@ -290,9 +289,8 @@ def _listed(frame: Any, text: str, path: str, option: str) -> list[str]:
 
 def _require(frame: Any, name: str, path: str, option: str) -> None:
     if name not in frame.columns:
-        close = difflib.get_close_matches(name, list(frame.columns), n=1)
-        hint = f"Did you mean {shown(close[0])}?" if close else f"Name one of its columns with {option}."
-        raise InputError(f"{path} has no column {shown(name)} ({option}); it has {some(frame.columns)}. {hint}")
+        hint = meant(name, frame.columns) or f" Name one of its columns with {option}."
+        raise InputError(f"{path} has no column {shown(name)} ({option}); it has {some(frame.columns)}.{hint}")
 
 
 def some(names: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.cli.data import Rows, columns_in_words, some
-from axil.errors import InputError, shown
+from axil.errors import InputError, meant, shown
 
 
 def labelled_rows(training: Rows, text: str, option: str) -> list[Any]:
@@ -19,11 +18,9 @@ def labelled_rows(training: Rows, text: str, option: str) -> list[Any]:
     names = [text] if text in known else [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
-            close = difflib.get_close_matches(name, list(known), n=1)
-            hint = f"Did you mean {shown(close[0])}? " if close else ""
             raise InputError(
-                f"{training.path} has no row labelled {shown(name)} ({option}); its labels are {some(list(known))}. {hint}"
-                "Labels are those of --index, or the numbers of the rows from 0."
+                f"{training.path} has no row labelled {shown(name)} ({option}); its labels are {some(list(known))}."
+                f"{meant(name, known)} Labels are those of --index, or the numbers of the rows from 0."
             )
     return [known[name] for name in names]
 
@@ -65,8 +62,7 @@ def groups(training: Rows, name: str, cut: str | None) -> tuple[NDArray[np.intp]
 
     whole = training.features if name in training.features else training.others
     if name not in whole:
-        close = difflib.get_close_matches(name, [*training.features.columns, *training.others.columns], n=1)
-        hint = f" Did you mean {shown(close[0])}?" if close else ""
+        hint = meant(name, [*training.features.columns, *training.others.columns])
         raise InputError(f"--by names {shown(name)}, which is no column. {columns_in_words(training)}{hint}")
     column = whole[name]
     if cut is None:

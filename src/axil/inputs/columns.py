@@ -8,7 +8,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.errors import InputError, shown
+from axil.errors import InputError, meant, shown
 from axil.inputs.labels import as_labels, position_of
 from axil.inputs.numbers import is_sparse, is_whole
 from axil.inputs.tables import as_frame, row_labels, take_rows
@@ -39,6 +39,7 @@ def chosen_columns(columns: Any, names: list[str], what: str = "columns") -> lis
         if place is None:
             raise InputError(
                 f"{what} names {shown(column)}; expected names such as {shown(names[0])}, or positions below {len(names)}."
+                f"{meant(column, names)}"
             )
         found.append(place)
     return found
@@ -79,7 +80,7 @@ def row_values(given: Any, features: Any, known: list[str] | None, what: str) ->
     if given not in names:
         raise InputError(
             f"{what} is {shown(given)}, which is no column of X_train; expected one of {shown(names[:5], 200)}, or a value for "
-            "each training row."
+            f"each training row.{meant(given, names)}"
         )
     return feature_columns(features, np.arange(features.shape[0]), [names.index(given)])[0]
 
