@@ -129,6 +129,14 @@ def test_a_loaded_explainer(tmp_path):
         loaded.calibrate(out_of_fold=Y)
 
 
+def test_a_warning_of_long_work_is_at_the_line_that_asked(monkeypatch):
+    monkeypatch.setattr("axil.questions.left_out.seconds_of", lambda proven: 40.0)
+    model = LGBMRegressor(n_estimators=2, verbose=-1, n_jobs=1).fit(X, Y)
+    with pytest.warns(axil.CostWarning, match="out_of_fold=cross_val_predict") as said:
+        axil.Explainer(model, X, Y).calibrate(X_CAL, Y_CAL)
+    assert said[0].filename == __file__
+
+
 def test_refusals():
     with pytest.raises(InputError, match="nothing to calibrate with"):
         explainer().calibrate()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.errors import ApproximationWarning, InputError
+from axil.errors import ApproximationWarning, InputError, warn
 from axil.jacobian.boosting import Boosting
 from axil.machine.arrays import host
 from axil.machine.memory import Budget
@@ -121,14 +120,13 @@ def way_of(model: Boosting, method: str | None) -> Way:
     seconds = SECONDS * n_rows * n_rows * model.n_steps
     if method == "first-order" or (method is None and seconds > PATIENCE and not model.underived):
         if method is None:
-            warnings.warn(
+            warn(
                 f"Exact deletions of {n_rows} training rows, a replay of the fit for each, take {in_time(seconds)}: the effects "
                 'are first-order ones. Wait for exact ones with method="exact", or pass method="first-order".',
                 ApproximationWarning,
-                stacklevel=3,
             )
         return FirstOrder()
-    announce(f"Exact deletions of {n_rows} training rows take", seconds, 'method="first-order" takes less.', 3)
+    announce(f"Exact deletions of {n_rows} training rows take", seconds, 'method="first-order" takes less.')
     return Exact()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from axil.adapters.boundary import ReadsRows
-from axil.errors import ApproximationWarning, ExactnessError, InputError, UnsupportedModelError
+from axil.errors import ApproximationWarning, ExactnessError, InputError, UnsupportedModelError, warn
 from axil.inputs import Columns
 from axil.jacobian.row_losses import Link, Loss
 from axil.jacobian.solvers import DENSE_PARAMETERS, ConjugateGradients, Dense, Singular, Solver
@@ -245,4 +244,4 @@ def _relative(moved: Array, scores: Array) -> float:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, ApproximationWarning, stacklevel=2)
+    warn(message, ApproximationWarning)

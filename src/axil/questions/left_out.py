@@ -17,7 +17,9 @@ from axil.weights.left_out import Curve, LeftOut
 
 LONGEST = 6 * 3600.0  # seconds of replays, above which they are refused
 ALONE = "no other training row of any weight is in one of the row's leaves, so no fit without it says what it would be"
-INSTEAD = "Predictions of your own cross-validation do without."
+INSTEAD = (
+    "audit and calibrate do without where they get your own: out_of_fold=cross_val_predict(model, X_train, y_train)."
+)
 
 
 def left_out(proven: ProvenModel) -> list[LeftOut]:
@@ -32,7 +34,7 @@ def _left_out(proven: ProvenModel) -> list[LeftOut]:
             f"Leaving out each of {len(proven.targets)} training rows does not fit into memory in leaf space, and replays would "
             f"take {in_time(seconds)}. Raise memory_limit, explain a model of fewer leaves, or use your own cross-validation."
         )
-    announce(f"Leaving out each of {len(proven.targets)} training rows takes", seconds, INSTEAD, 8)
+    announce(f"Leaving out each of {len(proven.targets)} training rows takes", seconds, INSTEAD)
     own = [proven.besides()[served] for served in proven.served()]
     return [
         engine.left_out(targets, besides, available)

@@ -9,12 +9,11 @@ trees, O(T N), whatever L; the scatter over `PROBES` of them says how far the es
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from axil.errors import ApproximationWarning, CostWarning, InputError, shown
+from axil.errors import ApproximationWarning, CostWarning, InputError, shown, warn
 from axil.inputs import as_sizes
 from axil.machine.progress import in_time
 from axil.replay.proven import ProvenModel
@@ -47,20 +46,16 @@ def leverages(proven: ProvenModel) -> Array:
 def _leverages(proven: ProvenModel) -> Array:
     available = proven.budget.available
     seconds = sum(engine.costs(available).leverage for engine in proven.engines)
-    announce(f"The leverages of {len(proven.targets)} training rows take", seconds, WITHOUT_LEVERAGES, 6)
+    announce(f"The leverages of {len(proven.targets)} training rows take", seconds, WITHOUT_LEVERAGES)
     found = np.stack([engine.leverage(available) for engine in proven.engines], axis=1)
     found.setflags(write=False)
     return found
 
 
-def announce(what: str, seconds: float, instead: str, depth: int) -> None:
-    """Say, before work on all training rows begins, how long it takes, if that is long; the question is so many calls above."""
+def announce(what: str, seconds: float, instead: str) -> None:
+    """Say, before work on all training rows begins, how long it takes, if that is long."""
     if WARNED < seconds < np.inf:
-        warnings.warn(
-            f"{what} {in_time(seconds)} on two cores, once for this explainer. {instead}",
-            CostWarning,
-            stacklevel=depth + 1,
-        )
+        warn(f"{what} {in_time(seconds)} on two cores, once for this explainer. {instead}", CostWarning)
 
 
 def sigma_of(proven: ProvenModel, given: Any) -> Array:
@@ -76,12 +71,11 @@ def sigma_of(proven: ProvenModel, given: Any) -> Array:
         return exact(proven)
     found = estimated(proven)
     if given is None:
-        warnings.warn(
+        warn(
             f"sigma, the noise of the targets, is estimated, within {off(found):.2g} % (one standard error): exactly it would "
             f'take {in_time(needed)}. Pass sigma="exact" for that, sigma="estimate" for this without a warning, or sigma as a '
             "number.",
             ApproximationWarning,
-            stacklevel=3,
         )
     return np.asarray(found.value)
 
@@ -123,7 +117,7 @@ def exact(proven: ProvenModel) -> Array:
 def _exact(proven: ProvenModel) -> Array:
     own, available = leverages(proven).sum(axis=0), proven.budget.available
     seconds = sum(engine.costs(available).squares for engine in proven.engines)
-    announce(f"The squared weights of {len(proven.targets)} training rows take", seconds, WITHOUT_LEVERAGES, 6)
+    announce(f"The squared weights of {len(proven.targets)} training rows take", seconds, WITHOUT_LEVERAGES)
     squares = [engine.squares(available) for engine in proven.engines]
     freedom = len(proven.targets) - 2 * own + np.array(squares)
     _require_freedom(proven, freedom)

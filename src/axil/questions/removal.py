@@ -6,7 +6,6 @@ Otherwise they are taken to first order, unless exact ones are asked for by name
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.errors import ApproximationWarning
+from axil.errors import ApproximationWarning, warn
 from axil.machine.memory import in_words
 from axil.machine.progress import in_time, track
 from axil.output import tables
@@ -69,16 +68,15 @@ def way_of(proven: ProvenModel, method: str | None, taken: int) -> Way:
     fits = all(cost.deletion < np.inf for cost in costs)
     if not (method == "exact" or fits or seconds <= PATIENCE):
         if seconds < np.inf:
-            warnings.warn(
+            warn(
                 f"Exact deletions of {len(proven.targets)} training rows do not fit into {in_words(available)} in leaf space, "
                 f"and replays take {in_time(seconds)}: the effects are first-order ones. Raise memory_limit, or wait for exact "
                 'ones with method="exact".',
                 ApproximationWarning,
-                stacklevel=3,
             )
         return FIRST_ORDER
     announce(
-        f"Exact deletions of {len(proven.targets)} training rows take", seconds, 'method="first-order" takes less.', 3
+        f"Exact deletions of {len(proven.targets)} training rows take", seconds, 'method="first-order" takes less.'
     )
 
     def exact(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects]:
@@ -243,7 +241,7 @@ def removal_group(proven: ProvenModel, queries: Queries, codes: NDArray[np.intp]
     n_lines = len(queries) * proven.targets.shape[1] * len(groups)
     proven.budget.require(tables.bytes_of(n_lines, 6), f"The table of {n_lines} lines", tables.SMALLER)
     seconds = len(groups) * REPLAYS * sum(engine.costs(proven.budget.available).column for engine in proven.engines)
-    announce(f"Fits without each of {len(groups)} groups take", seconds, "Fewer groups take less.", 3)
+    announce(f"Fits without each of {len(groups)} groups take", seconds, "Fewer groups take less.")
     before = proven.predicted(queries)  # which checks them
     after = np.full((*before.shape, len(groups)), np.nan)
     for g in track(range(len(groups)), "groups"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
-from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, shown
+from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, shown, warn
 from axil.machine.progress import in_time, track
 from axil.output import tables
 from axil.questions import left_out
@@ -63,7 +62,7 @@ def what_if(proven: ProvenModel, queries: Queries, moved: Array) -> Any:
     """The table of `Questions.what_if`, for targets moved by (N, K)."""
     proven.predicted(queries)  # which checks them
     change = proven.across(moved, lambda engine, own: engine.apply(queries.coordinates, own, queries.offsets.base))
-    warn_beyond(proven, proven.targets + moved, 5)
+    warn_beyond(proven, proven.targets + moved)
     columns = change_columns(proven, queries, queries.predictions, queries.predictions + change)
     if proven.scale.is_identity:
         columns["change"] = change.ravel()  # without the rounding of the predictions
@@ -80,19 +79,18 @@ def change_columns(proven: ProvenModel, queries: Queries, before: Array, after: 
     return columns | {"before": before.ravel(), "after": after.ravel(), "change": (after - before).ravel()}
 
 
-def warn_beyond(proven: ProvenModel, targets: Array, stacklevel: int) -> None:
+def warn_beyond(proven: ProvenModel, targets: Array) -> None:
     """Warn where a fit to these targets would leave the pattern that weights hold fixed."""
     held = None if proven.verification is None else proven.verification.held
     if held is None:
         return
     beyond = sum(leaves_beyond(engine, own) for engine, own in proven.by_output(targets))
     if beyond:
-        warnings.warn(
+        warn(
             f"These targets would change the pattern of {beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
             "zero, values at a clip or a bound. The changes shown hold that pattern fixed, as they hold the splits "
             f"(explainer.verification.held); it holds for sure while targets move by {held.radius:.3g} in all.",
             ApproximationWarning,
-            stacklevel=stacklevel,
         )
 
 
@@ -163,12 +161,11 @@ def _agreeing_values(proven: ProvenModel, reason: str) -> Array:
     That is what all other rows say of row j. Where K_jj is within 1e-6 of one they say nothing: nan.
     """
     if any(isinstance(engine, (BoostedTrees, Sum, Residual)) for engine in proven.engines):
-        warnings.warn(
+        warn(
             f"The leave-one-out predictions are approximate here: {reason}. In their place are the targets at which rows' own "
             "predictions would agree with them, a few percent nearer to the rows' targets. Out-of-fold predictions of your own "
             "are better: cross_val_predict(model, X_train, y_train), as correction of blame or out_of_fold of audit.",
             ApproximationWarning,
-            stacklevel=5,
         )
     return agreeing_values(proven)
 

@@ -51,7 +51,7 @@ def shapley(proven: ProvenModel, queries: Queries, y: Array, baseline: Array, gr
     coordinates, base = queries.coordinates, queries.offsets.base
     before = after + proven.across(moved, lambda engine, own: engine.apply(coordinates, own, base))
     seen = proven.across(before + after, lambda engine, own: engine.combine(coordinates, own, base))
-    warn_beyond(proven, proven.targets - moved, 4)
+    warn_beyond(proven, proven.targets - moved)
     values, name = np.where(known, moved * seen / len(y), np.nan), proven.scale.label("value")
     if groups is not None:
         columns = _group_columns(proven, values, *groups)

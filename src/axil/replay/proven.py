@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Model
-from axil.errors import CostWarning
+from axil.errors import CostWarning, warn
 from axil.inputs.owned import frozen
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
@@ -138,11 +137,10 @@ class ProvenModel:
         times = [engine.query_seconds(n_queries, self.budget.available) for engine in self.engines]
         now, prepared = (sum(part) for part in zip(*times))
         if now > PATIENCE and 2 * prepared < now:
-            warnings.warn(
+            warn(
                 f"The weights of {n_queries} queries by sweeps take about {now:.0f} s on two cores. Call explainer.prepare() "
                 f"first: then about {prepared:.0f} s, and the same numbers up to their last bits.",
                 CostWarning,
-                stacklevel=4,
             )
 
     # -- queries --------------------------------------------------------------------------------------------------------
