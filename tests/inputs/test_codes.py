@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from axil import InputError
@@ -97,7 +98,7 @@ def test_rows_by_label(what):
 @pytest.mark.parametrize(
     ("index", "asked", "message"),
     [
-        (np.arange(3), [True], "names row True .1 of 1 are unknown"),
+        (np.arange(3), [True], r"rows has shape \(1,\); expected \(3,\)"),
         (np.arange(3), ["1"], "names row '1'"),
         (np.arange(3), [1, 5], "names row 5 .1 of 2"),
         (np.arange(3), [1, 1.0], "names row 1.0 twice"),
@@ -109,6 +110,15 @@ def test_rows_by_label(what):
 def test_rows_that_are_not_there(index, asked, message):
     with pytest.raises(InputError, match=message):
         named_rows(asked, index)
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series, lambda marks: iter(marks)])
+def test_rows_marked_with_a_truth_value_for_each(kind):
+    """Where the index has truth values itself they are labels, as above."""
+    index = np.array(["a", "b", "c"])
+    np.testing.assert_array_equal(named_rows(kind([True, False, True]), index), [0, 2])
+    with pytest.raises(InputError, match="rows has the row labels of X_train in another order"):
+        named_rows(pd.Series([True, False, True], index=index[::-1]), index)
 
 
 def as_text(values):

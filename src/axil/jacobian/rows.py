@@ -72,8 +72,8 @@ class RowQuestions(ABC):
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        rows : sequence of labels
-            The training rows to delete, by label as in `what_if`.
+        rows : sequence of labels, or of n_train truth values
+            The training rows to delete, by label as in `what_if`, or marked with True, such as ``branch == "North"``.
 
         Examples
         --------

@@ -60,8 +60,8 @@ class Questions(LabelQuestions):
         ----------
         X : table
             The n rows to explain.
-        rows : sequence of labels
-            The training rows, by label as in `what_if`.
+        rows : sequence of labels, or of n_train truth values
+            The training rows, by label as in `what_if`, or marked with True.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
 
