@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,7 +203,8 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
     def _stream(self, X: Any, init_score: Any) -> Stream:
         if init_score is not None:
             raise InputError(
-                "init_score is not taken here: derivatives are of the model's own predictions. Leave it out."
+                "init_score is not taken here: the score explained is the model's own, as its library predicts it without "
+                "offsets. Leave it out; an offset of a row of X would move its score, and no other number."
             )
         return self._streamed(self._rows(X), self._sums, self._bytes_per_query(), tables.NOTES[self.kind])
 
@@ -305,9 +306,16 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         return tables.note(tables.concatenate(parts, self._backend), tables.ADDITIVE)
 
     _no_others = (
-        "it needs exact weights, and this explainer has derivatives by the targets",
-        "Use axil.Explainer for a model that has exact weights (axil.supports(model)).",
+        "it needs exact weights, which this model does not have",
+        "Use axil.Explainer for a model that has them (axil.supports(model)).",
     )
+    _refusals: ClassVar[dict[str, tuple[str, str]]] = {
+        "removal_group": (
+            _no_others[0],
+            f"Of boosted trees ask explainer.without(X, labels == group), a group at a time. {_no_others[1]}",
+        ),
+        "removal_top": (_no_others[0], f"Of boosted trees ask explainer.removal_set(X, m). {_no_others[1]}"),
+    }
     _no_features = "the training rows of this explainer are no table", "Use explainer.top(X)."
 
     @property

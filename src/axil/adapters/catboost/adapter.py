@@ -240,7 +240,7 @@ _WEIGHTS = (
 )
 _VALUES = (
     "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.",
-    "The fit was given another baseline, or another sample_weight.",
+    "The fit was given another baseline (pass it as init_score), or another sample_weight.",
     "The model was changed after its fit (set_leaf_values, set_scale_and_bias, shrink), or continued from one with other data or "
     "several other settings (init_model).",
     "It was trained on several machines, or given weights below 1e-7, which CatBoost drops.",

@@ -91,9 +91,9 @@ SMOOTH = smooth_refusals(
     Refusal(
         "monotone_constraints",
         monotone,
-        "leaf values are averaged wherever their order would break a constraint",
-        "(ii)",
-        "Fit without monotone_constraints.",
+        "leaf values are averaged wherever their order would break a constraint, which pushes and derivatives do not follow",
+        None,
+        "Fit without monotone_constraints, or with RMSE, for which axil.Explainer takes them.",
     ),
     Refusal(
         "loss_function",

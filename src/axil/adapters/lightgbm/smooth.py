@@ -70,9 +70,9 @@ SMOOTH = smooth_refusals(
     Refusal(
         "monotone_constraints",
         lambda model: " ".join(map(str, model.monotone_signs)) if model.monotone_signs.any() else "",
-        "leaf values are clipped to keep predictions monotone",
-        "(ii)",
-        "Fit without monotone_constraints.",
+        "leaf values are clipped to keep predictions monotone, which pushes and derivatives do not follow",
+        None,
+        "Fit without monotone_constraints, or with squared error, for which axil.Explainer takes them.",
     ),
     _UNKNOWN,
     Refusal(
@@ -205,7 +205,7 @@ class SmoothLightGBM(LightGBMAdapter):
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""
-        return f"{super().causes(what)}\n{weighed_classes(self._class_weight)}"
+        return f"{weighed_classes(self._class_weight)}\n{super().causes(what)}"
 
     def option(self, name: str) -> float:
         """A number that the objective's line states; 1 where it does not."""

@@ -168,9 +168,9 @@ def _other_criterion(tree: Any) -> str:
 MONOTONIC = Refusal(
     "monotonic_cst",
     _monotonic,
-    "leaf values are clipped to keep predictions monotone",
-    "(ii)",
-    "Fit without monotonic_cst.",
+    "leaf values are clipped to keep predictions monotone, which pushes and derivatives do not follow",
+    None,
+    "Fit without monotonic_cst, or with squared error, for which axil.Explainer takes it.",
 )
 
 #: Of gradient boosting, with and without histograms.

@@ -179,7 +179,7 @@ class SmoothHistograms(HistGradientBoostingAdapter):
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""
-        return f"{super().causes(what)}\n{weighed_classes(getattr(self._model, 'class_weight', None))}"
+        return f"{weighed_classes(getattr(self._model, 'class_weight', None))}\n{super().causes(what)}"
 
     def _training_rows(self, n_rows: int) -> Any:
         """The rows of the fit; those of a classifier were held out class by class."""

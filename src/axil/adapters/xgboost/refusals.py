@@ -275,7 +275,7 @@ _WEIGHTS = (
 )
 _VALUES = (
     "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.",
-    "The fit was given another base_margin, or another sample_weight.",
+    "The fit was given another base_margin (pass it as init_score), or another sample_weight.",
     "The model was loaded from a file, which does not keep reg_alpha, max_delta_step and monotone_constraints, and "
     "was trained with one of them; nor does it keep learning_rate and reg_lambda, which trees of one or two leaves are "
     "too few to show: set them on the loaded booster.",

@@ -71,9 +71,9 @@ SMOOTH = smooth_refusals(
     Refusal(
         "monotone_constraints",
         monotone,
-        "leaf values are clipped to keep predictions monotone",
-        "(ii)",
-        "Fit without monotone_constraints.",
+        "leaf values are clipped to keep predictions monotone, which pushes and derivatives do not follow",
+        None,
+        "Fit without monotone_constraints, or with squared error, for which axil.Explainer takes them.",
     ),
     Refusal(
         "objective",
