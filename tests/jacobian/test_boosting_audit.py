@@ -46,7 +46,7 @@ def test_two_classes():
     np.testing.assert_allclose(by_row["quality"], np.where(y == 1, second, 1 - second), rtol=1e-12)
     np.testing.assert_array_equal(by_row["expected"], (second > 0.5).astype(int))
     np.testing.assert_array_equal(table["suspect"], table["expected"] != table["target"])
-    assert f"about {table['suspect'].sum()} of 240 labels look wrong" in table.attrs["axil"]
+    assert f"{table['suspect'].sum()} of 240 labels are not the class of most of these rows" in table.attrs["axil"]
     without = model.predict(X, raw_score=True) - np.diagonal(explainer.pushes(X))
     np.testing.assert_allclose(by_row["probability"], np.where(y == 1, expit(without), expit(-without)), rtol=1e-6)
 

@@ -123,7 +123,8 @@ def audit(arguments: argparse.Namespace, out: Any) -> int:
     else:
         validation = question.rows(arguments.validation, with_target=True)
         table = question.explainer.audit(given, validation.features, validation.target)
-    suspects = f"{int(table['suspect'].sum())} of {len(table)} labels look wrong; the most suspicious first"
+    found = "look wrong" if "studentised" in table else "are not of the class expected"
+    suspects = f"{int(table['suspect'].sum())} of {len(table)} labels {found}; the most suspicious first"
     return _give_rows(output, question, table, question.words(suspects, table), arguments.top)
 
 

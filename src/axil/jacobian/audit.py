@@ -39,7 +39,7 @@ class LabelAudit(ABC):
 
         Of classes a frame with the columns row, target, expected (the class that most other rows in the row's leaves have),
         probability (of target, from the row's score without its own push), quality (from 0 to 1: the share of target among these
-        other rows), suspect (expected is another class: as many labels may be wrong).
+        other rows), suspect (expected is another class; where classes overlap that is so of many right labels too).
 
         Of counts and amounts the columns are those of `Explainer.audit`, with expected the mean of the row's score without its
         own push. Other rows saw the row's label too, so that is nearer to it than a refit would be.

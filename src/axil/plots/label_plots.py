@@ -47,7 +47,8 @@ def audit(frame: Any, *, output: Any = None, ax: Axes | None = None) -> Axes:
         handle.set_label({"positive": "not suspect", "negative": "suspect"}.get(name, name))
         if name == "negative":
             handle.set(sizes=[SUSPECT], alpha=1.0)  # few among many
-    title = f"{suspect.sum():,} of {len(known):,} training labels look wrong"
+    found = "look wrong" if numbers else "are not of the class expected"
+    title = f"{suspect.sum():,} of {len(known):,} training labels {found}"
     if output is not None:
         title = f"Output {canvas.shorten(output)}\n{title}"
     if not known.all():

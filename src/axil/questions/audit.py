@@ -43,6 +43,8 @@ BY_NEIGHBOURS = "by the classes of other rows in the leaves of the fit; not a re
 BY_PROBABILITY = "by the probabilities given"
 BY_PREDICTION = "by the predictions given"
 BY_WEIGHTS = "by what the weights of the other rows say of each target; not a retraining"
+ABOUT = "about {} of {} labels look wrong"  # an estimate
+APART = "{} of {} labels are not the class of most of these rows; where classes overlap many of them are right"  # none
 
 
 class LabelQuestions(RowQuestions):
@@ -213,14 +215,14 @@ def _numbers(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array]
 def numbers_table(columns: dict[str, Any], basis: str, backend: str) -> Any:
     """The table for numbers: the largest |studentised value| first, nan last."""
     order = np.argsort(-np.abs(columns["studentised"]), kind="stable")
-    return _made(columns, order, basis, "predictions without the row", backend)
+    return _made(columns, order, f"{basis}; {ABOUT}", "predictions without the row", backend)
 
 
 def _made(columns: dict[str, Any], order: NDArray[np.intp], basis: str, lacking: str, backend: str) -> Any:
-    """The frame in this order, with a note: what it rests on, how many labels look wrong, how many rows are not judged."""
+    """The frame in this order, with a note: what it rests on, how many are suspect of how many, how many rows are not judged."""
     columns = {name: values[order] for name, values in columns.items()}
     unknown = int(np.isnan(columns["quality"]).sum())
-    text = f"{basis}; about {int(columns['suspect'].sum())} of {len(order)} labels look wrong"
+    text = basis.format(int(columns["suspect"].sum()), len(order))
     if unknown:
         text += f"; nan in {unknown} lines: no other row is in one of the row's leaves, so there are no {lacking}"
     return tables.note(tables.make(columns, backend), text)
@@ -271,7 +273,8 @@ class ClassAudit:
 def class_table(columns: dict[str, Any], by_probability: bool, backend: str) -> Any:
     """The table for classes: the lowest quality first, nan last."""
     order = np.argsort(columns["quality"], kind="stable")
-    return _made(columns, order, BY_PROBABILITY if by_probability else BY_NEIGHBOURS, "others to ask", backend)
+    basis = f"{BY_PROBABILITY}; {ABOUT}" if by_probability else f"{BY_NEIGHBOURS}; {APART}"
+    return _made(columns, order, basis, "others to ask", backend)
 
 
 def as_probabilities(given: Any, n: int, n_classes: int) -> Array:
