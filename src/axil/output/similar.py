@@ -165,10 +165,13 @@ def finished(
 def _footed(frame: Any, summary: dict[str, Any], beside: Beside) -> Any:
     """The frame, with a footer where its library has a place for one."""
     lines = [dict(zip(summary, line)) for line in zip(*(column.tolist() for column in summary.values()))]
+    *_, named = summary
+    fitted = named.removeprefix("bias").strip(" ()")
     text = f"{beside.note}; adjusted = target + F(query) - F(row)"
+    if fitted:
+        text += f", taken on the scale of the fit ({fitted}) and shown in the targets' own units"
     if len(lines) == 1:
         *_, prediction, mean, bias = lines[0].values()
-        *_, named = summary
         share, value_share = lines[0]["share"], lines[0].get("value share", np.nan)
         held = "" if np.isnan(value_share) else f" and {value_share:.1%} of the value"
         text += (
