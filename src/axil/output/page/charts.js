@@ -11,7 +11,7 @@ const sheet = (width, height, label) => draw("svg", { viewBox: `0 0 ${width} ${h
 
 // Steps from one total to another: lines of { name, change, total, text }.
 function waterfallChart(lines, width, fromZero) {
-  const height = 25, names = Math.min(230, width * 0.36), numbers = 96, letters = Math.floor(names / 7);
+  const height = 25, names = Math.min(230, width * 0.36), numbers = 96, letters = Math.floor(names / 7.6);
   let reached = 0;
   for (const line of lines) {
     [line.from, line.to] = line.total ? [0, line.change] : [reached, reached + line.change];

@@ -140,7 +140,7 @@ function start(data) {
   // ---- one prediction ----
 
   function card(name, text, note = "", className = "") {
-    return make("div", { className }, make("dt", { textContent: name }), make("dd", { textContent: text }), ...(note ? [make("dd", { className: "note", textContent: note })] : []));
+    return make("div", { className }, make("dt", { textContent: name }), make("dd", { textContent: text, className: /\p{L}/u.test(text) ? "" : "whole" }), ...(note ? [make("dd", { className: "note", textContent: note })] : []));
   }
   function actualCards(i) {
     const actual = data.actual.values[classes || data.classes !== null ? 0 : state.output][i];
@@ -191,6 +191,7 @@ function start(data) {
       : exact
       ? `Exact with the fitted structure held fixed: the splits stay as they are and only the values in the leaves follow the targets. A weight is how far the prediction${ofFit} would move if that one target${ofFit} were one larger. It does not say what a refit would do.`
       : "A derivative with the fitted structure held fixed: how the prediction moves, to first order, with each target. It does not decompose the prediction: derivatives times targets do not add up to it. It does not say what a refit would do.";
+    if (data.held) byId("meaning").textContent += ` Held fixed besides the splits: ${data.held}.`;
     if (scale !== null) byId("meaning").textContent += log
       ? ` The model was fitted to logarithms${ofFit}, and weights are of these: if a row's ${plus}target were 1 % higher, ${plus}the prediction would be higher by as many percent as its ${word} says.`
       : ` The model was fitted to transformed targets${ofFit}: ${word}s, contributions and standard errors are on that scale; targets and predictions are not.`;
@@ -361,7 +362,7 @@ function start(data) {
   const kind = { exact: "exact", additive: "pushes that add up to the score", jacobian: "a derivative" }[data.kind];
   const right = data.actual === null ? "" : data.actual.right !== null ? ` ${count(data.actual.right)} of ${count(data.n)} classes are predicted right.` : many ? "" : ` Typical error (RMSE): ${unit(price(data.actual.rmse[0]))}.`;
   byId("title").textContent = document.title = data.title ?? `Predictions${data.target === null ? "" : ` of ${data.target}`} and the training rows that made them`;
-  byId("about").textContent = `${count(data.n)} predictions by ${count(data.n_train)} training rows; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.${data.held ? ` Held fixed besides the splits: ${data.held}.` : ""}${data.n ? right : ""}`;
+  byId("about").textContent = `${count(data.n)} predictions by ${count(data.n_train)} training rows; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.${data.n ? right : ""}`;
   byId("rows-title").textContent = `Comparables: the training rows of largest ${word}`;
   byId("proof-title").textContent = adds ? "Proof" : "What a derivative says";
   byId("rows-printed").textContent = data.features.length > PRINTED ? `Of ${count(data.features.length)} features the first ${PRINTED} are printed.` : "";
