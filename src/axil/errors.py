@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
+from inspect import currentframe
 from typing import Any
 
 import numpy as np
@@ -60,10 +60,10 @@ class CostWarning(UserWarning):
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line of the user's that asked: the first one outside axil, however deep the work is that warns."""
-    frame, depth = sys._getframe(1), 2  # this function is level 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "axil":
-        frame, depth = frame.f_back, depth + 1
-    warnings.warn(message, category, stacklevel=depth)
+    frame, level = currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "axil":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 OTHERWISE = """
