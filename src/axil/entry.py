@@ -43,7 +43,7 @@ def explain(
     sample_weight : array of shape (n_train,), optional
         The weights of the fit.
     init_score : array of shape (n_train,) or (n_train, K), optional
-        The offsets of the fit.
+        The offsets of the fit, such as logarithms of exposures: XGBoost's base_margin, CatBoost's baseline.
     objective : function, optional
         Your own objective, where the model was fitted with one; see `JacobianExplainer`.
     loss : optional

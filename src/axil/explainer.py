@@ -61,7 +61,7 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
     sample_weight : array of shape (n_train,), optional
         The weights of the fit.
     init_score : array of shape (n_train,) or (n_train, K), optional
-        The offsets of the fit.
+        The offsets of the fit, such as logarithms of exposures: XGBoost's base_margin, CatBoost's baseline.
     bags : array of shape (n_train, n_trees), optional
         How often each row was drawn for each tree, where the model does not say it.
     inverse_func : callable, optional

@@ -10,7 +10,7 @@ from axil.adapters import smooth
 from axil.errors import UnsupportedModelError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Support:
     """The help that axil has for a model."""
 
@@ -25,6 +25,10 @@ class Support:
     def __bool__(self) -> bool:
         return self.exact
 
+    def __repr__(self) -> str:
+        """The kind, and the reason in lines of its own."""
+        return f"axil.Support: {self.kind}\n{self.reason}"
+
 
 def supports(model: Any) -> Support:
     """Whether exact weights exist for this fitted model and axil reads it, and if not, why; no data is needed.
@@ -37,8 +41,9 @@ def supports(model: Any) -> Support:
     Examples
     --------
     >>> from sklearn.linear_model import LogisticRegression, Ridge
-    >>> supports(Ridge().fit([[0], [1]], [0, 1])).kind
-    'exact'
+    >>> supports(Ridge().fit([[0], [1]], [0, 1]))
+    axil.Support: exact
+    Predictions of this scikit-learn model are weighted sums of its training targets.
     >>> supports(LogisticRegression().fit([[0], [1]], [0, 1])).exact
     False
     """

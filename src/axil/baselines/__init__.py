@@ -33,3 +33,7 @@ from axil.baselines.treesim import TreeSim
 from axil.baselines.trex import TREX
 
 __all__ = ["TREX", "Baseline", "BoostIn", "FittedClassifier", "LeafInfluence", "LeafMatch", "Random", "TreeSim"]
+
+
+def __dir__() -> list[str]:
+    return __all__

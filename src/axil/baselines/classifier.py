@@ -56,7 +56,7 @@ class FittedClassifier:
     sample_weight : array of shape (n_train,), optional
         The weights of the fit.
     init_score : array of shape (n_train,) or (n_train, K), optional
-        The offsets of the fit.
+        The offsets of the fit, such as logarithms of exposures: XGBoost's base_margin, CatBoost's baseline.
     n_threads : int, optional
         How many threads to use; by default one for each processor that the process may use.
     memory_limit : int or str, optional

@@ -62,7 +62,7 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
     sample_weight : array of shape (n_train,), optional
         The weights of the fit.
     init_score : array of shape (n_train,) or (n_train, K), optional
-        The offsets of the fit.
+        The offsets of the fit, such as logarithms of exposures: XGBoost's base_margin, CatBoost's baseline.
     output : "raw" or "probability"
         What weights differentiate: scores, or what the link makes of them: probabilities of classes, the expected value of a
         Poisson, gamma or Tweedie target. Contributions are of scores either way.
