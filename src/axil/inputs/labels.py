@@ -151,7 +151,8 @@ def named_rows(rows: Any, index: NDArray[Any]) -> NDArray[np.intp]:
     """Where the training rows of a user's list of labels stand, or those that a truth value for each of them marks."""
     labels = listed_labels(rows)
     if labels and all(map(is_truth, labels)) and not any(map(is_truth, index.tolist())):  # else they are labels
-        mask, own = as_mask(labels, len(index), "rows"), getattr(rows, "index", None)
+        mask = as_mask(labels, len(index), "rows")
+        own: Any = getattr(rows, "index", None)
         is_labelled = hasattr(own, "get_indexer") and own.is_unique and not np.array_equal(own.to_numpy(), index)
         if is_labelled and (own.get_indexer(index) >= 0).all():
             raise InputError(
