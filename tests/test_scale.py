@@ -444,7 +444,11 @@ def test_the_waterfall_of_logarithms_multiplies(homes):
     for words in (f"prediction {price}", f"× {largest:.4g}", "running product of target ^ weight"):
         assert words in said
     mean = explanation.targets.mean()
-    said = texts(axil.plots.waterfall(explanation, 5))
+    ax = axil.plots.waterfall(explanation, 5)
+    written = [float(tick.get_text().replace(",", "")) for tick in ax.get_xticklabels()]
+    np.testing.assert_allclose(np.exp(ax.get_xticks()), written, rtol=1e-9)  # at round prices, not rounded
+    assert len(written) > 1
+    said = texts(ax)
     assert f"all targets at {np.exp(mean):,.0f}" in said
     assert f"(target / {np.exp(mean):,.0f}) ^ weight" in said
     assert "running sum of weight × target (log)" in texts(

@@ -157,7 +157,12 @@ def tick(value: float, ticks: Array) -> str:
 
 def few_ticks(ax: Axes) -> None:
     """Ticks along x that leave room between their numbers."""
-    ax.locator_params(axis="x", nbins=max(2, min(6, int(room(ax) / 0.9))))
+    ax.locator_params(axis="x", nbins=most_ticks(ax))
+
+
+def most_ticks(ax: Axes) -> int:
+    """How many ticks along x leave room between their numbers."""
+    return max(2, min(6, int(room(ax) / 0.9)))
 
 
 def date_ticks(ax: Axes) -> None:

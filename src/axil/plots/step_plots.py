@@ -18,6 +18,8 @@ from axil.types import Array
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
+WIDE = 20.0  # times the lowest price that the highest one is, from where on ticks are at powers of ten
+
 
 @dataclass(frozen=True, eq=False)
 class Steps:
@@ -201,4 +203,22 @@ def _draw(ax: Axes, steps: Steps, scale: TargetScale) -> None:
     ax.vlines(ends[:-1], np.arange(n + 1), np.arange(1, n + 2), color=canvas.GREY, linewidth=0.6, zorder=0.5)
     canvas.few_ticks(ax)
     if scale.is_log:
+        _price_ticks(ax, scale)
+
+
+def _price_ticks(ax: Axes, scale: TargetScale) -> None:
+    """Ticks at round prices along an axis of logarithms; at powers of ten where it spans many."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    assert scale.base is not None
+    ends, most = np.array(ax.get_xlim()), canvas.most_ticks(ax)
+    low, high = scale.factors(ends)  # prices and the shift
+    wide = high > WIDE * low
+    if not 0 < low < high < np.inf or (wide and scale.shift):
         ax.xaxis.set_major_formatter(lambda x, _: level(x, scale))
+        return
+    locator = LogLocator(numticks=most) if wide else MaxNLocator(nbins=most)
+    ticks = np.asarray(locator.tick_values(low - scale.shift, high - scale.shift))
+    ticks = ticks[(ticks + scale.shift >= low) & (ticks + scale.shift <= high)]
+    words = [canvas.number(one) if wide else canvas.tick(one, ticks) for one in ticks]
+    ax.set_xticks(np.log(ticks + scale.shift) / np.log(scale.base), words)
