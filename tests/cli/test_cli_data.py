@@ -49,6 +49,15 @@ def test_a_pipeline_may_take_text(run):
     assert re.search("Oslo|Rome|Lima", out)
 
 
+def test_standard_input(run, fails, monkeypatch):
+    words = f"explain lightgbm.txt {PLAIN} --query query.csv --format csv --quiet"
+    _, wanted, _ = run(words)
+    with open("query.csv") as piped:
+        monkeypatch.setattr("sys.stdin", piped)
+        assert run(words.replace("query.csv", "-")) == (0, wanted, "")
+        fails(words.replace("query.csv", "-"), "- is empty")  # all of it was read
+
+
 def test_a_model_without_names_takes_the_columns_in_order(run, fails):
     model = lightgbm_model().fit(X.to_numpy(), Y)
     model.booster_.save_model("unnamed.txt")

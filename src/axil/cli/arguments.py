@@ -12,7 +12,7 @@ from axil.kernels.choose import DEVICES
 from axil.scale import INVERSES
 
 MODELS = "LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, skops .skops; .pkl and .joblib only with --trust"
-TABLE = "FILE.csv, .tsv or .parquet"
+TABLE = "FILE.csv, .tsv or .parquet; - for CSV from standard input"
 
 
 def parser() -> argparse.ArgumentParser:

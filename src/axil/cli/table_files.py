@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from axil.errors import InputError, shown
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+PIPED = "-"  # the name of standard input
 
 
 def read_table(path: str) -> Any:
-    """A pandas frame out of a .csv, .tsv or .parquet file with at least one row."""
+    """A pandas frame out of a .csv, .tsv or .parquet file, or of CSV from standard input, with at least one row."""
+    return _checked(_csv(path, ",") if path == PIPED else _of_file(path), path)
+
+
+def _of_file(path: str) -> Any:
     suffixes = [suffix.lower() for suffix in Path(path).suffixes if suffix.lower() not in PACKED]
     suffix = suffixes[-1] if suffixes else ""
     if suffix not in (".csv", ".tsv", ".parquet", ".pq"):
         raise InputError(
-            f"{path} ends in {suffix or 'nothing that states its kind'!r}; expected .csv, .tsv or .parquet."
+            f"{path} ends in {suffix or 'nothing that states its kind'!r}; expected .csv, .tsv or .parquet, or - for CSV from "
+            "standard input."
         )
     if not Path(path).is_file():
         what = "is a directory, not a file" if Path(path).is_dir() else "does not exist"
         raise InputError(f"{path} {what}. Check the name, or the directory that you are in.")
-    frame = _csv(path, "\t" if suffix == ".tsv" else ",") if suffix in (".csv", ".tsv") else _parquet(path)
+    return _csv(path, "\t" if suffix == ".tsv" else ",") if suffix in (".csv", ".tsv") else _parquet(path)
+
+
+def _checked(frame: Any, path: str) -> Any:
+    """The frame with names for columns, of which no two are the same."""
     if len(frame) == 0:
         raise InputError(f"{path} has columns but no rows; expected at least one row.")
     frame.columns = [str(name) for name in frame.columns]
@@ -38,7 +49,7 @@ def _csv(path: str, separator: str) -> Any:
     # A last digit that is off can move a row across a threshold. pandas keeps it by default from 3.1 on, which wants no option.
     exact = {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
     try:
-        frame = pd.read_csv(path, sep=separator, low_memory=False, **exact)
+        frame = pd.read_csv(sys.stdin if path == PIPED else path, sep=separator, low_memory=False, **exact)
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty; expected a line of column names and one line per row.") from None
     except UnicodeDecodeError as error:
