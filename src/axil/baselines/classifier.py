@@ -16,8 +16,9 @@ from axil.adapters.losses import Logistic, Loss, Softmax
 from axil.errors import ExactnessError, InputError, shown
 from axil.explainer import limits_of
 from axil.inputs.owned import owned_rows
+from axil.jacobian.agreement import check_scores
 from axil.jacobian.readers import Report
-from axil.jacobian.stages import Round, Walked, check_scores, walk
+from axil.jacobian.stages import Round, Walked, walk
 from axil.replay.build import round_to, with_rows
 from axil.replay.recover import assign_leaves
 from axil.types import Array
@@ -119,7 +120,7 @@ class FittedClassifier:
             raise InputError("y_train holds shares; expected classes, 0 and 1 for a model that has no names for them.")
         leaves = assign_leaves(adapter, self._features, n_rows, fitted.trees.n_leaves, limits)  # type: ignore[arg-type]
         self.walked: Walked = walk(adapter, fitted, leaves, targets, offsets, check=True, n_threads=self.n_threads)
-        error = check_scores(adapter, self._features, offsets, self.walked)
+        error = check_scores(adapter, self._features, offsets, self.walked.score)
         #: findings of the replay
         self.verification = Report(
             loss=fitted.loss.name,

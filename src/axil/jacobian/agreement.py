@@ -1,4 +1,4 @@
-"""Comparisons of a walk through a fit with the fitted model: its start, its leaf counts, its leaf values."""
+"""Comparisons of a walk through a fit with the fitted model: its start, its leaf counts, its leaf values, its scores."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from axil.adapters.contract import FittedTrees
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError
-from axil.replay.checks import compare
-from axil.types import Array, Leaves
+from axil.inputs import take_rows
+from axil.kernels import Rows
+from axil.replay.checks import CHECKED_ROWS, compare
+from axil.types import Array
 
 
 def check_start(adapter: SmoothModel, found: Array, trees: FittedTrees, targets: Array) -> None:
@@ -21,19 +23,20 @@ def check_start(adapter: SmoothModel, found: Array, trees: FittedTrees, targets:
             raise ExactnessError("score that the fit starts from", float(mine), float(own), adapter.causes("values"))
 
 
-def check_counts(adapter: SmoothModel, trees: FittedTrees, leaves: Leaves, drawn: NDArray[Any] | None) -> None:
+def check_counts(adapter: SmoothModel, trees: FittedTrees, rows: Rows, drawn: NDArray[Any] | None) -> None:
     """Compare how many rows fall into each leaf, or how many of those drawn (T, N), with what the model records."""
     if trees.counts is None:
         return
-    n_rows = leaves.shape[1]
-    taken = np.ones(n_rows) if trees.held_out is None else (~trees.held_out).astype(float)
+    taken = np.ones(rows.n_rows) if trees.held_out is None else (~trees.held_out).astype(float)
     n_given, n_fitted = int(taken.sum()), int(trees.counts[: trees.n_leaves[0]].sum())
     if drawn is None and n_given != n_fitted:
         cause = f"The {adapter.library} model was fitted on {n_fitted} rows: pass exactly those."
         raise ExactnessError("number of training rows", n_given, n_fitted, cause)
-    counted = [taken] * len(leaves) if drawn is None else [own > 0 for own in drawn]
-    found = np.concatenate([np.bincount(leaf, own, n) for leaf, own, n in zip(leaves, counted, trees.n_leaves)])
-    if drawn is not None:  # a tree without a split does not always say how many rows it had
+    if drawn is None:
+        found = rows.leaf_sums(taken[:, None], None)[:, 0]
+    else:  # a tree without a split does not always say how many rows it had
+        counted = (rows.tree(t).leaf_sums((own > 0)[:, None].astype(float), None) for t, own in enumerate(drawn))
+        found = np.concatenate(list(counted))[:, 0]
         found = np.where(np.repeat(trees.n_leaves == 1, trees.n_leaves), trees.counts, found)
     compare("row count", found, trees.counts, 0.5, trees, adapter.causes("counts"))
 
@@ -45,3 +48,20 @@ def check_values(adapter: SmoothModel, trees: FittedTrees, found: Array) -> floa
         slack = adapter.smooth_tolerance * largest + trees.slack
         compare("value", found[:, k], trees.values[:, k], slack, trees, adapter.causes("values"))
     return float(np.abs(found - trees.values).max(initial=0.0)) / largest
+
+
+def check_scores(adapter: SmoothModel, X: Any, offsets: Array | None, score: Array) -> float:
+    """Compare the sums of the leaves with the scores that the library gives; the largest difference, relative.
+
+    Up to `CHECKED_ROWS` training rows are asked for.
+    """
+    asked = np.arange(0, len(score), -(-len(score) // CHECKED_ROWS))
+    expected = adapter.scores(take_rows(X, asked))
+    found = score[asked] - (0.0 if offsets is None else offsets[asked])
+    scale = float(np.abs(expected).max()) or 1.0
+    error = np.abs(found - expected) / scale
+    worst = np.unravel_index(int(error.argmax()), error.shape)
+    if not error[worst] <= adapter.smooth_tolerance:
+        what = f"score of training row {asked[worst[0]]} (from 0)"
+        raise ExactnessError(what, float(found[worst]), float(expected[worst]), adapter.causes("values"))
+    return float(error[worst])

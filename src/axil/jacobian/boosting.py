@@ -15,12 +15,13 @@ from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
 from axil.inputs.owned import frozen
+from axil.jacobian.agreement import check_scores
 from axil.jacobian.crossed import Crossed
 from axil.jacobian.forward import moved
 from axil.jacobian.pushes import Pushes
 from axil.jacobian.refit import Refit, refit
 from axil.jacobian.reverse import Combined, Reverse
-from axil.jacobian.stages import check_scores, walk
+from axil.jacobian.stages import walk
 from axil.kernels import Backend
 from axil.machine.limits import Limits
 from axil.replay.build import round_to, with_rows
@@ -145,7 +146,7 @@ class Boosting:
 
     def check_rows(self, X: Any) -> float:
         """Compare the scores of training rows with the model's; the largest difference, relative."""
-        return check_scores(self._adapter, X, self._rows.offsets, self._walked)
+        return check_scores(self._adapter, X, self._rows.offsets, self._walked.score)
 
     @property
     def backend(self) -> Backend:

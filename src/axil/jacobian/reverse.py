@@ -17,7 +17,6 @@ P, tables of leaves, scores of the training rows and slopes of the loss are arra
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.losses import Slopes
-from axil.jacobian.stages import BLOCK_ROWS, Round, Walked
+from axil.jacobian.stages import Round, Walked
 from axil.kernels import Rows
 from axil.machine.arrays import host
+from axil.machine.blocks import row_blocks
 from axil.machine.progress import track
 from axil.types import Array, Leaves
 
@@ -93,7 +93,7 @@ class Reverse:
 
     def _run(self, take: Any) -> Array:
         """Run the rounds backwards, giving every stage to ``take``; (O * n, K): by the scores that the fit starts from."""
-        with ThreadPoolExecutor(self.n_threads) as self.pool:  # a thread is made when there is work for it
+        with row_blocks(self.n_rows, self.n_threads) as self.each:
             return self._backwards(take)
 
     def _backwards(self, take: Any) -> Array:
@@ -220,7 +220,7 @@ class Reverse:
             for name, whole in made.items():
                 whole[rows] = getattr(found, name)
 
-        self._share(put)
+        self.each(put)
         return replace(kinds, **made)
 
     def _numbers(self, make: Callable[[slice], Any]) -> Any:
@@ -232,17 +232,8 @@ class Reverse:
         def put(rows: slice) -> None:
             out[rows] = make(rows)
 
-        self._share(put)
+        self.each(put)
         return out
-
-    def _share(self, work: Callable[[slice], None]) -> None:
-        """Work on blocks of rows of the host, which stay in the caches; threads share them."""
-        blocks = [slice(first, first + BLOCK_ROWS) for first in range(0, self.n_rows, BLOCK_ROWS)]
-        if min(self.n_threads, len(blocks)) == 1:
-            for rows in blocks:
-                work(rows)
-        else:
-            list(self.pool.map(work, blocks))
 
     def _apply(self, state: Any, tree: int, table: Any, rows: Any) -> None:
         """``state[j] += rows[j] * table[leaf of j]``."""

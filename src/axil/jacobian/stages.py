@@ -13,7 +13,6 @@ out of the scores and puts them back smaller: what changes after a round may be 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -23,20 +22,17 @@ from numpy.typing import NDArray
 
 from axil.adapters.losses import Loss, Slopes
 from axil.adapters.smooth import SmoothModel, SmoothTrees
-from axil.errors import ExactnessError
-from axil.inputs import take_rows
 from axil.jacobian.agreement import check_counts, check_start, check_values
 from axil.jacobian.steps import Step, StepSearch, joint_steps, leaf_step
 from axil.kernels import NONE
 from axil.kernels.cpu import Cpu
+from axil.machine.blocks import Each, row_blocks
 from axil.machine.progress import track
-from axil.replay.checks import CHECKED_ROWS
 from axil.replay.recover import recover_rates
 from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
 
-BLOCK_ROWS = 1 << 14  # whose slopes are computed at a time: they stay in the second-level cache
 ROUNDED = 1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
 
 
@@ -139,8 +135,8 @@ def walk(
 
     With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
     """
-    with ThreadPoolExecutor(n_threads) as pool:
-        return _Walk(adapter, smooth, leaves, targets, offsets, pool, Cpu(n_threads)).run(check)
+    with row_blocks(len(targets), n_threads) as each:
+        return _Walk(adapter, smooth, leaves, targets, offsets, each, Cpu(n_threads)).run(check)
 
 
 class _Walk:
@@ -151,10 +147,10 @@ class _Walk:
         leaves: Leaves,
         targets: Array,
         offsets: Array | None,
-        pool: ThreadPoolExecutor,
+        each: Each,
         backend: Cpu,
     ):
-        self.pool, self.backend = pool, backend
+        self.each, self.backend = each, backend
         self.adapter, self.smooth, self.loss, self.leaves, self.targets = adapter, smooth, smooth.loss, leaves, targets
         trees = self.trees = smooth.trees
         self.n_steps = int(np.max(trees.steps))
@@ -184,13 +180,13 @@ class _Walk:
             found = self.loss.start(np.average(self.targets, axis=0, weights=counted))
             check_start(self.adapter, found, self.trees, self.targets)
         if check and self.drawn is None:  # before any leaf value is computed
-            check_counts(self.adapter, self.trees, self.leaves, None)
+            check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), None)
         first = np.flatnonzero(np.diff(self.smooth.iterations, prepend=-1))
         bounds = [*first, len(self.smooth.iterations)]
         for number, (begin, end) in enumerate(track(list(pairwise(bounds)), "replay")):
             self._iteration(number, range(begin, end))
         if check and self.drawn is not None:
-            check_counts(self.adapter, self.trees, self.leaves, self.drawn)
+            check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), self.drawn)
         rates, recovered = recover_rates(self.trees, self.replayed)
         replayed = self.replayed * np.repeat(rates, self.trees.n_leaves)[:, None]
         error = check_values(self.adapter, self.trees, replayed) if check else 0.0
@@ -235,7 +231,7 @@ class _Walk:
         for t, share in self._shares(iteration, trees):
             place = slice(self.starts[t], self.starts[t + 1])
             for column, k in enumerate(self._outputs(t)):
-                self.score[:, k] += (share * self.trees.values[place, column])[self.leaves[t]]
+                self._add(t, k, share * self.trees.values[place, column])
         moved = self._base_moved(iteration)
         if moved:
             self.score += moved * self.trees.base_value
@@ -275,21 +271,17 @@ class _Walk:
     def _slopes(self) -> Slopes:
         """The slopes at the scores reached; g and h alone, which is all that leaf values need.
 
-        Blocks of rows stay in the cache, and threads share them; a loss that is asked about all rows at once is.
+        Threads share blocks of rows; a loss that is asked about all rows at once is.
         """
 
         def put(rows: slice) -> None:
             g, h = self.loss.leaf_slopes(self.targets[rows], self.score[rows])
             self.bends[:, rows, 0], self.bends[:, rows, 1] = np.transpose(g), np.transpose(h)
 
-        def share(part: int) -> None:
-            for first in range(part * BLOCK_ROWS, len(self.targets), self.backend.n_threads * BLOCK_ROWS):
-                put(slice(first, first + BLOCK_ROWS))
-
         if self.loss.recorded:
             put(slice(None))
         else:
-            list(self.pool.map(share, range(self.backend.n_threads)))
+            self.each(put)
         g, h = self.bends.transpose(2, 1, 0)
         return Slopes(g, h, np.nan, np.nan, np.nan)
 
@@ -349,7 +341,15 @@ class _Walk:
 
     def _advance(self, stages: list[int]) -> None:
         for s in stages:
-            self.score[:, self.stage_output[s]] += self.steps[s].value[self.leaves[self.stage_tree[s]]]
+            self._add(self.stage_tree[s], self.stage_output[s], self.steps[s].value)
+
+    def _add(self, tree: int, output: int, values: Array) -> None:
+        """Add the values (L_t,) of the rows' leaves to the scores of an output."""
+
+        def put(rows: slice) -> None:
+            self.score[rows, output] += values[self.leaves[tree, rows]]
+
+        self.each(put)
 
     def _settle(self, rates: Array) -> None:
         """Put the rates in, and give each tree's last step what the model's own leaf values leave for it.
@@ -382,20 +382,3 @@ class _Walk:
                 near = np.abs(made - own) < ROUNDED * np.abs(made)
                 rounded = np.divide(own, made, out=np.ones_like(made), where=near)
                 self.steps[s] = replace(self.steps[s], share=rounded * self.steps[s].share)
-
-
-def check_scores(adapter: SmoothModel, X: Any, offsets: Array | None, walked: Walked) -> float:
-    """Compare the sums of the leaves with the scores that the library gives; the largest difference, relative.
-
-    Up to `CHECKED_ROWS` training rows are asked for.
-    """
-    asked = np.arange(0, len(walked.score), -(-len(walked.score) // CHECKED_ROWS))
-    expected = adapter.scores(take_rows(X, asked))
-    found = walked.score[asked] - (0.0 if offsets is None else offsets[asked])
-    scale = float(np.abs(expected).max()) or 1.0
-    error = np.abs(found - expected) / scale
-    worst = np.unravel_index(int(error.argmax()), error.shape)
-    if not error[worst] <= adapter.smooth_tolerance:
-        what = f"score of training row {asked[worst[0]]} (from 0)"
-        raise ExactnessError(what, float(found[worst]), float(expected[worst]), adapter.causes("values"))
-    return float(error[worst])
