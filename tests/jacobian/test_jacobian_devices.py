@@ -65,7 +65,8 @@ MODELS = {
     "joint leaves": lambda: catboost(CLASSES),  # they solve for all outputs together
     "steps": lambda: catboost(BINARY, leaf_estimation_iterations=4),  # several terms of one place
     "own objective": lambda: lightgbm(BINARY, objective=logistic),  # gradients are recorded
-    "huber": lambda: lightgbm(SCORE, kind="LGBMRegressor", objective="huber"),  # no form that the kernel knows
+    "fair": lambda: lightgbm(SCORE, kind="LGBMRegressor", objective="fair"),  # no form that the kernel knows
+    "poisson": lambda: lightgbm(1 + np.digitize(SCORE, [0, 1]), WEIGHTS, "LGBMRegressor", objective="poisson"),
     "dart": lambda: lightgbm(BINARY, WEIGHTS, **DART),
     "goss": lambda: lightgbm(CLASSES, **GOSS),  # draws are factors
     "bagged": lambda: lightgbm(
