@@ -181,6 +181,14 @@ def whole_ticks(ax: Axes) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
+def round_numbers(low: float, high: float, most: int, powers: bool) -> Array:
+    """Round numbers around and between two, not many more than asked for: powers of ten, or evenly spaced ones."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    locator = LogLocator(numticks=most) if powers else MaxNLocator(nbins=most)
+    return np.asarray(locator.tick_values(low, high))
+
+
 def diverging(ax: Axes) -> Any:
     """Colours of a heat map around 0: red, white and blue, or on dark styles those of the signs around the ground."""
     from matplotlib.colors import LinearSegmentedColormap

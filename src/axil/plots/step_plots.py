@@ -208,8 +208,6 @@ def _draw(ax: Axes, steps: Steps, scale: TargetScale) -> None:
 
 def _price_ticks(ax: Axes, scale: TargetScale) -> None:
     """Ticks at round prices along an axis of logarithms; at powers of ten where it spans many."""
-    from matplotlib.ticker import LogLocator, MaxNLocator
-
     assert scale.base is not None
     ends, most = np.array(ax.get_xlim()), canvas.most_ticks(ax)
     low, high = scale.factors(ends)  # prices and the shift
@@ -217,8 +215,7 @@ def _price_ticks(ax: Axes, scale: TargetScale) -> None:
     if not 0 < low < high < np.inf or (wide and scale.shift):
         ax.xaxis.set_major_formatter(lambda x, _: level(x, scale))
         return
-    locator = LogLocator(numticks=most) if wide else MaxNLocator(nbins=most)
-    ticks = np.asarray(locator.tick_values(low - scale.shift, high - scale.shift))
+    ticks = canvas.round_numbers(low - scale.shift, high - scale.shift, most, powers=wide)
     ticks = ticks[(ticks + scale.shift >= low) & (ticks + scale.shift <= high)]
     words = [canvas.number(one) if wide else canvas.tick(one, ticks) for one in ticks]
     ax.set_xticks(np.log(ticks + scale.shift) / np.log(scale.base), words)
