@@ -58,7 +58,8 @@ class Explanation(Arrays):
         """The k training rows with the largest |weight| (or |contribution|) in each prediction.
 
         A frame with the columns query, prediction, rank (from 1), row, weight, target, contribution, and output if there are
-        several; an additive explanation has no column weight, and its predictions are scores.
+        several; an additive explanation has no column weight, its predictions are scores, and the column probability or mean has
+        what each stands for.
         Where the model was fitted to transformed targets, prediction and target are not transformed and the name of contribution
         says how it is, such as "contribution (log)"; for logarithms there is a column factor, ``target ** weight``.
 

@@ -46,7 +46,11 @@ def test_probabilities_are_the_models_own():
         MODELS.values(),
         (BINARY_MODEL.predict_proba(X_NEW)[:, 1], SEVERAL.predict_proba(X_NEW), MEANS.predict(X_NEW)),
     ):
-        assert np.allclose(axil.explain(model, X, y)(X_NEW).probabilities, own, rtol=1e-6)
+        explainer = axil.explain(model, X, y)
+        explanation = explainer(X_NEW)
+        assert np.allclose(explanation.probabilities, own, rtol=1e-6)
+        for table in (explainer.top(X_NEW, 2), explanation.top(2), explainer.similar(X_NEW, 2)):
+            assert np.allclose(table[explanation.meaning], np.repeat(own.ravel(), 2), rtol=1e-6)
     squared = lgb.LGBMRegressor(**LGB).fit(X, COUNTS)
     assert axil.JacobianExplainer(squared, X, COUNTS)(X_NEW).probabilities is None
     assert axil.Explainer(squared, X, COUNTS)(X_NEW).probabilities is None

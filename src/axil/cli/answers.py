@@ -12,7 +12,10 @@ from axil.cli import screen
 from axil.errors import LONGEST_VALUE, shortened
 from axil.explanation import Explanation
 
-LINKED = {"probability": "probability", "mean": "expected value"}  # columns of what scores stand for
+LINKED = {
+    "probability": "probability",
+    "mean": "expected value",
+}  # what scores stand for: columns, and words of a title
 SIGNED = (
     "weight",
     "contribution",
@@ -42,7 +45,7 @@ class Answer:
 
     def lines(self, training: Any, queries: Any) -> list[str]:
         """A title, the table with features as far as there is room, the query's own above them, and the share."""
-        names = [name for name in self.top.columns if name not in ("query", "output", "prediction", *LINKED.values())]
+        names = [name for name in self.top.columns if name not in ("query", "output", "prediction", *LINKED)]
         columns = [
             screen.column(name, self.top[name].to_numpy(), is_signed(name), "query" if name == "row" else " ")
             for name in names
@@ -57,8 +60,7 @@ def comparables(
 ) -> tuple[Any, list[Answer]]:
     """The k largest training rows of every prediction with their features beside the query's, and the first answers to show.
 
-    The columns are those of `Explanation.top`, then for scores what the link makes of them, and ``name (row)`` and
-    ``name (query)`` for each feature.
+    The columns are those of `Explanation.top`, then ``name (row)`` and ``name (query)`` for each feature.
     """
     import pandas as pd
 
@@ -68,8 +70,6 @@ def comparables(
         top = part.top(k, by)
         outputs = 1 if part.outputs is None else len(part.outputs)
         lines = len(top) // (len(part) * outputs)
-        if part.probabilities is not None:
-            top[LINKED[part.meaning]] = np.repeat(np.asarray(part.probabilities).reshape(-1), lines)
         answers += _answers(part, top, lines, outputs, start)[: n_shown * outputs - len(answers)]
         asked = queries.iloc[np.repeat(np.arange(start, start + len(part)), lines * outputs)]
         parts.append(with_features(top, training, asked))
@@ -99,7 +99,8 @@ def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) 
             label = shortened(screen.visible(str(part.query_index[query])), LONGEST_VALUE)
             stands = LINKED.get(part.meaning)
             title = f"Query {label}{name}: {'score' if stands else 'predicted'} {own['prediction'].iloc[0]:.7g}"
-            title += f", {stands} {own[stands].iloc[0]:.4g}" if stands else ""
+            if part.probabilities is not None:
+                title += f", {stands} {np.reshape(part.probabilities, (len(part), outputs))[query, output]:.4g}"
             found.append(Answer(title, own, float(share), quantity, len(part.targets), start + query))
     return found
 

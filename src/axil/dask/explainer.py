@@ -188,7 +188,7 @@ class Explainer(Calibrates):
             found: Best = self._cluster.total(
                 [task(best, part, shared, k, by or "weight") for part in self._held.partitions]
             )
-            parts.append(tables.predicted_columns(batch.labels, self.outputs, made, found.size.shape[2]))
+            parts.append(tables.predicted_columns(batch.labels, self.outputs, made, found.size.shape[2], {}))
             parts[-1] |= {name: column.ravel() for name, column in found.columns.items()}
             parts[-1]["contribution"] = parts[-1]["weight"] * parts[-1]["target"]
         return tables.concatenate(parts, "pandas")

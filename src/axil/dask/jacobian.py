@@ -209,7 +209,8 @@ class JacobianExplainer(Pushed):
             found: LargestPushes = self._cluster.total(tasks)
             self._check(batch, asked, found.made)
             own, best = labels[start : start + batch.shape[0]], found.best
-            parts.append(tables.predicted_columns(own, self.outputs, self.base + found.made, best.size.shape[2]))
+            scores = self.base + found.made
+            parts.append(tables.predicted_columns(own, self.outputs, scores, best.size.shape[2], self._meant(scores)))
             parts[-1] |= {name: column.ravel() for name, column in best.columns.items()}
             start += batch.shape[0]
         return tables.note(tables.concatenate(parts, "pandas"), tables.ADDITIVE)

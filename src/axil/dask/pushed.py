@@ -116,6 +116,10 @@ class Pushed(Comparable):
             account=Account(loss.meaning, loss.mean(scores) if loss.meaning else None, self._derive),
         )
 
+    def _meant(self, scores: Array) -> dict[str, Array]:
+        loss = self._held.walked.loss
+        return {loss.meaning: loss.mean(scores)} if loss.meaning else {}
+
     def _derive(self, X: Any) -> Any:
         raise self._underived()
 

@@ -163,13 +163,19 @@ class Comparable(Partitioned):
             distinct = self._X[:, place] if isinstance(self._X, da.Array) else self._X[names[place]]
         return partitions(distinct, "distinct", self._layout)
 
+    def _meant(self, scores: Array) -> dict[str, Array]:
+        """What scores (n, K) stand for, by name; nothing where predictions are no scores."""
+        return {}
+
     def _listed(
         self, labels: NDArray[Any], predictions: Array, found: Compared, adjust: bool, stream: Stream
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The columns of `axil.output.comparables.listed`, and a line for each prediction and output."""
         best, shares = found.best, found.shares
         column = {name: values.ravel() for name, values in best.columns.items()}
-        made = tables.predicted_columns(labels, self.outputs, predictions, best.size.shape[2]) | {"row": column["row"]}
+        made = tables.predicted_columns(
+            labels, self.outputs, predictions, best.size.shape[2], self._meant(predictions)
+        ) | {"row": column["row"]}
         if stream.note == tables.ADDITIVE:
             made |= {"target": column["target"], "contribution": column["weight"], "share": shares.ravel()}
         else:

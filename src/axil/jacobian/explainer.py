@@ -259,7 +259,11 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             part = slice(start, start + size)
             leaves, _ = self._model.located(inputs.take_rows(stream.rows, part))
             found, scores = self._largest(self._model, leaves, k)
-            columns = tables.top_columns(found, self.index, labels[part], self.outputs, IDENTITY, self._targets, scores)
+            means = self._model.means(scores)
+            meant = {} if means is None else {self._model.meaning: means}
+            columns = tables.top_columns(
+                found, self.index, labels[part], self.outputs, IDENTITY, self._targets, scores, meant
+            )
             parts.append({name: values for name, values in columns.items() if name != "weight"})
         return tables.note(tables.concatenate(parts, self._backend), tables.ADDITIVE)
 

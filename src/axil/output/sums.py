@@ -132,6 +132,12 @@ class WeightedSums:
         """(n,) or (n, K): the predictions as people read them."""
         return self.scale.inverse(self.predictions)
 
+    @property
+    def meant(self) -> dict[str, Array]:
+        """What the scores of an account stand for, (n, K) under the name of it; nothing elsewhere."""
+        account = self.account
+        return {} if account is None or account.means is None else {account.meaning: account.means}
+
     def by_output(self) -> list[tuple[Any, Array]]:
         """Weights (n, n_train) and targets (n_train,) of each output."""
         targets = self.targets[:, None] if self.targets.ndim == 1 else self.targets
@@ -184,7 +190,7 @@ class WeightedSums:
     def lines(self, largest: list[tables.Largest]) -> dict[str, Any]:
         """The columns of `Explanation.top` for rows that are chosen already."""
         labels = self.index, self.query_index, self.outputs
-        columns = tables.top_columns(largest, *labels, self.scale, self.shown, self.predictions)
+        columns = tables.top_columns(largest, *labels, self.scale, self.shown, self.predictions, self.meant)
         if self.additive:
             del columns["weight"]  # a push is the contribution
         return columns
@@ -194,11 +200,8 @@ class WeightedSums:
         assert self.classes is not None
         predictions, k = self.predictions, largest.rows.shape[1]
         best = predictions.argmax(axis=1)
-        columns = tables.predicted_columns(self.query_index, None, self.classes[best], k)
-        rank = columns.pop("rank")
-        return columns | {
-            "probability": np.repeat(predictions[np.arange(len(best)), best], k),
-            "rank": rank,
+        probabilities = {"probability": predictions[np.arange(len(best)), best]}
+        return tables.predicted_columns(self.query_index, None, self.classes[best], k, probabilities) | {
             "row": self.index[largest.rows.ravel()],
             "weight": largest.values.ravel(),
             "target": self.named[largest.rows.ravel()],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -141,16 +142,18 @@ def top_columns(
     scale: TargetScale,
     shown: Array,
     predictions: Array,
+    meant: Mapping[str, Array],
 ) -> dict[str, Any]:
     """query, (output,) prediction, rank, row, weight, target, contribution: k lines per query and output, the largest first.
 
-    Targets (n_train, K) are those shown; predictions (n, K), as contributions, are on the scale of the fit.
+    Targets (n_train, K) are those shown; predictions (n, K), as contributions, are on the scale of the fit. ``meant`` has what
+    scores stand for, (n, K) by name, which comes after them.
     """
     rows, weights = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values"))
     k = rows.shape[2]
     targets = np.stack([one.targets[one.rows] for one in largest], axis=1)
     seen = np.stack([column[one.rows] for column, one in zip(shown.T, largest)], axis=1)
-    return predicted_columns(query_index, outputs, scale.inverse(predictions), k) | {
+    return predicted_columns(query_index, outputs, scale.inverse(predictions), k, meant) | {
         "row": index[rows.ravel()],
         "weight": weights.ravel(),
         "target": seen.ravel(),
@@ -159,12 +162,17 @@ def top_columns(
 
 
 def predicted_columns(
-    query_index: NDArray[Any], outputs: NDArray[Any] | None, predictions: NDArray[Any], k: int
+    query_index: NDArray[Any],
+    outputs: NDArray[Any] | None,
+    predictions: NDArray[Any],
+    k: int,
+    meant: Mapping[str, Array],
 ) -> dict[str, Any]:
-    """query, (output,) prediction and rank: the first columns of a table of the k largest, for predictions (n, K)."""
+    """query, (output,) prediction, what it stands for and rank: the first columns of a table of the k largest, for (n, K)."""
     columns = label_columns(query_index, outputs, "rank", np.arange(1, k + 1))
     rank = columns.pop("rank")
-    return columns | {"prediction": np.repeat(np.ravel(predictions), k), "rank": rank}
+    each = {"prediction": predictions, **meant}
+    return columns | {name: np.repeat(np.ravel(values), k) for name, values in each.items()} | {"rank": rank}
 
 
 def contribution_columns(values: Array, scale: TargetScale) -> dict[str, Array]:

@@ -71,7 +71,7 @@ def top(proven: ProvenModel, queries: Queries, k: int, by: str) -> Any:
         largest = [tables.Largest(len(batch), k, y, by, proven.n_threads, n, room) for y in proven.targets.T]
         made = _hand_over(proven, batch, largest)
         labels = proven.index, batch.labels, proven.outputs
-        parts.append(tables.top_columns(largest, *labels, proven.scale, proven.shown, made))
+        parts.append(tables.top_columns(largest, *labels, proven.scale, proven.shown, made, {}))
     return tables.concatenate(parts, proven.backend)
 
 
