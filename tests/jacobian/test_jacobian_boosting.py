@@ -236,13 +236,26 @@ def test_other_ways_to_a_model_are_replayed(name, tmp_path):
     assert np.isfinite(explainer(X_NEW).weights).all()
 
 
-def test_class_weights_are_sample_weights():
-    w = compute_sample_weight("balanced", CLASSES)
-    for kind, settings in ((lgb.LGBMClassifier, LGB), (HistGradientBoostingClassifier, HIST)):
-        model = kind(**settings, class_weight="balanced").fit(X, CLASSES)
-        assert axil.JacobianExplainer(model, X, CLASSES, w).report
-        with pytest.raises(axil.ExactnessError, match="class_weight='balanced'"):
-            axil.JacobianExplainer(model, X, CLASSES)
+@pytest.mark.parametrize(
+    ("kind", "settings", "setting"),
+    [
+        (lgb.LGBMClassifier, LGB, "balanced"),
+        (lgb.LGBMClassifier, LGB, {"mid": 4.0}),
+        (HistGradientBoostingClassifier, HIST, "balanced"),
+        (HistGradientBoostingClassifier, HIST, {1: 4.0}),  # by the number of the class, whatever its name
+    ],
+)
+def test_class_weights_multiply_sample_weights(kind, settings, setting):
+    """As the fit does it: the same model comes of the product of both."""
+    labels, w = np.array(["low", "mid", "top"])[CLASSES], np.linspace(0.2, 2, N)
+    product = w * compute_sample_weight("balanced" if setting == "balanced" else {1: 4.0}, CLASSES)
+    model = kind(**settings, class_weight=setting).fit(X, labels, sample_weight=w)
+    by_hand = kind(**settings).fit(X, labels, sample_weight=product)
+    found = axil.JacobianExplainer(model, X, labels, w)
+    expected = axil.JacobianExplainer(by_hand, X, labels, product)
+    np.testing.assert_allclose(found.pushes(X_NEW), expected.pushes(X_NEW), rtol=0, atol=1e-12)
+    with pytest.raises(axil.ExactnessError, match=r"first:\n- The model has class_weight=.* as the fit got it"):
+        axil.JacobianExplainer(model, X, labels, product)
 
 
 def test_categories():

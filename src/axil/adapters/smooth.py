@@ -22,7 +22,15 @@ from axil.adapters.sklearn.learners import REFUSALS
 from axil.errors import InputError, UnsupportedModelError
 from axil.types import Array
 
-__all__ = ["SmoothModel", "SmoothTrees", "find", "label_factors", "refuse_learners", "weighed_classes"]
+__all__ = [
+    "SmoothModel",
+    "SmoothTrees",
+    "counted_weights",
+    "find",
+    "label_factors",
+    "refuse_learners",
+    "weighed_classes",
+]
 
 # Each library has a module here with ``read(model)``.
 _LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
@@ -117,9 +125,27 @@ def weighed_classes(setting: Any) -> str:
     if setting is None:
         return ""
     return (
-        f"The model has class_weight={setting!r}, which multiplies sample weights: pass sample_weight times "
-        "sklearn.utils.class_weight.compute_sample_weight(class_weight, y)."
+        f"The model has class_weight={setting!r}, which multiplies sample weights: pass sample_weight as the fit got it; over "
+        "Dask, times sklearn.utils.class_weight.compute_sample_weight(class_weight, y)."
     )
+
+
+def counted_weights(model: SmoothModel, targets: Array, weights: Array | None) -> Array | None:
+    """(N,): the weights that the rows of these targets (N, K) counted with: sample weights times those of their classes.
+
+    ``model.class_weight``, where it has one, is by the numbers of the classes, or "balanced": all classes weigh the same, by
+    their numbers of rows (sklearn.utils.class_weight).
+    """
+    setting = getattr(model, "class_weight", None)
+    if setting is None or model.classes is None:
+        return weights
+    hot = np.hstack([1 - targets, targets]) if targets.shape[1] == 1 else targets
+    if isinstance(setting, str):
+        by_class = len(hot) / (hot.shape[1] * hot.sum(axis=0).clip(1.0))
+    else:
+        by_class = np.array([float(setting.get(k, 1.0)) for k in range(hot.shape[1])])
+    factors = hot @ by_class
+    return np.asarray(factors if weights is None else weights * factors)
 
 
 def refuse_learners(model: Any) -> None:

@@ -100,7 +100,7 @@ class FittedClassifier:
         if n_rows == 0:
             raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
         targets = round_to(adapter.precision, self._targets(y_train, n_rows, "y_train", "training"))
-        weights = inputs.as_weights(sample_weight, n_rows)
+        weights = smooth.counted_weights(adapter, targets, inputs.as_weights(sample_weight, n_rows))
         offsets = inputs.as_offsets(init_score, n_rows, adapter.n_outputs, "training")
         weights = None if weights is None else round_to(adapter.precision, weights)
         offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)

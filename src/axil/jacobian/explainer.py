@@ -361,7 +361,8 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
     def weight_derivatives(self, X: Any) -> Array:
         """(n, n_train) or (K, n, n_train): how predictions move with each row's sample weight.
 
-        ``-weight * derivative`` is the first-order effect of leaving the row out, the structure held fixed.
+        ``-weight * derivative`` is the first-order effect of leaving the row out, the structure held fixed. Where boosted trees
+        have a ``class_weight``, the weight is the product of that of the class and that of the row.
 
         Parameters
         ----------

@@ -130,6 +130,9 @@ class SmoothLightGBM(LightGBMAdapter):
             self.refusals = tuple(row for row in SMOOTH if row is not _UNKNOWN)
         super().__init__(booster)
         self._class_weight, self._custom = class_weight, custom
+        self.class_weight = class_weight
+        if isinstance(class_weight, dict) and classes is not None:
+            self.class_weight = {k: class_weight.get(name, 1.0) for k, name in enumerate(classes.tolist())}
         self._dropped: Coefficients | None = None  # of DART, once the rows are known; other targets leave it as it is
         if custom is not None and _name(self._reading):
             raise InputError(

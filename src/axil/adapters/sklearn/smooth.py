@@ -156,6 +156,7 @@ class SmoothHistograms(HistGradientBoostingAdapter):
         refuse(LOSSES, model)
         self._read(model, [tree for iteration in model._predictors for tree in iteration])
         self.classes = getattr(model, "classes_", None)
+        self.class_weight = getattr(model, "class_weight", None)  # by the numbers of the classes, not by their names
         self.n_outputs = int(model.n_trees_per_iteration_)
         self._labels: Array | None = None
 
@@ -179,7 +180,7 @@ class SmoothHistograms(HistGradientBoostingAdapter):
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""
-        return f"{weighed_classes(getattr(self._model, 'class_weight', None))}\n{super().causes(what)}"
+        return f"{weighed_classes(self.class_weight)}\n{super().causes(what)}"
 
     def _training_rows(self, n_rows: int) -> Any:
         """The rows of the fit; those of a classifier were held out class by class."""
