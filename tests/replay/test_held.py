@@ -39,16 +39,17 @@ def test_weights_and_intercept_are_the_prediction(name):
     assert str(held) in repr(explainer.verification)
 
 
+@pytest.mark.parametrize("draws", [2, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-def test_wrong_data_do_not_pass(name):
+def test_wrong_data_do_not_pass(name, draws):
     case, rng = CASES[name](), np.random.default_rng(0)
     spread, leaves = case.y.std(), case.model.predict(case.X, pred_leaf=True)
-    for j in rng.integers(0, len(case.y), 8):
+    for j in rng.integers(0, len(case.y), draws):
         y = case.y.copy()
         y[j] += spread * rng.choice([-1, 1])
         with pytest.raises(axil.ExactnessError):
             explained(case, y=y)
-    for i, j in rng.integers(0, len(case.y), (8, 2)):
+    for i, j in rng.integers(0, len(case.y), (draws, 2)):
         alike = (leaves[i] == leaves[j]).all()  # of two rows that share all leaves no model shows whose target is whose
         if alike or abs(case.y[i] - case.y[j]) < 0.1 * spread:
             continue
