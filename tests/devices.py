@@ -1,4 +1,7 @@
-"""The GPU of this machine for tests that can run on one; they are skipped, with the reason, where there is none."""
+"""The GPU of this machine for tests that can run on one.
+
+Where there is none, tests of a GPU alone are skipped, with the reason, and those of several back ends run on the others.
+"""
 
 from __future__ import annotations
 
@@ -20,3 +23,7 @@ def gpu(n_threads: int) -> Backend:
     """The back end of the GPU, with so many threads beside it."""
     need_gpu()
     return backend_of(Limits(n_threads, Budget(None), "cuda"))
+
+
+#: The last of the back ends that a test goes through: a thousand tests that are skipped would hide one that should not be.
+GPU = [] if why_no_gpu() else [pytest.param(gpu, id="cuda")]

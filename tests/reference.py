@@ -1,7 +1,7 @@
 """The oracle: the paper's algorithms line by line, and the same for weighted, regularised and mixed leaves, in dense NumPy."""
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 
 from axil.structure import Coefficients, Regularisation, Structure, cell_dtype
 
@@ -75,9 +75,9 @@ def dense_weights(structure, queries):
         A = csr_array((w * draw[t], (leaves[t], np.arange(n))), shape=(structure.n_leaves[t], n))
         own = slice(structure.starts[t], structure.starts[t + 1])
         mixing = None if structure.mixing is None else structure.mixing[t]
-        to_values = (diags_array(structure.leaf_scale[own]) if mixing is None else mixing) @ A
-        of_targets.append(to_values @ seen)
-        of_base.append(-(to_values @ left))
+        P = np.diag(structure.leaf_scale[own]) if mixing is None else mixing.toarray()
+        of_targets.append(P @ (A @ seen))
+        of_base.append(-P @ (A @ left))
     k = beta[-1] * (np.tile(w / w.sum(), (len(queries), 1)) if structure.base is None else np.zeros((len(queries), n)))
     left = np.full(len(queries), beta[-1])
     for t in range(n_trees):

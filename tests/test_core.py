@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from devices import gpu
+from devices import GPU, gpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ DTYPES = [np.uint8, np.uint16, np.uint32]
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
 
 
-@pytest.fixture(scope="module", params=[Cpu, gpu], ids=["cpu", "cuda"])
+@pytest.fixture(scope="module", params=[pytest.param(Cpu, id="cpu"), *GPU])
 def backend(request: pytest.FixtureRequest) -> Any:
     """Makes a back end of so many threads; every one of them goes through all that follows."""
     return request.param

@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import xgboost as xgb
-from devices import gpu
+from devices import GPU
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lightgbm_models import CASES as LIGHTGBM
@@ -262,7 +262,7 @@ def random_nodes(rng, n_leaves, n_features, n_thresholds):
 @pytest.mark.parametrize(
     ("n_leaves", "n_thresholds"), [([1, 2, 7, 31, 1], 20), ([256, 3], 300), ([257, 40], 30), ([2000], 1000)]
 )
-@pytest.mark.parametrize("backend", [Cpu, gpu], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("backend", [pytest.param(Cpu, id="cpu"), *GPU])
 def test_random_trees_by_a_plain_walk(n_leaves, n_thresholds, backend):
     rng = np.random.default_rng(len(n_leaves))
     nodes = random_nodes(rng, n_leaves, 3, n_thresholds)

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from away import Away
-from devices import gpu
+from devices import GPU
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import axil_backward, axil_forward, axil_oos, dense_weights, random_structure, replay
@@ -35,7 +35,7 @@ def random_queries(structure, n, seed=0):
     return np.stack([rng.integers(0, m, n) for m in structure.n_leaves], axis=1)
 
 
-@pytest.fixture(params=[Cpu, Away, gpu], ids=["cpu", "away", "cuda"])
+@pytest.fixture(params=[pytest.param(Cpu, id="cpu"), pytest.param(Away, id="away"), *GPU])
 def backend(request):
     """Makes a back end of so many threads."""
     return request.param
