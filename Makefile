@@ -12,8 +12,9 @@ help: ## List these commands
 demo: .venv/demo ## Build, install and explain five held-out patients; ends with a page for the browser
 	$(BIN)/python examples/diabetes.py
 
+# By file, the largest first: tests of one file share fitted models, which two workers would both fit.
 test: .venv/test ## The test suite, without slow tests, and the examples in docstrings
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 	$(BIN)/python -m pytest --doctest-modules src/axil -q --ignore=src/axil/kernels/cuda  # needs CuPy
 
 test-slow: .venv/test ## The slow tests
