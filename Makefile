@@ -44,11 +44,11 @@ test-plain: .venv/test ## The kernels built as plain C++17: the same tests
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/plain/dist . \
 		--config-settings build-dir=build/plain --config-settings cmake.define.AXIL_PLAIN=ON
 	AXIL_CORE=$$(echo $(CURDIR)/build/plain/_core*.so) $(BIN)/python -m pytest -q -m "not slow" \
-		tests/test_core.py tests/test_core_columns.py tests/test_core_variants.py tests/test_hostile_calls.py
+		tests/kernels tests/test_core_variants.py tests/test_hostile_calls.py
 
 # The tests of the kernels, with AddressSanitizer and UndefinedBehaviorSanitizer in the core: the first report ends the run.
 # They must be loaded before Python is, what they print must not be captured, and Python's own memory at its end is no leak.
-KERNEL_TESTS := tests/test_core.py tests/test_core_columns.py tests/test_core_variants.py tests/test_hostile_calls.py tests/structure tests/weights tests/replay/test_recover.py tests/output/test_save.py
+KERNEL_TESTS := tests/kernels tests/test_core_variants.py tests/test_hostile_calls.py tests/structure tests/weights tests/replay/test_recover.py tests/output/test_save.py
 sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	rm -rf build/sanitize
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/sanitize/dist . \
@@ -86,7 +86,7 @@ bench: .venv/test ## Speed and memory of the kernels, as ratios
 CUDA ?= cuda13
 test-gpu: .venv/test ## The kernels and explainers on a GPU
 	$(BIN)/python -m pip install --quiet '.[$(CUDA)]'
-	$(BIN)/python -m pytest -q -rs tests/test_core.py tests/weights/test_boosting.py tests/adapters/test_routes.py tests/test_devices.py tests/jacobian/test_jacobian_devices.py -k "cuda or gpu or device"
+	$(BIN)/python -m pytest -q -rs tests/kernels tests/weights/test_boosting.py tests/adapters/test_routes.py tests/test_devices.py tests/jacobian/test_jacobian_devices.py -k "cuda or gpu or device"
 
 bench-gpu: .venv/test ## Speed on a GPU, beside the cores of the same machine
 	$(BIN)/python -m pip install --quiet '.[$(CUDA)]'

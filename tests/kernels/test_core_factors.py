@@ -1,0 +1,282 @@
+"""Kernels of single questions: scaled read-outs, factors of residuals and gradients, pairs and deletions."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from forests import CLOSE, COLUMNS, DTYPES, Forest, forest
+
+from axil.kernels import LINKS, Program
+from axil.machine.arrays import host
+
+
+class TestScaledReadOut:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("columns", COLUMNS)
+    def test_formula(self, backend: Any, dtype: type, columns: int) -> None:
+        f = forest(dtype)
+        table, factors = f.normal(f.total, columns), f.normal(len(f.n_leaves), f.n_rows)
+        expected = sum(factors[t][:, None] * f.rows_of(table, t) for t in range(len(f.n_leaves)))
+        for first, n in [(0, f.n_rows), (17, 500), (f.n_rows - 1, 1), (f.n_rows, 0)]:
+            out = f.normal(n, columns)
+            part = np.ascontiguousarray(factors[:, first : first + n])
+            f.rows(backend(2)).scaled_read_out(table, part, first, out)
+            np.testing.assert_allclose(out, expected[first : first + n], **CLOSE)
+
+    def test_threads_do_not_matter(self, backend: Any) -> None:
+        f = forest(n_rows=50_001)
+        table, factors = f.normal(f.total, 10), f.normal(len(f.n_leaves), f.n_rows)
+        outs = [np.empty((f.n_rows, 10)) for _ in range(3)]
+        for n_threads, out in zip((1, 2, 5), outs):
+            f.rows(backend(n_threads)).scaled_read_out(table, factors, 0, out)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    def test_some_trees(self, backend: Any, dtype: type) -> None:
+        f = forest(dtype, n_rows=3003)
+        trees, groups = np.array([5, 0, 2]), 4
+        cells = np.concatenate([np.arange(f.starts[t], f.starts[t + 1]) for t in trees])
+        whole, codes = f.normal(len(f.n_leaves), 2500), f.rng.integers(0, groups, 2500)
+        others = np.zeros_like(whole)
+        others[trees] = whole[trees]
+        table, out, expected = f.normal(f.total, 9), np.empty((2500, 9)), np.empty((2500, 9))
+        rows = f.rows(backend(2))
+        rows.scaled_read_out(table[cells], whole[trees], 400, out, trees)
+        rows.scaled_read_out(table, others, 400, expected)
+        np.testing.assert_allclose(out, expected, **CLOSE)
+        for some, own in ((None, np.arange(len(f.n_leaves))), (trees, trees)):
+            n_cells = sum(f.n_leaves[t] for t in own)
+            sums, again = np.ones((n_cells, groups)), np.ones((n_cells, groups))
+            rows.factor_sums(whole[own], codes, 400, sums, some)
+            rows.factor_sums(whole[own], codes, 400, again, some)
+            parts = []
+            for t in own:
+                parts.append(np.ones((f.n_leaves[t], groups)))
+                np.add.at(parts[-1], (f.leaves[t, 400:2900], codes), whole[t])
+            np.testing.assert_allclose(sums, np.concatenate(parts), **CLOSE)
+            np.testing.assert_array_equal(sums, again)
+        with pytest.raises(ValueError, match="trees has"):
+            rows.scaled_read_out(table[cells], whole[trees], 400, out, np.array([5, 0, 99]))
+        with pytest.raises(ValueError, match="2500 rows from 600 on"):
+            rows.factor_sums(whole[trees], codes, 600, np.zeros((len(cells), groups)), trees)
+
+    def test_one_tree(self, backend: Any) -> None:
+        f = forest(n_rows=3003)
+        rows, v = f.rows(backend(2)), f.normal(f.n_rows, 5)
+        sums = rows.leaf_sums(v, None)
+        for t in (0, 3, len(f.n_leaves) - 1):
+            own = rows.tree(t)
+            assert (own.n_rows, own.n_cells, len(own.every)) == (f.n_rows, f.n_leaves[t], 1)
+            np.testing.assert_array_equal(own.leaf_sums(v, None), sums[f.part(t)])
+            state, table = v.copy(), f.normal(f.n_leaves[t], 5)
+            own.sweep(state, own.every, table, None, own.every[:0], table, None)
+            np.testing.assert_allclose(state, v + table[f.leaves[t]], **CLOSE)
+
+
+class TestResidualFactors:
+    @pytest.mark.parametrize("dtype", DTYPES)
+    def test_formula(self, backend: Any, dtype: type) -> None:
+        f = forest(dtype, n_rows=20_003)
+        steps, levels, draws, start = f.normal(f.total), f.normal(f.total), f.normal(f.total), f.normal(f.n_rows)
+        outs = [f.normal(len(f.n_leaves), f.n_rows) for _ in range(3)]
+        for n_threads, out in zip((1, 2, 5), outs):
+            f.rows(backend(n_threads)).residual_factors(steps, levels, draws, start, 0, out)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+        residuals = start.copy()
+        for t, out in enumerate(outs[0]):
+            np.testing.assert_allclose(out, f.rows_of(draws, t) * (residuals - f.rows_of(levels, t)), **CLOSE)
+            residuals -= f.rows_of(steps, t)
+        part = np.empty((len(f.n_leaves), 500))
+        f.rows(backend(2)).residual_factors(steps, levels, draws, start[17:517], 17, part)
+        np.testing.assert_array_equal(part, outs[0][:, 17:517])
+
+
+class TestGradientFactors:
+    """Two rounds of two trees, one of them a tree of before that moves again, and a place that two terms share."""
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("link", LINKS)
+    @pytest.mark.parametrize("product", [True, False])
+    def test_formula(self, backend: Any, dtype: type, link: str, product: bool) -> None:
+        f = forest(dtype, n_rows=3003)
+        terms, moves = [(0, 0, 0), (2, 1, 1), (3, 1, 1), (5, 0, 2)], [(0, 0), (2, 1), (0, 0)]
+        rounds = np.array([[0, 0], [2, 2], [4, 3]])
+        scales, steps = ([f.rng.uniform(0.5, 2, f.n_leaves[t]) for t, *_ in some] for some in (terms, moves))
+        draws = f.rng.integers(0, 3, f.leaves.shape).astype(np.uint8) if dtype is np.uint16 else None
+        program = Program(
+            rounds,
+            np.array(terms),
+            np.concatenate(scales),
+            np.array(moves),
+            np.concatenate(steps),
+            draws,
+            link,
+            product,
+        )
+        intercepts, slopes = f.normal(2, f.n_rows), f.normal(2, f.n_rows)
+        start = f.rng.uniform(1, 2, (2, f.n_rows))
+        state, expected = start.copy(), np.zeros((4, f.n_rows))
+        for (first_term, first_move), (last_term, last_move) in pairwise(rounds):
+            linked = {"identity": state, "inverse": 1 / (1 + state), "share": state / state.sum(axis=0)}[link]
+            g = intercepts + slopes * linked
+            for (t, k, place), scale in list(zip(terms, scales))[first_term:last_term]:
+                expected[place] += scale[f.leaves[t]] * g[k] * (1 if draws is None else draws[t])
+            for (t, k), step in list(zip(moves, steps))[first_move:last_move]:
+                state[k] = state[k] * step[f.leaves[t]] if product else state[k] + step[f.leaves[t]]
+        outs = []
+        for n_threads in (1, 2, 5):
+            own, out = start.copy(), f.normal(4, f.n_rows)
+            f.rows(backend(n_threads)).gradient_factors(program, intercepts, slopes, own, 0, out)
+            np.testing.assert_allclose(own, state, **CLOSE)
+            np.testing.assert_allclose(out, expected, **CLOSE)
+            outs.append(out)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+        part, own = np.empty((4, 500)), start[:, 17:517].copy()
+        some = (np.ascontiguousarray(each[:, 17:517]) for each in (intercepts, slopes))
+        f.rows(backend(2)).gradient_factors(program, *some, own, 17, part)
+        np.testing.assert_array_equal(part, outs[0][:, 17:517])
+
+
+class TestPairSums:
+    @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+    @pytest.mark.parametrize("scaled", [False, True])
+    def test_formula(self, backend: Any, dtype: type, scaled: bool) -> None:
+        f = forest(dtype, n_rows=20_003)
+        table, n_trees = f.normal(f.total, f.total), len(f.n_leaves)
+        factors = f.normal(n_trees, f.n_rows) if scaled else None
+        place = f.starts[:-1, None] + f.leaves.astype(np.int64)
+        expected = np.zeros(f.n_rows)
+        for s in range(n_trees):
+            own = sum(table[place[s], place[t]] for t in range(s, n_trees))
+            expected += own if factors is None else factors[s] * own
+        outs = [f.normal(f.n_rows) for _ in range(3)]
+        for n_threads, out in zip((1, 2, 5), outs):
+            f.rows(backend(n_threads)).pair_sums(table, factors, 0, out)
+        np.testing.assert_allclose(outs[0], expected, **CLOSE)
+        np.testing.assert_array_equal(outs[0], outs[1])
+        np.testing.assert_array_equal(outs[0], outs[2])
+        part = None if factors is None else np.ascontiguousarray(factors[:, 333:1333])
+        out = f.normal(1000)
+        f.rows(backend(2)).pair_sums(table, part, 333, out)
+        np.testing.assert_allclose(out, expected[333:1333], **CLOSE)
+
+
+class TestDeletions:
+    """Numbers below one, and what trees send to each other small, so that nothing grows from tree to tree."""
+
+    @staticmethod
+    def arguments(f: Forest, outputs: int, levels: int, by_row: bool, in_turn: bool) -> dict[str, Any]:
+        T, n_leaves = len(f.n_leaves), f.total // levels
+        steps = f.rng.uniform(-0.2, 0.2, (T, T))
+        return {
+            "levels": levels,
+            "table": f.rng.uniform(-0.2, 0.2, (n_leaves, n_leaves + 3))[:, :n_leaves],
+            "factors": f.rng.uniform(-1, 1, (T * f.n_rows if by_row else f.total, 5)),
+            "by_row": by_row,
+            "values": f.normal(n_leaves, outputs),
+            "slopes": f.normal(n_leaves),
+            "steps": np.diag(np.diag(steps)) if in_turn else np.tril(steps),
+            "drifts": np.zeros(T) if in_turn else f.normal(T),
+            **{name: f.normal(outputs, f.n_rows) for name in ("start", "base", "changed")},
+        }
+
+    @staticmethod
+    def expected(f: Forest, a: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Residuals and additions by the formula, each row's equations as they stand."""
+        T, levels = len(f.n_leaves), a["levels"]
+        counts = np.array(f.n_leaves)[:, None] // levels
+        leaf = f.starts[:-1, None] // levels + f.leaves.astype(np.int64) % counts
+        if a["by_row"]:
+            factors = a["factors"].reshape(T, f.n_rows, 5)
+        else:
+            factors = a["factors"][f.starts[:-1, None] + f.leaves.astype(np.int64)]
+        residuals = np.empty((len(a["start"]), T + 1, f.n_rows))
+        q, x = np.zeros((2, len(a["start"]), T, f.n_rows))
+        for k, r in enumerate(a["start"].copy()):
+            for t in range(T):
+                residuals[k, t] = r
+                kept, drawn, weight, stiffer, constant = factors[t].T
+                seen = a["values"][leaf[t], k] + a["changed"][k] * a["slopes"][leaf[t]]
+                seen += sum((a["table"][leaf[t], leaf[s]] * x[k, s] for s in range(t)), np.zeros(f.n_rows))
+                q[k, t] = kept * (seen - drawn * r)
+                x[k, t] = -(weight * r + stiffer * q[k, t] + constant)
+                r = r - a["steps"][t, : t + 1] @ q[k, : t + 1] - a["drifts"][t] * a["base"][k]
+            residuals[k, T] = r
+        return residuals, x
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize(("outputs", "levels", "by_row", "in_turn"), [(1, 1, False, True), (3, 2, True, False)])
+    def test_formula(self, backend: Any, dtype: type, outputs: int, levels: int, by_row: bool, in_turn: bool) -> None:
+        n_leaves = [levels * n for n in (5, 1, 31, 17, 2, 120, 8, 3, 9)]  # an odd number of trees
+        f = Forest(20_003, n_leaves, dtype)
+        a = self.arguments(f, outputs, levels, by_row, in_turn)
+        residuals, added = self.expected(f, a)
+        found = [(f.normal(*residuals.shape), f.normal(*added.shape)) for _ in range(3)]
+        for n_threads, (r, x) in zip((1, 2, 5), found):
+            f.rows(backend(n_threads)).deletions(**a, first=0, residuals=r, added=x)
+        np.testing.assert_allclose(found[0][0], residuals, **CLOSE)
+        np.testing.assert_allclose(found[0][1], added, **CLOSE)
+        for r, x in found[1:]:
+            np.testing.assert_array_equal(r, found[0][0])
+            np.testing.assert_array_equal(x, found[0][1])
+        alone = f.normal(*residuals.shape), f.normal(*added.shape)
+        f.rows(backend(2)).deletions(**a, first=0, residuals=alone[0], added=None)
+        f.rows(backend(2)).deletions(**a, first=0, residuals=None, added=alone[1])
+        np.testing.assert_array_equal(alone[0], found[0][0])
+        np.testing.assert_array_equal(alone[1], found[0][1])
+
+    def test_some_rows(self, backend: Any) -> None:
+        f = forest(n_rows=900)
+        a = self.arguments(f, 2, 1, False, True)
+        _, added = self.expected(f, a)
+        own, out = slice(333, 850), f.normal(2, len(f.n_leaves), 517)
+        some = {name: np.ascontiguousarray(a[name][:, own]) for name in ("start", "base", "changed")}
+        f.rows(backend(2)).deletions(**a | some, first=333, residuals=None, added=out)
+        np.testing.assert_allclose(out, added[:, :, own], **CLOSE)
+
+    def test_arrays_of_the_back_end(self, backend: Any) -> None:
+        """They stay where they are; a table's rows lie apart there too."""
+        f = forest(n_rows=900)
+        rows, a = f.rows(backend(2)), self.arguments(f, 2, 1, True, False)
+        residuals, added = self.expected(f, a)
+        there = {name: rows.xp.asarray(one) if isinstance(one, np.ndarray) else one for name, one in a.items()}
+        there["table"] = rows.xp.zeros((f.total, f.total + 2))[:, : f.total]
+        there["table"][...] = rows.xp.asarray(a["table"])
+        out = rows.xp.empty(residuals.shape)
+        rows.deletions(**there, first=0, residuals=out, added=None)
+        np.testing.assert_allclose(host(out), residuals, **CLOSE)
+        out = rows.xp.empty(added.shape)
+        rows.deletions(**there, first=0, residuals=None, added=out)
+        np.testing.assert_allclose(host(out), added, **CLOSE)
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"levels": 0}, "levels must be at least 1"),
+            ({"levels": 2}, "no multiple of 2 levels"),
+            ({"table": np.zeros((95, 94))}, "table"),
+            ({"table": np.zeros((95, 95)).T[::-1]}, "next to each other"),
+            ({"factors": np.zeros((95, 4))}, "factors"),
+            ({"by_row": True}, "factors"),
+            ({"values": np.zeros((95, 3))}, "values"),
+            ({"slopes": np.zeros(94)}, "slopes"),
+            ({"steps": np.zeros((7, 6))}, "steps"),
+            ({"drifts": np.zeros(6)}, "drifts"),
+            ({"base": np.zeros((2, 49))}, "base"),
+            ({"changed": np.zeros((3, 50))}, "changed"),
+            ({"first": 1}, "rows"),
+            ({"residuals": np.zeros((2, 7, 50))}, "residuals"),
+            ({"added": np.zeros((2, 8, 50))}, "added"),
+        ],
+    )
+    def test_other_shapes(self, backend: Any, changes: dict[str, Any], message: str) -> None:
+        f = forest(n_rows=50)
+        a = self.arguments(f, 2, 1, False, True) | {"first": 0, "residuals": None, "added": None}
+        with pytest.raises(ValueError, match=message):
+            f.rows(backend(1)).deletions(**a | changes)
