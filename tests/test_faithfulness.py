@@ -112,8 +112,10 @@ def test_a_change_by_hand(faithfulness, tmp_path):
     assert float(lines[0]["AURC"]) == pytest.approx(found["AXIL", "size"].mean(), rel=1e-4)
 
 
-def test_the_quick_form(faithfulness, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("n_sets", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_the_quick_form(faithfulness, n_sets, monkeypatch, capsys):
     monkeypatch.setattr(faithfulness, "FRACTIONS", (0.01, 0.02))
+    monkeypatch.setattr(faithfulness, "QUICK", faithfulness.QUICK[:n_sets])
     monkeypatch.setattr(sys, "argv", ["faithfulness.py", "--quick", "--jobs", "1"])
     faithfulness.main()
     printed = capsys.readouterr().out.splitlines()
