@@ -34,7 +34,9 @@ def shortened(text: str, most: int) -> str:
 
 def meant(name: Any, known: Iterable[Any]) -> str:
     """A question for the end of a message, with the known name that is nearest to this one; "" where none is near."""
-    near = get_close_matches(str(name), [str(one) for one in known], n=1)
+    if not isinstance(name, str) or len(name) > LONGEST_VALUE:
+        return ""
+    near = get_close_matches(name, [one for one in known if isinstance(one, str)], n=1)
     return f" Did you mean {shown(near[0])}?" if near else ""
 
 
