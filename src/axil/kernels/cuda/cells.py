@@ -102,12 +102,16 @@ class KeptCells(Rows):
     @within_memory()
     def _alone(self, number: int) -> Any:
         own = copy(self)
-        own.cells, own._trees = self.cells[number : number + 1], self._trees[:1]
-        own.starts = self.starts[number : number + 2] - self.starts[number]
-        own.every, own.n_cells, own._starts = np.arange(1), int(own.starts[-1]), cp.asarray(own.starts)
-        own._kept = Kept()
-        own._kept.get("sorted", partial(self.sorted.alone, number))
+        own.narrow(number, self.sorted)
         return own
+
+    def narrow(self, number: int, rows: SortedRows) -> None:
+        """Keeps one of the trees alone, whose rows are sorted already."""
+        self.cells, self._trees = self.cells[number : number + 1], self._trees[:1]
+        self.starts = self.starts[number : number + 2] - self.starts[number]
+        self.every, self.n_cells, self._starts = np.arange(1), int(self.starts[-1]), cp.asarray(self.starts)
+        self._kept = Kept()
+        self._kept.get("sorted", partial(rows.alone, number))
 
     @property
     def sorted(self) -> SortedRows:
