@@ -254,8 +254,10 @@ def test_class_weights_multiply_sample_weights(kind, settings, setting):
     found = axil.JacobianExplainer(model, X, labels, w)
     expected = axil.JacobianExplainer(by_hand, X, labels, product)
     np.testing.assert_allclose(found.pushes(X_NEW), expected.pushes(X_NEW), rtol=0, atol=1e-12)
+    by_product = axil.JacobianExplainer(model, X, labels, product)  # multiplied by hand already
+    np.testing.assert_array_equal(by_product.pushes(X_NEW), found.pushes(X_NEW))
     with pytest.raises(axil.ExactnessError, match=r"first:\n- The model has class_weight=.* as the fit got it"):
-        axil.JacobianExplainer(model, X, labels, product)
+        axil.JacobianExplainer(model, X, labels, w[::-1])
 
 
 def test_categories():

@@ -58,9 +58,19 @@ def read(
     targets = inputs.as_targets(y, n_rows, adapter.n_outputs, adapter.classes)
     if adapter.classes is not None and adapter.n_outputs == 1:
         targets = targets[:, 1:]  # of two classes: whether a row is of the second
-    weights = smooth.counted_weights(adapter, targets, inputs.as_weights(sample_weight, n_rows))
+    given = inputs.as_weights(sample_weight, n_rows)
+    weights = smooth.counted_weights(adapter, targets, given)
     offsets = inputs.as_offsets(init_score, n_rows, adapter.n_outputs, "training")
-    return Boosting(adapter, X, targets, weights, offsets, output, limits, verify)
+    try:
+        return Boosting(adapter, X, targets, weights, offsets, output, limits, verify)
+    except ExactnessError:
+        if given is None or weights is given:
+            raise
+        try:  # the user may have multiplied the weights of classes in
+            return Boosting(adapter, X, targets, given, offsets, output, limits, verify)
+        except ExactnessError:
+            pass
+        raise
 
 
 @dataclass(frozen=True)
