@@ -23,8 +23,8 @@ from axil.kernels.cuda.rows import CudaRows
 from axil.machine.arrays import is_host
 from axil.types import Array
 
-COSTS = Costs(sweep=1.0, pair=0.3, walk=1.0, read=0.1, solve=0.05, inverse=0.002, product=0.002, visit_seconds=3e-12)
-# Of an H200: sweeps by benchmarks/gpu.py; the others in proportion, roughly.
+# Of an H200, by benchmarks/gpu.py; trees of more leaves look up more slowly than `walk` says.
+COSTS = Costs(sweep=1.0, pair=0.44, walk=1.0, read=0.14, solve=0.26, inverse=0.025, product=0.012, visit_seconds=3e-12)
 
 
 class CudaTriangle(Triangle):
