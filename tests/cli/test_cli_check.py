@@ -134,6 +134,15 @@ def changed(folder, name, edit):
     (folder / name).write_text(json.dumps(document))
 
 
+@pytest.mark.skipif(tuple(map(int, xgb.__version__.split(".")[:2])) >= (3, 4), reason="reads such a file whole")
+def test_an_older_xgboost_would_read_half_of_a_newer_file(fails, folder):
+    """XGBoost 3.4 writes the weights of dropped trees beside the trees, where older versions pass them over."""
+    document = json.loads((folder / "xgboost.json").read_text())
+    document["learner"]["gradient_booster"]["model"]["weight_drop"] = [1.0, 0.5, 0.5, 1.0, 1.0]
+    (folder / "newer.json").write_text(json.dumps(document | {"version": [3, 4, 1]}))
+    fails("check newer.json", "newer.json has weights of dropped trees", f"XGBoost {xgb.__version__}", "XGBoost 3.4.1")
+
+
 def test_damaged_models_are_named_in_one_line(fails, folder, monkeypatch):
     text = (folder / "lightgbm.txt").read_text()
     damages = {

@@ -143,6 +143,14 @@ def _xgboost(path: Path, trust: bool) -> Any:
     import xgboost
 
     booster = xgboost.Booster(model_file=str(path))
+    written = path.read_bytes()
+    if b"weight_drop" in written and b"weight_drop" not in booster.save_raw("json"):
+        stated = re.findall(rb'"version"\s*:\s*\[([\d, ]+)\]', written)  # in JSON alone
+        by = ".".join(stated[-1].decode().replace(" ", "").split(",")) if stated else "3.4 or newer"
+        raise InputError(
+            f"{path} has weights of dropped trees (weight_drop) that XGBoost {xgboost.__version__}, installed here, leaves out "
+            f"without a word: the file was written by XGBoost {by}. Install that version, or another model would be explained."
+        )
     kind = json.loads(booster.attr("scikit_learn") or "{}").get("_estimator_type")
     wrapper = {"regressor": xgboost.XGBRegressor, "classifier": xgboost.XGBClassifier}.get(kind)
     if wrapper is None:

@@ -82,8 +82,7 @@ class XGBoostAdapter(TreeModel):
         estimator: str = "Booster",
         custom: str = "",
     ):
-        if not _rounds(booster):
-            raise InputError("This XGBoost model has no trees: train it first.")
+        _require_trees(booster)
         self._booster, self._missing = booster.copy(), missing  # a booster can be trained further
         self._settings = settings(booster.save_config())
         model = parse(booster.save_raw("json"))
@@ -384,9 +383,17 @@ class XGBoostAdapter(TreeModel):
         return causes(what, self._settings.number("subsample") < 1)
 
 
-def _rounds(booster: Any) -> int:
-    """How many iterations it was trained for; XGBoost raises where it has not seen any data."""
+def _require_trees(booster: Any) -> None:
+    """Raise where it was trained for no iteration; XGBoost itself raises where it has not seen any data."""
+    import xgboost
+
     try:
-        return int(booster.num_boosted_rounds())
+        rounds = booster.num_boosted_rounds()
     except ValueError:
-        return 0
+        rounds = 0
+    if not rounds:
+        raise InputError(
+            "This XGBoost model has no trees: it was not trained, or it was read from a file of a newer XGBoost than "
+            f"{xgboost.__version__}, installed here, which skips what it does not know. Train it first, or read the file with the "
+            "version that wrote it."
+        )
