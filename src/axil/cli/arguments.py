@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
         choices=("weight", "contribution"),
         help="what is largest (default: weight; contribution where pushes add up to a score)",
     )
-    _answer(one, top=10, page=True)
+    _answer(one, top=commands.TOP, page=True)
 
     one = _command(
         named, "group", "how much of these predictions comes from groups of rows", text.GROUP, commands.group
@@ -91,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--validation", metavar="FILE", help=f"rows with their targets, for what correcting would gain: {TABLE}"
     )
-    _answer(one, top=20)
+    _answer(one, top=commands.ROWS)
 
     one = _command(
         named, "blame", "which training targets raise the error on validation rows", text.BLAME, commands.blame
@@ -99,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     _model(one)
     _data(one, required=True)
     one.add_argument("--validation", required=True, metavar="FILE", help=f"rows with their targets: {TABLE}")
-    _answer(one, top=20)
+    _answer(one, top=commands.ROWS)
 
     one = _command(
         named, "what-if", "these predictions if training targets were others", text.WHAT_IF, commands.what_if
@@ -149,7 +149,7 @@ def _calibration(one: argparse.ArgumentParser) -> None:
         metavar="COLUMN",
         help="a column of the training data: predictions of its rows by fits without them; for several outputs a,b,c",
     )
-    one.add_argument("--coverage", type=float, default=0.9, metavar="C", help="between 0 and 1 (default: 0.9)")
+    one.add_argument("--coverage", type=float, metavar="C", help="between 0 and 1 (default: 0.9)")
 
 
 def _chosen(one: argparse.ArgumentParser, top: int, sign: str) -> None:
@@ -237,9 +237,7 @@ def _data(one: argparse.ArgumentParser, required: bool) -> None:
 
 
 def _answer(one: argparse.ArgumentParser, top: int, page: bool = False) -> None:
-    one.add_argument(
-        "--top", type=int, default=top, metavar="K", help=f"how many training rows to show (default: {top})"
-    )
+    one.add_argument("--top", type=int, metavar="K", help=f"how many training rows to show (default: {top})")
     _written(one, page)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from axil import adapters
 from axil.adapters import files, smooth
-from axil.cli import answers, data, named, screen
+from axil.cli import answers, data, named, screen, unused
 from axil.cli.output import MOST_ON_SCREEN, Output, Words, output_of
 from axil.entry import explain as explained
 from axil.errors import InputError, UnsupportedModelError
@@ -18,6 +18,10 @@ from axil.intervals.predictive import Predictive
 from axil.jacobian import JacobianExplainer
 from axil.output.tables import NOTES
 from axil.scale import INVERSES
+
+TOP = 10  # training rows per prediction
+ROWS = 20  # of a table about training rows
+COVERAGE = 0.9
 
 
 @dataclass(frozen=True)
@@ -61,15 +65,19 @@ class Question:
 def explain(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows of largest weight in each prediction."""
     output = output_of(arguments, out, page=True)
+    if not output.wants_table:
+        unused.on_pages(arguments)
     question = question_of(arguments)
     queries = question.rows(arguments.query).features
     asked = queries if output.whole else queries.iloc[:MOST_ON_SCREEN]
     for path in output.pages:
-        question.explainer.to_html(asked, path)
+        question.explainer.to_html(asked, path, **({} if arguments.top is None else {"k": arguments.top}))
     if not output.wants_table:
         return output.give([], question.words())
     explanations, features = question.explainer.iter(asked), question.training.features
-    table, shown = answers.comparables(explanations, features, queries, arguments.top, arguments.by, MOST_ON_SCREEN)
+    table, shown = answers.comparables(
+        explanations, features, queries, arguments.top or TOP, arguments.by, MOST_ON_SCREEN
+    )
     left = len(queries) - MOST_ON_SCREEN
     more = f"{left} more predictions: --out FILE or --format csv has them all." if left > 0 and output.form else ""
     return output.give([table], question.words(more=more), lambda _: answers.on_screen(shown, features, queries))
@@ -103,7 +111,7 @@ def what_if(arguments: argparse.Namespace, out: Any) -> int:
 
 def blame(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows whose target, once corrected, would lower the validation error most."""
-    output = output_of(arguments, out)
+    output = _output_of_rows(arguments, out)
     question = question_of(arguments)
     validation = question.rows(arguments.validation, with_target=True)
     table = question.explainer.blame(validation.features, validation.target)
@@ -113,7 +121,7 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
 
 def audit(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows whose label looks wrong, by what the other rows say."""
-    output = output_of(arguments, out)
+    output = _output_of_rows(arguments, out)
     question = question_of(arguments)
     given = question.training.out_of_fold
     if arguments.validation is None:
@@ -128,9 +136,17 @@ def audit(arguments: argparse.Namespace, out: Any) -> int:
     return _give_rows(output, question, table, question.words(suspects, table), arguments.top)
 
 
-def _give_rows(output: Output, question: Question, table: Any, words: Words, top: int) -> int:
+def _output_of_rows(arguments: argparse.Namespace, out: Any) -> Output:
+    """The output of a table about training rows, of which the first are printed."""
+    output = output_of(arguments, out)
+    if output.form is None:
+        unused.unprinted(arguments)
+    return output
+
+
+def _give_rows(output: Output, question: Question, table: Any, words: Words, given: int | None) -> int:
     """A table about training rows with their features: files have all of it, the first lines are printed."""
-    features = question.training.features
+    features, top = question.training.features, given or ROWS
 
     def shown(_: Any) -> list[str]:
         first = table.head(top)
@@ -166,11 +182,12 @@ def intervals(arguments: argparse.Namespace, out: Any) -> int:
     question = question_of(arguments)
     predictive = calibrated(question, arguments)
     queries = question.rows(arguments.query).features
+    coverage = COVERAGE if arguments.coverage is None else arguments.coverage
     for path in output.pages:
-        predictive.to_html(queries, path, arguments.coverage, symmetric=not arguments.skewed)
-    table = predictive.interval(queries, arguments.coverage, not arguments.skewed)
+        predictive.to_html(queries, path, coverage, symmetric=not arguments.skewed)
+    table = predictive.interval(queries, coverage, not arguments.skewed)
     title = (
-        f"{100 * arguments.coverage:.6g} % intervals of {len(queries)} predictions; "
+        f"{100 * coverage:.6g} % intervals of {len(queries)} predictions; "
         f"{predictive.n_calibration} calibration rows, {predictive.source}"
     )
     return output.give([table], question.words(title, table))
@@ -225,6 +242,8 @@ def question_of(arguments: argparse.Namespace) -> Question:
     pushed = None if adapter is not None else _pushed(model)
     if adapter is None:
         adapter = adapters.read(model) if pushed is None else pushed
+    if pushed is not None:
+        unused.with_pushes(arguments)
     columns = arguments.index, arguments.weights, arguments.features, arguments.categorical
     more = {"marks": getattr(arguments, "where", None), "out_of_fold": getattr(arguments, "out_of_fold", None)}
     roles = data.Roles(arguments.target, *columns, **more, others=_others(arguments))

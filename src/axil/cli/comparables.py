@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from axil.cli import commands, data, screen
+from axil.cli import commands, data, screen, unused
 from axil.cli.output import output_of
 from axil.errors import InputError, meant, shown
 from axil.inputs import as_count
@@ -62,6 +62,9 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
 def report(arguments: argparse.Namespace, out: Any) -> int:
     """A page per query, and an index."""
     as_count(arguments.top, "--top")
+    if arguments.calibration is None and arguments.out_of_fold is None:
+        why = "it is of intervals, and there is nothing to calibrate them with"
+        unused.refuse("--coverage", arguments.coverage, why, "Give --calibration or --out-of-fold, or leave it out.")
     question = commands.question_of(arguments)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     if arguments.calibration is None and arguments.out_of_fold is None:
@@ -107,7 +110,7 @@ def _asked(question: commands.Question, arguments: argparse.Namespace) -> Asked:
     named = [*(columns or []), *(places or []), *(search or [])]
     named += [name for name in (near and near[0], arguments.distinct) if name]
     known = {*features, *training.others.columns, *queries.others.columns}
-    for name in named:
+    for name in (*named, *_renamed(getattr(arguments, "names", None))):
         if name not in known:
             raise InputError(
                 f"The options name {shown(name)}, which neither {training.path} nor {queries.path} has. "

@@ -105,7 +105,7 @@ def lines_of(table: Any) -> list[str]:
 
 def output_of(arguments: argparse.Namespace, out: Any, page: bool = False) -> Output:
     """The output that the options ask for; raises where the answer cannot go there. ``page``: whether there is one of it."""
-    if hasattr(arguments, "top"):
+    if getattr(arguments, "top", None) is not None:
         as_count(arguments.top, "--top")
     tables, pages = [], []
     if arguments.out is not None:

@@ -22,6 +22,9 @@ OPTIONS = {
     "inverse_func": "--inverse-func",
     "n_threads": "--threads",
     "memory_limit": "--memory-limit",
+    "scratch": "--scratch",
+    "device": "--device",
+    "out_of_fold": "--out-of-fold",
 }  # of what messages of the library name
 DONE, REFUSED, BAD_INPUT, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
 

@@ -26,7 +26,7 @@ class Report(dict[str, Any]):
         """Refuse the question of the same name, which `axil.Explainer` has."""
         raise UnsupportedQuestionError(
             "report",
-            "its pages say how targets make a value, and here pushes make a score",
+            "its pages say how targets make a value, and here pushes, or a smooth function of all targets, make a score",
             "Write one page of all predictions with to_html, or fit with squared error and ask axil.Explainer.",
         )
 
@@ -79,7 +79,8 @@ def _first(given: tuple[Any, ...], settings: dict[str, Any]) -> Differentiated:
         if found is not None:
             return found
     known = supports(given[0])
-    exact = " It has exact weights: use axil.Explainer." if known.exact else f" {known.reason}"
+    left = "" if given[-1] is None else " without loss"
+    exact = f" It has exact weights: use axil.Explainer, or axil.explain{left}." if known.exact else f" {known.reason}"
     raise InputError(
         f"The model is a {type(given[0]).__module__}.{type(given[0]).__qualname__}, which axil.JacobianExplainer does not "
         f"differentiate.{exact}"

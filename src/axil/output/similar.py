@@ -19,7 +19,7 @@ from axil.output.sums import WeightedSums
 from axil.types import Array
 
 NOT_ADJUSTED = (
-    "the score of this model is a sum of pushes, not of targets, so no target can be moved along with it",
+    "this model's score is not a weighted sum of targets, so no target can be moved along with it",
     "Leave adjust out, or fit with squared error and ask axil.Explainer.",
 )  # the reason that adjust gives where targets do not make the prediction, and what to do
 

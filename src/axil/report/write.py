@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.errors import InputError
+from axil.errors import InputError, shown
 from axil.intervals.predictive import Predictive
 from axil.output import site_map
 from axil.output.comparables import Adjustment
@@ -69,7 +69,7 @@ class Reports:
         search: Sequence[Any] = (),
         map: Any = None,
         interval: Predictive | None = None,
-        coverage: float = 0.9,
+        coverage: float | None = None,
         among: Any = None,
         distinct: Any = None,
         sign: str = "positive",
@@ -117,7 +117,7 @@ class Reports:
         interval : Predictive, optional
             How sure predictions are, as `calibrate` of this explainer made it; without it pages say nothing of that.
         coverage : float, default 0.9
-            The probability that an interval is to hold its target with.
+            The probability that an interval is to hold its target with; only together with ``interval``.
         among : array of bool of shape (n_train,) or function, optional
             The training rows that may be listed, as in `similar`.
         distinct : str, int or sequence of length n_train, optional
@@ -160,8 +160,13 @@ class Reports:
         on_map = site_map.as_places(map, known)
         labels = page_labels(stream.rows)
         sure = ""
+        if interval is None and coverage is not None:
+            raise InputError(
+                f"coverage is {shown(coverage)}, and there is no interval to have it. Pass interval=explainer.calibrate(...) "
+                "too, or leave it out."
+            )
+        coverage = 0.9 if coverage is None else inputs.as_number(coverage, "coverage")
         if interval is not None:
-            coverage = inputs.as_number(coverage, "coverage")
             none = inputs.take_rows(stream.rows, slice(0, 0))
             interval.interval(none, coverage)  # refuses a coverage before any work
             sure = ("" if interval.source == "held out" else "about ") + f"{100 * coverage:.6g} %"

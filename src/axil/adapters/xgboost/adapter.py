@@ -394,6 +394,6 @@ def _require_trees(booster: Any) -> None:
     if not rounds:
         raise InputError(
             "This XGBoost model has no trees: it was not trained, or it was read from a file of a newer XGBoost than "
-            f"{xgboost.__version__}, installed here, which skips what it does not know. Train it first, or read the file with the "
-            "version that wrote it."
+            f"{xgboost.__version__}, installed here, which skips what it does not know. Train it first, or read the file with "
+            "the version that wrote it."
         )

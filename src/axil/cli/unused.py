@@ -1,0 +1,47 @@
+"""Options that would change nothing in the answer asked for: refused by name, before any work."""
+
+from __future__ import annotations
+
+import argparse
+
+from axil.errors import InputError, shown
+
+OF_DATA = ("weights", "index", "features", "inverse_func", "categorical", "memory_limit", "scratch", "threads")
+PUSHED = "this model has pushes that add up to a score"
+
+
+def refuse(option: str, given: object, why: str, instead: str = "Leave it out.") -> None:
+    """Raise where the option was given."""
+    if given is not None:
+        raise InputError(f"{option} is {shown(given)}, which would change nothing: {why}. {instead}")
+
+
+def without_data(arguments: argparse.Namespace) -> None:
+    """Refuse what is about training data where there are none."""
+    given = {name: getattr(arguments, name) for name in OF_DATA}
+    given["device"] = None if arguments.device == "cpu" else arguments.device
+    for name, value in given.items():
+        why = "without --train and --target no fit is replayed"
+        refuse(f"--{name.replace('_', '-')}", value, why, "Give these two as well, or leave it out.")
+
+
+def with_pushes(arguments: argparse.Namespace) -> None:
+    """Refuse what only exact weights have."""
+    refuse("--inverse-func", arguments.inverse_func, f"it leads from sums of targets to prices, and {PUSHED}")
+    refuse("--scratch", arguments.scratch, f"it holds what exact weights are computed from, and {PUSHED}")
+
+
+def on_pages(arguments: argparse.Namespace) -> None:
+    """Refuse what only tables have."""
+    refuse(
+        "--by",
+        arguments.by,
+        "a page orders rows by weight, or by contribution where pushes add up to a score",
+        "Leave it out, or ask for a table too, with --format.",
+    )
+
+
+def unprinted(arguments: argparse.Namespace) -> None:
+    """Refuse the number of rows to print where none are."""
+    why = "with --out nothing is printed, and the file has all training rows"
+    refuse("--top", arguments.top, why, "Leave it out, or print a table too, with --format.")
