@@ -7,9 +7,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from lightgbm import LGBMRegressor
 from scipy.sparse import csr_array
 
-from axil import Explanation, InputError
+from axil import Explainer, Explanation, InputError
 from axil.output.context import Context
 from axil.output.sums import WeightedSums
 
@@ -175,3 +176,11 @@ def test_to_frame_refuses_labels_that_are_no_column_names(sums):
 
     with pytest.raises(InputError, match="not unique"):
         Explanation(replace(sums, backend="polars", index=np.zeros(30))).to_frame()
+
+
+def test_one_is_no_plural():
+    X, y = np.arange(8.0)[:, None], np.arange(8.0)
+    explainer = Explainer(LGBMRegressor(n_estimators=1, min_child_samples=1, verbose=-1).fit(X, y), X, y)
+    assert "1 prediction by 8 training rows" in repr(explainer(X[:1]))
+    assert "2 predictions by 8 training rows" in repr(explainer(X[:2]))
+    assert "1 tree replayed on 8 training rows" in repr(explainer.verification)

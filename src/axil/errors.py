@@ -32,6 +32,11 @@ def shortened(text: str, most: int) -> str:
     return f"{text[:left]}... ({len(text) - 2 * left} characters) ...{text[-left:]}"
 
 
+def counted(n: int, thing: str, form: str = "") -> str:
+    """A number of things, which is one thing where the number is one: "1 row", "12 rows"; ``form`` is that of the number."""
+    return f"{n:{form}} {thing}{'' if n == 1 else 's'}"
+
+
 def meant(name: Any, known: Iterable[Any]) -> str:
     """A question for the end of a message, with the known name that is nearest to this one; "" where none is near."""
     if not isinstance(name, str) or len(name) > LONGEST_VALUE:

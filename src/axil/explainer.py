@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from axil import adapters, inputs
 from axil.adapters.contract import TrainingRows
-from axil.errors import ExactnessError, InputError
+from axil.errors import ExactnessError, InputError, counted
 from axil.explanation import Explanation
 from axil.inputs.owned import owned, owned_rows
 from axil.intervals.calibrate import Calibrates
@@ -152,7 +152,8 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
 
     def __repr__(self) -> str:
         proof = "not verified" if self.verification is None else f"verified to {self.verification.max_error:.1e}"
-        return f"<axil.Explainer: {self.proven.adapter.library}, {len(self.targets)} training rows, {proof}>"
+        rows = counted(len(self.targets), "training row")
+        return f"<axil.Explainer: {self.proven.adapter.library}, {rows}, {proof}>"
 
     @property
     def targets(self) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil.errors import InputError, UnsupportedQuestionError
+from axil.errors import InputError, UnsupportedQuestionError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
 from axil.output import page, tables
 from axil.output.arrays import Arrays
@@ -50,7 +50,7 @@ class Explanation(Arrays):
     def __repr__(self) -> str:
         kind = {"exact": "exact", "additive": "pushes that add up to the score", "jacobian": "derivative"}[self.kind]
         outputs = "" if self.outputs is None else f" of {len(self.outputs)} outputs"
-        rows = f"{len(self)} predictions{outputs} by {len(self.targets)} training rows"
+        rows = f"{counted(len(self), 'prediction')}{outputs} by {counted(len(self.targets), 'training row')}"
         fitted = "" if self.scale.is_identity else f", fitted to {self.scale.name}"
         return f"<axil.Explanation: {rows}, {kind}, structure held fixed{fitted}>"
 

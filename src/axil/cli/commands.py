@@ -11,7 +11,7 @@ from axil.adapters import files, smooth
 from axil.cli import answers, data, named, screen, unused
 from axil.cli.output import MOST_ON_SCREEN, Output, Words, output_of
 from axil.entry import explain as explained
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import InputError, UnsupportedModelError, counted
 from axil.explainer import Explainer, limits_of
 from axil.intervals.errors import is_bagged
 from axil.intervals.predictive import Predictive
@@ -52,7 +52,7 @@ class Question:
     @property
     def proof(self) -> str:
         """The model's kind and how well the replay agreed."""
-        rows = f"{len(self.training.features)} training rows of {self.training.path}"
+        rows = f"{counted(len(self.training.features), 'training row')} of {self.training.path}"
         found = self.explainer.verification
         if isinstance(found, dict):
             error = f"; pushes add up to {found['sum_error']:.0e} of the largest score"
@@ -79,7 +79,11 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
         explanations, features, queries, arguments.top or TOP, arguments.by, MOST_ON_SCREEN
     )
     left = len(queries) - MOST_ON_SCREEN
-    more = f"{left} more predictions: --out FILE or --format csv has them all." if left > 0 and output.form else ""
+    more = (
+        f"{counted(left, 'more prediction')}: --out FILE or --format csv has them all."
+        if left > 0 and output.form
+        else ""
+    )
     return output.give([table], question.words(more=more), lambda _: answers.on_screen(shown, features, queries))
 
 
@@ -93,8 +97,10 @@ def group(arguments: argparse.Namespace, out: Any) -> int:
         question.explainer.to_html(queries, path, groups=names[codes])
     table = question.explainer.group(queries, codes)
     table["group"] = names[table["group"].to_numpy()]
-    rows = f"{len(names)} groups of {len(codes)} training rows"
-    return output.give([table], question.words(f"{len(queries)} predictions by {arguments.group_by}: {rows}"))
+    rows = f"{counted(len(names), 'group')} of {len(codes)} training rows"
+    return output.give(
+        [table], question.words(f"{counted(len(queries), 'prediction')} by {arguments.group_by}: {rows}")
+    )
 
 
 def what_if(arguments: argparse.Namespace, out: Any) -> int:
@@ -105,7 +111,7 @@ def what_if(arguments: argparse.Namespace, out: Any) -> int:
     targets = named.new_targets(training, arguments.set, question.adapter.classes)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     table = explainer.what_if(queries, targets)
-    title = f"{len(queries)} predictions with {len(targets)} of {len(training.features)} targets changed"
+    title = f"{counted(len(queries), 'prediction')} with {len(targets)} of {len(training.features)} targets changed"
     return output.give([table], question.words(title, table))
 
 
@@ -115,7 +121,7 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
     question = question_of(arguments)
     validation = question.rows(arguments.validation, with_target=True)
     table = question.explainer.blame(validation.features, validation.target)
-    about = f"{len(validation.features)} validation rows of {arguments.validation}; the largest gain first"
+    about = f"{counted(len(validation.features), 'validation row')} of {arguments.validation}; the largest gain first"
     return _give_rows(output, question, table, question.words(about), arguments.top)
 
 
@@ -172,7 +178,7 @@ def remove(arguments: argparse.Namespace, out: Any) -> int:
         rows = named.labelled_rows(training, arguments.rows, "--rows")
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     table = explainer.without(queries, rows)
-    title = f"{len(queries)} predictions without {len(rows)} of {len(training.features)} training rows"
+    title = f"{counted(len(queries), 'prediction')} without {len(rows)} of {len(training.features)} training rows"
     return output.give([table], question.words(title, table))
 
 
@@ -187,7 +193,7 @@ def intervals(arguments: argparse.Namespace, out: Any) -> int:
         predictive.to_html(queries, path, coverage, symmetric=not arguments.skewed)
     table = predictive.interval(queries, coverage, not arguments.skewed)
     title = (
-        f"{100 * coverage:.6g} % intervals of {len(queries)} predictions; "
+        f"{100 * coverage:.6g} % intervals of {counted(len(queries), 'prediction')}; "
         f"{predictive.n_calibration} calibration rows, {predictive.source}"
     )
     return output.give([table], question.words(title, table))

@@ -11,7 +11,7 @@ from typing import Any
 
 from axil.cli import commands, data, screen, unused
 from axil.cli.output import output_of
-from axil.errors import InputError, meant, shown
+from axil.errors import InputError, counted, meant, shown
 from axil.inputs import as_count
 
 PART = 20_000  # queries whose table is held at a time
@@ -52,11 +52,11 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
             beside = first, second.iloc[some]
             yield question.explainer.similar(asked.queries.iloc[some], arguments.top, beside=beside, **options)
 
-    title = f"{len(asked.queries)} predictions and the {arguments.top} training rows of largest weight in each"
+    asks = counted(len(asked.queries), "prediction")
+    title = f"{asks} and the {counted(arguments.top, 'training row')} of largest weight in each"
     left = len(asked.queries) - n
-    more = f"{left} more predictions: --out FILE or --format csv has them all." if left else ""
-    called = f"comparables of {len(asked.queries)} predictions"
-    return output.give(parts(), question.words(title, more=more, called=called))
+    more = f"{counted(left, 'more prediction')}: --out FILE or --format csv has them all." if left else ""
+    return output.give(parts(), question.words(title, more=more, called="comparable", about=f" of {asks}"))
 
 
 def report(arguments: argparse.Namespace, out: Any) -> int:
@@ -96,7 +96,7 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
         print(screen.visible(str(found.index)), file=out)
         return 0
     print(screen.visible(question.proof), file=out)
-    print(f"{found.pages} pages, {found.written} of them new. Begin with {found.index}", file=out)
+    print(f"{counted(found.pages, 'page')}, {found.written} of them new. Begin with {found.index}", file=out)
     print(f"\n{question.sentence}", file=out)
     return 0
 

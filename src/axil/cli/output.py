@@ -10,12 +10,12 @@ from typing import Any
 
 from axil.cli import answers, screen
 from axil.cli.written import Text, Writer, write_parts
-from axil.errors import InputError
+from axil.errors import InputError, counted
 from axil.inputs import as_count, as_file
 
 MOST_ON_SCREEN = 20  # predictions, or lines of a table; files and the other forms have them all
 FORMS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
-MORE = "{} more lines: --out FILE or --format csv has them all."
+MORE = "{}: --out FILE or --format csv has them all."
 PAGES = (".html", ".htm")
 
 
@@ -27,7 +27,8 @@ class Words:
     title: str
     note: str
     more: str = ""  #: what the screen does not show
-    called: str = "lines"  #: what the lines of the table are
+    called: str = "line"  #: what each line of the table is
+    about: str = ""  #: what these are of
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,10 @@ class Output:
         made = lines_of if shown is None else shown
         answer = made(first.table if printed is None else printed) if self.form == "table" else []
         left = lines - MOST_ON_SCREEN if shown is None and printed is None and not self.tables else 0
-        places = [f"{lines} {words.called} are in {path}." for path, _ in self.tables]
+        held = f"{counted(lines, words.called)}{words.about}"
+        places = [f"{held} {'is' if lines == 1 else 'are'} in {path}." for path, _ in self.tables]
         places += [f"The page is in {path}." for path in self.pages]
-        more = [MORE.format(left) if left > 0 else "", words.more, *places]
+        more = [MORE.format(counted(left, "more line")) if left > 0 else "", words.more, *places]
         self.say([words.proof, words.title], answer, more, [words.note])
         return 0
 

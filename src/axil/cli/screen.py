@@ -10,6 +10,8 @@ from unicodedata import category
 
 import numpy as np
 
+from axil.errors import counted
+
 GAP = "  "
 DIGITS = 5  # of the largest number in a column
 MOST_DECIMALS = 12
@@ -85,5 +87,5 @@ def fitted(columns: list[Column]) -> list[str]:
     left = [one.cells[0].strip() for one in columns[shown:]]
     if left:
         named = f"{', '.join(left[:5])}{', ...' if len(left) > 5 else ''}"
-        made.append(f"({len(left)} more columns in a wider window or with --out: {named})")
+        made.append(f"({counted(len(left), 'more column')} in a wider window or with --out: {named})")
     return made

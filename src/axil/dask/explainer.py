@@ -13,7 +13,7 @@ from axil.dask.answers import Best, Grouped, best, grouped, read
 from axil.dask.build import Collections, build
 from axil.dask.cluster import Cluster, layout, literal, partitions, refuse_gpu, task
 from axil.dask.intervals import Calibrates
-from axil.errors import UnsupportedModelError, UnsupportedQuestionError
+from axil.errors import UnsupportedModelError, UnsupportedQuestionError, counted
 from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.machine.shared import Kept
@@ -104,7 +104,7 @@ class Explainer(Calibrates):
 
     def __repr__(self) -> str:
         proof = "not verified" if self.verification is None else f"verified to {self.verification.max_error:.1e}"
-        rows = f"{self._n_rows} training rows in {len(self._held.sizes)} partitions"
+        rows = f"{counted(self._n_rows, 'training row')} in {counted(len(self._held.sizes), 'partition')}"
         return f"<axil.dask.Explainer: {self._adapter.library}, {rows}, {proof}>"
 
     def explain(self, X: Any, init_score: Any = None) -> Explanation:

@@ -27,7 +27,7 @@ from axil.dask.local import (
 )
 from axil.dask.removal import Deletions
 from axil.dask.weighted import Batch
-from axil.errors import InputError, UnsupportedQuestionError
+from axil.errors import InputError, UnsupportedQuestionError, counted
 from axil.intervals.calibrate import calibration_rows, conformal_rows
 from axil.intervals.conformal import Conformal
 from axil.intervals.distribution import Distribution
@@ -209,7 +209,7 @@ class Predictive(Distribution):
     source: str = "held out"  #: where the calibration errors are from
 
     def __repr__(self) -> str:
-        rows = f"{self.n_calibration} calibration rows, {self.source}"
+        rows = f"{counted(self.n_calibration, 'calibration row')}, {self.source}"
         return f"<axil.dask.Predictive: {rows}; errors nearby: {self.training_errors}>"
 
     def why(self, X: Any, k: int = 10, init_score: Any = None) -> Any:

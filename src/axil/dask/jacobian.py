@@ -16,7 +16,7 @@ from axil.dask.build import Collections
 from axil.dask.cluster import Cluster, layout, literal, partitions, refuse_gpu, task
 from axil.dask.gradients import LargestPushes, grouped_pushes, largest_pushes, read_pushes
 from axil.dask.pushed import Pushed
-from axil.errors import InputError
+from axil.errors import InputError, counted
 from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.jacobian.readers import Report
@@ -117,7 +117,7 @@ class JacobianExplainer(Pushed):
 
     def __repr__(self) -> str:
         proof = "verified" if self.verification else "not verified"
-        rows = f"{self._n_rows} training rows in {len(self._held.sizes)} partitions"
+        rows = f"{counted(self._n_rows, 'training row')} in {counted(len(self._held.sizes), 'partition')}"
         return (
             f"<axil.dask.JacobianExplainer: {self._adapter.library}, {rows}, pushes that add up to the score, {proof}>"
         )

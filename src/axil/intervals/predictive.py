@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.errors import counted
 from axil.intervals import why
 from axil.intervals.conformal import Conformal
 from axil.intervals.distribution import Distribution
@@ -66,7 +67,8 @@ class Predictive(Distribution, page.Shown):
         return self._errors.source
 
     def __repr__(self) -> str:
-        return f"<axil.Predictive: {self.n_calibration} calibration rows, {self.source}; errors nearby: {self.training_errors}>"
+        rows = counted(self.n_calibration, "calibration row")
+        return f"<axil.Predictive: {rows}, {self.source}; errors nearby: {self.training_errors}>"
 
     def why(self, X: Any, k: int = 10, init_score: Any = None) -> Any:
         """The training rows whose errors make each interval wide: the k largest parts of ``sum_j |k_j| r_j^2``.

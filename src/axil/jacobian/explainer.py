@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.errors import InputError, UnsupportedQuestionError
+from axil.errors import InputError, UnsupportedQuestionError, counted
 from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.inputs.owned import frozen, owned, owned_rows
@@ -152,7 +152,8 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
     def __repr__(self) -> str:
         proof = "verified" if self.verification else "not verified"
         kind = "pushes that add up to the score" if self.kind == "additive" else "derivative"
-        return f"<axil.JacobianExplainer: {self._model.library}, {len(self.targets)} training rows, {kind}, {proof}>"
+        rows = counted(len(self.targets), "training row")
+        return f"<axil.JacobianExplainer: {self._model.library}, {rows}, {kind}, {proof}>"
 
     def __call__(self, X: Any) -> Explanation:
         """Calls `explain`.
@@ -370,7 +371,7 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         """
         X = self._rows(X)
-        what = f"The derivatives of {X.shape[0]} predictions by {len(self.targets)} training rows"
+        what = f"The derivatives of {counted(X.shape[0], 'prediction')} by {len(self.targets)} training rows"
         instead = "Ask for fewer rows at a time, or raise memory_limit."
         self._budget.require(X.shape[0] * self._model.bytes_per_query(), what, instead)
         found = self._model.weight_derivatives(X)
@@ -401,7 +402,7 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
 
     def _derived(self, X: Any) -> WeightedSums:
         """The derivatives of rows that an additive explanation has: asked for by ``explanation.weights``."""
-        what = f"The derivatives of {X.shape[0]} predictions by {len(self.targets)} training rows"
+        what = f"The derivatives of {counted(X.shape[0], 'prediction')} by {len(self.targets)} training rows"
         self._budget.require(
             X.shape[0] * self._model.bytes_per_query(), what, "Take fewer predictions: explanation[:10]."
         )
@@ -434,7 +435,7 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         return 16 * self._targets.size if isinstance(self._model, Boosting) else self._model.bytes_per_query()
 
     def _require(self, n: int, instead: str) -> None:
-        what = f"The explanation of {n} predictions by {len(self.targets)} training rows"
+        what = f"The explanation of {counted(n, 'prediction')} by {len(self.targets)} training rows"
         self._budget.require(n * self._bytes_per_query(), what, instead)
 
 

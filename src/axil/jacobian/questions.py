@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from axil import inputs
-from axil.errors import InputError, UnsupportedQuestionError, shown
+from axil.errors import InputError, UnsupportedQuestionError, counted, shown
 from axil.jacobian.boosting import Boosting
 from axil.jacobian.rows import RowQuestions, changes
 from axil.output import tables
@@ -79,7 +79,7 @@ class BoostedQuestions(RowQuestions):
             columns = list(range(len(self.outputs))) if target is None else [self._output(target, "target")]
         n_rows, n_outputs = self._targets.shape
         needed = 8 * X.shape[0] * n_rows * (n_outputs + 2 * len(columns) + 1)
-        what = f"The derivatives of {X.shape[0]} predictions by {n_rows} training rows"
+        what = f"The derivatives of {counted(X.shape[0], 'prediction')} by {counted(n_rows, 'training row')}"
         self._budget.require(needed, what, "Ask for fewer rows at a time, or raise memory_limit.")
         found = model.crossed_derivatives(X, own, columns)
         return found if self.outputs is not None and target is None else found[0]

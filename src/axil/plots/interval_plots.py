@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.errors import InputError, shown
+from axil.errors import InputError, counted, shown
 from axil.inputs import as_frame, as_number, as_numbers, as_vector, group_codes
 from axil.plots import canvas, marks
 from axil.plots.sources import labelled
@@ -48,7 +48,7 @@ def fan(frame: Any, y: Any = None, *, output: Any = None, ax: Axes | None = None
             at, *ends, color=canvas.colours(ax).positive, alpha=opacity, linewidth=0, step="mid", label=name
         )
     ax.plot(at, made[order], color=canvas.colours(ax).ink, linewidth=1.2, label="prediction")
-    title = f"{len(order):,} predictions, the lowest first"
+    title = f"{counted(len(order), 'prediction', ',')}, the lowest first"
     if y is not None:
         truth, wide = as_vector(y, len(order), "y", "drawn")[order], widest_first[0][1]
         outside = (truth < wide["lower"][order]) | (truth > wide["upper"][order])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from axil.errors import InputError, shown
+from axil.errors import InputError, counted, shown
 from axil.explanation import Explanation
 from axil.inputs import as_choice, as_count, as_flag, group_codes
 from axil.plots import canvas, marks
@@ -105,7 +105,7 @@ def overall(
         marks.sign_bars(ax, names, sizes[chosen])
         below = f"mean |{shares.quantity}|"
     whole = sizes.sum()
-    members = f"{len(sizes):,} {shares.member}s in {len(explanation):,} predictions"
+    members = f"{len(sizes):,} {shares.member}s in {counted(len(explanation), 'prediction', ',')}"
     held = sizes[chosen].sum() / whole if whole else 1.0
     title = shares.output + members
     title += (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.contract import Adapter, FittedTrees, Model
 from axil.adapters.recorded import RecordedBags
-from axil.errors import ExactnessError
+from axil.errors import ExactnessError, counted
 from axil.inputs import take_rows
 from axil.machine.arrays import largest_size
 from axil.markup import table
@@ -51,9 +51,10 @@ class Verification:
     def _lines(self) -> tuple[str, list[tuple[str, str]]]:
         """A title and lines of a name and what was found."""
         predictions = "predictions", f"within {self.max_error:.1e} (allowed {self.tolerance:.0e})"
+        rows = counted(self.n_rows, "training row")
         if not self.n_trees:
-            return f"axil.Verification: a linear smoother of {self.n_rows} training rows", [predictions]
-        return f"axil.Verification: {self.n_trees} trees replayed on {self.n_rows} training rows", [
+            return f"axil.Verification: a linear smoother of {rows}", [predictions]
+        return f"axil.Verification: {counted(self.n_trees, 'tree')} replayed on {rows}", [
             ("equal", " and ".join(self.compared) or "nothing that the model records of its leaves"),
             ("leaf values", f"within {self.leaf_error:.1e} of the largest prediction"),
             predictions,

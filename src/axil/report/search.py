@@ -6,6 +6,7 @@ import json
 from html import escape
 from pathlib import Path
 
+from axil.errors import counted
 from axil.machine.atomic import whole
 from axil.report.page import hashed, part, style
 from axil.report.wording import Words
@@ -32,7 +33,7 @@ def write(folder: Path, labels: list[str], files: list[str], values: list[str], 
     given = {
         "policy": policy,
         "title": escape(words.title),
-        "about": escape(f"{len(labels):,} pages, one for each {words.query}"),
+        "about": escape(f"{counted(len(labels), 'page', ',')}, one for each {words.query}"),
         "ask": escape(f"Find a {words.query}"),
         "style": look,
         "script": script,

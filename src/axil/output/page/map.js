@@ -5,7 +5,7 @@ function showMap(data, set, i, rows) {
   const at = (name, j) => map[name][set][j];
   section.hidden = map === null || at("query", 2 * i) === null;
   if (section.hidden) return;
-  const svg = draw("svg", { class: "map", viewBox: `0 0 ${map.width} ${map.height}`, role: "img", "aria-label": `The prediction and ${count(rows.length)} training rows` });
+  const svg = draw("svg", { class: "map", viewBox: `0 0 ${map.width} ${map.height}`, role: "img", "aria-label": `The prediction and ${things(rows.length, "training row")}` });
   let lost = 0;
   for (const line of [...rows].sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight))) {
     const j = i * data.k + line.rank - 1;

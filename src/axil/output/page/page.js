@@ -83,7 +83,7 @@ function start(data) {
     byId("list").replaceChildren(...listed.map((i) => make("li", { id: "query-" + i, role: "option", "aria-selected": String(i === state.query), title: queries.labels[i] },
       make("span", { textContent: queries.labels[i] }), make("span", { textContent: listedAs(i) }))));
     const rest = matches.length > listed.length ? `; the first ${count(listed.length)} are listed` : "";
-    byId("found").textContent = `${count(matches.length)} of ${count(data.n)} predictions${rest}${listNote()}`;
+    byId("found").textContent = `${count(matches.length)} of ${things(data.n, "prediction")}${rest}${listNote()}`;
     markList();
   }
   function markList() {
@@ -148,7 +148,7 @@ function start(data) {
     const apart = actual - (means ?? shown)[state.output][i];
     return [
       card(`Actual ${data.target ?? "value"}`, unit(format(actual, Math.max(targetDigits, decimalsOf(data.actual.values.flat(), 7)))), `${unit(price(Math.abs(apart)))} ${apart < 0 ? "below" : "above"} the prediction`),
-      ...(intervals !== null ? [] : [card("Typical error (RMSE)", unit(price(data.actual.rmse[state.output])), `of the ${count(data.n)} predictions here, against actual values`)]),
+      ...(intervals !== null ? [] : [card("Typical error (RMSE)", unit(price(data.actual.rmse[state.output])), `of the ${things(data.n, "prediction")} here, against actual values`)]),
     ];
   }
   function showCards(i) {
@@ -284,7 +284,7 @@ function start(data) {
     const lines = kept.map((row) => line(row.label, { rank: count(row.rank), weight: format(row.weight, decimals), share: percent(row.share), target: words.target(row.row, state.output), contribution: amount(row.contribution) },
       row.features.map((x, f) => featureCell(x, f, asked[f]))));
     const foot = [], left = data.n_train - all.length, rest = of(data.rest_weights, i);
-    if (left > 0) foot.push(line(`All ${count(left)} other rows`, { weight: format(rest, decimals), share: all.length ? percent(1 - all.at(-1).share) : "", contribution: amount(counted(rest, data.rest_contributions[state.output][i])) }, blanks()));
+    if (left > 0) foot.push(line(left === 1 ? "1 other row" : `All ${count(left)} other rows`, { weight: format(rest, decimals), share: all.length ? percent(1 - all.at(-1).share) : "", contribution: amount(counted(rest, data.rest_contributions[state.output][i])) }, blanks()));
     if (adds) {
       const from = base(i);
       foot.push(line(from.name, { contribution: fromMean() ? level(from.change) : amount(from.change) }, blanks()), line(log ? "Prediction" : score + ofFit, { contribution: level(data.predictions[state.output][i]) }, blanks()));
@@ -311,7 +311,7 @@ function start(data) {
       for (const row of all.slice(0, MOST_STEPS)) add([row], row.label);
       if (all.length > MOST_STEPS) add(all.slice(MOST_STEPS), `${count(all.length - MOST_STEPS)} other listed rows`);
       const rest = of(data.rest_weights, i);
-      if (left > 0) add([{ weight: rest, contribution: counted(rest, data.rest_contributions[state.output][i]) }], `${count(left)} rows not listed`);
+      if (left > 0) add([{ weight: rest, contribution: counted(rest, data.rest_contributions[state.output][i]) }], `${things(left, "row")} not listed`);
     }
     found.push({ name: log ? "Prediction" : score + ofFit, change: data.predictions[state.output][i], total: true });
     for (const step of found) step.text = step.total ? level(step.change) : (!log && step.change > 0 ? "+" : "") + amount(step.change);
@@ -362,7 +362,7 @@ function start(data) {
   const kind = { exact: "exact", additive: "pushes that add up to the score", jacobian: "a derivative" }[data.kind];
   const right = data.actual === null ? "" : data.actual.right !== null ? ` ${count(data.actual.right)} of ${count(data.n)} classes are predicted right.` : many ? "" : ` Typical error (RMSE): ${unit(price(data.actual.rmse[0]))}.`;
   byId("title").textContent = document.title = data.title ?? `Predictions${data.target === null ? "" : ` of ${data.target}`} and the training rows that made them`;
-  byId("about").textContent = `${count(data.n)} predictions by ${count(data.n_train)} training rows; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.${data.n ? right : ""}`;
+  byId("about").textContent = `${things(data.n, "prediction")} by ${things(data.n_train, "training row")}; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.${data.n ? right : ""}`;
   byId("rows-title").textContent = `Comparables: the training rows of largest ${word}`;
   byId("proof-title").textContent = adds ? "Proof" : "What a derivative says";
   byId("rows-printed").textContent = data.features.length > PRINTED ? `Of ${count(data.features.length)} features the first ${PRINTED} are printed.` : "";

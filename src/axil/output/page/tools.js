@@ -45,6 +45,7 @@ function decimalsOf(values, digits) {
 
 const percent = (share) => format(100 * share, share > 0 && share < 0.0995 ? 1 : 0) + " %";
 const count = (value) => format(value, 0);
+const things = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 const [wholes, parts] = [16, 7].map((digits) => new Intl.NumberFormat("en", { maximumSignificantDigits: digits, useGrouping: "min2" }));
 function feature(value) {
   if (typeof value !== "number") return value === null ? "–" : String(value);
