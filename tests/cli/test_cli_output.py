@@ -60,12 +60,11 @@ def test_one_style_of_output(run, fails, name):
         "json": pd.read_json,
         "jsonl": lambda path: pd.read_json(path, lines=True),
     }
-    written = TABLES[name].replace(f" --top {N_TRAIN}", "")  # a file has all rows
     for suffix, read in readers.items():
-        code, out, err = run(f"{written} --out answer.{suffix} --quiet")
+        code, out, err = run(f"{TABLES[name]} --out answer.{suffix} --quiet")
         assert (code, out, err) == (0, "", "")
         pd.testing.assert_frame_equal(read(f"answer.{suffix}"), expected, check_dtype=False, rtol=1e-9)
-    code, out, _ = run(f"{written} --out answer.csv")
+    code, out, _ = run(f"{TABLES[name]} --out answer.csv")
     assert out.startswith("lightgbm.txt: LightGBM, 150 training rows of train.csv; replayed predictions agree to ")
     assert re.search(rf"^{len(expected)} [a-z0-9 ]+ are in answer.csv.$", out, re.M)
     assert "query  " not in out
@@ -80,7 +79,7 @@ def test_one_style_of_output(run, fails, name):
         code, out, _ = run(f"{TABLES[name]} --out answer.html")
         assert (code, "The page is in answer.html.\n" in out) == (0, True)
     else:
-        fails(f"{written} --out answer.html", "--out is answer.html; expected", "explain, group and intervals")
+        fails(f"{TABLES[name]} --out answer.html", "--out is answer.html; expected", "explain, group and intervals")
 
 
 def test_quiet_keeps_the_warning_of_an_approximation(run):

@@ -19,13 +19,9 @@ def pushed(folder):
     ("words", "parts"),
     [
         (f"explain {PUSHED} --query query.csv --inverse-func exp", ["--inverse-func is 'exp'", "pushes that add up"]),
-        (f"check {PUSHED} --scratch .", ["--scratch is '.'", "pushes that add up"]),
-        (f"explain ridge.skops {PLAIN} --query query.csv --scratch .", ["scratch is '.'", "has no trees"]),
         ("check lightgbm.txt --weights w", ["--weights is 'w'", "without --train", "Give these two"]),
         ("check lightgbm.txt --inverse-func exp", ["--inverse-func is 'exp'", "without --train"]),
-        ("check lightgbm.txt --device auto", ["--device is 'auto'", "without --train"]),
         (f"{EXPLAIN} --query query.csv --out page.html --by weight", ["--by is 'weight'", "a page orders", "--format"]),
-        (f"audit lightgbm.txt {PLAIN} --out all.csv --top 3", ["--top is 3", "all training rows", "--format"]),
         (f"report lightgbm.txt {PLAIN} --query query.csv --out pages --coverage 0.8", ["--coverage is 0.8", "--calib"]),
         (
             f"report lightgbm.txt {PLAIN} --query query.csv --out pages --names bmj=BMI",

@@ -117,7 +117,7 @@ def what_if(arguments: argparse.Namespace, out: Any) -> int:
 
 def blame(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows whose target, once corrected, would lower the validation error most."""
-    output = _output_of_rows(arguments, out)
+    output = output_of(arguments, out)
     question = question_of(arguments)
     validation = question.rows(arguments.validation, with_target=True)
     table = question.explainer.blame(validation.features, validation.target)
@@ -127,7 +127,7 @@ def blame(arguments: argparse.Namespace, out: Any) -> int:
 
 def audit(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows whose label looks wrong, by what the other rows say."""
-    output = _output_of_rows(arguments, out)
+    output = output_of(arguments, out)
     question = question_of(arguments)
     given = question.training.out_of_fold
     if arguments.validation is None:
@@ -140,14 +140,6 @@ def audit(arguments: argparse.Namespace, out: Any) -> int:
     found = "look wrong" if "studentised" in table else "are not of the class expected"
     suspects = f"{int(table['suspect'].sum())} of {len(table)} labels {found}; the most suspicious first"
     return _give_rows(output, question, table, question.words(suspects, table), arguments.top)
-
-
-def _output_of_rows(arguments: argparse.Namespace, out: Any) -> Output:
-    """The output of a table about training rows, of which the first are printed."""
-    output = output_of(arguments, out)
-    if output.form is None:
-        unused.unprinted(arguments)
-    return output
 
 
 def _give_rows(output: Output, question: Question, table: Any, words: Words, given: int | None) -> int:

@@ -1,4 +1,7 @@
-"""Options that would change nothing in the answer asked for: refused by name, before any work."""
+"""Options that would change nothing in the answer asked for: refused by name, before any work.
+
+Limits (threads, memory, scratch, device) change no answer anyway, and are taken by every command.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ import argparse
 
 from axil.errors import InputError, shown
 
-OF_DATA = ("weights", "index", "features", "inverse_func", "categorical", "memory_limit", "scratch", "threads")
-PUSHED = "this model has pushes that add up to a score"
+OF_DATA = ("weights", "index", "features", "inverse_func", "categorical")
 
 
 def refuse(option: str, given: object, why: str, instead: str = "Leave it out.") -> None:
@@ -18,17 +20,18 @@ def refuse(option: str, given: object, why: str, instead: str = "Leave it out.")
 
 def without_data(arguments: argparse.Namespace) -> None:
     """Refuse what is about training data where there are none."""
-    given = {name: getattr(arguments, name) for name in OF_DATA}
-    given["device"] = None if arguments.device == "cpu" else arguments.device
-    for name, value in given.items():
+    for name in OF_DATA:
         why = "without --train and --target no fit is replayed"
-        refuse(f"--{name.replace('_', '-')}", value, why, "Give these two as well, or leave it out.")
+        refuse(f"--{name.replace('_', '-')}", getattr(arguments, name), why, "Give these two as well, or leave it out.")
 
 
 def with_pushes(arguments: argparse.Namespace) -> None:
     """Refuse what only exact weights have."""
-    refuse("--inverse-func", arguments.inverse_func, f"it leads from sums of targets to prices, and {PUSHED}")
-    refuse("--scratch", arguments.scratch, f"it holds what exact weights are computed from, and {PUSHED}")
+    refuse(
+        "--inverse-func",
+        arguments.inverse_func,
+        "it leads from sums of targets to prices, and this model has pushes that add up to a score",
+    )
 
 
 def on_pages(arguments: argparse.Namespace) -> None:
@@ -39,9 +42,3 @@ def on_pages(arguments: argparse.Namespace) -> None:
         "a page orders rows by weight, or by contribution where pushes add up to a score",
         "Leave it out, or ask for a table too, with --format.",
     )
-
-
-def unprinted(arguments: argparse.Namespace) -> None:
-    """Refuse the number of rows to print where none are."""
-    why = "with --out nothing is printed, and the file has all training rows"
-    refuse("--top", arguments.top, why, "Leave it out, or print a table too, with --format.")

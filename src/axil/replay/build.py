@@ -52,11 +52,6 @@ SPREAD = 10
 
 def build(model: Model, rows: TrainingRows, labels: NDArray[Any], limits: Limits, check: bool = True) -> ProvenModel:
     """Read the model, replay its fit on the rows, as they were given, and return both, proven; raise where they disagree."""
-    if hasattr(model, "smoother") and limits.budget.scratch is not None:
-        raise InputError(
-            f"scratch is {str(limits.budget.scratch)!r}, a place for leaf numbers; this {model.library} model has no trees. "
-            "Leave it out."
-        )
     engines, verification = _prove(model, rows, limits, check)
     return ProvenModel(model, engines, rows.targets, labels, rows.X, inputs.backend_of(rows.X), limits, verification)
 
