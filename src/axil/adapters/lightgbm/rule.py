@@ -18,7 +18,6 @@ from axil.adapters.lightgbm.refit import refit_rates
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
 from axil.types import Array
 
-EPSILON = 1e-15  # that LightGBM adds to the weight of either side of a split (kEpsilon, src/treelearner/feature_histogram.hpp)
 PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
 # Of the largest leaf value: a sum over all rows in float32, 256 roundings of which 16 remain.
 SINGLE_SLACK = 16 * 2.0**-24
@@ -88,7 +87,7 @@ class Rule:
         """
         if self.reading.forest and tree.n_leaves == 1 and tree.floats("leaf_value")[0] == 0.0:
             return np.array([np.inf])  # the first of a forest, if it found no split (src/boosting/rf.hpp)
-        l2 = np.full(2 * tree.n_leaves - 1, self.l2 + EPSILON * (tree.n_leaves > 1 and not self.renewed))
+        l2 = np.full(2 * tree.n_leaves - 1, self.l2)
         l2[tree.children[tree.splits_on(self.reading.subset_features)]] += self.cat_l2
         return l2
 
