@@ -22,6 +22,7 @@ READ_ROWS = (
     "predictions_from",
     "rows_of",
     "scores",
+    "scores_from",
     "smoother",
     "table",
 )

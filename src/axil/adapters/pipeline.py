@@ -33,6 +33,7 @@ TAKES_ROWS = {
     "predictions_from",
     "rows_of",
     "scores",
+    "scores_from",
 }
 
 

@@ -23,6 +23,7 @@ from axil.errors import InputError, UnsupportedModelError
 from axil.types import Array
 
 __all__ = [
+    "OffsetScores",
     "SmoothModel",
     "SmoothTrees",
     "counted_weights",
@@ -118,6 +119,13 @@ class SmoothModel(Protocol):
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""
+
+
+class OffsetScores(SmoothModel, Protocol):
+    """A model whose library puts the offset of a query in the place of the base: ``offset_replaces_base``."""
+
+    def scores_from(self, X: Any, offsets: Array) -> Array:
+        """(n, K): raw scores by the library's own account of rows with these offsets (n, K)."""
 
 
 def weighed_classes(setting: Any) -> str:

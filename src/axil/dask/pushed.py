@@ -57,7 +57,10 @@ class Pushed(Comparable):
 
     def _taken(self, X: Any, init_score: Any) -> Any:
         if init_score is not None:
-            raise InputError("init_score is not taken here: pushes are of the model's own scores. Leave it out.")
+            raise InputError(
+                "init_score is not taken here: over Dask pushes are of the model's own scores. Leave it out, or use "
+                "axil.JacobianExplainer on training rows in memory, which takes it."
+            )
         return self._in_memory(X)
 
     def _batches(self, X: Any) -> Iterator[tuple[Any, AskedPushes]]:
@@ -120,7 +123,7 @@ class Pushed(Comparable):
         loss = self._held.walked.loss
         return {loss.meaning: loss.mean(scores)} if loss.meaning else {}
 
-    def _derive(self, X: Any) -> Any:
+    def _derive(self, X: Any, offsets: Any) -> Any:
         raise self._underived()
 
     def _underived(self) -> UnsupportedQuestionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from axil.adapters import smooth
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
-from axil.inputs.owned import frozen
+from axil.inputs.owned import frozen, owned
 from axil.jacobian.agreement import check_scores
 from axil.jacobian.crossed import Crossed
 from axil.jacobian.forward import moved
@@ -25,6 +26,7 @@ from axil.jacobian.stages import walk
 from axil.kernels import Backend
 from axil.machine.limits import Limits
 from axil.replay.build import round_to, with_rows
+from axil.replay.queries import Offsets
 from axil.replay.recover import assign_leaves
 from axil.structure import cell_dtype
 from axil.types import Array
@@ -130,6 +132,7 @@ class Boosting:
         self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
         self._rows = TrainingRows(None, targets, weights, offsets)
         self._as_fitted: Refit | None = None
+        self._offsets: Offsets | None = None  # of the rows that are asked about
         self.pushes = Pushes(self._walked, limits)
         self.report = {}
         if verify:
@@ -187,9 +190,39 @@ class Boosting:
         """A column's name as the library writes it."""
         return self._adapter.spelling(name)
 
+    def offsets_of(self, init_score: Any, n: int) -> Offsets | None:
+        """Checked offsets of n rows to explain; None for none."""
+        if init_score is None:
+            return None
+        found = Offsets.of(init_score, n, self._adapter)
+        return replace(found, values=owned(found.values))
+
+    def shifted(self, offsets: Offsets | None) -> Boosting:
+        """This model for rows with these offsets: answers of what is returned are about exactly these rows."""
+        if offsets is None:
+            return self
+        made = copy.copy(self)
+        made._offsets = offsets
+        return made
+
+    def starts(self, n: int) -> Array:
+        """(n, K): where the scores of n rows start, from the base, their offsets or both; pushes are added to it."""
+        if self._offsets is None:
+            return np.tile(self.pushes.base, (n, 1))
+        return np.asarray(self._offsets.base * self.pushes.base + self._offsets.values)
+
+    @property
+    def _bases(self) -> float:
+        """How often the base counts in the scores that are asked about."""
+        return 1.0 if self._offsets is None else self._offsets.base
+
+    def _scores(self, X: Any) -> Array:
+        """(n, K): by the library's own account, with the offsets of these rows."""
+        return self._adapter.scores(X) if self._offsets is None else self._offsets.scores(self._adapter, X)
+
     def predictions(self, X: Any) -> Array:
         """(n, K): raw scores, or their means by the link."""
-        scores = self._adapter.scores(X)
+        scores = self._scores(X)
         return scores if self._raw else self._loss.mean(scores)
 
     def target_derivatives(self, X: Any) -> Array:
@@ -203,9 +236,8 @@ class Boosting:
         leaves, scores = self.located(X)
         slopes = np.tile(np.eye(scores.shape[1]), (len(scores), 1, 1)) if self._raw else self._loss.mean_slopes(scores)
         with self.backend.guard():
-            return Crossed(self._walked, self.pushes.rows, leaves, slopes[:, output], self._n_threads).by_columns(
-                columns
-            )
+            given = self._walked, self.pushes.rows, leaves, slopes[:, output], self._n_threads, self._bases
+            return Crossed(*given).by_columns(columns)
 
     def weight_derivatives(self, X: Any) -> Array:
         """(K, n, N)."""
@@ -219,7 +251,7 @@ class Boosting:
 
     def located(self, X: Any) -> tuple[NDArray[np.integer[Any]], Array]:
         """(n, T) leaves and (n, K) scores, whose sums of leaves are compared with the model on every use."""
-        leaves, scores = self._adapter.coordinates(X, self._n_threads), self._adapter.scores(X)
+        leaves, scores = self._adapter.coordinates(X, self._n_threads), self._scores(X)
         if self._verify and len(scores):
             self._check(leaves, scores)
         return leaves, scores
@@ -256,12 +288,12 @@ class Boosting:
         """The fit to targets (N, K), the structure held fixed."""
         self._require_start("what_if")
         if targets is self.targets and self._as_fitted is not None:
-            return self._as_fitted
+            return self._started(self._as_fitted)
         other = self._adapter.smooth_trees(replace(self._rows, targets=targets))
         found = refit(self._walked, targets, other.loss, other.factors)
         if targets is self.targets:
             self._as_fitted = found
-        return found
+        return self._started(found)
 
     def deleted(self, gone: Sequence[NDArray[np.intp]], question: str) -> Refit:
         """Fits without some rows each: their weights are 0, all else is held fixed."""
@@ -272,7 +304,11 @@ class Boosting:
                 "the gradients come from a function of all rows, which may mix them",
                 "Use pushes or contributions: they add up to the score for every loss.",
             )
-        return refit(self._walked, self.targets, self._loss, self._walked.smooth.factors, gone)
+        return self._started(refit(self._walked, self.targets, self._loss, self._walked.smooth.factors, gone))
+
+    def _started(self, found: Refit) -> Refit:
+        """A refit for rows whose offsets may stand in for the base: then it moves nothing."""
+        return found if self._bases else replace(found, base=np.zeros_like(found.base))
 
     def deletions(self, X: Any) -> Array:
         """(K, n, N): first-order effects of deleting rows on scores, ``-w_j dF(x) / dw_j``."""
@@ -315,7 +351,8 @@ class Boosting:
     def _combined(self, leaves: NDArray[np.integer[Any]], slopes: Array) -> Array:
         """(N, K): J'u; see `Combined`."""
         with self.backend.guard():
-            return Combined(self._walked, self.pushes.rows, leaves, slopes, self._n_threads).by_targets()
+            given = self._walked, self.pushes.rows, leaves, slopes, self._n_threads, self._bases
+            return Combined(*given).by_targets()
 
     def require_derivatives(self) -> None:
         """Raise where the loss has none."""
@@ -331,11 +368,13 @@ class Boosting:
         leaves, scores = self.located(X)
         n, n_outputs = scores.shape
         seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw or raw else self._loss.mean_slopes(scores)
-        return Reverse(self._walked, self.pushes.rows, leaves, seeds, self._n_threads)
+        return Reverse(self._walked, self.pushes.rows, leaves, seeds, self._n_threads, self._bases)
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
         w, made = self._walked, self.pushes.scores(leaves)
+        if self._offsets is not None:
+            made += self.starts(len(made)) - self.pushes.base
         error = np.abs(made - scores)
         worst = np.unravel_index(int(error.argmax()), error.shape)
         scale = max(float(np.abs(scores).max()), float(np.abs(w.score).max()), 1e-300)

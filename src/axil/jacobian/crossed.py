@@ -21,9 +21,9 @@ from axil.types import Array, Leaves
 class Crossed(Reverse):
     """Reverse mode for one output of n queries."""
 
-    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array, n_threads: int):
+    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array, n_threads: int, base: float = 1.0):
         """``queries`` (n, T): leaves; ``seeds`` (n, K): how the output moves with each of the query's own scores."""
-        super().__init__(walked, rows, queries, seeds[:, None, :], n_threads)
+        super().__init__(walked, rows, queries, seeds[:, None, :], n_threads, base)
 
     def by_columns(self, columns: Sequence[int]) -> Array:
         """(columns, n, N): by these columns of the targets, in O(T N K) a query for all of them."""

@@ -9,17 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.errors import InputError, UnsupportedQuestionError, counted
+from axil.errors import UnsupportedQuestionError, counted
 from axil.explainer import limits_of
 from axil.explanation import Explanation
 from axil.inputs.owned import frozen, owned, owned_rows
-from axil.jacobian import saved
+from axil.jacobian import saved, tabled
+from axil.jacobian.asked import Asked
 from axil.jacobian.audit import LabelAudit
 from axil.jacobian.base import OUTPUTS, Differentiated
 from axil.jacobian.boosting import Boosting
 from axil.jacobian.questions import BoostedQuestions
 from axil.jacobian.readers import Report, as_rows, copied, read
-from axil.machine.arrays import host, module_of
+from axil.machine.arrays import module_of
 from axil.machine.limits import Limits
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
@@ -31,17 +32,17 @@ from axil.output.sums import WeightedSums
 from axil.questions.explain import STREAM
 from axil.questions.stream import Stream
 from axil.questions.streamed import Streamed
-from axil.scale import IDENTITY
+from axil.replay.queries import Offsets
 from axil.types import Array
 
-Sums = Callable[[Any, NDArray[Any]], WeightedSums]  # rows and their labels -> sums
+Sums = Callable[[Asked, NDArray[Any]], WeightedSums]  # rows and their labels -> sums
 
 
 class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
     """Scores of boosted models as sums of pushes, for every loss, and derivatives of smooth models by their training targets.
 
     Boosted trees (``kind`` "additive"): a push is what a row's own gradients put into a score. Contributions are pushes and
-    intercepts the base; together they are the raw score, exactly. ``weights`` are derivatives, computed when asked for.
+    intercepts base and offsets; together they are the raw score, exactly. ``weights`` are derivatives, computed when asked for.
 
     Other smooth models (``kind`` "jacobian") have derivatives alone, ``J[i, j] = d prediction_i / d y_j``: how a prediction moves
     with each target, for small changes, structure held fixed. J times the targets is not the prediction: intercepts are
@@ -155,17 +156,19 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         rows = counted(len(self.targets), "training row")
         return f"<axil.JacobianExplainer: {self._model.library}, {rows}, {kind}, {proof}>"
 
-    def __call__(self, X: Any) -> Explanation:
+    def __call__(self, X: Any, init_score: Any = None) -> Explanation:
         """Calls `explain`.
 
         Parameters
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`. Of boosted trees only.
         """
-        return self.explain(X)
+        return self.explain(X, init_score)
 
-    def explain(self, X: Any) -> Explanation:
+    def explain(self, X: Any, init_score: Any = None) -> Explanation:
         """The pushes of every training row on the score of every row of X, or its derivatives by the targets.
 
         8 * n * n_train bytes and more, for each output.
@@ -174,12 +177,16 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, such as logarithms of their exposures. They are added to the model's own scores; for XGBoost
+            they are its base_margin, which takes the place of base_score, as in its own ``predict``. Intercepts hold them, and
+            probabilities, means and derivatives of these are those of scores with offsets. Of boosted trees only.
         """
-        module, X = module_of(X), self._rows(X)
-        self._require(X.shape[0], STREAM)
-        return Explanation(self._sums(X, inputs.row_labels(X)), module)
+        module, asked = module_of(X), self._asked(X, init_score)
+        self._require(len(asked), STREAM)
+        return Explanation(self._sums(asked, asked.labels), module)
 
-    def iter(self, X: Any, batch_size: int | None = None) -> Iterator[Explanation]:
+    def iter(self, X: Any, batch_size: int | None = None, init_score: Any = None) -> Iterator[Explanation]:
         """Explanations of X batch by batch, so that never more than one batch of derivatives is held.
 
         Parameters
@@ -188,34 +195,36 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         batch_size : int, optional
             How many rows to explain at a time; by default as many as memory allows, up to 1024.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`. Of boosted trees only.
         """
-        module, X = module_of(X), self._rows(X)
+        module, asked = module_of(X), self._asked(X, init_score)
         given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
         size = given or self._budget.batch_size(self._bytes_per_query())
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
-        return (Explanation(sums, module) for sums in self._batches(X, size))
+        return (Explanation(sums, module) for sums in self._batches(asked, size))
 
-    def _batches(self, X: Any, size: int, even_empty: bool = False, sums: Sums | None = None) -> Iterator[WeightedSums]:
-        n, labels, sums = X.shape[0], inputs.row_labels(X), sums or self._sums
+    def _batches(
+        self, asked: Asked, size: int, even_empty: bool = False, sums: Sums | None = None
+    ) -> Iterator[WeightedSums]:
+        n, labels, sums = len(asked), asked.labels, sums or self._sums
         for start in track(range(0, max(n, 1) if even_empty else n, size), "explain"):
             part = slice(start, start + size)
-            yield sums(inputs.take_rows(X, part), labels[part])
+            yield sums(asked[part], labels[part])
 
     def _stream(self, X: Any, init_score: Any) -> Stream:
-        if init_score is not None:
-            raise InputError(
-                "init_score is not taken here: the score explained is the model's own, as its library predicts it without "
-                "offsets. Leave it out; an offset of a row of X would move its score, and no other number."
-            )
-        return self._streamed(self._rows(X), self._sums, self._bytes_per_query(), tables.NOTES[self.kind])
+        return self._stream_of(self._asked(X, init_score))
 
-    def _streamed(self, rows: Any, sums: Sums, bytes_per_query: int, note: str) -> Stream:
+    def _stream_of(self, asked: Asked) -> Stream:
+        return self._streamed(asked, self._sums, self._bytes_per_query(), tables.NOTES[self.kind])
+
+    def _streamed(self, asked: Asked, sums: Sums, bytes_per_query: int, note: str) -> Stream:
         self._budget.require(
             bytes_per_query, f"The explanation of one row by {len(self.targets)}", "Raise memory_limit."
         )
         return Stream(
-            rows=rows,
-            batches=lambda size: self._batches(rows, size, even_empty=True, sums=sums),
+            rows=asked.rows,
+            batches=lambda size: self._batches(asked, size, even_empty=True, sums=sums),
             n_targets=(len(self._targets), self._targets.shape[1]),
             index=lambda: self.index,
             outputs=self.outputs,
@@ -240,46 +249,19 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             How many training rows per prediction.
         by : "weight" or "contribution", optional
             What the largest are the largest of, in absolute value; by default weights, of an additive explainer contributions.
-        init_score : None
-            Not taken here.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`. Of boosted trees only.
         """
         tables.check_by(by)
         k = inputs.as_count(k, "k")
-        stream = self._stream(X, init_score)
+        asked = self._asked(X, init_score)
+        self._stream_of(asked)  # refused where one row's explanation needs more memory than there is
         if not isinstance(self._model, Boosting):
             return super().top(X, k, by)
-        lines, outputs = min(k, len(self._targets)), self._targets.shape[1]
         if by == "weight":
-            derived = self._streamed(stream.rows, self._derivatives, self._model.bytes_per_query(), tables.DERIVATIVE)
-            return derived.table(lines, 8, lambda one: one.top_columns(k, "weight"))
-        size = tables.batch_size(
-            self._budget, stream.rows.shape[0], lines * outputs, 8, self._model.pushes.bytes_per_query()
-        )
-        parts, labels = [], inputs.row_labels(stream.rows)
-        for start in range(0, max(stream.rows.shape[0], 1), size):
-            part = slice(start, start + size)
-            leaves, _ = self._model.located(inputs.take_rows(stream.rows, part))
-            found, scores = self._largest(self._model, leaves, k)
-            means = self._model.means(scores)
-            meant = {} if means is None else {self._model.meaning: means}
-            columns = tables.top_columns(
-                found, self.index, labels[part], self.outputs, IDENTITY, self._targets, scores, meant
-            )
-            parts.append({name: values for name, values in columns.items() if name != "weight"})
-        return tables.note(tables.concatenate(parts, self._backend), tables.ADDITIVE)
-
-    def _largest(self, model: Boosting, leaves: Any, k: int) -> tuple[list[tables.Largest], Array]:
-        """For each output the largest pushes on queries in these leaves, and the sums (n, K) of all, with the base."""
-        n, threads, backend = len(leaves), self._n_threads, model.backend
-        ones = np.ones(len(self._targets))
-        found = [tables.Largest(n, k, ones, "weight", threads, backend=backend) for _ in model.pushes.base]
-        with backend.guard():
-            scores = [backend.xp.full(n, base) for base in model.pushes.base]
-            for first, blocks in model.pushes.blocks(leaves):
-                for one, score, block in zip(found, scores, blocks):
-                    one.add(block, first)
-                    score += block.sum(axis=0)
-            return found, np.stack([host(score) for score in scores], axis=1)
+            derived = self._streamed(asked, self._derivatives, self._model.bytes_per_query(), tables.DERIVATIVE)
+            return derived.table(min(k, len(self._targets)), 8, lambda one: one.top_columns(k, "weight"))
+        return tabled.top(self._kept("top"), asked, k)
 
     def group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
         """The table of `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array.
@@ -292,23 +274,14 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         labels : sequence of length n_train, or str
             A label for each training row: a year, a region, a source; or the name of a column of X_train.
-        init_score : None
-            Not taken here.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`. Of boosted trees only.
         """
-        stream, model = self._stream(X, init_score), self._model
-        codes, groups = stream.groups(labels)
+        asked, model = self._asked(X, init_score), self._model
+        codes, groups = self._stream_of(asked).groups(labels)
         if not isinstance(model, Boosting) or len(groups) * model.pushes.bytes_per_query() > BATCH_BYTES:
-            return super().group(X, labels)
-        cells, rows = model.pushes.cells_by_group(codes, len(groups)), stream.rows
-        lines = len(groups) * self._targets.shape[1]
-        size = tables.batch_size(self._budget, rows.shape[0], lines, 4, 8 * (lines + len(cells[0])))
-        parts, names = [], inputs.row_labels(rows)
-        for start in range(0, max(rows.shape[0], 1), size):
-            part = slice(start, start + size)
-            sums = model.pushes.sums_by_group(model.located(inputs.take_rows(rows, part))[0], cells)
-            found = tables.label_columns(names[part], self.outputs, "group", groups)
-            parts.append(found | tables.contribution_columns(sums.ravel(), IDENTITY))
-        return tables.note(tables.concatenate(parts, self._backend), tables.ADDITIVE)
+            return super().group(X, labels, init_score)
+        return tabled.group(self._kept("group"), asked, codes, groups)
 
     _no_others = (
         "it needs exact weights, which this model does not have",
@@ -359,7 +332,7 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             )
         saved.save(path, self._model, self.index, self._backend)
 
-    def weight_derivatives(self, X: Any) -> Array:
+    def weight_derivatives(self, X: Any, init_score: Any = None) -> Array:
         """(n, n_train) or (K, n, n_train): how predictions move with each row's sample weight.
 
         ``-weight * derivative`` is the first-order effect of leaving the row out, the structure held fixed. Where boosted trees
@@ -369,24 +342,26 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         ----------
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`. Of boosted trees only.
         """
-        X = self._rows(X)
-        what = f"The derivatives of {counted(X.shape[0], 'prediction')} by {len(self.targets)} training rows"
+        asked = self._asked(X, init_score)
+        what = f"The derivatives of {counted(len(asked), 'prediction')} by {len(self.targets)} training rows"
         instead = "Ask for fewer rows at a time, or raise memory_limit."
-        self._budget.require(X.shape[0] * self._model.bytes_per_query(), what, instead)
-        found = self._model.weight_derivatives(X)
+        self._budget.require(len(asked) * self._model.bytes_per_query(), what, instead)
+        found = asked.model.weight_derivatives(asked.rows)
         return found[0] if self.outputs is None else found
 
-    def _sums(self, X: Any, labels: NDArray[Any]) -> WeightedSums:
+    def _sums(self, asked: Asked, labels: NDArray[Any]) -> WeightedSums:
         """Pushes where there are any, else derivatives."""
-        if not isinstance(self._model, Boosting):
-            return self._derivatives(X, labels)
-        model, single = self._model, self.outputs is None
-        leaves, scores = model.located(X)
-        pushes, base = model.pushes.dense(leaves), np.tile(model.pushes.base, (len(scores), 1))
+        model, single = asked.model, self.outputs is None
+        if not isinstance(model, Boosting):
+            return self._derivatives(asked, labels)
+        leaves, scores = model.located(asked.rows)
+        pushes, starts = model.pushes.dense(leaves), model.starts(len(scores))
         return WeightedSums(
             weights=pushes[0] if single else pushes,
-            intercepts=base[:, 0] if single else base,
+            intercepts=starts[:, 0] if single else starts,
             targets=np.ones_like(self.targets),
             index=self.index,
             query_index=labels,
@@ -394,23 +369,23 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             outputs=self.outputs,
             backend=self._backend,
             n_threads=self._n_threads,
-            context=Context(owned_rows(X), self._features, model.feature_names, scores),
+            context=Context(owned_rows(asked.rows), self._features, model.feature_names, scores),
             seen=self._targets,
-            account=Account(model.meaning, model.means(scores), self._derived),
+            account=Account(model.meaning, model.means(scores), self._derived, asked.offsets),
             classes=model.classes,
         )
 
-    def _derived(self, X: Any) -> WeightedSums:
+    def _derived(self, X: Any, offsets: Offsets | None) -> WeightedSums:
         """The derivatives of rows that an additive explanation has: asked for by ``explanation.weights``."""
         what = f"The derivatives of {counted(X.shape[0], 'prediction')} by {len(self.targets)} training rows"
         self._budget.require(
             X.shape[0] * self._model.bytes_per_query(), what, "Take fewer predictions: explanation[:10]."
         )
-        return self._derivatives(X, np.arange(X.shape[0]))
+        return self._derivatives(Asked(self._model, X, offsets), np.arange(X.shape[0]))
 
-    def _derivatives(self, X: Any, labels: NDArray[Any]) -> WeightedSums:
-        predictions = self._model.predictions(X)
-        derivatives = self._model.target_derivatives(X)
+    def _derivatives(self, asked: Asked, labels: NDArray[Any]) -> WeightedSums:
+        model, X = asked.model, asked.rows
+        predictions, derivatives = model.predictions(X), model.target_derivatives(X)
         products = [own @ y for own, y in zip(derivatives, self._targets.T)]
         intercepts = predictions - np.stack(products, axis=1)
         single = self.outputs is None
@@ -424,11 +399,14 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             outputs=self.outputs,
             backend=self._backend,
             n_threads=self._n_threads,
-            context=Context(owned_rows(X), self._features, self._model.feature_names, predictions),
+            context=Context(owned_rows(X), self._features, model.feature_names, predictions),
         )
 
     def _rows(self, X: Any) -> Any:
         return inputs.as_features(as_rows(X), self._model, "X", self._features)
+
+    def _asked(self, X: Any, init_score: Any) -> Asked:
+        return Asked.of(self._model, self._rows(X), init_score)
 
     def _bytes_per_query(self) -> int:
         """Bytes that the explanation of one row takes while it is made."""

@@ -21,7 +21,7 @@ class BoostedQuestions(RowQuestions):
     """Questions that need boosted trees, as methods of `JacobianExplainer`."""
 
     @inputs.table_first("targets")
-    def what_if(self, X: Any, targets: Mapping[Any, Any]) -> Any:
+    def what_if(self, X: Any, targets: Mapping[Any, Any], init_score: Any = None) -> Any:
         """The scores of X if some training rows, by label, had other targets or classes, structure held fixed.
 
         Exact, and not linear: the fit is replayed with the new targets, every leaf value computed again from gradients that
@@ -35,12 +35,14 @@ class BoostedQuestions(RowQuestions):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         targets : mapping of row label to target
             The new targets, or classes.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `JacobianExplainer.explain`.
         """
-        model, X = self._boosting("what_if"), self._rows(X)
+        model, X = self._boosted("what_if", X, init_score)
         changed = changed_targets(model, self.index, targets)
         return what_if(model, X, inputs.row_labels(X), self.outputs, changed, self._backend)
 
-    def derivatives(self, X: Any, output: Any = None, target: Any = None) -> Array:
+    def derivatives(self, X: Any, output: Any = None, target: Any = None, init_score: Any = None) -> Array:
         """(n, n_train): how the prediction of one class moves with the labels, moved slightly towards a class.
 
         Entry (i, j) is ``d prediction_i of output / d target_j``, the target being 1 where row j is of class ``target`` and 0
@@ -56,6 +58,8 @@ class BoostedQuestions(RowQuestions):
             Whose prediction, as ``explainer.outputs`` has it; left out for a model with one output.
         target : class or number of an output, optional
             Whose label; by default all of them: (K, n, n_train) where there are several outputs.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `JacobianExplainer.explain`.
 
         Examples
         --------
@@ -69,7 +73,7 @@ class BoostedQuestions(RowQuestions):
         >>> explainer.derivatives(X.head(2), output=0).shape
         (3, 2, 178)
         """
-        model, X = self._boosting("derivatives"), self._rows(X)
+        model, X = self._boosted("derivatives", X, init_score)
         if self.outputs is None:
             if output is not None or target is not None:
                 raise InputError("This model has one output: leave output and target out.")
@@ -110,7 +114,7 @@ class BoostedQuestions(RowQuestions):
             dtype=np.float64,
         )
 
-    def blame(self, X_val: Any, y_val: Any) -> Any:
+    def blame(self, X_val: Any, y_val: Any, init_score: Any = None) -> Any:
         """Which training labels raise the log-loss, or deviance, on validation rows: to first order, structure held fixed.
 
         Of classes a frame with the columns row, target, corrected, gain, the largest gain first: by how much the mean loss would
@@ -123,8 +127,10 @@ class BoostedQuestions(RowQuestions):
             The n validation rows.
         y_val : array of shape (n,)
             Their targets, or classes.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the validation rows, as in `JacobianExplainer.explain`.
         """
-        model, X_val = self._boosting("blame"), self._rows(X_val)
+        model, X_val = self._boosted("blame", X_val, init_score)
         return blame(model, X_val, y_val, self.index, self.outputs, self._backend)
 
 

@@ -40,10 +40,13 @@ NONE, ALL = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)  # of one t
 class Reverse:
     """Reverse mode for n queries and O outputs; the columns of every table are outputs times queries."""
 
-    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array, n_threads: int):
-        """``rows``: the walked ones; ``queries`` (n, T): leaves; ``seeds`` (n, O, K): how output o moves with score m."""
+    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array, n_threads: int, base: float = 1.0):
+        """``rows``: the walked ones; ``queries`` (n, T): leaves; ``seeds`` (n, O, K): how output o moves with score m.
+
+        ``base``: how often the base counts in the scores of the queries.
+        """
         self.walked, self.rows, self.queries, self.xp = walked, rows, queries.astype(np.intp), rows.xp
-        self.n_threads = n_threads
+        self.n_threads, self.base = n_threads, base
         n, n_outputs, n_scores = seeds.shape
         self.n, self.n_outputs, self.n_scores, self.n_rows = n, n_outputs, n_scores, len(walked.targets)
         self.seeds = np.ascontiguousarray(seeds.transpose(2, 1, 0).reshape(n_scores, n_outputs * n))
@@ -114,8 +117,12 @@ class Reverse:
         return np.asarray(by_base + w.smooth.base_shares[0] * self._by_all_scores())
 
     def _by_all_scores(self) -> Array:
-        """(O * n, K): how the outputs move with all scores of an output together, those of training rows and queries."""
-        return np.asarray(np.stack([host(part.sum(axis=0)) for part in self.P], axis=1) + self.seeds.T)
+        """(O * n, K): how the outputs move with all scores of an output together, those of training rows and,
+
+        where they start from the base, of queries.
+        """
+        rows = np.stack([host(part.sum(axis=0)) for part in self.P], axis=1)
+        return np.asarray(rows + self.base * self.seeds.T)
 
     def _gather(self, one: Round) -> None:
         """Add to ``a`` what the scores after this round ask of the stages that changed them."""
@@ -246,9 +253,9 @@ class Reverse:
 class Combined(Reverse):
     """Reverse mode for one number that moves with the scores of n queries: J'u, over all outputs and columns of the targets."""
 
-    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, slopes: Array, n_threads: int):
+    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, slopes: Array, n_threads: int, base: float = 1.0):
         """``queries`` (n, T): leaves; ``slopes`` (n, K): how the number moves with each score."""
-        super().__init__(walked, rows, queries[:1], slopes.sum(axis=0)[None, None, :], n_threads)
+        super().__init__(walked, rows, queries[:1], slopes.sum(axis=0)[None, None, :], n_threads, base)
         self.queries, self.slopes = queries.astype(np.intp), slopes
 
     def by_targets(self) -> Array:

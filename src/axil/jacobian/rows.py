@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class RowQuestions(ABC):
         return found[0] if self.outputs is None else found
 
     @inputs.table_first("rows")
-    def without(self, X: Any, rows: Sequence[Any]) -> Any:
+    def without(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Any:
         """The scores of X if these training rows, by label, were deleted, all of them at once, structure held fixed.
 
         Exact, and not linear: the fit is replayed with their weights at zero, every leaf value computed again. Splits, rates,
@@ -74,6 +75,8 @@ class RowQuestions(ABC):
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         rows : sequence of labels, or of n_train truth values
             The training rows to delete, by label as in `what_if`, or marked with True, such as ``branch == "North"``.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `JacobianExplainer.explain`.
 
         Examples
         --------
@@ -85,7 +88,8 @@ class RowQuestions(ABC):
         >>> list(explainer.without(X.head(1), [0, 7, 30]).columns)
         ['query', 'before', 'after', 'change', 'probability before', 'probability after']
         """
-        kept, X = self._kept("without"), self._rows(X)
+        model, X = self._boosted("without", X, init_score)
+        kept = replace(self._kept("without"), model=model)
         before, change = deletions.without(kept, X, inputs.named_rows(rows, self.index))
         return changes(kept.model, inputs.row_labels(X), self.outputs, before, change, self._backend)
 
@@ -152,6 +156,11 @@ class RowQuestions(ABC):
     def _kept(self, question: str) -> deletions.Kept:
         model = self._boosting(question)
         return deletions.Kept(model, self.index, self.outputs, self._budget, self._backend, self._n_threads)
+
+    def _boosted(self, question: str, X: Any, init_score: Any) -> tuple[Boosting, Any]:
+        """The model for the rows of X with these offsets, and the rows, checked."""
+        model, rows = self._boosting(question), self._rows(X)
+        return model.shifted(model.offsets_of(init_score, rows.shape[0])), rows
 
     def _boosting(self, question: str) -> Boosting:
         """The model, where it is boosted: what `question` needs."""

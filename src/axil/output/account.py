@@ -16,16 +16,19 @@ class Account:
 
     meaning: str  #: of a score behind the link: "probability", "mean", or "" where the score is all there is
     means: Array | None  #: (n, K) what the link makes of the scores; None where it leaves them as they are
-    derive: Callable[[Any], Any]  #: the `WeightedSums` of derivatives by the targets, for rows (n, features)
+    #: the `WeightedSums` of derivatives by the targets, for rows (n, features) and their offsets
+    derive: Callable[[Any, Any], Any]
+    offsets: Any = None  #: of the rows, which can be taken by position; None for none
     kept: Kept = field(default_factory=Kept, repr=False)
 
     def derived(self, X: Any) -> Any:
         """The derivatives of these predictions, whose rows are X, computed once."""
-        return self.kept.get("derived", lambda: self.derive(X))
+        return self.kept.get("derived", lambda: self.derive(X, self.offsets))
 
     def __getitem__(self, which: Any) -> Account:
         """The account of some of the predictions, by position; with their derivatives where these are known."""
         kept = Kept()
         for name, known in self.kept.known().items():
             kept.get(name, lambda own=known[which]: own)  # type: ignore[misc]
-        return Account(self.meaning, None if self.means is None else self.means[which], self.derive, kept)
+        means, offsets = (None if own is None else own[which] for own in (self.means, self.offsets))
+        return Account(self.meaning, means, self.derive, offsets, kept)

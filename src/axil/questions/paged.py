@@ -56,7 +56,7 @@ class Paged(page.Shown, ABC):
         sigma : float or array of shape (K,), optional
             The noise of the targets, for standard errors.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. axil.dask.JacobianExplainer takes none.
         map : pair of columns, optional
             Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
         y : array of shape (n,) or (n, K), optional

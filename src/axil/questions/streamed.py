@@ -60,7 +60,7 @@ class Streamed(Paged, ABC):
         by : "weight" or "contribution", optional
             What the largest are the largest of, in absolute value; by default weights, of an additive explainer contributions.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. axil.dask.JacobianExplainer takes none.
         """
         tables.check_by(by)
         k = inputs.as_count(k, "k")
@@ -76,7 +76,7 @@ class Streamed(Paged, ABC):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. axil.dask.JacobianExplainer takes none.
         """
         return self._measured(X, init_score, lambda one: one.effective_size)
 
@@ -88,7 +88,7 @@ class Streamed(Paged, ABC):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. axil.dask.JacobianExplainer takes none.
         """
         return self._measured(X, init_score, lambda one: one.negative_share)
 
@@ -106,7 +106,7 @@ class Streamed(Paged, ABC):
         labels : sequence of length n_train, or str
             A label for each training row: a year, a region, a source; or the name of a column of X_train.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. axil.dask.JacobianExplainer takes none.
         """
         stream = self._stream(X, init_score)
         codes, groups = stream.groups(labels)
@@ -122,7 +122,7 @@ class Streamed(Paged, ABC):
         shares : sequence of float
             Shares of ``sum |weight|``, from 0 to 1.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. axil.dask.JacobianExplainer takes none.
         """
         wanted = inputs.as_shares(shares)
         stream = self._stream(X, init_score)
@@ -141,7 +141,7 @@ class Streamed(Paged, ABC):
         top : float, default 0.05
             The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded up to whole rows.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. axil.dask.JacobianExplainer takes none.
 
         Examples
         --------
@@ -201,7 +201,7 @@ class Streamed(Paged, ABC):
         columns : sequence, optional
             Which features to show, by name or position; all by default.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. axil.dask.JacobianExplainer takes none.
         adjust : bool, default False
             Add adjusted targets and differences of features. Only where weights make the prediction, not of pushes.
         among : array of bool of shape (n_train,) or function, optional
@@ -269,7 +269,7 @@ class Streamed(Paged, ABC):
         path : str or path
             A file that ends in .parquet, or a directory that ends in .zarr.
         init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`. JacobianExplainer takes none.
+            Offsets of the rows of X, as in `Explainer.explain`. axil.dask.JacobianExplainer takes none.
         """
         stream = self._stream(X, init_score)
         if stream.rows.shape[0] == 0:

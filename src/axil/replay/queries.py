@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Model, OffsetModel
+from axil.adapters.smooth import OffsetScores, SmoothModel
 from axil.machine.shared import Kept
 from axil.types import Array
 
@@ -22,7 +23,7 @@ class Offsets:
     replace_base: bool = False
 
     @classmethod
-    def of(cls, init_score: Any, n: int, adapter: Model) -> Offsets:
+    def of(cls, init_score: Any, n: int, adapter: Model | SmoothModel) -> Offsets:
         """Checked; zeros, beside the base, for None."""
         values = inputs.as_offsets(init_score, n, adapter.n_outputs, "explained")
         if values is None:
@@ -34,7 +35,7 @@ class Offsets:
         """How often the base counts in a prediction."""
         return 0.0 if self.replace_base else 1.0
 
-    def __getitem__(self, rows: slice) -> Offsets:
+    def __getitem__(self, rows: Any) -> Offsets:
         return replace(self, values=self.values[rows])
 
     def predictions(self, adapter: Model, X: Any) -> Array:
@@ -42,6 +43,12 @@ class Offsets:
         if self.replace_base:
             return cast(OffsetModel, adapter).predictions_from(X, self.values)
         return np.asarray(adapter.predictions(X) + self.values)
+
+    def scores(self, adapter: SmoothModel, X: Any) -> Array:
+        """(n, K): raw scores of these rows by the library's own account, with their offsets."""
+        if self.replace_base:
+            return cast(OffsetScores, adapter).scores_from(X, self.values)
+        return np.asarray(adapter.scores(X) + self.values)
 
 
 @dataclass(frozen=True, eq=False)

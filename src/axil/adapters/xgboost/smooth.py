@@ -107,9 +107,18 @@ class SmoothXGBoost(XGBoostAdapter):
 
     def scores(self, X: Any) -> Array:
         """(n, K)."""
+        return self._scores(X, None)
+
+    def scores_from(self, X: Any, offsets: Array) -> Array:
+        """(n, K): with offsets for base_margin."""
+        return self._scores(X, offsets)
+
+    def _scores(self, X: Any, offsets: Array | None) -> Array:
         if X.shape[0] == 0:
             return np.zeros((0, self.n_outputs))
         matrix = as_matrix(X, self._booster, self._missing)
+        if offsets is not None:
+            matrix.set_base_margin(offsets.astype(np.float32))
         last = 0, self._n_iterations
         found = self._booster.predict(matrix, output_margin=True, iteration_range=last, validate_features=False)
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
