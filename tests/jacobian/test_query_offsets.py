@@ -149,3 +149,12 @@ def test_offsets_are_copied():
     found = explainer(ASKED, given)
     given[:] = 7.0
     np.testing.assert_array_equal(found.weights, explainer(ASKED, SHIFT).weights)
+
+
+def test_the_audit_expects_what_the_library_predicts_with_the_offsets_of_the_fit():
+    """Less each row's own push; XGBoost's base_margin takes the place of base_score here too."""
+    explainer = xgboost_poisson()[0]
+    model = xgboost.XGBRegressor(**XGB, objective="count:poisson").fit(X, COUNTS, base_margin=OFFSETS)
+    scores = model.predict(X, output_margin=True, base_margin=OFFSETS)
+    expected = np.exp(scores - np.diagonal(explainer.pushes(X)))
+    np.testing.assert_allclose(explainer.audit().sort_values("row")["expected"], expected, rtol=1e-5)

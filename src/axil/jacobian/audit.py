@@ -72,7 +72,7 @@ class LabelAudit(ABC):
         if model.classes is None:
             return _numbers(model, out_of_fold, self.index, self._backend)
         labels = _both(model.targets)
-        without = model.means(model.pushes.walked.score - model.pushes.on_itself())
+        without = model.means(model.fitted - model.pushes.on_itself())
         assert without is not None  # there is a meaning
         if out_of_fold is None:
             found, probabilities = (
@@ -104,7 +104,7 @@ def _numbers(model: Boosting, out_of_fold: Any, index: NDArray[Any], backend: st
     """The table for counts and amounts."""
     targets = model.targets
     if out_of_fold is None:
-        means = model.means(model.pushes.walked.score - model.pushes.on_itself())
+        means = model.means(model.fitted - model.pushes.on_itself())
         assert means is not None
         expected, basis = means, BY_PUSHES
     else:

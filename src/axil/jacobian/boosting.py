@@ -132,7 +132,7 @@ class Boosting:
         self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
         self._rows = TrainingRows(None, targets, weights, offsets)
         self._as_fitted: Refit | None = None
-        self._offsets: Offsets | None = None  # of the rows that are asked about
+        self.offsets: Offsets | None = None  #: of the rows that are asked about
         self.pushes = Pushes(self._walked, limits)
         self.report = {}
         if verify:
@@ -160,6 +160,13 @@ class Boosting:
     def check_rows(self, X: Any) -> float:
         """Compare the scores of training rows with the model's; the largest difference, relative."""
         return check_scores(self._adapter, X, self._rows.offsets, self._walked.score)
+
+    @property
+    def fitted(self) -> Array:
+        """(N, K): the scores of the training rows with the offsets of the fit, which may stand in for the base."""
+        w, offsets = self._walked, self._rows.offsets
+        replaced = offsets is not None and Offsets.of(offsets, len(offsets), self._adapter).replace_base
+        return w.score - w.base if replaced else w.score
 
     @property
     def backend(self) -> Backend:
@@ -202,23 +209,23 @@ class Boosting:
         if offsets is None:
             return self
         made = copy.copy(self)
-        made._offsets = offsets
+        made.offsets = offsets
         return made
 
     def starts(self, n: int) -> Array:
         """(n, K): where the scores of n rows start, from the base, their offsets or both; pushes are added to it."""
-        if self._offsets is None:
+        if self.offsets is None:
             return np.tile(self.pushes.base, (n, 1))
-        return np.asarray(self._offsets.base * self.pushes.base + self._offsets.values)
+        return np.asarray(self.offsets.base * self.pushes.base + self.offsets.values)
 
     @property
     def _bases(self) -> float:
         """How often the base counts in the scores that are asked about."""
-        return 1.0 if self._offsets is None else self._offsets.base
+        return 1.0 if self.offsets is None else self.offsets.base
 
     def _scores(self, X: Any) -> Array:
         """(n, K): by the library's own account, with the offsets of these rows."""
-        return self._adapter.scores(X) if self._offsets is None else self._offsets.scores(self._adapter, X)
+        return self._adapter.scores(X) if self.offsets is None else self.offsets.scores(self._adapter, X)
 
     def predictions(self, X: Any) -> Array:
         """(n, K): raw scores, or their means by the link."""
@@ -373,7 +380,7 @@ class Boosting:
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
         w, made = self._walked, self.pushes.scores(leaves)
-        if self._offsets is not None:
+        if self.offsets is not None:
             made += self.starts(len(made)) - self.pushes.base
         error = np.abs(made - scores)
         worst = np.unravel_index(int(error.argmax()), error.shape)
