@@ -309,7 +309,7 @@ function start(data) {
       if (others > 0) add([...groups.found.slice(MOST_STEPS), groups.rest], `${count(others)} other groups`);
     } else {
       for (const row of all.slice(0, MOST_STEPS)) add([row], row.label);
-      if (all.length > MOST_STEPS) add(all.slice(MOST_STEPS), `${count(all.length - MOST_STEPS)} other listed rows`);
+      if (all.length > MOST_STEPS) add(all.slice(MOST_STEPS), `${count(all.length - MOST_STEPS)} more rows listed`);
       const rest = of(data.rest_weights, i);
       if (left > 0) add([{ weight: rest, contribution: counted(rest, data.rest_contributions[state.output][i]) }], `${things(left, "row")} not listed`);
     }
