@@ -322,7 +322,9 @@ def test_the_share_of_the_value_is_what_follows_the_listed_targets(name):
 def test_pushes_are_chosen_from_and_not_adjusted():
     dear = (Y.median() < Y).to_numpy()
     pushes = axil.JacobianExplainer(LGBMClassifier(**QUICK).fit(X, dear), X, dear)
-    with pytest.raises(UnsupportedQuestionError, match=r"similar\(adjust=True\) has no answer here: .*not a weighted sum of targets"):
+    with pytest.raises(
+        UnsupportedQuestionError, match=r"similar\(adjust=True\) has no answer here: .*not a weighted sum"
+    ):
         pushes.similar(NEW, 3, adjust=True)
     found = pushes.similar(NEW, 3, sign="positive", among=X["year"] > 2020)
     assert (found["contribution"] > 0).all()
