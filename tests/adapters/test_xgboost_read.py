@@ -17,7 +17,7 @@ import xgboost as xgb
 from numpy.typing import NDArray
 from reference import bent_tree
 from scipy import sparse
-from xgboost_models import CASES, OLD, VERSION, Case, booster, loaded, regressor, schedule, table, with_targets
+from xgboost_models import CASES, OLD, VERSION, Case, booster, loaded, regressor, table, with_targets
 
 from axil import Explainer
 from axil.adapters.contract import FittedTrees, TrainingRows
@@ -242,17 +242,6 @@ def test_rate_schedules(name: str) -> None:
     trees = read_trees(case, adapter_of(case.model))[0]
     expected = [0.3, *(0.3 * 0.9**i for i in range(9))]
     np.testing.assert_allclose(trees.rates, expected, rtol=2e-7)
-
-
-@pytest.mark.parametrize("gamma", [60.0, 1e9])  # roots alone among the trees, and nothing else
-def test_trees_without_splits_show_their_rates(gamma: float) -> None:
-    case = booster(callbacks=schedule(), gamma=gamma, base_score=1.0)
-    sizes = set(read_trees(case, adapter_of(case.model))[0].n_leaves)
-    assert sizes == {1} if gamma == 1e9 else {1} < sizes
-    for own in (case, loaded(case)):
-        assert Explainer(own.model, own.X, own.y).verification is not None
-        with pytest.raises(ExactnessError):
-            Explainer(own.model, own.X, np.where(np.arange(len(own.y)) == 5, own.y + 0.5, own.y))
 
 
 def test_best_iteration() -> None:

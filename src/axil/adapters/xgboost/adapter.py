@@ -17,7 +17,7 @@ from axil.adapters.xgboost.document import Model, Tree, parse, settings
 from axil.adapters.xgboost.draws import Plan, Subsample
 from axil.adapters.xgboost.matrix import as_matrix, as_table
 from axil.adapters.xgboost.plan import drop_factors, plan_of, plan_of_draws
-from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover, root_rate
+from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
 from axil.adapters.xgboost.refusals import REFUSALS, Reading, causes, pruned
 from axil.adapters.xgboost.rule import Rule
 from axil.errors import InputError
@@ -297,14 +297,10 @@ class XGBoostAdapter(TreeModel):
         stated = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
         l2 = self._settings.number("reg_lambda")
         as_stated = np.full(self._n_trees, stated), [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
-        # Any targets lead to a single leaf's value that min_child_weight set to zero; others show their rates.
+        # Any rate would lead to a single leaf's value, and any targets to one that min_child_weight set to zero.
         single = all(len(tree.splits) == 0 for tree in self._trees)
         drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
-        if single and not drops:
-            found = np.array([root_rate(tree) for tree in self._trees])
-            other = np.abs(found - stated) > 16 * ROUNDING * stated  # never where it is nan
-            return np.where(other, found, stated), as_stated[1]
-        if drops or not rows.totals.n_rows or not (rows.at_hand or rows.leaf_totals):
+        if drops or single or not rows.totals.n_rows or not (rows.at_hand or rows.leaf_totals):
             return as_stated
         for at_once in (True, False) if self._model.n_parallel > 1 else (False,):
             observed = self._observe(rows, plan, at_once) if rows.leaf_totals is None else self._found(rows.leaf_totals)

@@ -52,15 +52,10 @@ class Leaves:
         return self.sums / (self.weights + l2) if self.bent is None else self.bent(l2)
 
     def rate(self, l2: float) -> float:
-        """The best rate for this lambda, for a root alone the one that its tree shows; nan where all is zero."""
-        if not self.values.any():
-            return np.nan
-        alone = root_rate(self.tree)
-        if not np.isnan(alone):
-            return alone
+        """The best rate for this lambda; nan where all is zero."""
         u = self.before_rate(l2) * self.precision
         squares = float(u @ u)
-        return float(u @ (self.values * self.precision)) / squares if squares > 0 else np.nan
+        return float(u @ (self.values * self.precision)) / squares if squares > 0 and self.values.any() else np.nan
 
     def clipped(self, l2: float) -> bool:
         """Whether all values were clipped, or set to zero by reg_alpha, so that no sum shows in any."""
@@ -93,22 +88,14 @@ def confirmed(tree: Tree, rate: float, l2: float) -> bool:
     return bool(np.all(off <= noise) and np.any(noise <= 1e-5 * np.abs(whole)))
 
 
-def root_rate(tree: Tree) -> float:
-    """The rate of a tree without splits: XGBoost keeps the value of its root before the rate as well; nan for other trees."""
-    before = tree.base_weights[0] if not len(tree.splits) and len(tree.base_weights) else np.zeros(1)
-    return float(before @ tree.values[0] / (before @ before)) if before.any() else np.nan
-
-
 def shows_rate(tree: Tree, rate: float, l2: float) -> bool:
     """Whether the gain of a split into two leaves, which XGBoost keeps, is the one that this rate leads to.
 
     ``gain = S1^2 / (H1 + lambda) + S2^2 / (H2 + lambda) - w^2 (H + lambda)`` with ``S = v (H + lambda) / rate``: no data in it.
-    The split of largest gain decides, as far as float32 shows it; of a root alone its own value.
+    The split of largest gain decides, as far as float32 shows it.
     """
-    if not len(tree.splits):
-        return bool(abs(root_rate(tree) - rate) <= 16 * ROUNDING * abs(rate))
     hessians, gains = tree.node_hessians, tree.floats("loss_changes")
-    if hessians is None or tree.n_outputs > 1 or len(gains) != tree.n_nodes:
+    if hessians is None or tree.n_outputs > 1 or len(gains) != tree.n_nodes or not len(tree.splits):
         return False
     left, right = (tree.integers(side)[tree.splits] for side in ("left_children", "right_children"))
     last = np.flatnonzero(np.isin(left, tree.leaves) & np.isin(right, tree.leaves))
