@@ -31,7 +31,7 @@ def asked(explainer, rows, kind):
     found = [e.top(2), explainer.top(rows, 2), explainer.similar(rows, 2, adjust=True), e.group(groups.tolist())]
     found += [explainer.what_if({0: 1.0}, rows), explainer.leave_one_out(), explainer.similar(rows, 2, distinct=groups)]
     found += [e.to_frame(), explainer.audit(), explainer.blame(rows, y[:3]), explainer.removal_set(rows, 2)]
-    found += [explainer.calibrate(X[:40], y[:40]).interval(rows, coverage=0.8)]
+    found += [explainer.calibrate(X[:40] + 0.1, y[:40]).interval(rows, coverage=0.8)]
     assert {type(table).__module__.split(".")[0] for table in found} == {kind}, [type(one) for one in found]
     assert "<html" in explainer.to_html(rows, columns=None)
     assert explainer.similar(rows, 2, within=(column, 1.0)) is not None

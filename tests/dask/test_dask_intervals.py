@@ -85,6 +85,16 @@ def test_out_of_bag():
     same(explainer.calibrate(CAL, Y[250:380]), whole.calibrate(CAL, Y[250:380]))
 
 
+def test_training_rows_are_no_calibration_rows():
+    model = lgb.LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1).fit(FIT, Y[:250])
+    explainer = axil.dask.Explainer(model, partitioned(FIT), partitioned(Y[:250]))
+    with pytest.raises(axil.InputError, match="100 of the 100 calibration rows are training rows"):
+        explainer.calibrate(FIT[:100], Y[:100])
+    with pytest.warns(UserWarning, match="30 of the 130 calibration rows are training rows"):
+        few = explainer.calibrate(X[220:350], Y[220:350])
+    assert few.n_calibration == 100
+
+
 def test_what_is_refused():
     model = lgb.LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1).fit(FIT, Y[:250])
     explainer = axil.dask.Explainer(model, partitioned(FIT), partitioned(Y[:250]))

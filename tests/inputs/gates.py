@@ -97,7 +97,7 @@ def explanation():
 
 @cache
 def predictive():
-    return explainer("lgb").calibrate(X[:20], Y[:20])
+    return explainer("lgb").calibrate(X[:20] + 0.5, Y[:20])
 
 
 @cache
@@ -178,7 +178,7 @@ DEFAULTS = {
     "X": X[:Q],
     "X_val": X[:Q],
     "y_val": Y[:Q],
-    "X_cal": X[:Q],
+    "X_cal": X[:Q] + 0.5,
     "y_cal": Y[:Q],
     "q": 0.5,
     "random_state": 0,

@@ -1,10 +1,15 @@
 """Sources of calibration: held out, out of fold, out of bag; every kind of model; and refusals."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from catboost import CatBoostRegressor
 from interval_models import explainer, rows
 from lightgbm import LGBMClassifier, LGBMRegressor
+from scipy import sparse
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -17,7 +22,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from xgboost import XGBRegressor
 
 import axil
-from axil import InputError, UnsupportedQuestionError
+from axil import InputError, UnsupportedQuestionError, inputs
 from axil.intervals import calibrate
 from axil.intervals.errors import out_of_bag
 from axil.intervals.local import SMALL
@@ -135,6 +140,87 @@ def test_a_warning_of_long_work_is_at_the_line_that_asked(monkeypatch):
     with pytest.warns(axil.CostWarning, match="out_of_fold=cross_val_predict") as said:
         axil.Explainer(model, X, Y).calibrate(X_CAL, Y_CAL)
     assert said[0].filename == __file__
+
+
+def boosted(rows, targets):
+    return LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1).fit(rows, targets)
+
+
+def with_gaps():
+    gaps = pd.DataFrame(X, columns=list("abcd")).assign(a=lambda f: f["a"].where(f["b"] > 0.2))
+    return gaps.assign(kind=pd.Categorical(np.where(X[:, 3] > 0.5, "flat", "house")))
+
+
+TABLES = {
+    "array": lambda: X,
+    "frame": with_gaps,
+    "polars": lambda: pl.DataFrame(X, schema=list("abcd")),
+    "sparse": lambda: sparse.csr_matrix(np.where(X > 0.5, X, 0.0)),
+    "single": lambda: X.astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_training_rows_are_no_calibration_rows(name):
+    table = TABLES[name]()
+    explained = axil.Explainer(boosted(table, Y), table, Y)
+    with pytest.raises(
+        InputError, match=r"80 of the 80 calibration rows are training rows: the same features.*out_of_fold="
+    ):
+        explained.calibrate(inputs.take_rows(table, np.arange(40, 120)), Y[40:120])
+    assert explained.calibrate(inputs.take_rows(table, np.arange(40, 120)), Y_CAL[:80]).n_calibration == 80
+
+
+def test_training_rows_are_found_in_another_kind_of_table():
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    explained = axil.Explainer(boosted(frame, Y), frame, Y)
+    for rows, targets in ((X, Y), (frame.astype(np.float32), Y.astype(np.float32)), (frame.iloc[::-1], Y[::-1])):
+        with pytest.raises(InputError, match="200 of the 200 calibration rows"):
+            explained.calibrate(rows, targets)
+
+
+def test_a_few_training_rows_are_left_out():
+    explained = axil.Explainer(boosted(X, Y), X, Y)
+    mixed, targets = np.concatenate([X[:30], X_CAL]), np.append(Y[:30], Y_CAL)
+    with pytest.warns(
+        UserWarning, match=r"30 of the 130 calibration rows are training rows.*100 calibration rows stay"
+    ) as said:
+        own = explained.calibrate(mixed, targets)
+    assert said[0].filename == __file__
+    assert own.n_calibration == 100
+    np.testing.assert_array_equal(own.interval(Q)["upper"], explained.calibrate(X_CAL, Y_CAL).interval(Q)["upper"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert explained.calibrate(mixed[29:], targets[29:]).n_calibration == 101  # one may be equal by chance
+
+
+def test_rows_equal_by_chance_are_calibration_rows():
+    """Features of a few levels: nearly all rows equal others, in the training data as well."""
+    draws = np.random.default_rng(0)
+    for levels, n in ((3, 400), (9, 100)):
+        coarse, targets = draws.integers(levels, size=(600, 2)).astype(float), draws.integers(4, size=600).astype(float)
+        explained = axil.Explainer(boosted(coarse[:n], targets[:n]), coarse[:n], targets[:n])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert explained.calibrate(coarse[n:], targets[n:]).n_calibration == 600 - n
+    with pytest.raises(InputError, match=r"% of the training rows equal another one, which does not explain it"):
+        explained.calibrate(coarse[:n], targets[:n])
+
+
+def test_rows_of_weight_zero_were_not_in_the_fit():
+    weights = (np.arange(200) < 120).astype(float)
+    model = LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1).fit(X, Y, sample_weight=weights)
+    explained = axil.Explainer(model, X, Y, sample_weight=weights)
+    assert explained.calibrate(X[120:], Y[120:]).n_calibration == 80
+    with pytest.raises(InputError, match="120 of the 120"):
+        explained.calibrate(X[:120], Y[:120])
+
+
+def test_without_features_the_targets_tell(tmp_path):
+    model = boosted(X, Y)
+    axil.Explainer(model, X, Y).save(tmp_path / "e.npz")
+    with pytest.raises(InputError, match="the same target, which no two training rows share"):
+        axil.load(tmp_path / "e.npz", model).calibrate(X[:50], Y[:50])
 
 
 def test_refusals():

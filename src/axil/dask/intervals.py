@@ -18,17 +18,19 @@ from axil.dask.local import (
     Moments,
     errors_of,
     has_bags,
+    keys_of,
     known_of,
     moments_of,
     out_of_bag_of,
     out_of_fold_of,
     reasons_of,
+    some_keys,
     spread_of,
 )
 from axil.dask.removal import Deletions
 from axil.dask.weighted import Batch
 from axil.errors import InputError, UnsupportedQuestionError, counted
-from axil.intervals.calibrate import calibration_rows, conformal_rows
+from axil.intervals.calibrate import MOST_ROWS, calibration_rows, conformal_rows, occurrences, trained_on
 from axil.intervals.conformal import Conformal
 from axil.intervals.distribution import Distribution
 from axil.intervals.local import Local, Usual, joined
@@ -102,11 +104,23 @@ class Calibrates(Deletions):
         truth = inputs.as_table(y_cal, rows.shape[0], self._adapter.n_outputs, "y_cal", "calibration")
         folds = None if out_of_fold is None else partitions(out_of_fold, "out_of_fold", self._layout)
         some = calibration_rows(rows.shape[0])
+        some = some[~self._trained_on(inputs.take_rows(rows, some), truth[some])]
         errors = self._training_errors(folds)
         local = self._around(errors, inputs.take_rows(rows, some), Offsets(offsets.values[some], offsets.replace_base))
         around, reasons = partial(self._around, errors), partial(self._reasons, errors)
         model = Answers(self._as_queries, around, self._predictions, reasons, self.outputs)
         return Predictive(model, errors.source, conformal_rows(local, truth[some] - local.predictions))
+
+    def _trained_on(self, X: Any, truth: Array) -> NDArray[np.bool_]:
+        """Which of these calibration rows are training rows; raises where most are. Keys of rows stay in their partitions."""
+        single = inputs.is_single(X) or inputs.is_single(getattr(self._X, "_meta", self._X))
+        tasks = [task(keys_of, *pair, single) for pair in zip(self._held.partitions, self._parts_of_X)]
+        parts = self._cluster.hold(tasks)
+        share = min(1.0, MOST_ROWS / max(self._n_rows, 1))
+        some = np.concatenate(self._cluster.collect([task(some_keys, part, share) for part in parts]))
+        asked = np.append(inputs.row_keys(X, truth, single), some)
+        counts = self._cluster.total([task(occurrences, part, literal(asked)) for part in parts])
+        return trained_on(counts[: len(truth)], counts[len(truth) :])
 
     def _training_errors(self, folds: list[Any] | None) -> Errors:
         held, forest = self._held, all(is_forest(entry.trees.structure) for entry in self._held.entries)

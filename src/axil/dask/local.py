@@ -12,6 +12,7 @@ from axil import inputs
 from axil.dask.answers import Asked, Best
 from axil.dask.fits import Fit, own_targets
 from axil.dask.partitions import Partition, named
+from axil.inputs.columns import Keys
 from axil.intervals.local import moment_values
 from axil.kernels.cpu import Cpu
 from axil.output.tables import Largest
@@ -40,6 +41,17 @@ class Known:
             np.minimum(self.lowest, other.lowest),
             np.maximum(self.highest, other.highest),
         )
+
+
+def keys_of(partition: Partition, X: Any, single: bool) -> Keys:
+    """The keys of `inputs.row_keys` of the rows that took part in the fit, with their features X."""
+    weights, found = partition.structures[0].row_weights, inputs.row_keys(X, partition.targets, single)
+    return found if weights is None else found[weights != 0]
+
+
+def some_keys(keys: Keys, share: float) -> Keys:
+    """About this share of the keys, evenly over the partition."""
+    return keys[np.linspace(0, len(keys) - 1, int(np.ceil(share * len(keys)))).astype(np.intp)]
 
 
 def known_of(partition: Partition, errors: Array) -> Known:

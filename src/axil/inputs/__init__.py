@@ -1,6 +1,14 @@
 """The gates: whatever people hand over - tables, arrays, labels, settings, paths - is checked here before any work."""
 
-from axil.inputs.columns import chosen_columns, column_names, feature_columns, row_index, row_values
+from axil.inputs.columns import (
+    chosen_columns,
+    column_names,
+    feature_columns,
+    is_single,
+    row_index,
+    row_keys,
+    row_values,
+)
 from axil.inputs.distances import as_points, interval_around
 from axil.inputs.labels import (
     as_labels,
@@ -84,6 +92,7 @@ __all__ = [
     "feature_columns",
     "group_codes",
     "interval_around",
+    "is_single",
     "is_sparse",
     "is_whole",
     "label_codes",
@@ -94,6 +103,7 @@ __all__ = [
     "position_of",
     "positions",
     "row_index",
+    "row_keys",
     "row_labels",
     "row_values",
     "table_first",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+from numbers import Real
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -9,9 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import InputError, meant, shown
+from axil.inputs.codes import is_missing, numbered
 from axil.inputs.labels import as_labels, position_of
 from axil.inputs.numbers import is_sparse, is_whole
 from axil.inputs.tables import as_frame, row_labels, take_rows
+from axil.types import Array
+
+Keys = NDArray[np.uint64]
+
+KEYED = 1 << 20  # cells of an array that are turned into keys at a time
+SINGLE_BITS = np.uint64(29)  # of a number of double precision that single precision does not have
 
 
 def column_names(given: tuple[Any, ...], known: list[str] | None, n: int) -> list[str]:
@@ -90,3 +99,76 @@ def row_index(given: Any, features: Any, known: list[str] | None, n: int) -> NDA
     if given is None:
         return np.arange(n) if features is None else row_labels(features)
     return np.array(as_labels(row_values(given, features, known, "index"), n, "index"))
+
+
+def is_single(X: Any) -> bool:
+    """Whether some column of X holds numbers of single precision."""
+    frame = as_frame(X)
+    if frame is None:
+        return bool(X.dtype == np.float32)
+    return any(dtype == nw.Float32 for dtype in frame.schema.values())
+
+
+def row_keys(X: Any, targets: Array, single: bool) -> Keys:
+    """(n,): a key for each row of X with its targets (n, K), equal where features and targets are; the same on any machine.
+
+    The key is a sum of one random number per column and value, in which zeros count nothing: so sparse rows have the keys of
+    dense ones. ``single``: features count as equal to the precision of float32, as where one of two tables has it. Targets
+    always do, because logarithms that a model takes of them depend on their places in memory by a last bit.
+    """
+    found, p = np.zeros(len(targets), dtype=np.uint64), X.shape[1]
+    frame = as_frame(X)
+    if is_sparse(X):
+        rows = X.tocsr()
+        rows = rows if rows.has_canonical_format else rows.copy()
+        rows.sum_duplicates()
+        sums = np.append(np.uint64(0), np.cumsum(_mixed(_numbers(rows.data), rows.indices, single)))
+        found += sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
+    elif frame is not None:
+        for i in range(p):
+            found += _mixed(_numbers(_values(frame[:, i])), i, single)
+    else:
+        step = max(1, KEYED // max(p, 1))
+        for first in range(0, len(X), step):
+            part = X[first : first + step]
+            if part.dtype.kind in "biuf":
+                found[first : first + step] += _mixed(_numbers(part), np.arange(p), single).sum(axis=1, dtype=np.uint64)
+            else:
+                for i in range(p):
+                    found[first : first + step] += _mixed(_numbers(part[:, i]), i, single)
+    for k, column in enumerate(np.asarray(targets, dtype=np.float64).T):
+        found += _mixed(column, p + k, True)
+    return found
+
+
+def _numbers(values: NDArray[Any]) -> Array:
+    """A column as float64: text by a number that stands for it, nan where a value is missing."""
+    if values.dtype.kind in "biuf":
+        return np.asarray(values, dtype=np.float64)
+    if values.dtype.kind in "mM":
+        return np.where(np.isnat(values), np.nan, values.astype(np.int64).astype(np.float64))
+    codes, labels = numbered(values)
+    return np.array([_number(label) for label in labels.tolist()], dtype=np.float64)[codes]
+
+
+def _number(label: Any) -> float:
+    if is_missing(label):
+        return float("nan")
+    if isinstance(label, Real):
+        return float(label)
+    text = label if isinstance(label, str) else repr(label)
+    whole = int.from_bytes(blake2b(text.encode("utf-8", "backslashreplace"), digest_size=6).digest(), "big")
+    return float(whole) + 0.5  # below 2^53, and no whole number that a code might be
+
+
+def _mixed(values: Array, columns: Any, single: bool) -> Keys:
+    """A random number for each value in its column, zero for zero; the function of Steele, Lea and Flood, 2014 (SplitMix64)."""
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)  # one nan, and no zero below zero
+    if single:
+        bits = (bits + (np.uint64(1) << (SINGLE_BITS - np.uint64(1)))) >> SINGLE_BITS
+    with np.errstate(over="ignore"):
+        z = bits + np.asarray(columns).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+        z = z ^ (z >> np.uint64(31))
+    return np.where(values == 0, np.uint64(0), z)

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaln, logsumexp
 
 from axil import inputs
-from axil.errors import InputError, UnsupportedQuestionError
+from axil.errors import InputError, UnsupportedQuestionError, warn
+from axil.inputs.columns import Keys
 from axil.intervals.conformal import Conformal
 from axil.intervals.errors import TrainingErrors, is_bagged, out_of_bag, training_errors
 from axil.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
@@ -21,6 +23,11 @@ from axil.types import Array
 from axil.weights.forest import Forest
 
 MOST_ROWS = 5000  # calibration rows: more would change the coverage by less than half a percent
+FEW = 3  # training rows that a row equals: more are a value that is common, which says nothing of where a row is from
+CHANCE = 1e-4  # the probability of as many equal rows, or more, below which they are not equal by chance
+MOST = 0.5  # of the calibration rows: where more of them are training rows there is no calibration without these
+ALIKE = "the same features and the same target"
+ALIKE_TARGET = "the same target, which no two training rows share"
 
 
 class Calibrates(RowQuestions):
@@ -40,6 +47,9 @@ class Calibrates(RowQuestions):
         The local scale of errors comes from the weights and from errors of the training rows: out of fold where given, out of bag
         in forests, else `leave_one_out`. The promise does not depend on them, but the width does. Of more than 5,000 calibration
         rows so many are drawn, always the same.
+
+        Calibration rows that equal training rows in all features and in the target, more of them than training rows equal one
+        another, are rows of the fit. Where most are, this is an error; where fewer are, they are left out with a warning.
 
         Parameters
         ----------
@@ -96,6 +106,8 @@ def held_out(proven: ProvenModel, X: Any, y: Any, folds: Array | None, init_scor
     n = len(queries)
     rows = calibration_rows(n)
     truth = on_scale(proven, inputs.as_table(y, n, proven.targets.shape[1], "y_cal", "calibration"), "y_cal")
+    counts = _equal_rows(proven, inputs.take_rows(queries.rows, rows), truth[rows])
+    rows = rows[~trained_on(*counts, ALIKE if proven.features is not None else ALIKE_TARGET)]
     if len(rows) < n:
         offsets = None if init_score is None else queries.offsets.values[rows]
         queries, truth = proven.queries(inputs.take_rows(queries.rows, rows), offsets), truth[rows]
@@ -154,6 +166,73 @@ def calibration_rows(n: int) -> NDArray[np.intp]:
     if not n:
         raise InputError("X_cal has no rows; expected rows that the model was not fitted on, with their targets.")
     return _some(np.arange(n))
+
+
+def _equal_rows(proven: ProvenModel, X: Any, truth: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """How many training rows equal each of these rows, and each of some training rows: features and targets.
+
+    Rows of weight zero took no part in the fit. Of an explainer without features the targets alone are compared, and only where
+    no two training rows share one: else equal targets say little.
+    """
+    features, weights = proven.features, getattr(proven.engines[0].structure, "row_weights", None)
+    if features is None:
+        features, X = np.empty((len(proven.targets), 0)), np.empty((len(truth), 0))
+    single = inputs.is_single(features) or inputs.is_single(X)
+    trained = inputs.row_keys(features, proven.targets, single)
+    trained = trained if weights is None else trained[weights != 0]
+    some = trained[_some(np.arange(len(trained)))]
+    held, own = np.split(occurrences(trained, np.append(inputs.row_keys(X, truth, single), some)), [len(truth)])
+    says_nothing = proven.features is None and (own > 1).any()
+    return np.zeros_like(held) if says_nothing else held, own
+
+
+def occurrences(keys: Keys, asked: Keys) -> NDArray[np.intp]:
+    """How often each key asked for is among the keys."""
+    known, which = np.unique(asked, return_inverse=True)
+    at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return np.bincount(at[known[at] == keys], minlength=len(known))[which.ravel()]
+
+
+def trained_on(held: NDArray[np.intp], trained: NDArray[np.intp], alike: str = ALIKE) -> NDArray[np.bool_]:
+    """Which calibration rows are to be left out as rows of the fit; raises where that is most of them.
+
+    ``held``: how many training rows equal each calibration row; ``trained``: each of some training rows, itself among them.
+
+    If the rows of both are exchangeable, a calibration row equals a training row with the probability that a training row equals
+    another one. So their share among the training rows is what duplicates and coarse features predict; only a number of equal
+    calibration rows that has a probability below `CHANCE` under it (with a uniform prior on that share) counts as a finding. Rows
+    that equal more than `FEW` training rows are left aside on both sides: a value that common may be more or less common here.
+    Of rows of the fit none is without an equal one, so the rows without one tell how many the others are.
+    """
+    equal, others = (held > 0) & (held <= FEW), trained - 1
+    n, m = int((held <= FEW).sum()), int(equal.sum())
+    n_train, twins = int((others <= FEW).sum()), int(((others > 0) & (others <= FEW)).sum())
+    if m == 0 or _tail(m, n, twins, n_train) >= CHANCE:
+        return np.zeros(len(held), dtype=np.bool_)
+    by_chance = twins / max(n_train, 1)
+    share = (m / n - by_chance) / (1.0 - by_chance)
+    found = f"{m} of the {len(held)} calibration rows are training rows: {alike}"
+    if by_chance:
+        found += f" ({by_chance:.0%} of the training rows equal another one, which does not explain it)"
+    if share > MOST:
+        raise InputError(
+            f"{found}. Errors of rows that the model was fitted on are too small, and so would be the intervals. Pass rows that "
+            "were not in the fit, or out_of_fold=cross_val_predict(model, X_train, y_train) without X_cal and y_cal; of a forest "
+            "with bootstrap calibrate() takes the trees that were fitted without each row."
+        )
+    warn(
+        f"{found}. They are left out, because errors of rows that the model was fitted on are too small; {len(held) - m} "
+        "calibration rows stay. Pass rows that were not in the fit.",
+        UserWarning,
+    )
+    return equal
+
+
+def _tail(m: int, n: int, twins: int, n_train: int) -> float:
+    """The probability that m or more of n rows equal a training row, where ``twins`` of n_train do (a beta-binomial tail)."""
+    j = np.arange(m, n + 1)
+    a, b = twins + 1, n_train - twins + 1
+    return float(np.exp(logsumexp(betaln(j + a, n - j + b) - betaln(a, b) - betaln(j + 1, n - j + 1) - np.log(n + 1))))
 
 
 def _some(rows: NDArray[np.intp]) -> NDArray[np.intp]:
