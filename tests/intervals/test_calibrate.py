@@ -174,9 +174,9 @@ def test_training_rows_are_no_calibration_rows(name):
 def test_training_rows_are_found_in_another_kind_of_table():
     frame = pd.DataFrame(X, columns=list("abcd"))
     explained = axil.Explainer(boosted(frame, Y), frame, Y)
-    for rows, targets in ((X, Y), (frame.astype(np.float32), Y.astype(np.float32)), (frame.iloc[::-1], Y[::-1])):
+    for table, targets in ((X, Y), (frame.astype(np.float32), Y.astype(np.float32)), (frame.iloc[::-1], Y[::-1])):
         with pytest.raises(InputError, match="200 of the 200 calibration rows"):
-            explained.calibrate(rows, targets)
+            explained.calibrate(table, targets)
 
 
 def test_a_few_training_rows_are_left_out():

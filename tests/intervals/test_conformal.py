@@ -78,6 +78,23 @@ def test_the_true_error_is_at_every_place_alike(n):
     assert chi < n + 4.5 * np.sqrt(2 * n) + 6  # mean n, variance 2 n: less than one in 10,000 is above
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_ends_hold_errors_of_one_sign_among_features_of_heavy_tails(sign):
+    """Some rows turn the inequality round (1 + u <= 0): 0.43 of 0.5 were held while their atoms went to one end only."""
+    n, repetitions, held, turned = 7, 4000, 0, 0
+    draws, penalty = np.random.default_rng(0), np.full(7, 8.0)
+    low, high = n + 1 - order_of(0.75, n), order_of(0.75, n)
+    for _ in range(repetitions):
+        features = 3 * draws.standard_t(1.2, size=(n + 1, 7))
+        errors = sign * draws.exponential(size=n + 1) * np.exp(features[:, 0].clip(-3, 3) / 2)
+        rows = Conformal(features[:n], np.ones(n), errors[:n], penalty)
+        lower, upper = rows.bounds(features[n:], np.ones(1))
+        held += lower[0, low - 1] <= errors[n] <= upper[0, high - 1]
+        turned += np.isinf(rows.magnitudes(features[n:], np.ones(1))).any()
+    assert turned > repetitions / 10
+    assert held / repetitions > 0.5 - 3 * np.sqrt(0.25 / repetitions)
+
+
 def test_places_and_least_rows():
     assert [order_of(0.9, n) for n in (9, 10, 19, 99)] == [9, 10, 18, 90]
     assert least_rows(0.9) == 9

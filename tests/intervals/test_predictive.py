@@ -133,6 +133,20 @@ def test_samples_are_atoms(atoms):
     assert not np.array_equal(drawn, predictive().sample(Q, 7, random_state=4))
 
 
+def test_samples_of_several_outputs_depend_on_each_other_as_errors_do():
+    (X, y), (X_cal, y_cal) = rows(300, 6), rows(200, 7)
+    noise, more = (np.random.default_rng(seed).normal(size=n) for seed, n in ((0, 300), (1, 200)))
+    targets = [np.column_stack([5 * A[:, 0] + e, 5 * A[:, 0] - e]) for A, e in ((X, noise), (X_cal, more))]
+    model = RandomForestRegressor(30, min_samples_leaf=5, random_state=0).fit(X, targets[0])
+    own = axil.Explainer(model, X, targets[0]).calibrate(X_cal, targets[1])
+    drawn = own.sample(Q[:5], 2000, random_state=0)
+    assert drawn.shape == (5, 2000, 2)
+    for one in drawn:
+        assert np.corrcoef(one.argsort(axis=0).argsort(axis=0).T)[0, 1] < -0.8
+    every = own.quantiles(Q[:5], np.arange(1, 201) / 201)
+    assert all(np.isin(drawn[i, :, k], every[i, :, k]).all() for i in range(5) for k in range(2))
+
+
 def test_alarm_is_a_share_and_rises_with_the_scale():
     table = predictive().interval(Q)
     assert table["alarm"].between(0, 1).all()
@@ -170,7 +184,7 @@ def test_infinite_ends_stay_so_in_prices():
     X, y = rows(100, 8)
     both = np.column_stack([y, y]) / 10
     model = RandomForestRegressor(5, random_state=0).fit(X, both)
-    own = axil.Explainer(model, X, both, inverse_func=np.exp).calibrate(X, both)
+    own = axil.Explainer(model, X, both, inverse_func=np.exp).calibrate()
     shown = own._shown(np.array([[np.inf, 0.2], [-np.inf, 0.1]]))
     np.testing.assert_array_equal(shown, [[np.inf, np.exp(0.2)], [-np.inf, np.exp(0.1)]])
 

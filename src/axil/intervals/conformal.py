@@ -9,9 +9,11 @@ The ridge is fitted to the n calibration rows *and* to the new row with a candid
 alike; a row's score is what the ridge leaves over of its z. With A = F'F + penalty of the calibration rows, e what their own
 ridge leaves over, g = f A^-1 f and u_i = f_i A^-1 f, row i scores at least as much as the new row exactly where
 
-    z <= f b + e_i (1 + g) / (1 + u_i)                      (always, where 1 + u_i <= 0)
+    z <= f b + e_i (1 + g) / (1 + u_i)                      (where 1 + u_i > 0)
 
-So every calibration row puts one `atom` on the new row's error, with the sign of its own. If the rows are exchangeable, the true
+So every calibration row puts one `atom` on the new row's error, with the sign of its own. Where 1 + u_i <= 0 the row is above the
+new one in part of the errors only, and on the other side of it from there on. Its atom then goes to the end that makes an interval
+longer: of a positive row to infinity for an upper end and to zero for a lower one. If the rows are exchangeable, the true
 error is at any of the n + 1 places among the n atoms with the same probability: whatever the model, the features and n, and no
 calibration row is set aside. The penalty is fixed, because one that the calibration rows choose would break the symmetry.
 """
@@ -56,7 +58,7 @@ class Conformal:
         return np.asarray(sizes * np.exp(_with_intercept(features) @ self._fit[0]))
 
     def magnitudes(self, features: Array, sizes: Array) -> Array:
-        """(m, n): the atoms of new rows with features (m, p) and sizes (m,), unsigned; inf where a row is always above."""
+        """(m, n): the atoms of new rows with features (m, p) and sizes (m,), unsigned; inf where 1 + u <= 0."""
         b, left = self._fit
         design = _with_intercept(features)
         half = design @ self._inverse
@@ -67,13 +69,30 @@ class Conformal:
             at = np.where(1 + u > 0, at, np.inf)
             return np.asarray(sizes[:, None] * np.maximum(np.exp(at) - SOFTENED, 0.0))
 
-    def atoms(self, features: Array, sizes: Array) -> Array:
-        """(m, n): the atoms of new rows with features (m, p) and sizes (m,), from the lowest up."""
+    def drawn(self, features: Array, sizes: Array) -> Array:
+        """(m, n): the atoms of new rows with features (m, p) and sizes (m,), in the order of the calibration rows."""
         signs = np.sign(self.errors)
         with np.errstate(invalid="ignore"):
-            found = np.where(signs == 0, 0.0, signs * self.magnitudes(features, sizes))
-        found.sort(axis=1)
-        return found
+            return np.where(signs == 0, 0.0, signs * self.magnitudes(features, sizes))
+
+    def atoms(self, features: Array, sizes: Array) -> Array:
+        """(m, n): the same atoms, from the lowest up."""
+        return np.sort(self.drawn(features, sizes), axis=1)
+
+    def bounds(self, features: Array, sizes: Array) -> tuple[Array, Array]:
+        """(m, n) twice: the atoms from the lowest up, for lower ends and for upper ends; see the module."""
+        found = self.drawn(features, sizes)
+        nowhere, signs = np.isinf(found), np.sign(self.errors)
+        lower, upper = (np.where(nowhere & (signs == away), 0.0, found) for away in (1.0, -1.0))
+        return np.sort(lower, axis=1), np.sort(upper, axis=1)
+
+    def lower(self, features: Array, sizes: Array) -> Array:
+        """(m, n): the atoms for lower ends."""
+        return self.bounds(features, sizes)[0]
+
+    def upper(self, features: Array, sizes: Array) -> Array:
+        """(m, n): the atoms for upper ends."""
+        return self.bounds(features, sizes)[1]
 
 
 def _with_intercept(features: Array) -> Array:

@@ -148,8 +148,11 @@ class Distribution(ABC):
         )
         below = np.where(rising == 0.5, n + 1 - above, above)
 
-        def ends(atoms: Array, _: slice) -> Array:
-            return (atoms[:, above - 1] + atoms[:, below - 1]) / 2
+        def ends(local: Local, _: slice) -> Array:
+            lower, upper = self._atoms(local, Conformal.lower), self._atoms(local, Conformal.upper)
+            highest = np.where((rising >= 0.5)[:, None], upper[:, above - 1], lower[:, above - 1])
+            lowest = np.where((rising > 0.5)[:, None], upper[:, below - 1], lower[:, below - 1])
+            return (highest + lowest) / 2
 
         return self._reduced(X, init_score, ends, len(wanted))
 
@@ -168,8 +171,8 @@ class Distribution(ABC):
         queries = self._queries(X, init_score)
         at, n = self._shown(self._targets(y, len(queries))), self.n_calibration
 
-        def rank(atoms: Array, some: slice) -> Array:
-            value = at[some][:, None, :]
+        def rank(local: Local, some: slice) -> Array:
+            atoms, value = self._atoms(local), at[some][:, None, :]
             return np.asarray(((atoms < value).sum(axis=1) + (atoms <= value).sum(axis=1) + 1.0) / (2 * (n + 1)))
 
         return self._reduced(queries, None, rank)
@@ -184,7 +187,7 @@ class Distribution(ABC):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
         """
-        return self._reduced(X, init_score, lambda atoms, _: atoms.std(axis=1))
+        return self._reduced(X, init_score, lambda local, _: self._atoms(local).std(axis=1))
 
     def predict(self, X: Any, return_std: bool = False, init_score: Any = None) -> Any:
         """(n,) or (n, K): the model's predictions; with ``return_std=True`` a pair, of these and `std`.
@@ -208,6 +211,8 @@ class Distribution(ABC):
     def sample(self, X: Any, n: int = 1, random_state: int | None = None, init_score: Any = None) -> Array:
         """(rows, n), or (rows, n, K): targets drawn from the predictive distribution of each row of X.
 
+        A draw takes the errors of one calibration row for all outputs, so that they depend on each other as these errors do.
+
         Parameters
         ----------
         X : table
@@ -223,7 +228,8 @@ class Distribution(ABC):
         seed = None if random_state is None else inputs.as_count(random_state, "random_state", least=0)
         draws = np.random.default_rng(seed)
 
-        def drawn(atoms: Array, _: slice) -> Array:
+        def drawn(local: Local, _: slice) -> Array:
+            atoms = self._atoms(local, Conformal.drawn)
             which = draws.integers(atoms.shape[1], size=(len(atoms), n, 1))
             return np.take_along_axis(atoms, which, axis=1)
 
@@ -246,7 +252,8 @@ class Distribution(ABC):
         queries = self._queries(X, init_score)
         truth = self._shown(self._targets(y, len(queries)))
 
-        def score(atoms: Array, some: slice) -> Array:
+        def score(local: Local, some: slice) -> Array:
+            atoms = self._atoms(local)
             n = atoms.shape[1]
             ranks = (2.0 * np.arange(1, n + 1) - n - 1)[:, None]
             apart = np.abs(atoms - truth[some][:, None, :]).mean(axis=1)
@@ -285,8 +292,8 @@ class Distribution(ABC):
                 if symmetric:
                     ends.lower[some, k], ends.upper[some, k] = -sizes[:, inner - 1], sizes[:, inner - 1]
                 else:
-                    atoms = rows.atoms(*at)
-                    ends.lower[some, k], ends.upper[some, k] = atoms[:, n - outer], atoms[:, outer - 1]
+                    lower, upper = rows.bounds(*at)
+                    ends.lower[some, k], ends.upper[some, k] = lower[:, n - outer], upper[:, outer - 1]
         return ends
 
     def _alarms(self, local: Local) -> Array:
@@ -298,21 +305,21 @@ class Distribution(ABC):
         return found
 
     def _reduced(
-        self, X: Any, init_score: Any, reduce: Callable[[Array, slice], Array], lines: int | None = None
+        self, X: Any, init_score: Any, reduce: Callable[[Local, slice], Array], lines: int | None = None
     ) -> Array:
-        """The results of ``reduce`` for all of X; it takes the atoms (queries, n, K) of some queries, as people read them."""
+        """The results of ``reduce`` for all of X; it takes all that is known around some queries, and which these are."""
         queries = X if isinstance(X, Queries) else self._queries(X, init_score)
         local = self._local(queries)
         k = local.predictions.shape[1]
         found = np.empty((len(queries), k) if lines is None else (len(queries), lines, k))
         for some in self._some(len(queries)):
-            found[some] = reduce(self._atoms(local[some]), some)
+            found[some] = reduce(local[some], some)
         return found[..., 0] if self._outputs is None else found
 
-    def _atoms(self, local: Local) -> Array:
-        """(m, n, K): targets that the calibration rows make likely, from the lowest up on the scale of the fit."""
+    def _atoms(self, local: Local, of: Callable[[Conformal, Array, Array], Array] = Conformal.atoms) -> Array:
+        """(m, n, K): targets that the calibration rows make likely, as people read them; ordered on the scale of the fit."""
         parts = [
-            local.predictions[:, [k]] + rows.atoms(local.features[:, k], local.sizes[:, k])
+            local.predictions[:, [k]] + of(rows, local.features[:, k], local.sizes[:, k])
             for k, rows in enumerate(self._rows)
         ]
         every = np.stack(parts, axis=-1)
