@@ -178,7 +178,7 @@ DEFAULTS = {
     "X": X[:Q],
     "X_val": X[:Q],
     "y_val": Y[:Q],
-    "X_cal": X[:Q] + 0.5,
+    "X_cal": X[:Q] + 1.0,
     "y_cal": Y[:Q],
     "q": 0.5,
     "random_state": 0,

@@ -133,8 +133,20 @@ def test_samples_are_atoms(atoms):
     assert not np.array_equal(drawn, predictive().sample(Q, 7, random_state=4))
 
 
+def test_results_respect_the_memory_limit():
+    (X, y), (X_cal, y_cal) = rows(300, 6), rows(60, 7)
+    model = LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1).fit(X, y)
+    free, limited = (axil.Explainer(model, X, y, memory_limit=limit).calibrate(X_cal, y_cal) for limit in (None, "4MB"))
+    with pytest.raises(InputError, match=r"50 x 100000 draws would take .* allowed by memory_limit. Ask for fewer"):
+        limited.sample(Q, 100_000)
+    with pytest.raises(InputError, match=r"300 x 5000 quantiles would take"):
+        limited.quantiles(X, np.linspace(0.1, 0.9, 5000))
+    for ask in (lambda own: own.sample(Q, 2000, 0), lambda own: own.quantiles(Q, np.linspace(0.1, 0.9, 200))):
+        np.testing.assert_allclose(ask(free), ask(limited), rtol=1e-12)  # products of fewer rows differ in last bits
+
+
 def test_samples_of_several_outputs_depend_on_each_other_as_errors_do():
-    (X, y), (X_cal, y_cal) = rows(300, 6), rows(200, 7)
+    X, X_cal = rows(300, 6)[0], rows(200, 7)[0]
     noise, more = (np.random.default_rng(seed).normal(size=n) for seed, n in ((0, 300), (1, 200)))
     targets = [np.column_stack([5 * A[:, 0] + e, 5 * A[:, 0] - e]) for A, e in ((X, noise), (X_cal, more))]
     model = RandomForestRegressor(30, min_samples_leaf=5, random_state=0).fit(X, targets[0])

@@ -34,6 +34,7 @@ from axil.intervals.calibrate import MOST_ROWS, calibration_rows, conformal_rows
 from axil.intervals.conformal import Conformal
 from axil.intervals.distribution import Distribution
 from axil.intervals.local import Local, Usual, joined
+from axil.machine.memory import Budget
 from axil.output import tables
 from axil.replay.queries import Offsets, Queries
 from axil.types import Array
@@ -108,7 +109,7 @@ class Calibrates(Deletions):
         errors = self._training_errors(folds)
         local = self._around(errors, inputs.take_rows(rows, some), Offsets(offsets.values[some], offsets.replace_base))
         around, reasons = partial(self._around, errors), partial(self._reasons, errors)
-        model = Answers(self._as_queries, around, self._predictions, reasons, self.outputs)
+        model = Answers(self._as_queries, around, self._predictions, reasons, self.outputs, self._limits.budget)
         return Predictive(model, errors.source, conformal_rows(local, truth[some] - local.predictions))
 
     def _trained_on(self, X: Any, truth: Array) -> NDArray[np.bool_]:
@@ -208,6 +209,7 @@ class Answers:
     predictions: Callable[[Queries], Array]  #: (n, K)
     reasons: Callable[[Any, Offsets, int], Any]  #: the table of `Predictive.why`
     outputs: NDArray[Any] | None
+    budget: Budget
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -265,6 +267,10 @@ class Predictive(Distribution):
 
     def _shown(self, values: Array) -> Array:
         return values
+
+    @property
+    def _budget(self) -> Budget:
+        return self._model.budget
 
     @property
     def _rising(self) -> bool:

@@ -11,11 +11,12 @@ ridge leaves over, g = f A^-1 f and u_i = f_i A^-1 f, row i scores at least as m
 
     z <= f b + e_i (1 + g) / (1 + u_i)                      (where 1 + u_i > 0)
 
-So every calibration row puts one `atom` on the new row's error, with the sign of its own. Where 1 + u_i <= 0 the row is above the
-new one in part of the errors only, and on the other side of it from there on. Its atom then goes to the end that makes an interval
-longer: of a positive row to infinity for an upper end and to zero for a lower one. If the rows are exchangeable, the true
+So every calibration row puts one `atom` on the new row's error, with the sign of its own. If the rows are exchangeable, the true
 error is at any of the n + 1 places among the n atoms with the same probability: whatever the model, the features and n, and no
 calibration row is set aside. The penalty is fixed, because one that the calibration rows choose would break the symmetry.
+
+Where 1 + u_i <= 0 the comparison turns round: the row is above the new one from some error on, or always. Its atom then goes where
+it makes an interval longer: of a positive error to infinity for an upper end and to zero for a lower one.
 """
 
 from __future__ import annotations

@@ -14,11 +14,13 @@ from axil import inputs
 from axil.errors import InputError, shown
 from axil.intervals.conformal import Conformal, least_rows, order_of
 from axil.intervals.local import Local
+from axil.machine.memory import Budget
 from axil.output import tables
 from axil.replay.queries import Queries
 from axil.types import Array
 
-ATOM_ENTRIES = 1 << 21  # atoms of some queries that are worked on at a time
+ATOM_ENTRIES = 1 << 21  # atoms or results of some queries that are worked on at a time
+COPIES = 8  # of these while they are made, of 8 bytes each
 NOTE = "calibrated: holds on average over rows that are exchangeable with the calibration rows, not at every row"
 
 
@@ -65,6 +67,11 @@ class Distribution(ABC):
     @abstractmethod
     def _outputs(self) -> NDArray[Any] | None:
         """(K,): the names or numbers of the outputs; None for a single one."""
+
+    @property
+    @abstractmethod
+    def _budget(self) -> Budget:
+        """The bytes that one request may take."""
 
     @property
     def _backend(self) -> str:
@@ -154,7 +161,7 @@ class Distribution(ABC):
             lowest = np.where((rising > 0.5)[:, None], upper[:, below - 1], lower[:, below - 1])
             return (highest + lowest) / 2
 
-        return self._reduced(X, init_score, ends, len(wanted))
+        return self._reduced(X, init_score, ends, len(wanted), "quantiles")
 
     def cdf(self, X: Any, y: Any, init_score: Any = None) -> Array:
         """(n,) or (n, K): the probability of a target at or below y, for each row; nearly uniform for true targets.
@@ -233,7 +240,7 @@ class Distribution(ABC):
             which = draws.integers(atoms.shape[1], size=(len(atoms), n, 1))
             return np.take_along_axis(atoms, which, axis=1)
 
-        return self._reduced(X, init_score, drawn, n)
+        return self._reduced(X, init_score, drawn, n, "draws")
 
     def crps(self, X: Any, y: Any, init_score: Any = None) -> Array:
         """(n,) or (n, K): the continuous ranked probability score of true targets; less is better, in the units of the targets.
@@ -305,14 +312,28 @@ class Distribution(ABC):
         return found
 
     def _reduced(
-        self, X: Any, init_score: Any, reduce: Callable[[Local, slice], Array], lines: int | None = None
+        self,
+        X: Any,
+        init_score: Any,
+        reduce: Callable[[Local, slice], Array],
+        lines: int | None = None,
+        what: str = "results",
     ) -> Array:
-        """The results of ``reduce`` for all of X; it takes all that is known around some queries, and which these are."""
+        """The results of ``reduce`` for all of X; it takes all that is known around some queries, and which these are.
+
+        ``lines``: how many results each query has, if not one, and ``what`` they are.
+        """
         queries = X if isinstance(X, Queries) else self._queries(X, init_score)
+        n, k, of_each = len(queries), len(self._rows), lines or 1
+        working = COPIES * max(of_each, self.n_calibration) if n else 0  # of a single query
+        self._budget.require(
+            8 * k * (n * of_each + working),
+            f"{n} x {of_each} {what}",
+            "Ask for fewer at a time: for fewer rows of X, or fewer numbers for each. Or raise memory_limit.",
+        )
         local = self._local(queries)
-        k = local.predictions.shape[1]
-        found = np.empty((len(queries), k) if lines is None else (len(queries), lines, k))
-        for some in self._some(len(queries)):
+        found = np.empty((n, k) if lines is None else (n, lines, k))
+        for some in self._some(n, of_each):
             found[some] = reduce(local[some], some)
         return found[..., 0] if self._outputs is None else found
 
@@ -325,9 +346,11 @@ class Distribution(ABC):
         every = np.stack(parts, axis=-1)
         return self._shown(every.reshape(-1, every.shape[-1])).reshape(every.shape)
 
-    def _some(self, n: int) -> Iterator[slice]:
-        """So many queries at a time."""
-        step = max(1, ATOM_ENTRIES // (self.n_calibration * len(self._rows)))
+    def _some(self, n: int, lines: int = 1) -> Iterator[slice]:
+        """The queries in parts, as many at a time as memory allows besides all results, of which each query has ``lines``."""
+        k = len(self._rows)
+        left = (self._budget.available - 8 * k * n * lines) // (8 * COPIES)
+        step = max(1, min(ATOM_ENTRIES, left) // (k * max(self.n_calibration, lines)))
         return (slice(first, min(first + step, n)) for first in range(0, n, step))
 
     def _require(self, share: float, given: Any, what: str) -> None:

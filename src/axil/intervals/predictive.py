@@ -16,6 +16,7 @@ from axil.intervals.conformal import Conformal
 from axil.intervals.distribution import Distribution
 from axil.intervals.errors import TrainingErrors
 from axil.intervals.local import Local, Surroundings, around
+from axil.machine.memory import Budget
 from axil.output import page
 from axil.output.context import Context
 from axil.questions.explain import batches
@@ -189,6 +190,10 @@ class Predictive(Distribution, page.Shown):
     @property
     def _outputs(self) -> NDArray[Any] | None:
         return self._proven.outputs
+
+    @property
+    def _budget(self) -> Budget:
+        return self._proven.budget
 
     @property
     def _backend(self) -> str:
