@@ -223,6 +223,20 @@ def test_without_features_the_targets_tell(tmp_path):
         axil.load(tmp_path / "e.npz", model).calibrate(X[:50], Y[:50])
 
 
+@pytest.mark.parametrize("unit", [1e-300, 1e-170, 1e170, 1e300])
+def test_targets_whose_squares_no_double_holds_are_refused(unit):
+    """Their widths were zero or nan."""
+    forest = RandomForestRegressor(10, min_samples_leaf=3, random_state=0).fit(X, unit * Y)
+    with pytest.raises(InputError, match="from their mean; calibrate takes squares"):
+        axil.Explainer(forest, X, unit * Y).calibrate(X_CAL, unit * Y_CAL)
+
+
+def test_equal_targets_are_calibrated():
+    model = boosted(X, np.full(200, 0.1))
+    table = axil.Explainer(model, X, np.full(200, 0.1)).calibrate(X_CAL, np.zeros(100)).interval(Q)
+    assert np.isfinite(table["upper"]).all()
+
+
 def test_refusals():
     with pytest.raises(InputError, match="nothing to calibrate with"):
         explainer().calibrate()

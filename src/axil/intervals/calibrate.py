@@ -15,11 +15,13 @@ from axil.intervals.conformal import Conformal
 from axil.intervals.errors import TrainingErrors, is_bagged, out_of_bag, training_errors
 from axil.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
 from axil.intervals.predictive import Predictive
+from axil.machine.progress import track
 from axil.questions.noise import leverages
 from axil.questions.rows import RowQuestions
 from axil.questions.targets import on_scale
 from axil.replay.proven import ProvenModel
 from axil.types import Array
+from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest
 
 MOST_ROWS = 5000  # calibration rows: more would change the coverage by less than half a percent
@@ -142,7 +144,7 @@ def from_bags(proven: ProvenModel) -> Predictive:
             "Every tree of this forest was fitted on every row, so none is out of bag. Pass X_cal and y_cal."
         )
     parts, step = [], proven.budget.batch_size(proven.streamed_bytes())
-    for first in range(0, len(rows), step):
+    for first in track(range(0, len(rows), step), "intervals"):
         some = rows[first : first + step]
         answers = [engine.out_of_bag(some)[0] for engine in proven.engines if isinstance(engine, Forest)]
         parts.append(known.local(list(answers), proven.served(), out_of_bag(proven)[some]))
@@ -174,7 +176,8 @@ def _equal_rows(proven: ProvenModel, X: Any, truth: Array) -> tuple[NDArray[np.i
     Rows of weight zero took no part in the fit. Of an explainer without features the targets alone are compared, and only where
     no two training rows share one: else equal targets say little.
     """
-    features, weights = proven.features, getattr(proven.engines[0].structure, "row_weights", None)
+    features, first = proven.features, proven.engines[0]
+    weights = first.structure.row_weights if isinstance(first, (BoostedTrees, Forest)) else None
     if features is None:
         features, X = np.empty((len(proven.targets), 0)), np.empty((len(truth), 0))
     single = inputs.is_single(features) or inputs.is_single(X)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from axil.errors import UnsupportedQuestionError
+from axil.machine.progress import track
 from axil.questions import left_out
 from axil.questions.targets import agreeing_values
 from axil.replay.proven import ProvenModel
@@ -26,7 +27,7 @@ class TrainingErrors:
     @property
     def filled(self) -> Array:
         """(N, K): the values; where one is not known, one of usual size."""
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):  # sizes that `Usual` refuses
             known = np.isfinite(self.values)
             total = np.where(known, np.square(self.values), 0.0).sum(axis=0)
             usual = np.sqrt(total / np.maximum(known.sum(axis=0), 1))
@@ -73,7 +74,7 @@ def _out_of_bag(proven: ProvenModel) -> Array:
     for engine, targets in proven.by_output(proven.targets):
         assert isinstance(engine, Forest)
         step, found = proven.budget.batch_size(engine.memory.per_query), np.empty_like(targets)
-        for first in range(0, len(rows), step):
+        for first in track(range(0, len(rows), step), "out of bag"):
             some = rows[first : first + step]
             answer, held = engine.out_of_bag(some)
             found[some] = np.where(held[:, None], answer.product(targets) + answer.intercepts, np.nan)

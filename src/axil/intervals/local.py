@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.errors import InputError
 from axil.output.tables import bytes_of
 from axil.questions.explain import answered
 from axil.replay.proven import ProvenModel
@@ -27,6 +28,7 @@ NEARBY = 0.375  # the power of each of the two errors nearby in the size that er
 PENALTY = 8.0  # of the squared coefficients; logarithms are natural ones
 AT_EDGE = 0.1  # of the targets' standard deviation: within it predictions count as at the lowest or highest target
 SMALL = 0.1  # of the usual error of a training row: added to sizes nearby, so that their logarithms have an end
+SMALLEST, LARGEST = 1e-140, 1e140  # distances of targets from their mean of which double precision holds the squares
 LEAST = 1e-6  # of the targets' standard deviation: the same, where no error is known
 
 NAMES = ("errors |k|", "errors k^2", "targets |k|", "targets k^2", "effective size", "above lowest", "below highest")
@@ -54,6 +56,17 @@ class Usual:
     lowest: Array  #: (K,) target
     highest: Array  #: (K,) target
     averages: Array  #: (3, K): of squared errors, of targets, of squared targets
+
+    def __post_init__(self) -> None:
+        with np.errstate(invalid="ignore"):
+            furthest = np.maximum(np.abs(self.lowest), np.abs(self.highest))
+        bad = ~((furthest == 0) | ((furthest >= SMALLEST) & (furthest <= LARGEST)))
+        if bad.any():
+            raise InputError(
+                f"The training targets lie up to {furthest[bad][0]:.3g} from their mean; calibrate takes squares of such "
+                f"distances, which double precision holds from {SMALLEST:g} to {LARGEST:g} alone. Fit the model to targets in "
+                "another unit, multiplied by a constant."
+            )
 
     @property
     def least(self) -> Array:
@@ -100,9 +113,10 @@ class Surroundings:
 
     @classmethod
     def of(cls, errors: Array, targets: Array) -> Surroundings:
-        means, spread = targets.mean(axis=0), targets.std(axis=0)
-        y = targets - means
-        averages = np.stack([np.square(errors).mean(axis=0), y.mean(axis=0), np.square(y).mean(axis=0)])
+        with np.errstate(over="ignore", invalid="ignore"):  # sizes that `Usual` refuses
+            means, spread = targets.mean(axis=0), targets.std(axis=0)
+            y = targets - means
+            averages = np.stack([np.square(errors).mean(axis=0), y.mean(axis=0), np.square(y).mean(axis=0)])
         spread = np.where(spread > 0, spread, 1.0)
         return cls(errors, y, Usual(means, spread, y.min(axis=0), y.max(axis=0), averages))
 
