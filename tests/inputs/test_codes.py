@@ -164,3 +164,17 @@ def test_distances_in_time_are_those_of_pandas(distance, step):
     low, high = interval_around(days.to_numpy(), distance, "sold")
     np.testing.assert_array_equal(low, days - step)
     np.testing.assert_array_equal(high, days + step)
+
+
+def test_numbers_at_the_very_distance_lie_within_it():
+    """0.7 + 0.3 is 1.0 to people, and 0.1 + 0.2 is 0.3; the next number of one decimal is not within."""
+    at, far = np.meshgrid(np.arange(-50, 51), np.arange(0, 40, 3))
+    at, far = at.ravel(), far.ravel()
+    for kind in (np.float64, np.float32):
+        dtypes = (np.dtype(kind),) * 2
+        for way in (-1, 1):
+            value, beyond = ((at + way * (far + more)) / 10 for more in (0, 1))
+            for point, distance, own, other in zip((at / 10).astype(kind), far / 10, value.astype(kind), beyond):
+                low, high = interval_around(np.array([point], dtype=np.float64), distance, "a", dtypes)
+                assert low[0] <= own <= high[0]
+                assert not low[0] <= other <= high[0]

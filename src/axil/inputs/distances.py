@@ -14,6 +14,7 @@ from axil.errors import InputError, shown
 from axil.inputs.codes import missing
 from axil.inputs.labels import is_truth
 
+DOUBLE = np.finfo(np.float64).eps
 DAY = np.timedelta64(1, "D")
 UNITS: dict[str, Any] = {"D": DAY, "W": 7 * DAY, "M": np.timedelta64(1, "M"), "Y": np.timedelta64(12, "M")}
 FIRST, LAST = np.datetime64("0001-01-01"), np.datetime64("9999-12-31")
@@ -51,13 +52,23 @@ def _instant(value: Any) -> np.datetime64:
     return np.datetime64(value).astype("M8[us]")  # type: ignore[no-any-return]
 
 
-def interval_around(points: NDArray[Any], distance: Any, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The lowest and the highest value, (n,) each, that lie within a distance of these points; ``name`` is their column's."""
+def interval_around(
+    points: NDArray[Any], distance: Any, name: str, dtypes: tuple[np.dtype[Any], ...] = ()
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The lowest and the highest value, (n,) each, that lie within a distance of these points; ``name`` is their column's.
+
+    Numbers at the very distance lie within it whatever was rounded, such as 1.0 at 0.3 from 0.7; ``dtypes`` are those that points
+    and values had.
+    """
     what = f"within has the distance {shown(distance)}"
     if points.dtype.kind == "f":
         if not _is_size(distance):
             raise InputError(f"{what}; expected a number, as {name} holds numbers, of zero or more.")
-        return points - float(distance), points + float(distance)
+        reach = float(distance)
+        # Either value is off by half an eps of its type, the distance and the sum by half an eps of double precision.
+        eps = max([np.finfo(one).eps for one in dtypes if one.kind == "f"], default=DOUBLE)
+        reach = reach + (eps + 2 * DOUBLE) * (np.abs(points) + reach) if reach else reach
+        return points - reach, points + reach
     step = _step(distance)
     if step is None:
         raise InputError(f"{what}; expected {IN_TIME}, as {name} holds dates.")

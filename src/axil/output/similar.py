@@ -118,7 +118,7 @@ def _near(known: Columns, within: Any) -> Within | None:
     lost = np.flatnonzero(np.isnan(points) if points.dtype.kind == "f" else np.isnat(points))
     if len(lost):
         raise InputError(f"{name} of X has no value in row {lost[0]}; within needs one to measure from. Fill it in.")
-    return Within(values, *inputs.interval_around(points, distance, name))
+    return Within(values, *inputs.interval_around(points, distance, name, (own.dtype, queried.dtype)))
 
 
 def listed(
