@@ -95,6 +95,13 @@ class TargetScale:
 IDENTITY = TargetScale()
 
 
+def inverse_named(name: str) -> Function | None:
+    """The function that undoes a scale of this name, as labels have it: "log" or "sqrt"; None for one that is not known."""
+    known: dict[str, Function] = {label: INVERSES[function] for function, label in _UNDONE.items()}
+    known |= {"log": np.exp, "log1p": np.expm1, "log2": np.exp2, "log10": partial(np.power, 10.0)}
+    return known.get(name)
+
+
 def _applied(function: Function | None, values: Any, what: str) -> Array:
     """A function of (n, K) numbers, whatever it raises or returns."""
     numbers = np.asarray(values, dtype=np.float64)

@@ -79,7 +79,7 @@ def test_outputs_are_chosen_by_name_and_sparse_weights_are_read():
     chosen = frame[(frame["query"] == "patient 83") & (frame["output"] == "middle")]
     np.testing.assert_array_equal(widths(ax), chosen["weight"])
     with pytest.raises(InputError, match=r"output is None; expected one of \['high', 'low', 'middle'\]"):
-        plots.weights(e)
+        plots.weights(frame)  # which does not say that these are classes
 
 
 def test_groups_are_summed_and_small_ones_put_together():
@@ -249,3 +249,12 @@ def test_derivatives_say_so():
         assert_readable(ax)
         assert "erivative" in ax.get_title("left") + ax.get_xlabel() + ax.get_ylabel()
         assert "weight" not in " ".join(text.get_text() for text in texts_of(ax)).lower()
+
+
+def test_the_waterfall_of_classes_is_of_the_class_predicted():
+    e = forest()
+    best = e.outputs[e.predictions.argmax(axis=1)]
+    assert len(set(best[:20].tolist())) > 1
+    for query in range(5):
+        assert f"output {best[query]}" in plots.waterfall(e, query=query).get_title(loc="left")
+    assert "output low" in plots.waterfall(e, output="low").get_title(loc="left")

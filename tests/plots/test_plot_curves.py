@@ -1,6 +1,7 @@
 """Curves, the timeline, the heat map and intervals."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.collections import PathCollection
 from plot_models import (
@@ -179,3 +180,22 @@ def test_coverage_by_group_and_by_scale():
     )
     np.testing.assert_allclose(drawn, np.sort(inside.reshape(3, 20).mean(axis=1)))
     assert len(tick_labels(plots.coverage(frame, y).yaxis)) == 3  # groups of 20 rows by scale
+
+
+def test_targets_of_intervals_are_taken_on_the_scale_that_they_were_given_on():
+    """Logarithms, as calibrate and cdf take them, or prices, as the table shows them; neither is compared with the other."""
+    draws = np.random.default_rng(0)
+    logs = draws.normal(12, 1, 60)
+    ends = {"prediction": logs, "lower": logs - 0.5, "upper": logs + 0.5}
+    frame = pd.DataFrame({"query": range(60)} | {name: np.exp(values) for name, values in ends.items()})
+    frame["scale (log)"], truth = 0.2, logs + draws.normal(0, 0.3, 60)
+    inside = (np.abs(truth - logs) <= 0.5).mean()
+    for y, word in ((truth, " (given as log)"), (np.exp(truth), "")):
+        ax = plots.fan(frame, y)
+        assert f"{inside:.1%} of the targets" in ax.get_title(loc="left")
+        assert ax.get_ylabel() == f"target{word}"
+        assert f"{inside:.1%} of all 60{word}, 90% promised" in plots.coverage(frame, y).get_title(loc="left")
+    in_logs = pd.DataFrame({"query": range(60), **ends, "scale": 0.2})
+    for plot in (plots.fan, plots.coverage):
+        with pytest.raises(InputError, match="Expected targets in the units of the intervals"):
+            plot(in_logs, np.exp(truth))

@@ -15,8 +15,8 @@ So every calibration row puts one `atom` on the new row's error, with the sign o
 error is at any of the n + 1 places among the n atoms with the same probability: whatever the model, the features and n, and no
 calibration row is set aside. The penalty is fixed, because one that the calibration rows choose would break the symmetry.
 
-Where 1 + u_i <= 0 the comparison turns round: the row is above the new one from some error on, or always. Its atom then goes where
-it makes an interval longer: of a positive error to infinity for an upper end and to zero for a lower one.
+Where 1 + u_i <= 0 the comparison turns round: the row is above the new one from some error on, or always. Its atom then goes
+where it makes an interval longer: of a positive error to infinity for an upper end and to zero for a lower one.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from axil.errors import InputError, counted, shown
 from axil.inputs import as_frame, as_number, as_numbers, as_vector, group_codes
 from axil.plots import canvas, marks
 from axil.plots.sources import labelled
+from axil.scale import inverse_named
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 ENDS = ("prediction", "lower", "upper")
 BINS = 10  # groups by the local scale, where none are given
 FEWEST = 20  # rows of such a group
+ELSEWHERE = 10.0  # times the range of all intervals: targets that are all further away are on another scale
 
 
 def fan(frame: Any, y: Any = None, *, output: Any = None, ax: Axes | None = None) -> Axes:
     """Prediction intervals, the lowest prediction first; the true targets over them where they are known.
 
     ``frame``: what ``predictive.interval(X)`` returns, or ``{name: frame, ...}`` of the same rows for several coverages. ``y``:
-    targets of these rows, in the units of the frame. Those outside the widest interval are orange triangles.
+    targets of these rows, in the units of the frame or, as other calls take them, on the scale of the fit that the frame names
+    ("scale (log)"): whichever more intervals hold. Targets outside the widest interval are orange triangles.
     """
     named = dict(frame) if isinstance(frame, Mapping) else {"interval": frame}
     if not named:
@@ -48,15 +51,17 @@ def fan(frame: Any, y: Any = None, *, output: Any = None, ax: Axes | None = None
             at, *ends, color=canvas.colours(ax).positive, alpha=opacity, linewidth=0, step="mid", label=name
         )
     ax.plot(at, made[order], color=canvas.colours(ax).ink, linewidth=1.2, label="prediction")
-    title = f"{counted(len(order), 'prediction', ',')}, the lowest first"
+    title, label = f"{counted(len(order), 'prediction', ',')}, the lowest first", "target"
     if y is not None:
-        truth, wide = as_vector(y, len(order), "y", "drawn")[order], widest_first[0][1]
+        wide = widest_first[0][1]
+        truth, given = _targets(y, wide, next(iter(named.values())))
+        truth, label = truth[order], label + given
         outside = (truth < wide["lower"][order]) | (truth > wide["upper"][order])
         marks.sign_points(ax, at, truth, np.where(outside, -1.0, 1.0))
         for handle, name in zip(*ax.get_legend_handles_labels()):
             handle.set_label({"positive": "target", "negative": "target outside"}.get(name, name))
         title += f"\n{1 - outside.mean():.1%} of the targets are in the widest interval"
-    canvas.dress(ax, title, "rows, by prediction", "target")
+    canvas.dress(ax, title, "rows, by prediction", label)
     canvas.few_ticks(ax)
     marks.key(ax)
     return ax
@@ -97,13 +102,13 @@ def coverage(
 ) -> Axes:
     """The share of targets inside their intervals by group, or from the smallest local scale to the largest.
 
-    ``frame``: what ``predictive.interval(X, coverage)`` returns, ``y`` the targets in its units, ``groups`` a label for each row.
+    ``frame``: what ``predictive.interval(X, coverage)`` returns, ``y`` the targets as in `fan`, ``groups`` a label for each row.
     The promise (dashed) is for all rows together; here is where it is kept. Lines reach two standard errors either way.
     """
     read = as_frame(frame)
     scale, _ = labelled([] if read is None else list(read.columns), "scale")
     lines = _lines(frame, output, (*ENDS, scale))
-    truth, promised = as_vector(y, len(lines[scale]), "y", "drawn"), as_number(coverage, "coverage")
+    (truth, given), promised = _targets(y, lines, frame), as_number(coverage, "coverage")
     if not 0 < promised < 1:
         raise InputError(
             f"coverage is {shown(coverage)}; expected a number between 0 and 1, as the intervals were asked for."
@@ -130,10 +135,40 @@ def coverage(
     marks.label_bars(ax, labels)
     ax.set_xlim(min(0.5, float((held - 2 * error).min())) - 0.02, 1.02)
     by = "by local scale" if groups is None else "by group"
-    title = f"Targets inside their intervals, {by}\n{inside.mean():.1%} of all {len(truth):,}, {promised:.0%} promised"
+    title = f"Targets inside their intervals, {by}\n{inside.mean():.1%} of all {len(truth):,}{given}, {promised:.0%} promised"
     canvas.dress(ax, title, "share inside; lines: two standard errors", "")
     ax.xaxis.set_major_formatter("{x:.0%}")
     return ax
+
+
+def _targets(y: Any, lines: dict[str, Array], frame: Any) -> tuple[Array, str]:
+    """(n,): targets in the units of these intervals, and a word for a label where they were given on the scale of the fit.
+
+    The wrong scale of the two holds hardly any target, and the right one most of them.
+    """
+    given, read = as_vector(y, len(lines["prediction"]), "y", "drawn"), as_frame(frame)
+    name = labelled([] if read is None else list(read.columns), "scale")[1]
+    inverse, found = inverse_named(name), [(given, "")]
+    if inverse is not None:
+        with np.errstate(all="ignore"):
+            found.append((np.asarray(inverse(given)), f" (given as {name})"))
+
+    def agreement(one: tuple[Array, str]) -> tuple[float, float]:
+        held = (lines["lower"] <= one[0]) & (one[0] <= lines["upper"])
+        away = float(np.median(np.abs(one[0] - lines["prediction"])))
+        return float(held.mean()), -away if np.isfinite(away) else -np.inf
+
+    truth, word = max(found, key=agreement)  # the first of equal ones
+    ends = np.concatenate([lines["lower"], lines["upper"]])
+    low, high = (float(end) for end in (ends.min(), ends.max()))
+    beyond = np.maximum(low - truth, truth - high)
+    if len(truth) >= FEWEST and (beyond > ELSEWHERE * (high - low)).all():
+        scale = f", and the model was fitted to {name}" if name else ""
+        raise InputError(
+            f"y runs from {given.min():.6g} to {given.max():.6g}, and the intervals from {low:.6g} to {high:.6g}{scale}. "
+            "Expected targets in the units of the intervals, such as both in prices or both in logarithms."
+        )
+    return truth, word
 
 
 def _by_scale(scale: Array) -> tuple[NDArray[np.intp], list[str]]:

@@ -41,6 +41,7 @@ class Prediction:
     exact: bool = True  #: whether they add up to the prediction
     additive: bool = False  #: whether the weights are pushes, which are contributions themselves
     complete: bool = True  #: whether all training rows are here, not only the largest
+    output: int = 0  #: its place among the outputs of an explanation
 
     @property
     def quantity(self) -> str:
@@ -75,7 +76,7 @@ def whole_prediction(source: Any, query: Any, output: Any, exact: bool) -> Predi
 
 def _of_explanation(explanation: Explanation, query: Any, output: Any, labels: Any) -> Prediction:
     one = explanation[query_position(query, explanation.query_index)]
-    k = output_position(output, explanation.outputs)
+    k = _output_of(one, output)
     additive = one.kind == "additive"
     every = one.contributions if additive else one.weights
     weights = every[k] if every.ndim == 3 else every
@@ -92,7 +93,15 @@ def _of_explanation(explanation: Explanation, query: Any, output: Any, labels: A
         name=_name(one.query_index[0], None if one.outputs is None else one.outputs[k]),
         exact=one.exact or additive,
         additive=additive,
+        output=k,
     )
+
+
+def _output_of(one: Explanation, output: Any) -> int:
+    """Where the output of this name stands; by default the class that this prediction is for, which outputs of numbers lack."""
+    if output is None and one.outputs is not None and one._sums.classes is not None:
+        return int(np.argmax(one.predictions.ravel()))
+    return output_position(output, one.outputs)
 
 
 def _of_frame(source: Any, query: Any, output: Any, labels: Any, exact: bool) -> Prediction:

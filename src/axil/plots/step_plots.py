@@ -11,7 +11,7 @@ from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.inputs import as_count, as_frame, as_number
 from axil.plots import canvas, marks
-from axil.plots.sources import Prediction, largest, one_prediction, one_row, output_position, row_labels
+from axil.plots.sources import Prediction, largest, one_prediction, one_row, row_labels
 from axil.scale import TargetScale
 from axil.types import Array
 
@@ -65,7 +65,7 @@ def waterfall(
     query : int or label, default 0
         The prediction, by its position or by its label.
     output : optional
-        The name of one of several outputs.
+        The name of one of several outputs; by default the class that is predicted.
     labels : sequence of length n_train, optional
         Names to show instead of the row labels.
     intercept, prediction : float, optional
@@ -98,7 +98,7 @@ def waterfall(
         one = one_prediction(source, query, output, labels, exact)
         if one.targets is None:
             raise InputError("The frame has no column 'target'; expected one made by top or similar.")
-        at = reference_of(source, one, output, asked)
+        at = reference_of(source, one, asked)
         parts = np.asarray(one.contributions) - one.weights * (at or 0.0)
     else:
         parts, at = one_row(source, query, "contributions"), None
@@ -114,7 +114,7 @@ def waterfall(
     return canvas.dress(ax, title, running(one, at), "training row", grid="x")
 
 
-def reference_of(source: Any, one: Prediction, output: Any, asked: float | None) -> float | None:
+def reference_of(source: Any, one: Prediction, asked: float | None) -> float | None:
     """The level that targets count from, on the scale of the fit; None for none. By default the mean, which explanations know."""
     if one.additive and asked is not None:
         raise InputError("Pushes are not multiples of the targets, so they count from no reference; leave it out.")
@@ -122,8 +122,7 @@ def reference_of(source: Any, one: Prediction, output: Any, asked: float | None)
         return asked or None
     if one.additive or not isinstance(source, Explanation):
         return None
-    place = output_position(output, source.outputs)
-    return float(source.targets.reshape(len(source.targets), -1)[:, place].mean()) or None
+    return float(source.targets.reshape(len(source.targets), -1)[:, one.output].mean()) or None
 
 
 def as_reference(value: Any) -> float | None:

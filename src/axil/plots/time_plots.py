@@ -54,7 +54,7 @@ def timeline(
     if not isinstance(source, Explanation):
         raise InputError(f"source is {shown(source)}; expected an axil.Explanation: explainer(X).")
     one = one_prediction(source, query, output, None, True)
-    at = reference_of(source, one, output, as_reference(reference))
+    at = reference_of(source, one, as_reference(reference))
     x = along(dates, len(one.weights), "dates")
     if x is None:
         raise InputError("dates are text; expected dates or numbers. Parse them first: pandas.to_datetime(dates).")
