@@ -97,8 +97,9 @@ def load(
 
     The file may come from anywhere: its parts must fit each other and the model, what it states of its proof must follow from
     its arrays, and every answer is compared with the model's predictions, whatever the file says. A digest shows every entry that
-    was changed since; it is no signature, so that labels and targets are those of the fit only the training data could prove. A `JacobianExplainer` of boosted trees is proven again: the fit is
-    replayed from the file's arrays, and every leaf value must be the model's.
+    was changed since. It is no signature: that labels and targets are those of the fit only the training data could prove. A
+    `JacobianExplainer` of boosted trees is proven again: the fit is replayed from the file's arrays, and every leaf value must be
+    the model's.
 
     Parameters
     ----------
