@@ -69,7 +69,8 @@ class LabelQuestions(RowQuestions):
         fitted to transformed targets residuals are in prices, and "scale (log)" is on the scale of the fit, as studentised.
 
         Of classes the columns are row, target, expected (the class that most other rows in the row's leaves have), probability
-        (of target, without the row), quality (the share of target among these rows) and suspect (expected is another class).
+        (of target, without the row; no such column where every row is alone in a leaf, as in fully grown forests), quality (the
+        share of target among these rows) and suspect (expected is another class).
 
         O(T N) beyond `leave_one_out`; no (n_train, n_train) array.
 
@@ -116,7 +117,8 @@ def _classes(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array]
     labels = proven.targets
     if out_of_fold is None:
         found = ClassAudit.of_neighbours(labels, _around(proven, labels))
-        probabilities = said_by_others(proven)[0]
+        said = said_by_others(proven)[0]
+        probabilities = None if np.isnan(said).all() else said
     else:
         probabilities = as_probabilities(out_of_fold, *labels.shape)
         found = ClassAudit.of_probabilities(labels, probabilities)
