@@ -278,6 +278,12 @@ class Boosting:
         return np.arange(2) if two and bool(np.isin(self.targets, (0.0, 1.0)).all()) else None
 
     @property
+    def scored(self) -> Any:
+        """Name of the class that scores are of, the second of two; None where every class has its score, and for numbers."""
+        names = self.class_names
+        return None if names is None or self.outputs is not None else names[1]
+
+    @property
     def variance_power(self) -> float | None:
         """Power of the mean that the loss takes the variance for: 1 for Poisson, 2 for gamma; None of other losses."""
         return self._loss.power if isinstance(self._loss, Deviance) else None
