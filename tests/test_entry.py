@@ -52,3 +52,11 @@ def test_models_that_nothing_explains_are_refused_by_name():
         axil.explain(booster, X, Y)
     with pytest.raises(axil.ExactnessError):
         axil.explain(lgb.LGBMRegressor(**SMALL).fit(X, Y), X, Y[::-1])
+
+
+@pytest.mark.parametrize(("name", "instead"), [("base_margin", "init_score"), ("inverse_func", r"axil\.Explainer\(")])
+def test_parameters_of_others_are_refused_with_what_to_pass_instead(name, instead):
+    with pytest.raises(axil.InputError, match=f"takes no {name}.*{instead}"):
+        axil.explain(lgb.LGBMRegressor(), X, X[:, 0], **{name: X[:, 0]})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'wieghts'"):
+        axil.explain(lgb.LGBMRegressor(), X, X[:, 0], wieghts=1)

@@ -11,6 +11,20 @@ from axil.jacobian import JacobianExplainer
 from axil.jacobian import explainer as additive
 from axil.output import archive
 
+_OFFSETS = "It is what predictions of the training rows start from: pass it as init_score, for every library."
+ELSEWHERE = {
+    "base_margin": _OFFSETS,
+    "baseline": _OFFSETS,
+    "inverse_func": "It undoes a transform of the targets, for exact weights alone: axil.Explainer(model, X_train, y_train, "
+    "inverse_func=np.exp).",
+    "bags": "It says how often each tree drew each row, for exact weights alone: axil.Explainer(model, X_train, y_train, "
+    "bags=bags).",
+    "scratch": "It is a directory for leaf numbers, for exact weights alone: axil.Explainer(model, X_train, y_train, "
+    "scratch=path).",
+    "output": "It says what derivatives are of, for other losses alone: axil.JacobianExplainer(model, X_train, y_train, "
+    'output="probability").',
+}  # parameters of the two explainers, and of libraries, that explain has not
+
 
 def explain(
     model: Any,
@@ -26,6 +40,7 @@ def explain(
     memory_limit: int | str | None = None,
     verify: bool = True,
     device: str = "cpu",
+    **others: Any,
 ) -> Explainer | JacobianExplainer:
     """The explainer of a fitted model, proven on its training data; ``kind`` and ``repr`` say which it is.
 
@@ -59,6 +74,8 @@ def explain(
         Prove that model and data belong together. Without it no answer is compared with the model.
     device : "cpu", "cuda" or "auto", default "cpu"
         Where weights, pushes and derivatives of boosted trees are computed; see `Explainer` and `JacobianExplainer`.
+    **others
+        None: names that belong elsewhere, such as XGBoost's base_margin, are refused with what to pass instead.
 
     Examples
     --------
@@ -70,6 +87,10 @@ def explain(
     >>> axil.explain(model, X, y).kind
     'additive'
     """
+    for name in others:
+        if name in ELSEWHERE:
+            raise InputError(f"axil.explain takes no {name}. {ELSEWHERE[name]}")
+        raise TypeError(f"explain() got an unexpected keyword argument {name!r}")
     given = model, X_train, y_train, sample_weight, init_score
     settings: dict[str, Any] = {"n_threads": n_threads, "memory_limit": memory_limit, "verify": verify}
     settings |= {"index": index, "device": device}
@@ -96,9 +117,10 @@ def load(
     """An explainer that ``save`` wrote, for the same fitted model; ``X_train`` only for ``similar``.
 
     The file may come from anywhere: its parts must fit each other and the model, what it states of its proof must follow from
-    its arrays, and every answer is compared with the model's predictions, whatever the file says. That the labels and targets
-    are those of the fit only the training data could show. A `JacobianExplainer` of boosted trees is proven again: the fit is
-    replayed from the file's arrays, and every leaf value must be the model's.
+    its arrays, and every answer is compared with the model's predictions, whatever the file says. A digest shows every entry that
+    was changed since. It is no signature: that labels and targets are those of the fit only the training data could prove. A
+    `JacobianExplainer` of boosted trees is proven again: the fit is replayed from the file's arrays, and every leaf value must be
+    the model's.
 
     Parameters
     ----------

@@ -133,9 +133,10 @@ def _subject(setting: str, value: object, condition: str | None) -> str:
     )
 
 
-class UnsupportedQuestionError(AxilError):
+class UnsupportedQuestionError(AxilError, AttributeError):
     """A question that has no answer for this model or these data, where others have.
 
+    It is an AttributeError too: an explainer that has no such method raises it, and ``hasattr`` is False.
     ``question`` names it as it was asked, ``reason`` says why there is no answer and ``instead`` what to ask.
     """
 

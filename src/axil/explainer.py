@@ -228,7 +228,7 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         proven.require(size, "Take a smaller batch_size or raise memory_limit.")
         return (Explanation(sums, module_of(X)) for sums in batches(proven, queries, size, sparse))
 
-    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
+    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None, *, per_class: bool = True) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
@@ -241,8 +241,11 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
             What the largest are the largest of, in absolute value.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
+        per_class : True
+            A line for each class. False is for `Explanation.top` and `similar`.
         """
         tables.check_by(by)
+        tables.check_per_class(per_class)
         k = inputs.as_count(k, "k")
         proven = self.proven
         return top(proven, proven.queries(X, init_score), k, by or "weight")

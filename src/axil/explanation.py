@@ -90,7 +90,7 @@ class Explanation(Arrays):
         return self._noted(tables.make(columns, self._sums.backend))
 
     def _noted(self, frame: Any) -> Any:
-        return frame if self.exact else tables.note(frame, tables.NOTES[self.kind])
+        return frame if self.exact else tables.note(frame, self._sums.note)
 
     def group(self, labels: Any) -> Any:
         """How much of each prediction comes from each group of training rows: the sums of weights and contributions.
@@ -243,9 +243,8 @@ class Explanation(Arrays):
             )
         n_outputs = 1 if self.outputs is None else len(self.outputs)
         shape = len(self.targets), n_outputs
-        note = tables.NOTES[self.kind]
         known = columns_of(about.X_train, about.X, about.names(), beside)
-        listing = Beside(known, shape, sums.backend, note, sums.is_shared)
+        listing = Beside(known, shape, sums.backend, sums.note, sums.is_shared)
         choice = listing.choice(k, among, distinct, sign, per_class, within)
         return listed([sums], listing, choice, known.chosen(columns))
 

@@ -183,3 +183,19 @@ def test_the_operator_is_the_matrix_of_derivatives(name):
 def test_the_operator_of_several_outputs_is_refused():
     with pytest.raises(axil.UnsupportedQuestionError, match="3 outputs"):
         explainer_of("xgboost multiclass").operator  # noqa: B018
+
+
+def test_tables_of_two_classes_name_the_one_that_is_scored():
+    """The second, also where a Booster has labels of 0 and 1 without names; more classes have their names in output."""
+    names = np.where(BINARY, "Yes", "No")
+    model = lgb.LGBMClassifier(**LGB).fit(X, names)
+    booster = axil.JacobianExplainer(model.booster_, X, BINARY.astype(float))
+    for explainer, scored in ((axil.JacobianExplainer(model, X, names), "Yes"), (booster, "1")):
+        explanation = explainer(X_NEW)
+        made = [explainer.top(X_NEW, 2), explainer.similar(X_NEW, 2), explainer.group(X_NEW, BINARY)]
+        made += [explainer.without(X_NEW, [0]), explainer.what_if(X_NEW, {}), explainer.removal_set(X_NEW, 2)]
+        made += [explanation.top(2), explanation.similar(2), explanation.group(BINARY)]
+        for table in made:
+            assert table.attrs["axil"].endswith(f"; scores are of class {scored}, whose rows have target 1")
+    several = axil.JacobianExplainer(lgb.LGBMClassifier(**LGB).fit(X, CLASSES), X, CLASSES)
+    assert "scores are of" not in several.top(X_NEW, 2).attrs["axil"]

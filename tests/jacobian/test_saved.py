@@ -1,7 +1,5 @@
 """Explainers of boosted classifiers and other losses on disk: the same bits, and no trust in files."""
 
-import json
-
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -9,6 +7,7 @@ import pytest
 from boosting_models import BINARY, CASES, LGB, X_NEW, N, X, case_of
 from more_models import MODELS, logistic
 from sampled_models import model_of
+from saved_files import rewritten, with_one_changed
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -174,18 +173,20 @@ HEADERS = {
 }
 
 
-def rewritten(arrays, path, header, changed):
-    head = json.loads(arrays["header"].tobytes()) | header
-    packed = np.frombuffer(json.dumps(head).encode(), dtype=np.uint8)
-    kept = {name: own for name, own in (arrays | {"header": packed} | changed).items() if own is not None}
-    np.savez(path, **kept)
-    return path
+def test_a_file_of_which_one_entry_was_changed_is_refused(tmp_path, saved, case):
+    rng = np.random.default_rng(1)
+    for part in saved.keys() - {"header"}:
+        for _ in range(3):
+            changed = with_one_changed(saved[part], rng)
+            path = rewritten(saved, tmp_path / "changed.npz", signed=False, **{part: changed})
+            with pytest.raises(axil.InputError, match="changed since the file was written"):
+                axil.load(path, case.model)
 
 
 @pytest.mark.parametrize("name", [*CHANGES, *HEADERS])
 def test_contents_that_do_not_fit_are_refused(name, tmp_path, saved, case):
     changed = CHANGES[name](saved) if name in CHANGES else {}
-    path = rewritten(saved, tmp_path / "hostile.npz", HEADERS.get(name, {}), changed)
+    path = rewritten(saved, tmp_path / "hostile.npz", HEADERS.get(name, {}), **changed)
     model = case.model
     with pytest.raises((axil.InputError, axil.UnsupportedModelError), match=r"not a complete axil explainer|squared"):
         axil.load(path, model)

@@ -10,8 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
 from lightgbm_models import CASES
+from saved_files import rewritten, with_one_changed
+from sklearn.ensemble import RandomForestClassifier
+from xgboost import XGBRegressor
 
 import axil
 from axil import InputError
@@ -113,23 +117,16 @@ def test_missing_or_ill_fitting_parts_are_refused(tmp_path, explainer, case):
     with np.load(tmp_path / "whole") as file:
         arrays = dict(file)
     for name in arrays.keys() - {"0.draws"}:  # without it every row was drawn once
-        np.savez(tmp_path / "part.npz", **{key: value for key, value in arrays.items() if key != name})
+        if name == "header":
+            np.savez(tmp_path / "part.npz", **{key: value for key, value in arrays.items() if key != name})
+        else:
+            rewritten(arrays, tmp_path / "part.npz", **{name: None})
         with pytest.raises(InputError, match="not a complete axil explainer"):
             axil.load(tmp_path / "part.npz", case.model)
     for name in ("0.cells", "0.n_leaves", "0.leaf_scale", "0.rates", "targets", "index", "0.leaf_weights"):
-        np.savez(tmp_path / "part.npz", **{**arrays, name: arrays[name][:-1]})
+        rewritten(arrays, tmp_path / "part.npz", **{name: arrays[name][:-1]})
         with pytest.raises(InputError, match="not a complete axil explainer"):
             axil.load(tmp_path / "part.npz", case.model)
-
-
-def rewritten(arrays, path, header=None, **changed):
-    """The file with some arrays, or some of the header, replaced."""
-    head = json.loads(arrays["header"].tobytes()) | (header or {})
-    head = {key: value for key, value in head.items() if value is not ...}
-    packed = np.frombuffer(json.dumps(head).encode(), dtype=np.uint8)
-    kept = {name: array for name, array in ({**arrays, "header": packed} | changed).items() if array is not None}
-    np.savez(path, **kept)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +262,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_arrays_that_do_not_fit_are_refused(name, tmp_path, saved, case):
-    path = rewritten(saved, tmp_path / "hostile.npz", None, **ARRAYS[name](saved))
+    path = rewritten(saved, tmp_path / "hostile.npz", **ARRAYS[name](saved))
     with pytest.raises(InputError, match=r"not a complete axil explainer|has 2 outputs; the LightGBM model has 1"):
         axil.load(path, case.model)
 
@@ -400,3 +397,72 @@ def test_a_failed_save_keeps_the_old_file(tmp_path, explainer, monkeypatch):
         explainer.save(tmp_path / "e")
     assert (tmp_path / "e").read_bytes() == old
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
+
+
+BAGGED = {"n_estimators": 6, "num_leaves": 5, "subsample": 0.6, "subsample_freq": 1, "reg_lambda": 2.0, "verbose": -1}
+KINDS = {
+    "bagged, with l2": lambda X, y, w: LGBMRegressor(**BAGGED).fit(X, y, sample_weight=w),
+    "outputs with trees of their own": lambda X, y, w: XGBRegressor(n_estimators=4, max_depth=2).fit(
+        X, np.column_stack([y, y**2]), sample_weight=w
+    ),
+    "several steps, l2 by weight": lambda X, y, w: CatBoostRegressor(
+        iterations=5,
+        depth=3,
+        leaf_estimation_iterations=3,
+        bootstrap_type="No",
+        verbose=False,
+        allow_writing_files=False,
+    ).fit(X, y, sample_weight=w),
+    "forest": lambda X, y, w: RandomForestClassifier(4, max_depth=3, random_state=0).fit(X, y > 0, sample_weight=w),
+}
+
+
+@pytest.fixture(scope="module")
+def of_every_kind(tmp_path_factory):
+    """Model, explainer, rows and saved arrays of each kind."""
+    rng, found = np.random.default_rng(5), {}
+    X = rng.normal(size=(80, 3))
+    y, w = X[:, 0] + rng.normal(size=80), rng.choice([0.5, 1.0, 2.0], size=80)
+    for name, fit in KINDS.items():
+        model = fit(X, y, w)
+        targets = {"forest": y > 0, "outputs with trees of their own": np.column_stack([y, y**2])}.get(name, y)
+        explainer, path = axil.Explainer(model, X, targets, w), tmp_path_factory.mktemp("kinds") / "whole"
+        explainer.save(path)
+        with np.load(path) as file:
+            found[name] = model, explainer, X[:3], dict(file)
+    return found
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_file_of_which_one_entry_was_changed_is_refused(name, tmp_path, of_every_kind):
+    model, _, _, arrays = of_every_kind[name]
+    rng = np.random.default_rng(1)
+    for part in arrays.keys() - {"header"}:
+        for _ in range(3):
+            changed = with_one_changed(arrays[part], rng)
+            path = rewritten(arrays, tmp_path / "changed.npz", signed=False, **{part: changed})
+            with pytest.raises(InputError, match="changed since the file was written"):
+                axil.load(path, model)
+
+
+def answers(explainer, X):
+    """Answers, most of which depend on what rows leave behind when they are taken out."""
+    gone = list(explainer.index[:2])
+    frames = explainer.leave_one_out(), explainer.without(gone, X)
+    return [explainer(X).weights, explainer.removal(X), *(frame.select_dtypes("number") for frame in frames)]
+
+
+@pytest.mark.parametrize("part", ["l2", "steps", "draws", "leaf_weights", "leaf_scale", "row_weights"])
+@pytest.mark.parametrize("name", KINDS)
+def test_leaves_that_do_not_follow_from_their_rows_are_refused_whatever_the_digest(name, part, tmp_path, of_every_kind):
+    model, explainer, X, arrays = of_every_kind[name]
+    rng = np.random.default_rng(2)
+    for _ in range(5):
+        changed = with_one_changed(arrays[f"0.{part}"], rng)
+        path = rewritten(arrays, tmp_path / "changed.npz", **{f"0.{part}": changed})
+        try:
+            again = axil.load(path, model)
+        except InputError:
+            continue
+        for found, expected in zip(answers(again, X), answers(explainer, X)):
+            np.testing.assert_array_equal(found, expected)

@@ -7,6 +7,7 @@ import pytest
 from lightgbm import LGBMRegressor
 from scipy.stats import t as student
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_iris
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
@@ -227,3 +228,12 @@ def test_in_the_users_own_frame_library():
     table = axil.Explainer(model, frame, y).audit()
     assert isinstance(table, pl.DataFrame)
     assert table["suspect"].dtype == pl.Boolean
+
+
+def test_a_fully_grown_forest_has_no_column_of_nothing():
+    X, y = load_iris(return_X_y=True)
+    table = axil.Explainer(
+        RandomForestClassifier(60, bootstrap=False, max_features=1, random_state=0).fit(X, y), X, y
+    ).audit()
+    assert "quality" in table
+    assert not table.isna().all().any()

@@ -175,3 +175,16 @@ def test_questions_that_need_more_than_weights_are_refused_by_name(explainer):
             getattr(explainer, name)
     with pytest.raises(AttributeError, match="has no attribute 'wieghts'"):
         explainer.wieghts  # noqa: B018
+
+
+def test_one_line_for_all_classes_is_refused_by_name(explainer):
+    with pytest.raises(axil.InputError, match=r"per_class is False.*explain\(X\)\.top"):
+        explainer.top(NEW, per_class=False)
+
+
+def test_a_property_that_refuses_says_why():
+    explainer = axil.JacobianExplainer(LogisticRegression(tol=1e-10).fit(X, CLASSES > 1), X, CLASSES > 1)
+    with pytest.raises(
+        axil.UnsupportedQuestionError, match="base has no answer here: this model is not a sum of steps"
+    ):
+        explainer.base  # noqa: B018

@@ -163,7 +163,7 @@ class Explainer(Calibrates):
         self._require(size, "Take a smaller batch_size or raise memory_limit.")
         return map(Explanation, self._parts(X, offsets, size))
 
-    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
+    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None, *, per_class: bool = True) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: every partition sends its k largest weights alone.
 
         Parameters
@@ -176,8 +176,11 @@ class Explainer(Calibrates):
             What the largest are the largest of, in absolute value.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `axil.Explainer.explain`.
+        per_class : True
+            A line for each class. False is for `Explanation.top` and `similar`.
         """
         tables.check_by(by)
+        tables.check_per_class(per_class)
         k = inputs.as_count(k, "k")
         X, offsets = self._queries(X, init_score)
         parts = []

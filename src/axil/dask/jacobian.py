@@ -184,7 +184,7 @@ class JacobianExplainer(Pushed):
         whole = da.concatenate(found, axis=1)
         return whole[0] if self.outputs is None else whole
 
-    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
+    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None, *, per_class: bool = True) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: every partition sends its k largest pushes alone.
 
         Parameters
@@ -197,8 +197,11 @@ class JacobianExplainer(Pushed):
             Pushes are contributions; there are no weights here.
         init_score : None
             Not taken here.
+        per_class : True
+            A line for each class. False is for `Explanation.top` and `similar`.
         """
         tables.check_by(by)
+        tables.check_per_class(per_class)
         if by == "weight":
             raise self._underived()
         k, X = inputs.as_count(k, "k"), self._taken(X, init_score)
@@ -213,7 +216,7 @@ class JacobianExplainer(Pushed):
             parts.append(tables.predicted_columns(own, self.outputs, scores, best.size.shape[2], self._meant(scores)))
             parts[-1] |= {name: column.ravel() for name, column in best.columns.items()}
             start += batch.shape[0]
-        return tables.note(tables.concatenate(parts, "pandas"), tables.ADDITIVE)
+        return tables.note(tables.concatenate(parts, "pandas"), self._note)
 
     def group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
         """The table of `Explanation.group`, streamed: how much of each score comes from each group of training rows.
@@ -240,4 +243,4 @@ class JacobianExplainer(Pushed):
             parts.append(self._lines(names[start : start + batch.shape[0]], "group", found.groups))
             parts[-1]["contribution"] = found.contributions.ravel()
             start += batch.shape[0]
-        return tables.note(tables.concatenate(parts, "pandas"), tables.ADDITIVE)
+        return tables.note(tables.concatenate(parts, "pandas"), self._note)

@@ -119,6 +119,12 @@ class Pushed(Comparable):
             account=Account(loss.meaning, loss.mean(scores) if loss.meaning else None, self._derive),
         )
 
+    @property
+    def _note(self) -> str:
+        """What the numbers of tables are; of the score of one of two classes, also which."""
+        names = self._adapter.classes
+        return tables.of_class(tables.ADDITIVE, None if names is None or self.outputs is not None else names[1])
+
     def _meant(self, scores: Array) -> dict[str, Array]:
         loss = self._held.walked.loss
         return {loss.meaning: loss.mean(scores)} if loss.meaning else {}
@@ -155,7 +161,7 @@ class Pushed(Comparable):
             budget=self._limits.budget,
             bytes_per_query=self._bytes_per_query,
             feature_names=self._adapter.feature_names,
-            note=tables.ADDITIVE,
+            note=self._note,
         )
 
     def _require(self, n: int, instead: str) -> None:

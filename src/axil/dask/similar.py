@@ -102,7 +102,7 @@ class Comparable(Partitioned):
         k, adjust = inputs.as_count(k, "k"), inputs.as_flag(adjust, "adjust")
         positive = inputs.as_choice(sign, ("any", "positive"), "sign") == "positive"
         stream = self._stream(X, init_score)
-        if adjust and stream.note == tables.ADDITIVE:
+        if adjust and stream.note.startswith(tables.ADDITIVE):
             raise UnsupportedQuestionError("similar(adjust=True)", *similar.NOT_ADJUSTED)
         if within is not None or beside is not None:
             raise UnsupportedQuestionError(
@@ -176,7 +176,7 @@ class Comparable(Partitioned):
         made = tables.predicted_columns(
             labels, self.outputs, predictions, best.size.shape[2], self._meant(predictions)
         ) | {"row": column["row"]}
-        if stream.note == tables.ADDITIVE:
+        if stream.note.startswith(tables.ADDITIVE):
             made |= {"target": column["target"], "contribution": column["weight"], "share": shares.ravel()}
         else:
             made |= {"weight": column["weight"], "share": shares.ravel(), "target": column["target"]}

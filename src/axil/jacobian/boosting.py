@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters import smooth
 from axil.adapters.contract import TrainingRows
+from axil.adapters.losses import Deviance
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
 from axil.inputs.owned import frozen, owned
@@ -267,6 +268,25 @@ class Boosting:
     def meaning(self) -> str:
         """What `means` gives: "probability", "mean", or "" for nothing."""
         return self._loss.meaning
+
+    @property
+    def class_names(self) -> NDArray[Any] | None:
+        """Names of the classes, two for one output; 0 and 1 where labels of 0 and 1 have a probability and no names."""
+        if self.classes is not None:
+            return self.classes
+        two = self.meaning == "probability" and self.targets.shape[1] == 1
+        return np.arange(2) if two and bool(np.isin(self.targets, (0.0, 1.0)).all()) else None
+
+    @property
+    def scored(self) -> Any:
+        """Name of the class that scores are of, the second of two; None where every class has its score, and for numbers."""
+        names = self.class_names
+        return None if names is None or self.outputs is not None else names[1]
+
+    @property
+    def variance_power(self) -> float | None:
+        """Power of the mean that the loss takes the variance for: 1 for Poisson, 2 for gamma; None of other losses."""
+        return self._loss.power if isinstance(self._loss, Deviance) else None
 
     def means(self, scores: Array) -> Array | None:
         """(n, K): what the link makes of scores; None where that is the scores themselves."""

@@ -176,4 +176,4 @@ def removal_set(kept: Kept, X: Any, m: int, way: Way) -> Any:
             for k, one in enumerate(sets):
                 found.append((start + i, k if outputs is None else outputs[k], *one.chosen(i)))
     columns = set_columns(found, way.name, kept.index, inputs.row_labels(X), outputs is not None)
-    return tables.note(tables.make(columns, kept.backend), way.note)
+    return tables.note(tables.make(columns, kept.backend), tables.of_class(way.note, kept.model.scored))

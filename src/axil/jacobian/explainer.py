@@ -216,7 +216,9 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
         return self._stream_of(self._asked(X, init_score))
 
     def _stream_of(self, asked: Asked) -> Stream:
-        return self._streamed(asked, self._sums, self._bytes_per_query(), tables.NOTES[self.kind])
+        model, note = self._model, tables.NOTES[self.kind]
+        note = tables.of_class(note, model.scored) if isinstance(model, Boosting) else note
+        return self._streamed(asked, self._sums, self._bytes_per_query(), note)
 
     def _streamed(self, asked: Asked, sums: Sums, bytes_per_query: int, note: str) -> Stream:
         self._budget.require(
@@ -236,7 +238,7 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             note=note,
         )
 
-    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
+    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None, *, per_class: bool = True) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
 
         By contribution, the default of an additive explainer, blocks of training rows are read out and no derivative is computed.
@@ -251,8 +253,11 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             What the largest are the largest of, in absolute value; by default weights, of an additive explainer contributions.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`. Of boosted trees only.
+        per_class : True
+            A line for each class. False is for `Explanation.top` and `similar`.
         """
         tables.check_by(by)
+        tables.check_per_class(per_class)
         k = inputs.as_count(k, "k")
         asked = self._asked(X, init_score)
         self._stream_of(asked)  # refused where one row's explanation needs more memory than there is
@@ -372,7 +377,7 @@ class JacobianExplainer(BoostedQuestions, LabelAudit, Streamed):
             context=Context(owned_rows(asked.rows), self._features, model.feature_names, scores),
             seen=self._targets,
             account=Account(model.meaning, model.means(scores), self._derived, asked.offsets),
-            classes=model.classes,
+            classes=model.class_names,
         )
 
     def _derived(self, X: Any, offsets: Offsets | None) -> WeightedSums:

@@ -164,7 +164,7 @@ def blame(model: Boosting, X: Any, y: Any, index: NDArray[Any], outputs: NDArray
             "blame", "it is of the deviance of classes, counts and amounts", "Use axil.Explainer for squared error."
         )
     gradient = model.validation_gradient(X, model.as_targets(y, X.shape[0], "y_val", "validation"))  # (N, K)
-    if model.classes is None:
+    if model.class_names is None:
         columns: dict[str, Any] = {"row": index, "target": model.targets[:, 0], "gradient": gradient[:, 0]}
         keys = np.abs(gradient[:, 0])
     else:
@@ -176,7 +176,8 @@ def blame(model: Boosting, X: Any, y: Any, index: NDArray[Any], outputs: NDArray
 
 def _by_class(model: Boosting, gradient: Array, index: NDArray[Any]) -> tuple[dict[str, Any], Array]:
     """Columns and gains: the best other class of each row, to first order."""
-    assert model.classes is not None
+    names = model.class_names
+    assert names is not None
     full = gradient if gradient.shape[1] > 1 else np.column_stack([np.zeros(len(gradient)), gradient])
     targets = model.targets if gradient.shape[1] > 1 else np.column_stack([1 - model.targets, model.targets])
     own = targets.argmax(axis=1)
@@ -185,5 +186,5 @@ def _by_class(model: Boosting, gradient: Array, index: NDArray[Any]) -> tuple[di
     others[every, own] = np.inf
     best = others.argmin(axis=1)
     gain = full[every, own] - full[every, best]
-    columns = {"row": index, "target": model.classes[own], "corrected": model.classes[best], "gain": gain}
+    columns = {"row": index, "target": names[own], "corrected": names[best], "gain": gain}
     return columns, gain

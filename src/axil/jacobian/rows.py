@@ -186,4 +186,4 @@ def changes(
     for name, found in zip(("before", "after"), means):
         if found is not None:
             columns[f"{model.meaning} {name}"] = found.ravel()
-    return tables.note(tables.make(columns, backend), REPLAYED)
+    return tables.note(tables.make(columns, backend), tables.of_class(REPLAYED, model.scored))

@@ -31,7 +31,7 @@ def top(kept: Kept, asked: Asked, k: int) -> Any:
             found, kept.index, labels[part], kept.outputs, IDENTITY, model.targets, scores, meant
         )
         parts.append({name: values for name, values in columns.items() if name != "weight"})
-    return tables.note(tables.concatenate(parts, kept.backend), tables.ADDITIVE)
+    return tables.note(tables.concatenate(parts, kept.backend), tables.of_class(tables.ADDITIVE, kept.model.scored))
 
 
 def largest(kept: Kept, asked: Asked, k: int) -> tuple[list[tables.Largest], Array]:
@@ -62,4 +62,4 @@ def group(kept: Kept, asked: Asked, codes: NDArray[np.intp], groups: NDArray[Any
         sums = pushes.sums_by_group(own.boosted.located(own.rows)[0], cells)
         found = tables.label_columns(names[start : start + size], kept.outputs, "group", groups)
         parts.append(found | tables.contribution_columns(sums.ravel(), IDENTITY))
-    return tables.note(tables.concatenate(parts, kept.backend), tables.ADDITIVE)
+    return tables.note(tables.concatenate(parts, kept.backend), tables.of_class(tables.ADDITIVE, kept.model.scored))

@@ -1,11 +1,13 @@
 """Arrays and a JSON header in one .npz file, never pickle.
 
 A file may come from anywhere, so nothing in it is trusted: sizes are looked up before memory is taken, and members are what NumPy
-itself writes, uncompressed.
+itself writes, uncompressed. The header has a digest of all arrays: a changed entry, of whatever array, is seen at once. It is no
+signature, as who changes an entry may change the digest too; so readers compare what the arrays say of each other besides.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import zipfile
@@ -22,7 +24,7 @@ from axil.machine.atomic import atomic
 from axil.machine.memory import Budget
 
 FORMAT = "axil-explainer"
-VERSION = 4
+VERSION = 5
 _MEMBER = re.compile(r"[a-z0-9_.]+\.npy")
 _CHUNK = 1 << 20  # bytes read at a time
 
@@ -49,8 +51,8 @@ class Archive:
 def write(path: Any, header: dict[str, Any], index: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Write the file whole or not at all: it takes its name only once it is complete."""
     target = as_file(path)
-    text = json.dumps({"format": FORMAT, "version": VERSION, **header})
-    whole = {**arrays, **_label_arrays(index), "header": np.frombuffer(text.encode(), dtype=np.uint8)}
+    contents = {**arrays, **_label_arrays(index)}
+    whole = {**contents, "header": _packed({"format": FORMAT, "version": VERSION, **header}, contents)}
     with atomic(target) as part, part.open("wb") as file:
         np.savez(file, **whole)  # type: ignore[arg-type]
 
@@ -71,6 +73,8 @@ def read(path: Any, budget: Budget) -> Archive:
             raise InputError(
                 f"{path} has version {header['version']} of the format, this axil reads version {VERSION}. Save it again."
             )
+        if header.pop("digest", None) != digest(header, arrays):
+            raise ValueError("an entry that was changed since the file was written")
         return Archive(path, header, _labels(arrays), arrays)
     except (InputError, MemoryError):
         raise
@@ -78,6 +82,22 @@ def read(path: Any, budget: Budget) -> Archive:
         raise InputError(f"{path} cannot be read: {error.strerror}. Allow it, or choose another file.") from error
     except Exception as error:  # a damaged file can raise anything in the parsers of zip, npy and JSON
         raise damaged(path, error) from error
+
+
+def _packed(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    """The header with its digest, as bytes of JSON."""
+    header = json.loads(json.dumps(header))  # as it will be read
+    return np.frombuffer(json.dumps(header | {"digest": digest(header, arrays)}).encode(), dtype=np.uint8)
+
+
+def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+    """Digest of the header and of every array: its name, type, shape and bytes."""
+    found = hashlib.blake2b(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+    return found.hexdigest()
 
 
 def damaged(path: Path, error: Exception) -> InputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from axil.output import archive
 from axil.output.archive import Archive
 from axil.output.tables import as_backend
 from axil.replay.build import confirm, tree_engine
-from axil.replay.checks import checked_rows
+from axil.replay.checks import ROUNDING, checked_rows
 from axil.replay.proven import ProvenModel
+from axil.replay.walk import leaf_totals
 from axil.scale import INVERSES, FittedTargets, loaded_targets, user_scale
 from axil.structure import Chains, Coefficients, Nodes, Regularisation, Structure
 
@@ -72,6 +74,8 @@ def load(file: Archive, adapter: Model, limits: Limits, X_train: Any = None, inv
     budget.require(24 * cells * targets.shape[1], f"The sums over the leaves of {path}", "Raise memory_limit.")
     engines = [tree_engine(structure, limits) for structure in structures]
     try:
+        for structure in structures:
+            _check_leaves(structure, limits.n_threads)
         verification, fitted = confirm(adapter, engines, targets, header.get("verification"))
         backend = as_backend(header.get("backend"))
         scaled = _scaled(adapter, inverse_func, header.get("inverse_func"), targets, seen)
@@ -169,6 +173,28 @@ def _check_fit(structures: list[Structure], targets: NDArray[Any], index: NDArra
         columns = np.unique(np.concatenate([s.columns for s in structures if s.columns is not None]))
         if not np.array_equal(columns, np.arange(len(columns))):
             raise ValueError("columns that are not all trees")
+
+
+def _check_leaves(s: Structure, n_threads: int) -> None:
+    """Refuse weights of leaves that their rows do not make, and scales that do not follow from weights and regularisation.
+
+    Predictions have the scales alone in them; only rows that are taken out show what the scales were made of.
+    """
+    if len(s.draws) == 1 and s.draws[0] != 1:
+        raise ValueError(f"all rows drawn {s.draws[0]:g} times")
+    of_cells = leaf_totals(s.cells, len(s.draws) * s.n_leaves, s.row_weights, n_threads)
+    of_leaves = [s.to_leaves(of_cells[a:b, None], drawn=True)[:, 0] for a, b in pairwise(s.cell_starts)]
+    most = np.abs(s.draws).max(initial=1.0) * s.total_weight
+    if not (np.abs(np.concatenate(of_leaves) - s.leaf_weights) <= ROUNDING * most).all():
+        raise ValueError("weights of leaves that are not those of their rows")
+    rule = s.regularisation
+    assert rule is not None  # every file has one
+    free = rule.scale(s.leaf_weights)
+    right = np.isclose(s.leaf_scale, free, rtol=ROUNDING, atol=0.0)
+    if rule.bends:
+        right |= s.leaf_scale == 0  # a leaf whose value the pattern holds
+    if not right.all():
+        raise ValueError("scales of leaves that do not follow from their weights and regularisation")
 
 
 def _arrays(structure: Structure) -> dict[str, NDArray[Any]]:

@@ -123,6 +123,12 @@ class WeightedSums:
         return shown[:, 0] if shown.shape[1] == 1 else shown
 
     @property
+    def note(self) -> str:
+        """What the numbers of tables are; of pushes on the score of one of two classes, also which."""
+        one = self.additive and self.outputs is None and self.classes is not None
+        return tables.of_class(tables.NOTES[self.kind], self.classes[1] if one and self.classes is not None else None)
+
+    @property
     def is_shared(self) -> bool:
         """Whether these are predictions of classes that share their weights, so that one line per row says all."""
         return self.classes is not None and self.outputs is not None and self.weights.ndim == 2

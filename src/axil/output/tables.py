@@ -54,6 +54,11 @@ FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a 
 NOTES = {"exact": NOTE, "additive": ADDITIVE, "jacobian": DERIVATIVE}  # by what the weights are
 
 
+def of_class(text: str, scored: Any) -> str:
+    """A note that names the class which scores are of, where one score stands for two classes; None: there are not two."""
+    return text if scored is None else f"{text}; scores are of class {scored}, whose rows have target 1"
+
+
 def note(frame: Any, text: str, **more: Any) -> Any:
     """The frame itself; pandas frames say what their numbers are in ``attrs["axil"]``, and more under other names."""
     if isinstance(getattr(frame, "attrs", None), dict):
@@ -65,6 +70,15 @@ def check_by(by: str | None) -> None:
     """Refuse an order that tables are not sorted by; None leaves it open."""
     if by is not None:
         as_choice(by, ("weight", "contribution"), "by")
+
+
+def check_per_class(per_class: Any) -> None:
+    """Refuse a parameter that only tables of explanations at hand have."""
+    if per_class is not True:
+        raise InputError(
+            f"per_class is {shown(per_class)}; top of an explainer has a line for each class. For one line per training row, "
+            "with classes by name: explainer.explain(X).top(k, per_class=False), or explainer.similar(X, k, per_class=False)."
+        )
 
 
 class Largest:

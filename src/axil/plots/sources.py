@@ -139,7 +139,7 @@ def labelled(columns: Any, name: str) -> tuple[str, str]:
 def says(source: Any, note: str) -> bool:
     """Whether a pandas frame has this note from `tables.note`; other libraries keep none."""
     attrs = getattr(source, "attrs", None)
-    return isinstance(attrs, dict) and attrs.get("axil") == note
+    return isinstance(attrs, dict) and str(attrs.get("axil")).startswith(note)
 
 
 def one_query(source: Any, query: Any, output: Any, needed: tuple[str, ...]) -> tuple[Columns, str]:

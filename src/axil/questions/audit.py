@@ -69,7 +69,8 @@ class LabelQuestions(RowQuestions):
         fitted to transformed targets residuals are in prices, and "scale (log)" is on the scale of the fit, as studentised.
 
         Of classes the columns are row, target, expected (the class that most other rows in the row's leaves have), probability
-        (of target, without the row), quality (the share of target among these rows) and suspect (expected is another class).
+        (of target, without the row; no such column where every row is alone in a leaf, as in fully grown forests), quality (the
+        share of target among these rows) and suspect (expected is another class).
 
         O(T N) beyond `leave_one_out`; no (n_train, n_train) array.
 
@@ -116,7 +117,8 @@ def _classes(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array]
     labels = proven.targets
     if out_of_fold is None:
         found = ClassAudit.of_neighbours(labels, _around(proven, labels))
-        probabilities = said_by_others(proven)[0]
+        said = said_by_others(proven)[0]
+        probabilities = None if np.isnan(said).all() else said
     else:
         probabilities = as_probabilities(out_of_fold, *labels.shape)
         found = ClassAudit.of_probabilities(labels, probabilities)
@@ -143,8 +145,11 @@ class Studentised:
     suspect: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, residuals: Array, around: Array) -> Studentised:
-        """From residuals and the mean sizes around them, (N, K) each; nan: not known."""
+    def of(cls, residuals: Array, around: Array, tails: Array | None = None) -> Studentised:
+        """From residuals and the mean sizes around them, (N, K) each; nan: not known.
+
+        No quality is below ``tails``, where a distribution is known whose tail probabilities they are.
+        """
         sizes = np.abs(residuals)
         known = ~np.isnan(sizes)
         everywhere = np.array([own[there].mean() if there.any() else np.nan for own, there in zip(sizes.T, known.T)])
@@ -157,6 +162,8 @@ class Studentised:
                 unit, freedom = _bulk(own[there])
                 column *= unit
                 tail[there] = 2 * student.sf(own[there] / unit, freedom)
+        if tails is not None:
+            quality = np.fmax(quality, np.where(known, tails, np.nan))
         value = np.divide(residuals, scale, out=np.where(known, 0.0, np.nan), where=scale > 0)
         scale[~known] = np.nan
         suspect = np.zeros(value.shape, dtype=bool)
@@ -213,8 +220,8 @@ def _numbers(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array]
 
 
 def numbers_table(columns: dict[str, Any], basis: str, backend: str) -> Any:
-    """The table for numbers: the largest |studentised value| first, nan last."""
-    order = np.argsort(-np.abs(columns["studentised"]), kind="stable")
+    """The table for numbers: suspects first, then the largest |studentised value|, nan last."""
+    order = np.lexsort((-np.abs(columns["studentised"]), ~columns["suspect"]))
     return _made(columns, order, f"{basis}; {ABOUT}", "predictions without the row", backend)
 
 

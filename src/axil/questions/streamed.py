@@ -30,10 +30,6 @@ OTHERS = (
 )
 
 
-class MissingQuestionError(UnsupportedQuestionError, AttributeError):
-    """A question that an explainer has no method for; an AttributeError too, so that hasattr is False."""
-
-
 class Streamed(Paged, ABC):
     """Questions about any number of rows X. None of them holds an (n, n_train) array."""
 
@@ -45,10 +41,13 @@ class Streamed(Paged, ABC):
         def __getattr__(self, name):
             """Refuse a question that this explainer cannot answer, by name."""
             if name in OTHERS:
-                raise MissingQuestionError(name, *self._refusals.get(name, self._no_others))
+                raise UnsupportedQuestionError(name, *self._refusals.get(name, self._no_others))
+            own = getattr(type(self), name, None)
+            if isinstance(own, property):  # it refused: Python takes that for a missing attribute
+                return own.__get__(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
-    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None) -> Any:
+    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None, *, per_class: bool = True) -> Any:
         """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
 
         Parameters
@@ -61,8 +60,11 @@ class Streamed(Paged, ABC):
             What the largest are the largest of, in absolute value; by default weights, of an additive explainer contributions.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`. axil.dask.JacobianExplainer takes none.
+        per_class : True
+            A line for each class. False is for `Explanation.top` and `similar`.
         """
         tables.check_by(by)
+        tables.check_per_class(per_class)
         k = inputs.as_count(k, "k")
         stream = self._stream(X, init_score)
         lines = min(k, stream.n_targets[0])
