@@ -258,8 +258,7 @@ def lightgbm(draw: Draw, rows: Rows, held: bool) -> Fit:
     if rows.loss in ("squared", "logistic", "poisson") and draw.flag("start at zero", 0.2):
         params["boost_from_average"] = False
     model = kind(objective=names.get(rows.loss, rows.loss), **params, **bends)
-    offsets = rows.offsets if rows.offsets is None or rows.loss != "softmax" else np.tile(rows.offsets, 3)
-    model.fit(rows.X, rows.y, sample_weight=rows.w, init_score=offsets)
+    model.fit(rows.X, rows.y, sample_weight=rows.w, init_score=rows.offsets)
 
     def raw(X: Any, own: Any) -> Any:
         return model.predict(X, raw_score=True) + (0.0 if own is None else own)
@@ -442,5 +441,6 @@ OF_LOSS = {  # other losses, by library
 
 def make(draw: Draw, library: str, *, loss: str = "squared", held: bool = False, offsets: bool = False) -> Fit:
     """A random model of one library; ``loss="other"``: of one of its other losses."""
-    loss = draw.pick("loss", *OF_LOSS[library]) if loss == "other" else loss
-    return MAKERS[library](draw, Rows.drawn(draw, loss, offsets and loss != "softmax"), held)
+    if loss == "other":  # offsets are of one output
+        loss = draw.pick("loss", *(name for name in OF_LOSS[library] if not offsets or name != "softmax"))
+    return MAKERS[library](draw, Rows.drawn(draw, loss, offsets), held)
