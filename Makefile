@@ -62,8 +62,8 @@ sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedB
 	.venv-torch/bin/python -m pip install --quiet --editable '.[pandas,torch,scikit-learn]' torch==2.13.0 'pytest>=8'
 	touch $@
 
-fuzz: .venv/test ## 2,000 random models of every library: exact or refused
-	PYTHONPATH=tests $(BIN)/python -m fuzz --n 2000 --jobs 2
+fuzz: .venv/test ## 5,000 random models of every library: exact or refused; answers against replays in NumPy; some five minutes of one core
+	PYTHONPATH=tests $(BIN)/python -m fuzz --n 5000 --jobs 2
 
 # DATA: a folder with the paper's data sets as CSV files; without it scikit-learn's own are taken.
 tuned: .venv/test ## 200 models as tuners set them: how many are exact, and what refuses the others

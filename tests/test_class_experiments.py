@@ -103,3 +103,35 @@ def test_the_quick_form(monkeypatch, capsys):
     assert any(line.startswith("| friedman | 400 | ") for line in tables)
     assert any(line.startswith("| pushes | ") for line in tables)
     assert not any("nan" in line for line in tables)
+
+
+def test_ordinary_classifiers(tmp_path, monkeypatch, capsys):
+    import ordinary_classifiers
+
+    given = ["--trees", "5", "--only", "iris", "--classifiers", "LightGBM", "GradientBoosting"]
+    monkeypatch.setattr(sys, "argv", ["ordinary_classifiers", *given, "--cache", str(tmp_path / "cells.jsonl")])
+    assert ordinary_classifiers.main() == 0
+    shown = capsys.readouterr().out
+    assert "| LightGBM | 5 | 1 |  | 1 |" in shown
+    assert "| GradientBoosting | 5 | 1 |  | 1 |" in shown
+    monkeypatch.setattr(ordinary_classifiers, "measure", None)  # nothing is measured again
+    assert ordinary_classifiers.main() == 0
+    assert capsys.readouterr().out.splitlines()[-4:] == shown.splitlines()[-4:]
+
+
+def test_verdicts_of_ordinary_classifiers(model):
+    from ordinary_classifiers import summary, verdict_of
+
+    fitted, X, y = model
+    given = fitted, X[:300], y[:300], X[300:320]
+    scores = fitted.predict(X[300:320], raw_score=True)
+    verdict, error, _ = verdict_of(*given, scores)
+    assert (verdict, error < 1e-12) == ("additive", True)
+    assert verdict_of(*given, scores + 0.01)[0] == "wrong"
+    assert verdict_of(fitted, X[:300], y[:300][::-1], X[300:320], scores)[0] == "alarm"
+    refused = lgb.LGBMClassifier(n_estimators=2, linear_tree=True, n_jobs=1, verbose=-1).fit(X[:300], y[:300])
+    verdict, _, why = verdict_of(refused, X[:300], y[:300], X[300:320], scores)
+    assert (verdict, why.startswith("linear_tree")) == ("refused", True)
+    line = {"classifier": "LightGBM", "data": "iris", "trees": 5, "error": "", "verdict": "alarm"}
+    (shown,) = summary([line])
+    assert (shown["alarm"], shown["not explained"]) == (1, "iris (alarm)")

@@ -1,11 +1,13 @@
-"""A hundred random models at a fixed seed: exact or refused by name. ``make fuzz`` runs two thousand."""
+"""Some two hundred random models at a fixed seed: exact or refused by name. ``make fuzz`` runs five thousand."""
 
 import collections
+from functools import partial
 
 import numpy as np
 import pytest
-from fuzz import mutations, trials
+from fuzz import answers, mutations, refits, trials
 from fuzz.data import Draw, Trial
+from fuzz.judge import Wrong
 from lightgbm import LGBMRegressor
 
 import axil
@@ -52,6 +54,75 @@ def test_a_trial_can_be_replayed():
 def test_seed_numbers_tell_the_library():
     assert {trials.library_of(seed) for seed in trials.seeds(50, 3, "xgboost")} == {"xgboost"}
     assert {trials.library_of(seed) for seed in SEEDS} == set(trials.LIBRARIES)
+
+
+@pytest.mark.parametrize("of", [of for of in trials.KINDS if of != "weights"])
+def test_answers_about_random_models_are_those_of_replays(of):
+    outcomes = [trials.run(seed, of) for seed in trials.seeds(18, 0, of=of)]
+    assert not [str(outcome) for outcome in outcomes if outcome.bad]
+    assert sum(outcome.kind == "exact" for outcome in outcomes) >= 12
+
+
+def test_numbers_are_spread_over_kinds():
+    counts = collections.Counter(of for _, of in trials.numbers_of(100, 3))
+    assert counts == {of: round(100 * kind.share) for of, kind in trials.KINDS.items()}
+    assert {of for _, of in trials.numbers_of(20, 3, "smoother")} == {"weights"}
+    assert trials.numbers_of(2, 3, only="files") == [(3_000_000, "files"), (3_000_001, "files")]
+
+
+def test_a_verdict_for_each_kind():
+    outcomes = [trials.Outcome(1, "exact", "lightgbm"), trials.Outcome(2, "failed", "xgboost: Wrong", of="files")]
+    lines = trials.summary(outcomes).splitlines()
+    assert lines[0].split() == ["weights", "ok", "1", "trials:", "1", "exact"]
+    assert lines[1].split() == ["files", "WRONG", "1", "trials:", "1", "failed"]
+    assert "--kind files --only 2" in str(outcomes[1])
+
+
+@pytest.fixture
+def fit():
+    return refits.make(Draw(1), "lightgbm")
+
+
+@pytest.mark.parametrize("question", ["without", "removal", "leave_one_out", "what_if"])
+def test_an_answer_that_is_not_the_replays_is_reported(question, fit, monkeypatch):
+    right = getattr(axil.Explainer, question)
+
+    def wrong(self, *given, **how):
+        found = right(self, *given, **how)
+        return found * 1.01 if question == "removal" else found.assign(after=2.0, prediction=2.0)
+
+    monkeypatch.setattr(axil.Explainer, question, wrong)
+    with pytest.raises(Wrong, match=question):
+        answers.check_answers(fit, Draw(0))
+
+
+def test_pushes_that_are_not_the_replays_are_reported(monkeypatch):
+    fit = refits.make(Draw(1), "lightgbm", loss="other")
+    right = axil.JacobianExplainer.pushes
+    monkeypatch.setattr(axil.JacobianExplainer, "pushes", lambda self, X: 1.01 * right(self, X))
+    with pytest.raises(Wrong, match="pushes"):
+        answers.check_answers(fit, Draw(0))
+
+
+def test_a_radius_that_is_too_large_is_reported(monkeypatch):
+    monkeypatch.setattr(answers, "INSIDE", 50.0)
+    fit = refits.make(Draw(1), "lightgbm", held=True)
+    with pytest.raises(Wrong, match="inside the radius"):
+        answers.check_radius(fit, Draw(0))
+
+
+def test_wrong_data_that_pass_are_reported(fit, monkeypatch):
+    monkeypatch.setattr(axil, "explain", partial(axil.explain, verify=False))
+    with pytest.raises(Wrong, match="passed, and contributions move"):
+        answers.check_mistakes(fit, Draw(0))
+
+
+def test_a_changed_file_that_passes_is_reported(fit, monkeypatch):
+    other = answers.explained(refits.make(Draw(2), "lightgbm"))
+    monkeypatch.setattr(answers, "_answers", lambda explainer, fit: {"removal": np.full(2, explainer is other)})
+    monkeypatch.setattr(axil, "load", lambda path, model: other)
+    with pytest.raises(Wrong, match="changed in a file and passed; removal differs"):
+        answers.check_file(fit, Draw(0))
 
 
 @pytest.mark.parametrize("mistake", mutations.MUTATIONS)

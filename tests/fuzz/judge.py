@@ -61,6 +61,7 @@ def prediction_error(explainer: Any, trial: Trial, explanation: Any, X: Any, off
 
     Both are relative to the largest prediction.
     """
+    X = X.copy()  # scikit-learn's kernels set distances to zero where rows are the very array of the fit
     with silence():
         if offsets is None or trial.predict_from is None:
             model = np.asarray(trial.predict(X), dtype=float).reshape(X.shape[0], -1)

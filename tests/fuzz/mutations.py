@@ -10,6 +10,7 @@ import numpy as np
 
 import axil
 from fuzz.data import Array, Draw, Trial
+from fuzz.refits import Fit
 
 VISIBLE = 100  # times the tolerance: a mistake that moves predictions by less may pass
 SCALE = 3.0  # of weights
@@ -121,3 +122,63 @@ def passed(name: str, trial: Trial, proven: Proven, draw: Draw) -> str:
         return f"{name} and passed"
     apart = float(np.abs(weights - proven.weights).max())
     return f"{name}, which moves weights by {apart:.3g}, and passed" if apart > 1e-6 else ""
+
+
+def other_target(fit: Fit, rng: np.random.Generator) -> Fit:
+    """One target, changed."""
+    y, row = fit.y.copy(), rng.integers(len(fit.y))
+    y[row] = (y[row] + 1) % fit.loss.n_classes if fit.loss.n_classes else y[row] * 1.3 + 0.3
+    return replace(fit, y=y)
+
+
+def targets_swapped(fit: Fit, rng: np.random.Generator) -> Fit:
+    """Targets of two rows, swapped."""
+    return replace(fit, y=fit.y[_swap(len(fit.y), rng)])
+
+
+def targets_shuffled(fit: Fit, rng: np.random.Generator) -> Fit:
+    """Targets in another order."""
+    return replace(fit, y=rng.permutation(fit.y))
+
+
+def rows_swapped(fit: Fit, rng: np.random.Generator) -> Fit:
+    """Features of two rows, swapped."""
+    order = _swap(len(fit.y), rng)
+    return replace(fit, X=fit.X[order], leaves=fit.leaves[:, order])
+
+
+def row_copied(fit: Fit, rng: np.random.Generator) -> Fit:
+    """Features of one row in place of another's."""
+    order = np.arange(len(fit.y))
+    order[rng.integers(len(order))] = rng.integers(len(order))
+    return replace(fit, X=fit.X[order], leaves=fit.leaves[:, order])
+
+
+def other_weight(fit: Fit, rng: np.random.Generator) -> Fit:
+    """One sample weight, three times as large."""
+    w = fit.weights.copy()
+    w[rng.integers(len(w))] *= SCALE
+    return replace(fit, sample_weight=w)
+
+
+def weights_shuffled(fit: Fit, rng: np.random.Generator) -> Fit:
+    """Sample weights in another order."""
+    return replace(fit, sample_weight=rng.permutation(fit.weights))
+
+
+def offsets_shuffled(fit: Fit, rng: np.random.Generator) -> Fit:
+    """Offsets in another order."""
+    return fit if fit.offsets is None else replace(fit, offsets=rng.permutation(fit.offsets))
+
+
+def _swap(n: int, rng: np.random.Generator) -> Any:
+    order, (i, j) = np.arange(n), rng.choice(n, 2, replace=False)
+    order[[i, j]] = j, i
+    return order
+
+
+#: Wrong data for a model whose replay tells how far its scores move.
+CHANGES: tuple[Callable[[Fit, np.random.Generator], Fit], ...] = (
+    *(other_target, targets_swapped, targets_shuffled, rows_swapped, row_copied),
+    *(other_weight, weights_shuffled, offsets_shuffled),
+)

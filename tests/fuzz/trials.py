@@ -1,11 +1,20 @@
 """Random models of every library: axil must be exact or refuse by name; never silently wrong, never a crash.
 
-A trial draws data and settings from its seed number and fits a model; if the library refuses, it is void. Then either an
-Explainer is made, whose weights agree with the model's predictions, with the dense recursion and with a replay of the
-fit on other targets, and which notices wrong data; or axil raises one of its own errors.
+A trial draws data and settings from its seed number and fits a model; if the library refuses, it is void. Then either axil
+raises one of its own errors, or what it answers must be right. There are seven kinds of trials:
 
-    PYTHONPATH=tests python -m fuzz --n 2000 --jobs 2
-    PYTHONPATH=tests python -m fuzz --only 1234
+- weights: of any model with any setting: they agree with the model's predictions, with the dense recursion and with a replay
+  of the fit on other targets, and wrong data are noticed
+- deletions: without, removal, leave_one_out and what_if of plain models, L1 and averages among them, against replays of the fit
+  from the library's own leaves, in NumPy
+- offsets: the same where the fit had init_score, base_margin or baseline, of classifiers and other losses too
+- losses: pushes, without, removal and what_if of classifiers and other losses, against such replays
+- radius: no move of one target inside ``verification.held.radius`` changes the pattern
+- mistakes: wrong features, targets, weights and offsets are refused, or change no answer
+- files: a saved explainer with one entry changed is refused, or answers as before
+
+    PYTHONPATH=tests python -m fuzz --n 5000 --jobs 2
+    PYTHONPATH=tests python -m fuzz --kind deletions --only 1234
 """
 
 from __future__ import annotations
@@ -17,7 +26,7 @@ import itertools
 import os
 import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -31,6 +40,7 @@ import fuzz.catboost
 import fuzz.lightgbm
 import fuzz.sklearn
 import fuzz.xgboost
+from fuzz import answers, refits
 from fuzz.data import Draw, Trial
 from fuzz.judge import Wrong, judge, silence
 
@@ -40,6 +50,48 @@ LIBRARIES = {
     "catboost": fuzz.catboost.make,
     "sklearn": fuzz.sklearn.make,
     "smoother": fuzz.sklearn.make_smoother,
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a trial makes, and what must hold of it."""
+
+    libraries: tuple[str, ...]
+    make: Callable[[Draw, str], Any]
+    judge: Callable[[Any, Draw], None]
+    share: float  #: of all trials
+
+
+BOOSTED = ("lightgbm", "xgboost", "catboost", "histogram", "gradient")
+PLAIN = (*BOOSTED, "average")
+WITH_OFFSETS = ("lightgbm", "xgboost", "catboost")
+WITH_L1 = ("lightgbm", "xgboost")
+
+
+def _deleted(draw: Draw, library: str) -> Trial:
+    loss = "other" if library == "average" and draw.flag("classes", 0.5) else "squared"
+    return refits.make(draw, library, loss=loss, held=library in WITH_L1 and draw.flag("held", 0.4))
+
+
+def _offset(draw: Draw, library: str) -> Trial:
+    loss = "other" if draw.flag("other loss", 0.4) else "squared"
+    return refits.make(draw, library, loss=loss, offsets=True)
+
+
+def _any_plain(draw: Draw, library: str) -> Trial:
+    loss, offsets = "other" if draw.flag("other loss", 0.3) else "squared", draw.flag("offsets", 0.3)
+    return refits.make(draw, library, loss=loss, offsets=offsets and library in WITH_OFFSETS)
+
+
+KINDS = {
+    "weights": Kind(tuple(LIBRARIES), lambda draw, library: LIBRARIES[library](draw), judge, 0.4),
+    "deletions": Kind(PLAIN, _deleted, answers.check_answers, 0.1),
+    "offsets": Kind(WITH_OFFSETS, _offset, answers.check_answers, 0.1),
+    "losses": Kind(BOOSTED, lambda draw, one: refits.make(draw, one, loss="other"), answers.check_answers, 0.1),
+    "radius": Kind(WITH_L1, lambda draw, one: refits.make(draw, one, held=True), answers.check_radius, 0.1),
+    "mistakes": Kind(PLAIN, _any_plain, answers.check_mistakes, 0.1),
+    "files": Kind(PLAIN, _any_plain, answers.check_file, 0.1),
 }
 SECONDS = 120  # a trial that takes longer has failed
 CHUNK = 10
@@ -53,40 +105,49 @@ class Outcome:
     )
     why: str
     config: str = ""
+    of: str = "weights"  #: which of KINDS
 
     def __str__(self) -> str:
-        return f"{self.kind}: --only {self.seed}  {self.why}\n    {self.config}"
+        return f"{self.kind}: --kind {self.of} --only {self.seed}  {self.why}\n    {self.config}"
+
+    @property
+    def bad(self) -> bool:
+        return self.kind in ("failed", "disagreed")
 
 
-def library_of(seed: int) -> str:
-    return list(LIBRARIES)[seed % len(LIBRARIES)]
+def library_of(seed: int, of: str = "weights") -> str:
+    return KINDS[of].libraries[seed % len(KINDS[of].libraries)]
 
 
-def run(seed: int) -> Outcome:
-    """One trial."""
-    draw = Draw(seed)
+def run(seed: int, of: str = "weights") -> Outcome:
+    """One trial of a kind."""
+    draw = Draw(seed) if of == "weights" else Draw(seed, list(KINDS).index(of))
     np.random.seed(seed)  # noqa: NPY002 - what models without a random_state draw from
-    library = library_of(seed)
+    library = library_of(seed, of)
+
+    def outcome(kind: str, why: str) -> Outcome:
+        return Outcome(seed, kind, f"{library}: {why}" if why else library, describe(draw), of)
+
     try:
         with silence(), deadline():
-            trial = LIBRARIES[library](draw)
+            trial = KINDS[of].make(draw, library)
             trial.predict(trial.X_new)
     except Exception as error:
-        return Outcome(seed, "void", f"{library}: {type(error).__name__}: {one_line(error)}", describe(draw))
+        return outcome("void", f"{type(error).__name__}: {one_line(error)}")
     try:
         with deadline():
-            judge(trial, draw)
+            KINDS[of].judge(trial, draw)
     except axil.UnsupportedModelError as error:
-        return Outcome(seed, "refused", f"{library}: {error.setting}", describe(draw))
+        return outcome("refused", error.setting)
     except axil.ExactnessError as error:
-        return Outcome(seed, cause(trial, error), f"{library}: {str(error)[:400]}", describe(draw))
+        return outcome(cause(trial, error), str(error)[:400])
     except axil.InputError as error:
-        return Outcome(seed, "refused", f"{library}: {str(error)[:60]}", describe(draw))
+        return outcome("refused", str(error)[:60])
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = "" if isinstance(error, Wrong) else f" ({os.path.basename(where.filename)}:{where.lineno})"
-        return Outcome(seed, "failed", f"{library}: {type(error).__name__}{place}: {str(error)[:400]}", describe(draw))
-    return Outcome(seed, "exact", library, describe(draw))
+        return outcome("failed", f"{type(error).__name__}{place}: {str(error)[:400]}")
+    return outcome("exact", "")
 
 
 def cause(trial: Trial, error: axil.ExactnessError) -> str:
@@ -131,18 +192,30 @@ def deadline() -> Iterator[None]:
         signal.signal(signal.SIGALRM, old)
 
 
-def seeds(n: int, seed: int, library: str | None = None) -> list[int]:
+Number = tuple[int, str]  # the seed number of a trial, and its kind
+
+
+def seeds(n: int, seed: int, library: str | None = None, of: str = "weights") -> list[int]:
     """n seed numbers, spread over the libraries or all of one."""
     start = seed * 1_000_000
-    of_library = (i for i in itertools.count(start) if library in (None, library_of(i)))
+    of_library = (i for i in itertools.count(start) if library in (None, library_of(i, of)))
     return list(itertools.islice(of_library, n))
 
 
-def run_all(numbers: list[int]) -> list[Outcome]:
-    return [run(seed) for seed in numbers]
+def numbers_of(n: int, seed: int, library: str | None = None, only: str | None = None) -> list[Number]:
+    """n trials, spread over the kinds, or all of one; without the kinds that a library has no part in."""
+    kinds = {of: kind for of, kind in KINDS.items() if only in (None, of) and library in (None, *kind.libraries)}
+    total = sum(kind.share for kind in kinds.values())
+    return [
+        (number, of) for of, kind in kinds.items() for number in seeds(round(n * kind.share / total), seed, library, of)
+    ]
 
 
-def in_parallel(numbers: list[int], jobs: int) -> Iterator[Outcome]:
+def run_all(numbers: list[Number]) -> list[Outcome]:
+    return [run(*number) for number in numbers]
+
+
+def in_parallel(numbers: list[Number], jobs: int) -> Iterator[Outcome]:
     """Outcomes as they come; where a worker dies, the trials that are left are halved until the one is found."""
     chunks, left = [numbers[i : i + CHUNK] for i in range(0, len(numbers), CHUNK)], []
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
@@ -153,7 +226,7 @@ def in_parallel(numbers: list[int], jobs: int) -> Iterator[Outcome]:
             except BrokenProcessPool:
                 left += running[done]
     if left and len(numbers) == 1:
-        yield Outcome(left[0], "failed", "the process died")
+        yield Outcome(left[0][0], "failed", "the process died", of=left[0][1])
     elif left:
         half = -(-len(left) // 2)
         yield from in_parallel(left[:half], jobs)
@@ -161,31 +234,40 @@ def in_parallel(numbers: list[int], jobs: int) -> Iterator[Outcome]:
 
 
 def summary(outcomes: list[Outcome]) -> str:
-    kinds = collections.Counter(outcome.kind for outcome in outcomes)
-    lines = [f"{len(outcomes)} trials: " + ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))]
+    """A verdict for each kind of trials; then what was exact, and what was refused by which setting."""
+    lines = []
+    for of in dict.fromkeys(outcome.of for outcome in outcomes):
+        own = [outcome for outcome in outcomes if outcome.of == of]
+        kinds = collections.Counter(outcome.kind for outcome in own)
+        verdict = "WRONG" if any(outcome.bad for outcome in own) else "ok"
+        told = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
+        lines.append(f"{of:10s} {verdict:6s} {len(own):5d} trials: {told}")
     for kind in ("exact", "refused"):
-        counts = collections.Counter(outcome.why for outcome in outcomes if outcome.kind == kind)
+        counts = collections.Counter(f"{outcome.of}, {outcome.why}" for outcome in outcomes if outcome.kind == kind)
         lines += [f"  {kind:8s} {n:5d}  {why}" for why, n in sorted(counts.items())]
     return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--n", type=int, default=2000, help="number of trials")
+    parser.add_argument("--n", type=int, default=5000, help="number of trials")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other trials")
-    parser.add_argument("--library", choices=list(LIBRARIES))
+    parser.add_argument("--kind", choices=list(KINDS), help="trials of this kind alone")
+    parser.add_argument("--library", choices=list(dict.fromkeys((*LIBRARIES, *PLAIN))))
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only", type=int, help="replay this one trial")
+    parser.add_argument("--only", type=int, help="replay this one trial, of --kind or else of weights")
     parser.add_argument("--void", action="store_true", help="also print the trials that the libraries refused")
     args = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # the jobs share the cores
         os.environ.setdefault(name, "1")
-    numbers = [args.only] if args.only is not None else seeds(args.n, args.seed, args.library)
-    running = map(run, numbers) if args.jobs == 1 else in_parallel(numbers, args.jobs)
+    numbers = numbers_of(args.n, args.seed, args.library, args.kind)
+    if args.only is not None:
+        numbers = [(args.only, args.kind or "weights")]
+    running = itertools.starmap(run, numbers) if args.jobs == 1 else in_parallel(numbers, args.jobs)
     outcomes = []
     for outcome in running:
         outcomes.append(outcome)
-        if outcome.kind in ("failed", "disagreed") or args.only is not None or (args.void and outcome.kind == "void"):
+        if outcome.bad or args.only is not None or (args.void and outcome.kind == "void"):
             print(outcome, flush=True)
     print(summary(outcomes))
-    return int(any(outcome.kind in ("failed", "disagreed") for outcome in outcomes))
+    return int(any(outcome.bad for outcome in outcomes))

@@ -1,0 +1,446 @@
+"""Plain models of every library, and their fits again in NumPy: the oracle of deletions, other targets, offsets and pushes.
+
+A replay takes the leaves of the rows from the library and the rule of the leaf values from its documentation; nothing comes from
+axil. A model that its own replay does not reproduce is void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import catboost as cb
+import lightgbm as lgb
+import numpy as np
+import xgboost as xgb
+from scipy.special import expit, logit, softmax
+from sklearn import ensemble, tree
+
+from fuzz.data import Array, Draw, Trial
+
+AGREES = 1e-5  # of the largest number in a fit: XGBoost's leaf values and scores are in float32
+N_NEW = 7
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss: where scores start, gradients and second derivatives; and how its targets are drawn."""
+
+    start: Callable[[Array], Array]  #: (K,) from the means of the targets (K,)
+    slopes: Callable[[Array, Array], tuple[Array, Array]]  #: (N, K) each, at targets and scores (N, K)
+    targets: Callable[[np.random.Generator, Array], Array]  #: as fit takes them, from a signal (N,)
+    n_classes: int = 0
+
+
+def _classes(rng: np.random.Generator, signal: Array, n: int) -> Array:
+    ranks = np.argsort(np.argsort(signal + rng.normal(size=len(signal)) / 2))
+    return np.minimum((ranks * n) // len(ranks), n - 1).astype(float)
+
+
+def _softmax_slopes(y: Array, F: Array) -> tuple[Array, Array]:
+    p = softmax(F, axis=1)
+    return p - y, p * (1 - p)
+
+
+LOSSES = {
+    "squared": Loss(lambda m: m, lambda y, F: (F - y, np.ones_like(F)), lambda rng, s: s),
+    "logistic": Loss(
+        logit, lambda y, F: (expit(F) - y, expit(F) * expit(-F)), lambda rng, s: _classes(rng, s, 2), n_classes=2
+    ),
+    "poisson": Loss(
+        np.log,
+        lambda y, F: (np.exp(F) - y, np.exp(F)),
+        lambda rng, s: rng.poisson(np.exp(np.clip(s, -2, 2))) + (np.arange(len(s)) == 0),
+    ),
+    "gamma": Loss(
+        np.log,
+        lambda y, F: (1 - y * np.exp(-F), y * np.exp(-F)),
+        lambda rng, s: rng.gamma(2.0, size=len(s)) * np.exp(np.clip(s, -2, 2)) + 0.01,
+    ),
+    "softmax": Loss(
+        lambda m: np.log(m) - np.log(m).mean(), _softmax_slopes, lambda rng, s: _classes(rng, s, 3), n_classes=3
+    ),
+}
+
+
+@dataclass(kw_only=True)
+class Fit(Trial):
+    """A fitted model with the leaves and the settings that its values follow from."""
+
+    loss: Loss
+    leaves: Array  #: (T, N)
+    asked: Array  #: (T, n), of X_new
+    raw: Callable[[Any, Any], Any]  #: scores of rows with offsets or None
+    new_offsets: Array | None = None
+    rate: float = 1.0
+    l2: float = 0.0
+    l1: float = 0.0
+    most: float = np.inf  #: of a step
+    by_weight: bool = False  #: CatBoost: l2 grows with the mean weight; rows of no weight count in it
+    start: float | None = None  #: None: estimated from the targets
+    keeps_base: bool = (
+        False  #: XGBoost: rows without offsets start from the base, though the fit of rows with offsets does not
+    )
+    curvature: float = 1.0  #: what the library multiplies second derivatives by
+    draws: Array | None = None  #: (T, N) of an average, else None
+    softmax_start: Callable[[Array], Array] | None = None  #: where the library has its own
+    apart: float = 0.0  #: the largest difference of the replay's scores from the model's
+    columns: Array = field(init=False)  #: (N, K): the targets, one-hot for more than two classes
+
+    def __post_init__(self) -> None:
+        self.columns = self.one_hot(self.y)
+
+    def one_hot(self, y: Array) -> Array:
+        return y[:, None] == np.arange(self.loss.n_classes) if self.several else np.asarray(y, dtype=float)[:, None]
+
+    @property
+    def several(self) -> bool:
+        """Whether there is an output for each class."""
+        return self.loss.n_classes > 2 or (self.loss.n_classes > 0 and self.draws is not None)
+
+    @property
+    def weights(self) -> Array:
+        return np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
+
+    @property
+    def size(self) -> float:
+        """The largest number among targets, offsets and scores."""
+        given = [self.columns, self.scores()[0]] + [a for a in (self.offsets, self.new_offsets) if a is not None]
+        return float(max(np.nanmax(np.abs(a)) for a in given)) or 1.0
+
+    def scores(self, y: Array | None = None, weights: Array | None = None) -> tuple[Array, Array]:
+        """(n, K) of X_new and (N, K) of the training rows, fitted to other targets or weights on the same splits."""
+        new, own, *_ = self.refitted(y, weights)
+        return new, own
+
+    def refitted(self, y: Array | None = None, weights: Array | None = None) -> tuple[Array, Array, Array, Array]:
+        """`scores`, the patterns of all leaves, and the pushes (K, n, N) on X_new."""
+        y = self.columns if y is None else self.one_hot(y)
+        w = self.weights if weights is None else weights
+        if self.draws is not None:
+            return *self._averages(y, w), np.zeros(0), np.zeros(0)
+        base = self._base(y, w)
+        unoffset = base if self.offsets is None or self.keeps_base else np.zeros_like(base)
+        own = np.zeros(y.shape) + (base if self.offsets is None else self.offsets[:, None])
+        new = np.zeros((self.asked.shape[1], y.shape[1]))
+        new += unoffset if self.new_offsets is None else self.new_offsets[:, None]
+        l2 = self.l2 * w.sum() / len(w) if self.by_weight else self.l2
+        pushes, patterns = np.zeros((y.shape[1], *new.shape[:1], len(w))), []
+        for t, (leaf, at) in enumerate(zip(self.leaves, self.asked)):
+            k = t % y.shape[1]
+            if k == 0:
+                g, h = self.loss.slopes(y, own)
+                before = own.copy()
+                g, h = g * w[:, None], h * w[:, None] * self.curvature
+            value, part, pattern = self._values(leaf, at, g[:, k], h[:, k], l2)
+            own[:, k] = before[:, k] + self.rate * value[leaf]
+            new[:, k] += self.rate * value[at]
+            pushes[k] += self.rate * np.where(at[:, None] == leaf, (part[leaf] * g[:, k])[None], 0.0)
+            patterns.append(pattern)
+        return new, own, np.concatenate(patterns), pushes
+
+    def _values(self, leaf: Array, at: Array, g: Array, h: Array, l2: float) -> tuple[Array, Array, Array]:
+        """Of each leaf: its value, what a gradient in it counts, and its pattern."""
+        size = int(max(leaf.max(), at.max())) + 1
+        G, H = np.bincount(leaf, g, size), np.bincount(leaf, h, size)
+        moved = -np.sign(G) * np.maximum(np.abs(G) - self.l1, 0.0)
+        step = np.divide(moved, H + l2, out=np.zeros(size), where=H > 0)
+        value = np.clip(step, -self.most, self.most)
+        plain = np.divide(-1.0, H + l2, out=np.zeros(size), where=H > 0)
+        part = np.where(value == G * plain, plain, np.divide(value, G, out=np.zeros(size), where=G != 0))
+        return value, part, np.sign(moved) * (1 + (np.abs(step) > self.most))
+
+    def _base(self, y: Array, w: Array) -> Array:
+        if self.start is not None:
+            return np.full(y.shape[1], self.start)
+        means = np.average(y, axis=0, weights=w)
+        with np.errstate(divide="ignore"):
+            return (self.softmax_start or self.loss.start)(means)
+
+    def _averages(self, y: Array, w: Array) -> tuple[Array, Array]:
+        """Means over the trees whose leaf has rows; nan where none has."""
+        assert self.draws is not None
+        sums = [np.zeros((self.asked.shape[1], y.shape[1])), np.zeros(y.shape)]
+        counts = [np.zeros((len(each), 1)) for each in sums]
+        for leaf, at, drawn in zip(self.leaves, self.asked, self.draws):
+            size = int(max(leaf.max(), at.max())) + 1
+            W = np.bincount(leaf, w * drawn, size)[:, None]
+            S = np.stack([np.bincount(leaf, w * drawn * column, size) for column in y.T], axis=1)
+            value = np.divide(S, W, out=np.zeros_like(S), where=W > 0)
+            for i, rows in enumerate((at, leaf)):
+                sums[i] += value[rows]
+                counts[i] += W[rows] > 0
+        new, own = (np.divide(s, n, out=np.full_like(s, np.nan), where=n > 0) for s, n in zip(sums, counts))
+        return new, own
+
+    def alone(self, row: int) -> bool:
+        """Whether the fit without the row has no prediction of it: no other row is in one of its leaves, of an average in any."""
+        kept = np.delete(np.arange(len(self.y)), row)
+        counted = np.ones(self.leaves.shape) if self.draws is None else self.draws
+        left = ((self.leaves[:, kept] == self.leaves[:, [row]]) & (counted[:, kept] > 0)).any(axis=1)
+        return not (left.all() if self.draws is None else left.any())
+
+
+@dataclass
+class Rows:
+    """Tables of numbers that float32 holds, so that libraries and replay see the same."""
+
+    X: Array
+    y: Array
+    w: Array | None
+    offsets: Array | None
+    X_new: Array
+    new_offsets: Array | None
+    loss: str
+
+    @classmethod
+    def drawn(cls, draw: Draw, loss: str, offsets: bool) -> Rows:
+        rng, n = draw.rng, draw.pick("rows", 6, 12, 12, 25, 25, 60)
+        X = rng.normal(size=(n + N_NEW, draw.pick("columns", 1, 2, 4)))
+        if draw.flag("whole", 0.3):
+            X = np.rint(X)
+        signal = np.sin(2 * X[:n, 0]) + X[:n, -1] + rng.normal(size=n) / 2
+        if loss == "squared":
+            kind = draw.pick("targets", "plain", "plain", "balanced", "far", "outlier", "whole")
+            other = np.where(np.arange(n) % 2, 1.0, -1.0) if kind == "balanced" else signal
+            other = {"far": signal + 100, "whole": np.rint(signal), "plain": signal + 3}.get(kind, other)
+            signal = np.where((np.arange(n) == 0) & (kind == "outlier"), 50.0, other)
+        w = {
+            "none": None,
+            "gamma": rng.gamma(2.0, size=n) + 0.05,
+            "whole": rng.integers(1, 5, n).astype(float),
+        }[draw.pick("weights", "none", "none", "gamma", "whole")]
+        both = rng.normal(size=n + N_NEW) * draw.pick("offset size", 1.0, 30.0) ** (loss == "squared")
+        asked = both[n:] if offsets and draw.flag("offsets asked", 0.6) else None
+        parts = X[:n], LOSSES[loss].targets(rng, signal), w, both[:n] if offsets else None, X[n:], asked
+        rounded = [None if part is None else part.astype(np.float32).astype(float) for part in parts]
+        return cls(*rounded, loss)  # type: ignore[arg-type]
+
+    def fit(self, model: Any, raw: Callable[[Any, Any], Any], leaves: Callable[[Any], Any], **how: Any) -> Fit:
+        """The fit with its replay, which must reproduce the model's scores of both tables."""
+        own, asked = (np.asarray(leaves(X)).reshape(len(X), -1).T.astype(int) for X in (self.X, self.X_new))
+        loss = LOSSES[self.loss]
+        given = model, self.X, self.y, self.w, self.offsets, self.X_new, lambda rows: raw(rows, None)
+        found = Fit(*given, loss=loss, leaves=own, asked=asked, raw=raw, new_offsets=self.new_offsets, **how)
+        made = found.scores()
+        theirs = [raw(self.X_new, self.new_offsets), raw(self.X, self.offsets)]
+        apart = max(float(np.abs(a - np.reshape(b, a.shape)).max()) for a, b in zip(made, theirs))
+        if not apart <= AGREES * found.size:
+            raise RuntimeError(f"the replay is off by {apart:.3g}")
+        found.apart = apart
+        return found
+
+
+_GROWTH = {"rate": (0.1, 0.5, 1.0), "trees": (1, 3, 8), "l2": (0.0, 1.0, 5.0)}
+
+
+def _growth(draw: Draw) -> tuple[float, int, float]:
+    return tuple(draw.pick(name, *values) for name, values in _GROWTH.items())  # type: ignore[return-value]
+
+
+def _bends(draw: Draw, held: bool) -> dict[str, float]:
+    """L1, and sometimes a largest step."""
+    if not held:
+        return {}
+    step = {"max_delta_step": draw.pick("max_delta_step", 0.3, 1.0)} if draw.flag("step", 0.2) else {}
+    return {"reg_alpha": draw.pick("l1", 0.1, 0.5, 2.0), **step}
+
+
+def lightgbm(draw: Draw, rows: Rows, held: bool) -> Fit:
+    """An LGBMRegressor or LGBMClassifier; of squared error a random forest too."""
+    rate, n_trees, l2 = _growth(draw)
+    params = {"n_estimators": n_trees, "learning_rate": rate, "reg_lambda": l2, "num_leaves": draw.pick("leaves", 3, 6)}
+    params |= {"min_child_samples": draw.pick("smallest", 1, 3), "min_data_in_bin": 1, "n_jobs": 1, "verbose": -1}
+    bends = _bends(draw, held)
+    names = {"squared": "l2", "logistic": "binary", "softmax": "multiclass"}
+    kind = lgb.LGBMClassifier if LOSSES[rows.loss].n_classes else lgb.LGBMRegressor
+    if rows.loss in ("squared", "logistic", "poisson") and draw.flag("start at zero", 0.2):
+        params["boost_from_average"] = False
+    model = kind(objective=names.get(rows.loss, rows.loss), **params, **bends)
+    model.fit(rows.X, rows.y, sample_weight=rows.w, init_score=rows.offsets)
+
+    def raw(X: Any, own: Any) -> Any:
+        return model.predict(X, raw_score=True) + (0.0 if own is None else own)
+
+    if (model.predict(rows.X, pred_leaf=True).reshape(len(rows.X), -1).max(axis=0) == 0).any():
+        raise RuntimeError("a tree without a split, whose value LightGBM does not fit")
+    # Poisson: second derivatives times exp(0.7); softmax: times K / (K - 1).
+    curvature = {"poisson": np.exp(0.7), "softmax": 1.5}.get(rows.loss, 1.0)
+    return rows.fit(
+        model, raw, lambda X: model.predict(X, pred_leaf=True), rate=rate, l2=l2, curvature=curvature,
+        softmax_start=np.log if rows.loss == "softmax" else None,
+        start=0.0 if "boost_from_average" in params else None, **_rule(bends),
+    )  # fmt: skip
+
+
+def _rule(bends: dict[str, float]) -> dict[str, float]:
+    return {"l1": bends.get("reg_alpha", 0.0), "most": bends.get("max_delta_step", np.inf)}
+
+
+def xgboost(draw: Draw, rows: Rows, held: bool) -> Fit:
+    """An XGBRegressor or XGBClassifier."""
+    rate, n_trees, l2 = _growth(draw)
+    params = {
+        "n_estimators": n_trees,
+        "learning_rate": rate,
+        "reg_lambda": l2,
+        "max_depth": draw.pick("depth", 1, 2, 3),
+    }
+    params |= {"min_child_weight": 0.0 if rows.loss != "squared" else draw.pick("smallest", 0.0, 1.0), "n_jobs": 1}
+    bends = _bends(draw, held)
+    names = {"squared": "reg:squarederror", "logistic": "binary:logistic", "softmax": "multi:softprob"}
+    names |= {"poisson": "count:poisson", "gamma": "reg:gamma"}
+    start, given = None, draw.pick("base_score", None, None, 0.0, 0.5)
+    if given is not None and rows.loss in ("squared", "logistic") and not (rows.loss == "logistic" and given == 0.0):
+        params["base_score"] = given
+        start = given if rows.loss == "squared" else 0.0
+    kind = xgb.XGBClassifier if LOSSES[rows.loss].n_classes else xgb.XGBRegressor
+    model = kind(objective=names[rows.loss], **params, **bends)
+    model.fit(rows.X, rows.y, sample_weight=rows.w, base_margin=rows.offsets)
+
+    def raw(X: Any, own: Any) -> Any:
+        return model.predict(X, output_margin=True, base_margin=own)
+
+    rule = _rule({"max_delta_step": 0.7, **bends} if rows.loss == "poisson" else bends)
+    curvature = {"poisson": np.exp(rule["most"]), "softmax": 2.0}.get(rows.loss, 1.0)
+    return rows.fit(
+        model, raw, model.apply, rate=rate, l2=l2, start=start, keeps_base=True, curvature=curvature,
+        softmax_start=_near_logs if rows.loss == "softmax" else None, **rule,
+    )  # fmt: skip
+
+
+def _near_logs(means: Array) -> Array:
+    """Where XGBoost's softmax starts (src/objective/multiclass_obj.cu)."""
+    logs = np.log(means + 1e-6)
+    return logs - logs.mean()
+
+
+def catboost(draw: Draw, rows: Rows, held: bool) -> Fit:
+    """A CatBoostRegressor or CatBoostClassifier of single Newton steps."""
+    rate, n_trees, l2 = _growth(draw)
+    names = {"squared": "RMSE", "logistic": "Logloss", "poisson": "Poisson"}
+    params = {"iterations": n_trees, "learning_rate": rate, "l2_leaf_reg": l2, "depth": draw.pick("depth", 1, 2, 4)}
+    params |= {"leaf_estimation_method": "Newton", "leaf_estimation_iterations": 1, "boosting_type": "Plain"}
+    params |= {"thread_count": 1, "verbose": False, "allow_writing_files": False, "loss_function": names[rows.loss]}
+    if rows.loss == "squared" and rows.w is not None and draw.flag("heavy row", 0.1):
+        rows.w = 10 ** draw.rng.uniform(-3, 3, len(rows.w)).astype(np.float32).astype(float)
+        rows.w[0] = 3e7
+    averaged = rows.loss == "squared" and rows.offsets is None and draw.flag("boost_from_average", 0.7)
+    kind = cb.CatBoostClassifier if rows.loss == "logistic" else cb.CatBoostRegressor
+    model = kind(boost_from_average=averaged, **params)
+    model.fit(cb.Pool(rows.X, rows.y, weight=rows.w, baseline=rows.offsets))
+
+    def raw(X: Any, own: Any) -> Any:
+        return model.predict(X, prediction_type="RawFormulaVal") + (0.0 if own is None else own)
+
+    return rows.fit(
+        model, raw, model.calc_leaf_indexes, rate=rate, l2=l2, by_weight=True, start=None if averaged else 0.0
+    )
+
+
+def histogram(draw: Draw, rows: Rows, held: bool) -> Fit:
+    """A HistGradientBoostingRegressor or -Classifier."""
+    rate, n_trees, l2 = _growth(draw)
+    params = {"learning_rate": rate, "max_iter": n_trees, "l2_regularization": l2, "early_stopping": False}
+    params |= {"min_samples_leaf": draw.pick("smallest", 1, 3), "max_leaf_nodes": draw.pick("leaves", 3, 6)}
+    if LOSSES[rows.loss].n_classes:
+        model = ensemble.HistGradientBoostingClassifier(**params)
+    else:
+        name = "squared_error" if rows.loss == "squared" else rows.loss
+        model = ensemble.HistGradientBoostingRegressor(loss=name, **params)
+    model.fit(rows.X, rows.y, sample_weight=rows.w)
+
+    def leaves(X: Any) -> Any:
+        return np.stack([_walked(each.nodes, X) for stage in model._predictors for each in stage], axis=1)
+
+    return rows.fit(model, lambda X, own: model._raw_predict(X), leaves, rate=rate, l2=l2)
+
+
+def _walked(nodes: Any, X: Array) -> Array:
+    """The leaf of each row in a tree of scikit-learn's histogram boosting."""
+    at = np.zeros(len(X), dtype=int)
+    while not nodes["is_leaf"][at].all():
+        inner = nodes[at]
+        left = X[np.arange(len(X)), inner["feature_idx"]] <= inner["num_threshold"]
+        at = np.where(inner["is_leaf"], at, np.where(left, inner["left"], inner["right"]))
+    return at
+
+
+def gradient(draw: Draw, rows: Rows, held: bool) -> Fit:
+    """A GradientBoostingRegressor or -Classifier."""
+    rate, n_trees, _ = _growth(draw)
+    params = {
+        "learning_rate": rate,
+        "n_estimators": n_trees,
+        "max_depth": draw.pick("depth", 1, 2, 3),
+        "random_state": 0,
+    }
+    params |= {"min_samples_leaf": draw.pick("smallest", 1, 3)}
+    if draw.flag("start at zero", 0.2):
+        params["init"] = "zero"
+    kind = ensemble.GradientBoostingClassifier if LOSSES[rows.loss].n_classes else ensemble.GradientBoostingRegressor
+    model = kind(**params).fit(rows.X, rows.y, sample_weight=rows.w)
+    raw = model.decision_function if LOSSES[rows.loss].n_classes else model.predict
+    # Softmax: leaf values times (K - 1) / K.
+    return rows.fit(
+        model, lambda X, own: raw(X), model.apply, rate=rate, start=0.0 if "init" in params else None,
+        curvature=1.5 if rows.loss == "softmax" else 1.0,
+    )  # fmt: skip
+
+
+def average(draw: Draw, rows: Rows, held: bool) -> Fit:
+    """A tree, a forest or bagged trees, of numbers or classes, or LightGBM's random forest."""
+    kinds = ["RandomForest", "RandomForest", "ExtraTrees", "DecisionTree", "Bagging"]
+    kind = draw.pick("kind", *kinds, *(["LightGBM"] if rows.loss == "squared" else []))
+    n_trees, smallest = draw.pick("trees", 1, 5, 20), draw.pick("smallest", 1, 1, 3)
+    if kind == "LightGBM":
+        params = {"boosting_type": "rf", "n_estimators": n_trees, "colsample_bytree": 0.5, "min_data_in_bin": 1}
+        params |= {"min_child_samples": smallest, "num_leaves": 6, "n_jobs": 1, "verbose": -1}
+        forest = lgb.LGBMRegressor(**params).fit(rows.X, rows.y, sample_weight=rows.w)
+        drawn = np.ones((forest.n_estimators_, len(rows.y)))
+        return rows.fit(
+            forest, lambda X, own: forest.predict(X), lambda X: forest.predict(X, pred_leaf=True), draws=drawn
+        )
+    rows.w = None if kind != "DecisionTree" else rows.w  # forests draw rows by their weights
+    module = tree if kind == "DecisionTree" else ensemble
+    params = {"random_state": draw.pick("random_state", 0, 7)}
+    params |= {} if kind == "Bagging" else {"min_samples_leaf": smallest}
+    params |= {} if kind == "DecisionTree" else {"n_estimators": n_trees}
+    if kind in ("RandomForest", "ExtraTrees", "Bagging"):
+        params["bootstrap"] = draw.pick("bootstrap", True, True, False)
+    model = getattr(module, kind + ("Classifier" if LOSSES[rows.loss].n_classes else "Regressor"))(**params)
+    model.fit(rows.X, rows.y, sample_weight=rows.w)
+    trees = [model] if kind == "DecisionTree" else model.estimators_
+    drawn = np.ones((len(trees), len(rows.y)))
+    if params.get("bootstrap"):
+        drawn = np.stack([np.bincount(own, minlength=len(rows.y)) for own in model.estimators_samples_]).astype(float)
+    raw = model.predict_proba if LOSSES[rows.loss].n_classes else model.predict
+    return rows.fit(
+        model, lambda X, own: raw(X), lambda X: np.stack([each.apply(X) for each in trees], axis=1), draws=drawn
+    )
+
+
+MAKERS = {
+    "lightgbm": lightgbm,
+    "xgboost": xgboost,
+    "catboost": catboost,
+    "histogram": histogram,
+    "gradient": gradient,
+    "average": average,
+}
+OF_LOSS = {  # other losses, by library
+    "lightgbm": ("logistic", "logistic", "poisson", "gamma", "softmax"),
+    "xgboost": ("logistic", "logistic", "poisson", "gamma", "softmax"),
+    "catboost": ("logistic", "poisson"),
+    "histogram": ("logistic", "logistic", "poisson", "gamma", "softmax"),
+    "gradient": ("logistic", "softmax"),
+    "average": ("logistic", "softmax"),
+}
+
+
+def make(draw: Draw, library: str, *, loss: str = "squared", held: bool = False, offsets: bool = False) -> Fit:
+    """A random model of one library; ``loss="other"``: of one of its other losses."""
+    if loss == "other":  # offsets are of one output
+        loss = draw.pick("loss", *(name for name in OF_LOSS[library] if not offsets or name != "softmax"))
+    return MAKERS[library](draw, Rows.drawn(draw, loss, offsets), held)
