@@ -73,7 +73,7 @@ class LightGBMAdapter(TreeModel):
     score_precision = np.float64
     tolerance = 1e-6
 
-    def __init__(self, booster: Any):
+    def __init__(self, booster: Any, stops_early: str = ""):
         # best_iteration is 0 or -1 where there was no early stopping: all iterations.
         saved = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
         text = parse(saved)
@@ -88,7 +88,7 @@ class LightGBMAdapter(TreeModel):
                 "Load the model from the text that LightGBM saved, complete with the lines after 'parameters:'.",
             )
         self._settings = Settings(text.parameters, booster.params or {})
-        self._reading = Reading(text, self._settings, _refit_decay_rate(booster))
+        self._reading = Reading(text, self._settings, _refit_decay_rate(booster), stops_early)
         refuse(self.refusals, self._reading)
         self._trees = text.trees
         self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)

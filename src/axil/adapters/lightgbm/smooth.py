@@ -49,13 +49,17 @@ def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
     if not model.__sklearn_is_fitted__():
         raise not_fitted(model)
     own = as_objective(objective, model.objective, native=False)
-    return SmoothLightGBM(model.booster_, getattr(model, "classes_", None), model.class_weight, own)
+    given = str(model.get_params().get("pred_early_stop") or "")
+    stops = "" if given.lower() in ("false", "0", "-") else given
+    return SmoothLightGBM(model.booster_, getattr(model, "classes_", None), model.class_weight, own, stops)
 
 
 def _name(model: Reading) -> str:
     return model.text.objective.split()[0] if model.text.objective else ""
 
 
+# Others say that they need accurate predictions (NeedAccuratePrediction, src/objective).
+_STOPPABLE = ("binary", "multiclass", "multiclassova")
 _PLAIN = "axil replays plain boosting only with this loss"
 _UNKNOWN: Refusal[Reading] = Refusal(
     "objective",
@@ -88,6 +92,13 @@ SMOOTH = smooth_refusals(
         "axil differentiates by the targets themselves, not by their roots",
         None,
         "Fit with reg_sqrt=False, or take the roots yourself.",
+    ),
+    Refusal(
+        "pred_early_stop",
+        lambda model: model.stops_early if _name(model) in _STOPPABLE else "",
+        "the model's predict leaves out later trees once a score is far from 0, so that its scores are not sums over all trees",
+        None,
+        "Call set_params(pred_early_stop=False) on the model, or pass its booster_, which predicts with all trees.",
     ),
     Refusal(
         "boosting",
@@ -125,10 +136,11 @@ class SmoothLightGBM(LightGBMAdapter):
         classes: NDArray[Any] | None,
         class_weight: Any = None,
         custom: Objective | None = None,
+        stops_early: str = "",
     ):
         if custom is not None:
             self.refusals = tuple(row for row in SMOOTH if row is not _UNKNOWN)
-        super().__init__(booster)
+        super().__init__(booster, stops_early)
         self._class_weight, self._custom = class_weight, custom
         self.class_weight = class_weight
         if isinstance(class_weight, dict) and classes is not None:
