@@ -296,3 +296,24 @@ def test_default_models_on_more_rows():
         explainer = axil.JacobianExplainer(model.fit(rows, labels), rows, labels)
         assert explainer.report["leaf_error"] < explainer.report["tolerance"]
         assert len(explainer.top(rows[:2], k=3)) == 6
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("loss", ["MultiClass", "MultiClassOneVsAll"])
+def test_classes_that_are_named_but_not_there_have_no_output(loss):
+    model = catboost.CatBoostClassifier(**CAT, loss_function=loss, class_names=[3, 1, 0, 2]).fit(X, BINARY)
+    found = axil.explain(model, X, BINARY)(X_NEW)
+    np.testing.assert_array_equal(found.outputs, [1, 0])
+    own = model.predict(X_NEW, prediction_type="RawFormulaVal")
+    np.testing.assert_allclose(found.predictions, own[:, 1:3], atol=1e-12)
+    assert np.isneginf(own[:, [0, 3]]).all()
+    np.testing.assert_allclose(found.contributions.sum(axis=-1).T + found.intercepts, own[:, 1:3], atol=1e-9)
+
+
+def test_classes_that_are_kept_in_single_precision():
+    y = np.array([0.1, 1 / 3, 0.5])[CLASSES.astype(int)]
+    model = catboost.CatBoostClassifier(**CAT).fit(X, y)
+    found = axil.explain(model, X, y)(X_NEW)
+    np.testing.assert_allclose(found.predictions, model.predict(X_NEW, prediction_type="RawFormulaVal"), atol=1e-12)
+    with pytest.raises(axil.InputError, match=r"holds 0\.2 at position"):
+        axil.explain(model, X, np.where(y == 0.1, 0.2, y))
