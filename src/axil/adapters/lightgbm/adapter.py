@@ -72,6 +72,7 @@ class LightGBMAdapter(TreeModel):
     residual_precision = np.float32
     score_precision = np.float64
     tolerance = 1e-6
+    renames = True  # fit takes feature_name= for the columns of a frame, which predict then takes by their places
 
     def __init__(self, booster: Any, stops_early: str = ""):
         # best_iteration is 0 or -1 where there was no early stopping: all iterations.
@@ -157,7 +158,7 @@ class LightGBMAdapter(TreeModel):
             sampler=self._sampler(evidence, totals.n_rows),
             coefficients=coefficients,
             hidden=printed,
-            slack=rule.single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
+            slack=rule.slack(evidence.values),
             doubt=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
         )
         return [trees]

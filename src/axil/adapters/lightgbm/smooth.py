@@ -25,11 +25,13 @@ from axil.adapters.smooth import SmoothTrees, label_factors, weighed_classes
 from axil.errors import InputError
 from axil.types import Array
 
+EPSILON = float(np.float32(1e-15))  # kEpsilon, include/LightGBM/meta.h
+
 _LOSSES: dict[str, Callable[[SmoothLightGBM], Loss]] = {
     "regression": lambda model: Squared(),
-    "cross_entropy": lambda model: Logistic(),
-    **dict.fromkeys(("binary", "multiclassova"), lambda model: Logistic(scale=model.option("sigmoid"))),
-    "multiclass": lambda model: Softmax(factor=model.n_outputs / (model.n_outputs - 1)),
+    "cross_entropy": lambda model: Logistic(near=EPSILON),
+    **dict.fromkeys(("binary", "multiclassova"), lambda model: Logistic(scale=model.option("sigmoid"), near=EPSILON)),
+    "multiclass": lambda model: Softmax(factor=model.n_outputs / (model.n_outputs - 1), near=EPSILON),
     "poisson": lambda model: poisson(float(np.exp(model.setting("poisson_max_delta_step")))),
     "gamma": lambda model: gamma(),
     "tweedie": lambda model: tweedie(model.setting("tweedie_variance_power")),
@@ -48,9 +50,12 @@ def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
         return None
     if not model.__sklearn_is_fitted__():
         raise not_fitted(model)
-    own = as_objective(objective, model.objective, native=False)
-    given = str(model.get_params().get("pred_early_stop") or "")
-    stops = "" if given.lower() in ("false", "0", "-") else given
+    settings = model.get_params()
+    names = ("objective_type", "app", "application", "loss", "objective")  # LightGBM takes an alias before the name itself
+    given = next((settings[name] for name in names if settings.get(name) is not None), None)
+    own = as_objective(objective, given, native=False)
+    stops = str(settings.get("pred_early_stop") or "")
+    stops = "" if stops.lower() in ("false", "0", "-") else stops
     return SmoothLightGBM(model.booster_, getattr(model, "classes_", None), model.class_weight, own, stops)
 
 
@@ -184,12 +189,13 @@ class SmoothLightGBM(LightGBMAdapter):
         from_average = self._settings.flag("boost_from_average") and self._custom is None
         started = from_average and not rows.totals.offset
         base = self._start(targets, weights) if started else np.zeros(n_outputs)
+        base = np.where(np.abs(base) > EPSILON, base, 0.0)  # a start this close to zero is left out (src/boosting/gbdt.cpp)
         values = [tree.floats("leaf_value") for tree in self._trees]
         if self._reading.dart and self._dropped is None:
             self._dropped = self._drops(rows)
         drops = self._dropped
         for k in range(min(n_outputs, n_trees)):
-            if abs(base[k]) > 1e-15:
+            if base[k]:
                 values[k] = without_base(values[k], base[k] if drops is None else drops.beta[-1] * base[k])
         omega = None if drops is None else np.repeat(drops.omega, n_outputs, axis=1)
         evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values))
