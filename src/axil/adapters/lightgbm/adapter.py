@@ -139,7 +139,7 @@ class LightGBMAdapter(TreeModel):
         if hides:
             rates[0] = hidden_rate(values[0], rates[1:], self._settings)
         weights = rows.weights if rows.at_hand else None  # for draws, which are not replayed on several machines
-        evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values))
+        evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values), rates=rates)
         leaf_weights = self._leaf_weights(totals)
         if self._reading.forest and self._reading.bags:
             self._count_lone_leaves(evidence, leaf_weights, totals.n_rows)
@@ -238,6 +238,7 @@ class LightGBMAdapter(TreeModel):
         return Evidence(
             np.concatenate([[0], np.cumsum(self._n_leaves)]),
             np.concatenate([tree.leaf_counts(n_rows) for tree in self._trees]),
+            np.zeros(0),
             np.zeros(0),
             Regularisation(l2, np.ones_like(l2), False, rule.l1, rule.max_step, rule.nodes),
             weights,

@@ -198,14 +198,15 @@ class SmoothLightGBM(LightGBMAdapter):
             if base[k]:
                 values[k] = without_base(values[k], base[k] if drops is None else drops.beta[-1] * base[k])
         omega = None if drops is None else np.repeat(drops.omega, n_outputs, axis=1)
-        evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values))
+        rates = self._smooth_rates() if omega is None else omega[-1].copy()
+        evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values), rates=rates)
         trees = FittedTrees(
             n_leaves=self._n_leaves,
             values=evidence.values[:, None],
             counts=None if self._reading.cuda else evidence.counts,  # there by second derivatives
             weights=None,
             l2=evidence.rule.l2,
-            rates=self._smooth_rates() if omega is None else omega[-1].copy(),
+            rates=rates,
             base=None if started else base,
             base_value=base,
             slack=self._rule.single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
