@@ -17,6 +17,7 @@ from axil import Explainer
 from axil.adapters import read
 from axil.adapters.lightgbm.bagging import Bagging, Evidence, Goss, Replay, Seen, goss, histories, streams
 from axil.adapters.lightgbm.dart import Dart
+from axil.errors import UnsupportedModelError
 from axil.structure import Regularisation
 
 Array = NDArray[np.float64]
@@ -268,3 +269,16 @@ def test_states_are_never_changed() -> None:
         first, second = state.attempt(False, seen), state.attempt(False, seen)
         np.testing.assert_array_equal(first[0], second[0])
         assert (first[1].attempt(False, seen)[0] != first[0]).any()
+
+
+def test_drops_that_are_not_found_out_name_iterations_without_a_split() -> None:
+    data = table(60)
+    how = {"boosting_type": "dart", "drop_rate": 0.5, "skip_drop": 0.0, "n_estimators": 6, "num_leaves": 3}
+    text = lgb.LGBMRegressor(**how, verbose=-1, n_jobs=1).fit(data.X, data.y).booster_.model_to_string()
+    assert "[drop_seed: 4]" in text
+    for n, found in (("6", "dart"), ("7", "dart with 6 trees of 7 iterations")):
+        changed = text.replace("[drop_seed: 4]", "[drop_seed: 9]")
+        model = lgb.Booster(model_str=changed.replace("[num_iterations: 6]", f"[num_iterations: {n}]"))
+        with pytest.raises(UnsupportedModelError) as caught:
+            Explainer(model, data.X, data.y)
+        assert (caught.value.setting, caught.value.value) == ("boosting", found)

@@ -340,7 +340,10 @@ def test_lightgbm_objectives_have_several_names():
     def squared(y, F):
         return F - y, np.ones_like(y)
 
-    for settings in (*({name: squared} for name in ("loss", "app", "application")), {"loss": "huber", "objective": squared}):
+    for settings in (
+        *({name: squared} for name in ("loss", "app", "application")),
+        {"loss": "huber", "objective": squared},
+    ):
         model = lgb.LGBMRegressor(**LGB, **settings).fit(X, SCORE)
         np.testing.assert_allclose(axil.explain(model, X, SCORE)(X_NEW).predictions, model.predict(X_NEW), rtol=1e-9)
 

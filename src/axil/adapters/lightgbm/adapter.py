@@ -209,6 +209,15 @@ class LightGBMAdapter(TreeModel):
             alike[0] |= np.isclose(printed[0], beta[n], rtol=1e-5, atol=0)
             if np.all(alike | ~split) and alike[0].all():
                 return Coefficients(omega, beta)
+        tried = int(self._settings.number("num_iterations"))
+        if tried > n:
+            raise UnsupportedModelError(
+                "boosting",
+                f"dart with {n} trees of {tried} iterations",
+                "iterations that find no split use up draws and leave dropped trees with their sign turned, a fault of LightGBM; "
+                "the model does not record which they were, and no order that was tried leads to the scales of its trees",
+                "Fit with fewer iterations or a smaller min_split_gain, so that all find a split.",
+            )
         raise UnsupportedModelError(
             "boosting",
             "dart",

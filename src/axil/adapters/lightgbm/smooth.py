@@ -51,7 +51,13 @@ def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
     if not model.__sklearn_is_fitted__():
         raise not_fitted(model)
     settings = model.get_params()
-    names = ("objective_type", "app", "application", "loss", "objective")  # LightGBM takes an alias before the name itself
+    names = (
+        "objective_type",
+        "app",
+        "application",
+        "loss",
+        "objective",
+    )  # LightGBM takes an alias before the name itself
     given = next((settings[name] for name in names if settings.get(name) is not None), None)
     own = as_objective(objective, given, native=False)
     stops = str(settings.get("pred_early_stop") or "")
@@ -189,7 +195,9 @@ class SmoothLightGBM(LightGBMAdapter):
         from_average = self._settings.flag("boost_from_average") and self._custom is None
         started = from_average and not rows.totals.offset
         base = self._start(targets, weights) if started else np.zeros(n_outputs)
-        base = np.where(np.abs(base) > EPSILON, base, 0.0)  # a start this close to zero is left out (src/boosting/gbdt.cpp)
+        base = np.where(
+            np.abs(base) > EPSILON, base, 0.0
+        )  # a start this close to zero is left out (src/boosting/gbdt.cpp)
         values = [tree.floats("leaf_value") for tree in self._trees]
         if self._reading.dart and self._dropped is None:
             self._dropped = self._drops(rows)
