@@ -114,7 +114,7 @@ def _check_names(frame: nw.DataFrame[Any], model: Columns, what: str, fitted: nw
         raise InputError(f"{what} has several columns named {shown(min(twice))}; expected columns of different names.")
     names, library = model.feature_names, model.library
     known = [] if fitted is None else _spelled(fitted, model)
-    renames = getattr(model, "renames", False)  # LightGBM: feature_name= of a fit, whose predict goes by places
+    renames = getattr(model, "renames", False)  # a fit may name the columns of a frame, and predict goes by places
     if renames and len(known) == model.n_features and not {*known} & {*(names or ())}:
         names = None
     if names is None and fitted is not None:

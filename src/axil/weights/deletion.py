@@ -245,7 +245,7 @@ class InLeafSpace:
         weights = np.prod(np.sign(between), axis=1) * np.exp(logs.min() - logs)
         met = apart == 0
         found = weights[:, None] / np.where(met, 1.0, apart)
-        return np.where(met.any(axis=0), met, found / found.sum(axis=0))
+        return np.asarray(np.where(met.any(axis=0), met, found / found.sum(axis=0)), dtype=np.float64)
 
     def dominant(self, rows: slice) -> NDArray[np.intp]:
         """Those of these rows that outweigh the rest of one of their leaves by `DOMINANT`."""
