@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.isotonic import isotonic_regression
 
+from axil import Explainer
 from axil.adapters.catboost.adapter import CatBoostAdapter, read
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.errors import InputError
@@ -410,3 +411,11 @@ def test_causes_name_what_to_look_at() -> None:
     assert "sparse_features_conflict_fraction=0" in bundled.causes("counts")
     assert "sample_weight" in adapter.causes("weights")
     assert "baseline" in adapter.causes("values")
+
+
+def test_whole_numbers_in_sparse_rows_can_be_categories() -> None:
+    rng = np.random.default_rng(0)
+    X, y = sparse.csr_matrix(rng.integers(0, 4, (60, 3))), rng.normal(size=60)
+    pool = cb.Pool(X, y, cat_features=[0, 1])
+    model = cb.CatBoostRegressor(iterations=4, one_hot_max_size=10, **QUIET).fit(pool)
+    np.testing.assert_allclose(Explainer(model, X, y)(X).predictions, model.predict(pool), rtol=1e-6)

@@ -73,6 +73,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     "custom": ({"loss_function": Custom(), "eval_metric": "RMSE"}, "loss_function", "custom", "(ii)"),
     "missing targets": (*loss("MultiRMSEWithMissingValues", several())[:3], None),
     "langevin": ({"langevin": True}, "langevin", "True", "(ii)"),
+    "held out": ({"eval_fraction": 0.2}, "eval_fraction", "0.2", None),
     "langevin shrink": ({"langevin": True, "model_shrink_rate": 0.1}, "langevin", "True", "(ii)"),
     "diffusion_temperature": ({"diffusion_temperature": 10}, "langevin", "True", "(ii)"),
     "posterior_sampling": ({"posterior_sampling": True}, "posterior_sampling", "True", "(ii)"),

@@ -13,9 +13,11 @@ import pytest
 from lightgbm_models import BAG, DART, QUIET, Case, booster, read_trees, replay, table
 from numpy.typing import NDArray
 
+from axil import Explainer
 from axil.adapters import read
 from axil.adapters.lightgbm.bagging import Bagging, Evidence, Goss, Replay, Seen, goss, histories, streams
 from axil.adapters.lightgbm.dart import Dart
+from axil.errors import UnsupportedModelError
 from axil.structure import Regularisation
 
 Array = NDArray[np.float64]
@@ -148,6 +150,17 @@ def test_goss_begins_anew_where_the_rate_changes() -> None:
         check(booster(table(n_rows), callbacks=[rate], n_trees=10, **strategy))
 
 
+def test_goss_where_most_leaves_are_zero() -> None:
+    """L1 leaves trees of one value that is not zero: with any rate they would agree with any draw of the same counts."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(70, 2))
+        y = 2 * X[:, 0] + rng.normal(size=70)
+        how = {"learning_rate": 1.0, "reg_alpha": 8.0, "min_child_samples": 5, "num_leaves": 3, "random_state": seed}
+        model = lgb.LGBMRegressor(n_estimators=20, data_sample_strategy="goss", **how, verbose=-1, n_jobs=1).fit(X, y)
+        np.testing.assert_allclose(Explainer(model, X, y)(X).predictions, model.predict(X), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("max_drop", [50, 2, 0, -1])
 def test_dart(max_drop: int) -> None:
     for how in grid(
@@ -226,7 +239,7 @@ def plain_rule(n_leaves: int) -> Regularisation:
 
 
 def test_histories_without_bags_put_failures_last() -> None:
-    evidence = Evidence(np.array([0, 2, 4]), np.zeros(4, dtype=np.int64), np.zeros(4), plain_rule(4), None)
+    evidence = Evidence(np.array([0, 2, 4]), np.zeros(4, dtype=np.int64), np.zeros(4), np.ones(2), plain_rule(4), None)
     found = list(histories(None, np.zeros((3, 2), dtype=np.int64), evidence, 1))
     assert found == [[True, True, False], [True, False, True]]
 
@@ -242,7 +255,7 @@ def test_a_million_rows_and_a_hundred_trees() -> None:
         counts.append(np.bincount(leaf[bag], minlength=n_leaves))
     total = n_leaves * n_trees
     starts = np.arange(0, total + 1, n_leaves)
-    evidence = Evidence(starts, np.concatenate(counts), np.zeros(total), plain_rule(total), None)
+    evidence = Evidence(starts, np.concatenate(counts), np.zeros(total), np.ones(len(counts)), plain_rule(total), None)
     sampler, residuals = Replay("bagging", [start], evidence, 100), np.zeros((n_rows, 1))
     begin = time.perf_counter()
     for tree, leaf in enumerate(leaves):
@@ -256,3 +269,16 @@ def test_states_are_never_changed() -> None:
         first, second = state.attempt(False, seen), state.attempt(False, seen)
         np.testing.assert_array_equal(first[0], second[0])
         assert (first[1].attempt(False, seen)[0] != first[0]).any()
+
+
+def test_drops_that_are_not_found_out_name_iterations_without_a_split() -> None:
+    data = table(60)
+    how = {"boosting_type": "dart", "drop_rate": 0.5, "skip_drop": 0.0, "n_estimators": 6, "num_leaves": 3}
+    text = lgb.LGBMRegressor(**how, verbose=-1, n_jobs=1).fit(data.X, data.y).booster_.model_to_string()
+    assert "[drop_seed: 4]" in text
+    for n, found in (("6", "dart"), ("7", "dart with 6 trees of 7 iterations")):
+        changed = text.replace("[drop_seed: 4]", "[drop_seed: 9]")
+        model = lgb.Booster(model_str=changed.replace("[num_iterations: 6]", f"[num_iterations: {n}]"))
+        with pytest.raises(UnsupportedModelError) as caught:
+            Explainer(model, data.X, data.y)
+        assert (caught.value.setting, caught.value.value) == ("boosting", found)

@@ -304,3 +304,14 @@ def test_a_leaf_of_zero_does_not_take_any_targets() -> None:
     zero = booster(with_targets(lambda y: 0 * y))
     with pytest.raises(ExactnessError):
         Explainer(zero.model, zero.X, zero.y + 0.01)
+
+
+@pytest.mark.parametrize("heaviest", [1e-6, 1e-8])
+def test_weights_next_to_zero(heaviest: float) -> None:
+    """LightGBM adds 1e-15 to the weight of a leaf: some 1e-7 of it here."""
+    X, y = table(60).X, table(60).y
+    weights = heaviest * np.random.default_rng(0).random(len(y))
+    model = lgb.LGBMRegressor(n_estimators=5, min_child_weight=0, verbose=-1, n_jobs=1).fit(X, y, weights)
+    np.testing.assert_allclose(Explainer(model, X, y, weights)(X).predictions, model.predict(X), rtol=1e-6)
+    with pytest.raises(ExactnessError):
+        Explainer(model, X, y + 1e-4 * np.cos(np.arange(len(y))), weights)

@@ -26,6 +26,8 @@ REFUSED = [
     (LC(**LGB, path_smooth=1.0), BINARY, "path_smooth"),
     (LC(**LGB, linear_tree=False, monotone_constraints=[1, 0, 0, 0]), BINARY, "monotone_constraints"),
     (LC(**LGB, use_quantized_grad=True), BINARY, "use_quantized_grad"),
+    (LC(**LGB, pred_early_stop=True), BINARY, "pred_early_stop"),
+    (LC(**LGB, pred_early_stop=True), CLASSES, "pred_early_stop"),
     (XC(**XGB, sampling_method="gradient_based", subsample=0.5), BINARY, "sampling_method"),
     (XC(**XGB, monotone_constraints=(1, 0, 0, 0)), BINARY, "monotone_constraints"),
     (XC(**XGB, objective="binary:hinge"), BINARY, "objective"),
@@ -80,6 +82,20 @@ def test_models_that_only_have_a_derivative_are_told(name):
     assert axil.supports(model).kind == "additive"
     with pytest.raises(axil.UnsupportedModelError, match=r"axil\.explain\(model, X_train, y_train\)"):
         axil.Explainer(model, X, case_of(name).y)
+
+
+def test_only_predictions_that_can_stop_early_are_refused_for_it():
+    stops = {"pred_early_stop": True, "pred_early_stop_freq": 1, "pred_early_stop_margin": 0.01}
+    model = LC(**LGB, **stops).fit(X, BINARY)
+    for taken, y in [
+        (model.booster_, BINARY),
+        (LC(**{**LGB, "pred_early_stop": False}).fit(X, BINARY), BINARY),
+        (LR(**LGB, **stops, objective="poisson").fit(X, COUNTS), COUNTS),
+        (LR(**LGB, **stops, objective="cross_entropy").fit(X, BINARY), BINARY),
+    ]:
+        found = axil.JacobianExplainer(taken, X, y)(X)
+        np.testing.assert_allclose(found.predictions, taken.predict(X, raw_score=True), rtol=1e-9)
+    assert np.abs(model.predict(X, raw_score=True) - model.booster_.predict(X, raw_score=True)).max() > 0.01
 
 
 def test_ranking_is_refused():

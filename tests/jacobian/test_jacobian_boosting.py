@@ -296,3 +296,70 @@ def test_default_models_on_more_rows():
         explainer = axil.JacobianExplainer(model.fit(rows, labels), rows, labels)
         assert explainer.report["leaf_error"] < explainer.report["tolerance"]
         assert len(explainer.top(rows[:2], k=3)) == 6
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("loss", ["MultiClass", "MultiClassOneVsAll"])
+def test_classes_that_are_named_but_not_there_have_no_output(loss):
+    model = catboost.CatBoostClassifier(**CAT, loss_function=loss, class_names=[3, 1, 0, 2]).fit(X, BINARY)
+    found = axil.explain(model, X, BINARY)(X_NEW)
+    np.testing.assert_array_equal(found.outputs, [1, 0])
+    own = model.predict(X_NEW, prediction_type="RawFormulaVal")
+    np.testing.assert_allclose(found.predictions, own[:, 1:3], atol=1e-12)
+    assert np.isneginf(own[:, [0, 3]]).all()
+    np.testing.assert_allclose(found.contributions.sum(axis=-1).T + found.intercepts, own[:, 1:3], atol=1e-9)
+
+
+def test_classes_that_are_kept_in_single_precision():
+    y = np.array([0.1, 1 / 3, 0.5])[CLASSES.astype(int)]
+    model = catboost.CatBoostClassifier(**CAT).fit(X, y)
+    found = axil.explain(model, X, y)(X_NEW)
+    np.testing.assert_allclose(found.predictions, model.predict(X_NEW, prediction_type="RawFormulaVal"), atol=1e-12)
+    with pytest.raises(axil.InputError, match=r"holds 0\.2 at position"):
+        axil.explain(model, X, np.where(y == 0.1, 0.2, y))
+
+
+def test_lightgbm_frames_may_be_renamed_by_the_fit():
+    frame, names = pd.DataFrame(X, columns=["a", "b", "c", "d"]), ["p", "q", "r", "s"]
+    for model, y, make in [
+        (lgb.LGBMClassifier(**LGB), BINARY, axil.JacobianExplainer),
+        (lgb.LGBMRegressor(**LGB), SCORE, axil.Explainer),
+    ]:
+        explainer = make(model.fit(frame, y, feature_name=names), frame, y)
+        own = model.predict(frame[:5], raw_score=True)
+        np.testing.assert_allclose(explainer(frame[:5]).predictions, own, rtol=1e-6)
+        for other in (frame[["b", "a", "c", "d"]], frame.rename(columns={"a": "b", "b": "z"})):
+            with pytest.raises(axil.InputError, match="another place than X_train"):
+                explainer(other[:5])
+        with pytest.raises(axil.InputError, match="other columns"):
+            make(model, frame.rename(columns={"a": "p"}), y)
+
+
+@pytest.mark.filterwarnings("ignore")  # LightGBM names the alias
+def test_lightgbm_objectives_have_several_names():
+    def squared(y, F):
+        return F - y, np.ones_like(y)
+
+    for settings in (
+        *({name: squared} for name in ("loss", "app", "application")),
+        {"loss": "huber", "objective": squared},
+    ):
+        model = lgb.LGBMRegressor(**LGB, **settings).fit(X, SCORE)
+        np.testing.assert_allclose(axil.explain(model, X, SCORE)(X_NEW).predictions, model.predict(X_NEW), rtol=1e-9)
+
+
+@pytest.mark.parametrize("objective", ["multiclass", "multiclassova", "binary", "cross_entropy"])
+def test_a_lightgbm_class_that_no_row_has(objective):
+    y = np.zeros(N) if objective in ("binary", "cross_entropy") else 2.0 * BINARY
+    settings = {"objective": objective, "num_class": 3 if y.any() else 1, "verbose": -1, "num_threads": 1}
+    model = lgb.train(settings, lgb.Dataset(X, y), 3)
+    np.testing.assert_allclose(
+        axil.explain(model, X, y)(X_NEW).predictions, model.predict(X_NEW, raw_score=True), rtol=1e-13
+    )
+
+
+@pytest.mark.parametrize("objective", ["huber", "fair"])
+def test_lightgbm_does_not_start_from_a_mean_next_to_zero(objective):
+    model = lgb.LGBMRegressor(**LGB, objective=objective).fit(X, 1e-17 * SCORE)
+    own = model.predict(X_NEW)
+    np.testing.assert_allclose(axil.explain(model, X, 1e-17 * SCORE)(X_NEW).predictions, own, rtol=1e-9)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from catboost import CatBoostRegressor
 from reference import random_structure, reweighted_replay
 from sklearn.base import clone
 from test_boosting import random_queries
@@ -257,3 +258,19 @@ def test_long_work_is_announced(monkeypatch):
     with pytest.warns(axil.CostWarning, match="Exact deletions of .* take") as said:
         explainer.removal(case.X_new[:2])
     assert said[0].filename == __file__
+
+
+def test_a_row_with_nearly_all_weight_leaves_the_others_their_answers():
+    """CatBoost's l2 follows the total weight: with shares up to 0.996 there are 300 levels, whose products overflow."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    y, w = 3 * X[:, 0] + rng.normal(size=400), 10 ** rng.uniform(-3, 3, 400)
+    w[0] = 3e7
+    model = CatBoostRegressor(iterations=3, depth=3, learning_rate=0.3, verbose=0, thread_count=1, random_seed=0)
+    explainer = axil.Explainer(model.fit(X, y, sample_weight=w), X, y, w)
+    found, rows = explainer.removal(X[:3]), [0, 1, 57, 111, 209, 399]
+    assert np.isfinite(found).all()
+    expected = np.stack([explainer.without(X[:3], [j])["change"] for j in rows], axis=1)
+    # Without the first row leaf sums are differences of numbers a hundred times larger, thrice.
+    np.testing.assert_allclose(found[:, rows], expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found[:, rows[1:]], expected[:, 1:], rtol=0, atol=1e-13)

@@ -18,7 +18,7 @@ from axil.types import Array
 
 __all__ = ["Affine", "Deviance", "Logistic", "Loss", "Slopes", "Softmax", "Squared", "gamma", "poisson", "tweedie"]
 
-NEAR = 1e-15  # distance of a mean from 0 or 1 within which its logit is cut off
+NEAR = 1e-15
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Loss(ABC):
     """One loss with its link, and with the library's way of stepping and starting."""
 
     unit_hessian: bool = False  #: whether the library takes gradient steps: every h is 1
+    near: float = NEAR  #: distance of a mean from 0 or 1 within which the library cuts its logit or logarithm off
     newton_start: bool = False  #: whether a fit starts from one Newton step from 0, in which the rows' factors count
 
     #: whether g and h of an output depend on the scores of the others
@@ -226,13 +227,13 @@ class Logistic(Loss):
         """Logits over the scale."""
         if self.from_mean:
             return means
-        p = np.clip(means, NEAR, 1 - NEAR)
+        p = np.clip(means, self.near, 1 - self.near)
         return np.asarray(np.log(p / (1 - p)) / self.scale)
 
     def _link_slopes(self, means: Array) -> Array:
         if self.from_mean:
             return np.eye(len(means))
-        p = np.clip(means, NEAR, 1 - NEAR)
+        p = np.clip(means, self.near, 1 - self.near)
         return np.diag(1.0 / (self.scale * p * (1 - p)))
 
     def mean(self, F: Array) -> Array:
@@ -280,11 +281,11 @@ class Softmax(Loss):
 
     def link(self, means: Array) -> Array:
         """Logarithms, centred where the library does."""
-        logs = np.log(np.maximum(means, NEAR))
+        logs = np.log(np.maximum(means, self.near))
         return np.asarray(logs - logs.mean() if self.centred else logs)
 
     def _link_slopes(self, means: Array) -> Array:
-        each = np.diag(1.0 / np.maximum(means, NEAR))
+        each = np.diag(1.0 / np.maximum(means, self.near))
         return np.asarray(each - each.mean(axis=0) if self.centred else each)
 
     def mean(self, F: Array) -> Array:

@@ -92,6 +92,8 @@ def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_trai
     given = as_labels(labels, n_rows, what, rows)
     known = {label: k for k, label in enumerate(codes.keys(classes))}
     columns = np.array([known.get(label, -1) for label in codes.keys(given)], dtype=np.intp)
+    if (columns < 0).any():
+        columns = _in_single(given, classes, columns)
     unknown = np.flatnonzero(columns < 0)
     if len(unknown):
         raise InputError(
@@ -101,6 +103,15 @@ def one_hot(labels: Any, n_rows: int, classes: NDArray[Any], what: str = "y_trai
     found = np.zeros((n_rows, len(classes)))
     found[np.arange(n_rows), columns] = 1.0
     return found
+
+
+def _in_single(given: NDArray[Any], classes: NDArray[Any], columns: NDArray[np.intp]) -> NDArray[np.intp]:
+    """(N,): the classes of labels that are numbers, where a library keeps classes in float32: 0.1 is 0.10000000149 there."""
+    if given.dtype.kind != "f" or classes.dtype.kind != "f" or (classes != classes.astype(np.float32)).any():
+        return columns
+    known = {label: k for k, label in enumerate(classes.tolist())}
+    rounded = given.astype(np.float32).astype(np.float64).tolist()
+    return np.array([known.get(label, -1) for label in rounded], dtype=np.intp)
 
 
 def group_codes(labels: Any, n_rows: int, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:

@@ -85,7 +85,8 @@ def as_features(X: Any, model: Columns, what: str, like: Any = None) -> Any:
             f"{what} has shape {X.shape}; expected two dimensions (rows, {model.n_features} columns).{_advice(X, what)}"
         )
     if frame is not None:
-        _check_names(frame, model, what, None if like is None else as_frame(like))
+        fitted = frame if what == "X_train" else None if like is None else as_frame(like)
+        _check_names(frame, model, what, fitted)
     if X.shape[1] != model.n_features:
         named = "" if frame is None else f" ({shortened(', '.join(map(str, frame.columns[:20])), 400)})"
         unsaid = "" if model.feature_names is not None else " and does not say which"
@@ -112,8 +113,11 @@ def _check_names(frame: nw.DataFrame[Any], model: Columns, what: str, fitted: nw
     if twice:
         raise InputError(f"{what} has several columns named {shown(min(twice))}; expected columns of different names.")
     names, library = model.feature_names, model.library
+    known = [] if fitted is None else _spelled(fitted, model)
+    renames = getattr(model, "renames", False)  # a fit may name the columns of a frame, and predict goes by places
+    if renames and len(known) == model.n_features and not {*known} & {*(names or ())}:
+        names = None
     if names is None and fitted is not None:
-        known = _spelled(fitted, model)
         moved = [name for name, place in zip(given, known) if name != place and name in known]
         if moved:
             raise InputError(

@@ -142,6 +142,7 @@ class Boosting:
         self._verify = verify
         self.library, self.n_features = adapter.library, adapter.n_features
         self.feature_names, self.takes_text = adapter.feature_names, adapter.takes_text
+        self.renames = getattr(adapter, "renames", False)
         several = adapter.n_outputs > 1
         self.outputs = (
             (np.arange(adapter.n_outputs) if adapter.classes is None else adapter.classes) if several else None

@@ -230,13 +230,22 @@ class InLeafSpace:
         return [LeafSpaceEffects(self, queries, asked, started, k) for k in range(before.shape[1])]
 
     def basis(self, rows: slice) -> Array:
-        """(levels, rows): the shares of the levels in the answer about each row: Lagrange's polynomials."""
+        """(levels, rows): the shares of the levels in the answer about each row: Lagrange's polynomials.
+
+        In the barycentric form, with products as sums of logarithms: where one row has nearly all weight there are hundreds of
+        levels, and products of their distances overflow. A row at a level has that level alone.
+        """
         s, shares = self.fitted.structure, np.array([level.share for level in self.levels])
-        found = np.ones((len(shares), rows.stop - rows.start))
-        at = (1.0 if s.row_weights is None else s.row_weights[rows]) / s.total_weight
-        for i, j in np.argwhere(~np.eye(len(shares), dtype=bool)):
-            found[i] *= (at - shares[j]) / (shares[i] - shares[j])
-        return found
+        if len(shares) == 1:
+            return np.ones((1, rows.stop - rows.start))
+        at = (np.ones(1) if s.row_weights is None else s.row_weights[rows]) / s.total_weight
+        apart = np.broadcast_to(at, (1, rows.stop - rows.start)) - shares[:, None]
+        between = shares[:, None] - shares + np.eye(len(shares))
+        logs = np.log(np.abs(between)).sum(axis=1)
+        weights = np.prod(np.sign(between), axis=1) * np.exp(logs.min() - logs)
+        met = apart == 0
+        found = weights[:, None] / np.where(met, 1.0, apart)
+        return np.asarray(np.where(met.any(axis=0), met, found / found.sum(axis=0)), dtype=np.float64)
 
     def dominant(self, rows: slice) -> NDArray[np.intp]:
         """Those of these rows that outweigh the rest of one of their leaves by `DOMINANT`."""

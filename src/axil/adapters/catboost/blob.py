@@ -133,6 +133,11 @@ class ModelBlob:
         return self.trees.length({"target statistics": 7, "texts and embeddings": 13}[kind])
 
     @cached_property
+    def present_classes(self) -> list[int]:
+        """Which of the classes that a classifier names were in its data, by their places; those alone have outputs."""
+        return [int(place) for place in json.loads(self.info.get("class_params") or "{}").get("class_to_label", [])]
+
+    @cached_property
     def settings(self) -> list[dict[str, Any]]:
         """Settings of the fits that made the model, in order (init_model); empty: not kept, as of a sum of models."""
         found, key = [], "params"

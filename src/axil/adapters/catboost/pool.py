@@ -32,6 +32,10 @@ def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
 
     if bool(sparse.issparse(X)):
         rows: Any = sparse.csc_matrix(X) if X.format == "csc" else sparse.csr_matrix(X)
+        if cat_features and np.all(
+            rows.data == np.rint(rows.data)
+        ):  # beside categories CatBoost takes whole numbers alone
+            rows = rows.astype(np.int64)
         return catboost.Pool(rows, cat_features=cat_features or None)
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):

@@ -126,6 +126,10 @@ def _is_sum(model: Reading) -> bool:
     return any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in model.blob.info)
 
 
+def _held_out(model: Reading) -> str:
+    return next((f"{share:g}" for share in model.values("data_processing_options", "eval_fraction") if share), "")
+
+
 def _flag(name: str) -> Callable[[Reading], str]:
     return lambda model: "True" if any(model.values("boosting_options", name)) else ""
 
@@ -268,6 +272,13 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         "the model keeps no settings of its fit, so how its leaves were regularised cannot be known",
         None,
         "Pass the model as CatBoost fitted it, or a .cbm or .json file that save_model made from it.",
+    ),
+    Refusal(
+        "eval_fraction",
+        _held_out,
+        "CatBoost held rows out that took no part in the fit, and the model does not record which",
+        None,
+        "Split the rows yourself: fit on one part without eval_fraction, with the other part as eval_set.",
     ),
     *(
         Refusal("loss_function", _loss(name), why, "(ii)", _RMSE, derivative=name in _SMOOTH)

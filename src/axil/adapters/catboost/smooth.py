@@ -159,12 +159,22 @@ class SmoothCatBoost(CatBoostAdapter):
     def __init__(self, model: Any):
         super().__init__(model)
         names = np.asarray(model.classes_)
+        self._named = len(names)
+        self._present = self._blob.present_classes
         if len(names) and "CrossEntropy" not in self._reading.losses:  # whose targets are probabilities
-            self.classes = names
+            self.classes = names if self._all_present else names[self._present]
+
+    @property
+    def _all_present(self) -> bool:
+        """Whether every class that the model names was in the data; others have no output."""
+        return self.n_outputs == 1 or self._named == self.n_outputs
 
     def scores(self, X: Any) -> Array:
-        """(n, K)."""
-        return self.predictions(X)
+        """(n, K): of the classes that were in the data; CatBoost gives others a score of minus infinity."""
+        if self._all_present or X.shape[0] == 0:
+            return self.predictions(X)
+        found = np.asarray(self._model.predict(self._pool(X), prediction_type="RawFormulaVal"), dtype=np.float64)
+        return found[:, self._present]
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """All trees; for several classes each has a leaf value for every one."""

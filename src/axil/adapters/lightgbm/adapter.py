@@ -72,8 +72,9 @@ class LightGBMAdapter(TreeModel):
     residual_precision = np.float32
     score_precision = np.float64
     tolerance = 1e-6
+    renames = True  # fit takes feature_name= for the columns of a frame, which predict then takes by their places
 
-    def __init__(self, booster: Any):
+    def __init__(self, booster: Any, stops_early: str = ""):
         # best_iteration is 0 or -1 where there was no early stopping: all iterations.
         saved = booster.model_to_string(num_iteration=max(int(booster.best_iteration), 0) or -1)
         text = parse(saved)
@@ -88,7 +89,7 @@ class LightGBMAdapter(TreeModel):
                 "Load the model from the text that LightGBM saved, complete with the lines after 'parameters:'.",
             )
         self._settings = Settings(text.parameters, booster.params or {})
-        self._reading = Reading(text, self._settings, _refit_decay_rate(booster))
+        self._reading = Reading(text, self._settings, _refit_decay_rate(booster), stops_early)
         refuse(self.refusals, self._reading)
         self._trees = text.trees
         self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)
@@ -138,7 +139,7 @@ class LightGBMAdapter(TreeModel):
         if hides:
             rates[0] = hidden_rate(values[0], rates[1:], self._settings)
         weights = rows.weights if rows.at_hand else None  # for draws, which are not replayed on several machines
-        evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values))
+        evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values), rates=rates)
         leaf_weights = self._leaf_weights(totals)
         if self._reading.forest and self._reading.bags:
             self._count_lone_leaves(evidence, leaf_weights, totals.n_rows)
@@ -157,7 +158,7 @@ class LightGBMAdapter(TreeModel):
             sampler=self._sampler(evidence, totals.n_rows),
             coefficients=coefficients,
             hidden=printed,
-            slack=rule.single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
+            slack=rule.slack(evidence.values),
             doubt=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
         )
         return [trees]
@@ -208,6 +209,15 @@ class LightGBMAdapter(TreeModel):
             alike[0] |= np.isclose(printed[0], beta[n], rtol=1e-5, atol=0)
             if np.all(alike | ~split) and alike[0].all():
                 return Coefficients(omega, beta)
+        tried = int(self._settings.number("num_iterations"))
+        if tried > n:
+            raise UnsupportedModelError(
+                "boosting",
+                f"dart with {n} trees of {tried} iterations",
+                "iterations that find no split use up draws and leave dropped trees with their sign turned, a fault of LightGBM; "
+                "the model does not record which they were, and no order that was tried leads to the scales of its trees",
+                "Fit with fewer iterations or a smaller min_split_gain, so that all find a split.",
+            )
         raise UnsupportedModelError(
             "boosting",
             "dart",
@@ -237,6 +247,7 @@ class LightGBMAdapter(TreeModel):
         return Evidence(
             np.concatenate([[0], np.cumsum(self._n_leaves)]),
             np.concatenate([tree.leaf_counts(n_rows) for tree in self._trees]),
+            np.zeros(0),
             np.zeros(0),
             Regularisation(l2, np.ones_like(l2), False, rule.l1, rule.max_step, rule.nodes),
             weights,

@@ -198,7 +198,8 @@ class Evidence:
 
     starts: NDArray[np.int64]  #: (T + 1,)
     counts: NDArray[np.int64]  #: (L,)
-    values: Array  #: (L,) up to a factor for each tree
+    values: Array  #: (L,)
+    rates: Array  #: (T,) what multiplies the values of each tree; nan where it is not known
     rule: Regularisation
     weights: Array | None  #: (N,)
 
@@ -221,7 +222,9 @@ class Evidence:
             for of_rows in (seen.pull, seen.bend)
         )
         u, v = self.rule.tree(tree, own).leaf_values(sums, total), self.values[own]
-        rate = (u @ v) / ((u @ u) or 1.0)
+        rate = self.rates[tree]
+        if np.isnan(rate):  # any draw then agrees with a tree of one value that is not zero
+            rate = (u @ v) / ((u @ u) or 1.0)
         return 2 if np.abs(v - rate * u).max() <= 1e-5 * np.abs(v).max() else 1
 
 

@@ -17,6 +17,9 @@ class Reading:
     text: ModelText
     settings: Settings
     refit: str  #: the decay rate of Booster.refit, empty where the model was not refit as far as can be seen
+    stops_early: str = (
+        ""  #: pred_early_stop of an estimator, which its predict hands to the booster; empty: it does not stop
+    )
 
     @property
     def subset_features(self) -> frozenset[int]:

@@ -287,6 +287,10 @@ _MACHINES = (
     "mean of all targets only where every machine had the same number of rows (the same total weight). Fit with as many rows "
     "on each machine, or with boost_from_average=False."
 )
+_TURNED = (
+    "Training of DART ended in the middle of a drop: LightGBM left trees in the model with their sign turned, a fault of "
+    "LightGBM. Fit with fewer iterations or a smaller min_split_gain, so that all find a split."
+)
 _SINGLE = (
     "A GPU added in single precision, too roughly for this many rows in so small leaves: fit with gpu_use_dp=True, or with "
     'device_type="cpu".'
@@ -308,4 +312,5 @@ def cause(model: Reading, what: str, digits_lost: bool) -> str:
     apart = model.machines > 1 and model.settings.flag("boost_from_average")
     machines = (_MACHINES.format(model.machines),) if apart else ()
     single = (_SINGLE,) if model.adds_in_single else ()
-    return "\n".join((*machines, *_VALUES, *([_DIGITS] if digits_lost else ()), *single))
+    turned = (_TURNED,) if model.dart and any(float(tree.shrinkage) < 0 for tree in model.text.trees) else ()
+    return "\n".join((*turned, *machines, *_VALUES, *([_DIGITS] if digits_lost else ()), *single))

@@ -18,6 +18,7 @@ from axil.adapters.lightgbm.refit import refit_rates
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
 from axil.types import Array
 
+EPSILON = 1e-15  # in the weight of every leaf of a split (kEpsilon, src/treelearner/feature_histogram.hpp)
 PRINTED_SLACK = 1e-5  # of itself: a value that is printed in six digits
 # Of the largest leaf value: a sum over all rows in float32, 256 roundings of which 16 remain.
 SINGLE_SLACK = 16 * 2.0**-24
@@ -94,6 +95,13 @@ class Rule:
     def leaf_denominators(self) -> Array:
         """(L,): what regularisation adds to the denominators of the leaves of all trees."""
         return np.concatenate([self.denominators(tree)[tree.n_leaves - 1 :] for tree in self._trees])
+
+    def slack(self, values: Array) -> Array:
+        """(L,): how far leaf values, before any base, are off by what LightGBM adds to their weights, and by a GPU's sums."""
+        alone = np.full(1, np.inf)  # not divided by a weight
+        weights = [tree.floats("leaf_weight") if tree.n_leaves > 1 else alone for tree in self._trees]
+        own = EPSILON * np.abs(values) / np.maximum(np.concatenate(weights) + self.leaf_denominators(), EPSILON)
+        return np.asarray(own + self.single_slack(values) if self.reading.adds_in_single else own)
 
     def single_slack(self, values: Array) -> Array:
         """(L,): how far leaf values are off where a GPU adds up histograms in float32.

@@ -25,11 +25,13 @@ from axil.adapters.smooth import SmoothTrees, label_factors, weighed_classes
 from axil.errors import InputError
 from axil.types import Array
 
+EPSILON = float(np.float32(1e-15))  # kEpsilon, include/LightGBM/meta.h
+
 _LOSSES: dict[str, Callable[[SmoothLightGBM], Loss]] = {
     "regression": lambda model: Squared(),
-    "cross_entropy": lambda model: Logistic(),
-    **dict.fromkeys(("binary", "multiclassova"), lambda model: Logistic(scale=model.option("sigmoid"))),
-    "multiclass": lambda model: Softmax(factor=model.n_outputs / (model.n_outputs - 1)),
+    "cross_entropy": lambda model: Logistic(near=EPSILON),
+    **dict.fromkeys(("binary", "multiclassova"), lambda model: Logistic(scale=model.option("sigmoid"), near=EPSILON)),
+    "multiclass": lambda model: Softmax(factor=model.n_outputs / (model.n_outputs - 1), near=EPSILON),
     "poisson": lambda model: poisson(float(np.exp(model.setting("poisson_max_delta_step")))),
     "gamma": lambda model: gamma(),
     "tweedie": lambda model: tweedie(model.setting("tweedie_variance_power")),
@@ -48,14 +50,27 @@ def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
         return None
     if not model.__sklearn_is_fitted__():
         raise not_fitted(model)
-    own = as_objective(objective, model.objective, native=False)
-    return SmoothLightGBM(model.booster_, getattr(model, "classes_", None), model.class_weight, own)
+    settings = model.get_params()
+    names = (
+        "objective_type",
+        "app",
+        "application",
+        "loss",
+        "objective",
+    )  # LightGBM takes an alias before the name itself
+    given = next((settings[name] for name in names if settings.get(name) is not None), None)
+    own = as_objective(objective, given, native=False)
+    stops = str(settings.get("pred_early_stop") or "")
+    stops = "" if stops.lower() in ("false", "0", "-") else stops
+    return SmoothLightGBM(model.booster_, getattr(model, "classes_", None), model.class_weight, own, stops)
 
 
 def _name(model: Reading) -> str:
     return model.text.objective.split()[0] if model.text.objective else ""
 
 
+# Others say that they need accurate predictions (NeedAccuratePrediction, src/objective).
+_STOPPABLE = ("binary", "multiclass", "multiclassova")
 _PLAIN = "axil replays plain boosting only with this loss"
 _UNKNOWN: Refusal[Reading] = Refusal(
     "objective",
@@ -88,6 +103,13 @@ SMOOTH = smooth_refusals(
         "axil differentiates by the targets themselves, not by their roots",
         None,
         "Fit with reg_sqrt=False, or take the roots yourself.",
+    ),
+    Refusal(
+        "pred_early_stop",
+        lambda model: model.stops_early if _name(model) in _STOPPABLE else "",
+        "the model's predict leaves out later trees once a score is far from 0, so that its scores are not sums over all trees",
+        None,
+        "Call set_params(pred_early_stop=False) on the model, or pass its booster_, which predicts with all trees.",
     ),
     Refusal(
         "boosting",
@@ -125,10 +147,11 @@ class SmoothLightGBM(LightGBMAdapter):
         classes: NDArray[Any] | None,
         class_weight: Any = None,
         custom: Objective | None = None,
+        stops_early: str = "",
     ):
         if custom is not None:
             self.refusals = tuple(row for row in SMOOTH if row is not _UNKNOWN)
-        super().__init__(booster)
+        super().__init__(booster, stops_early)
         self._class_weight, self._custom = class_weight, custom
         self.class_weight = class_weight
         if isinstance(class_weight, dict) and classes is not None:
@@ -172,22 +195,26 @@ class SmoothLightGBM(LightGBMAdapter):
         from_average = self._settings.flag("boost_from_average") and self._custom is None
         started = from_average and not rows.totals.offset
         base = self._start(targets, weights) if started else np.zeros(n_outputs)
+        base = np.where(
+            np.abs(base) > EPSILON, base, 0.0
+        )  # a start this close to zero is left out (src/boosting/gbdt.cpp)
         values = [tree.floats("leaf_value") for tree in self._trees]
         if self._reading.dart and self._dropped is None:
             self._dropped = self._drops(rows)
         drops = self._dropped
         for k in range(min(n_outputs, n_trees)):
-            if abs(base[k]) > 1e-15:
+            if base[k]:
                 values[k] = without_base(values[k], base[k] if drops is None else drops.beta[-1] * base[k])
         omega = None if drops is None else np.repeat(drops.omega, n_outputs, axis=1)
-        evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values))
+        rates = self._smooth_rates() if omega is None else omega[-1].copy()
+        evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values), rates=rates)
         trees = FittedTrees(
             n_leaves=self._n_leaves,
             values=evidence.values[:, None],
             counts=None if self._reading.cuda else evidence.counts,  # there by second derivatives
             weights=None,
             l2=evidence.rule.l2,
-            rates=self._smooth_rates() if omega is None else omega[-1].copy(),
+            rates=rates,
             base=None if started else base,
             base_value=base,
             slack=self._rule.single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
