@@ -139,17 +139,16 @@ def _sums(rows: WalkedRows, smooth: SmoothTrees, fitted: Any) -> tuple[NDArray[n
     trees, loss = smooth.trees, smooth.loss
     starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
     G, H, counts = np.zeros_like(trees.values), np.zeros_like(trees.values), np.zeros(int(starts[-1]), dtype=np.int64)
-    score = rows.start + np.zeros_like(rows.rounded)
+    score = (rows.start + np.zeros_like(rows.rounded)).astype(smooth.score_precision)
     for begin, end in pairwise([*np.flatnonzero(np.diff(smooth.iterations, prepend=-1)), len(starts) - 1]):
-        slopes = loss.leaf_slopes(rows.rounded, score)
-        g, h = (rows.weights[:, None] * np.broadcast_to(each, score.shape) for each in slopes)
+        g, h = loss.seen(rows.rounded, score, rows.weights)
         for t in range(begin, end):
             leaf, own, n = rows.leaves[t], slice(starts[t], starts[t + 1]), int(trees.n_leaves[t])
             counts[own] = np.bincount(leaf[fitted], minlength=n)
             outputs = range(score.shape[1]) if smooth.shared else [int(smooth.outputs[t])]
             for column, k in enumerate(outputs):
                 G[own, column], H[own, column] = (np.bincount(leaf, each[:, k], n) for each in (g, h))
-                score[:, k] += trees.values[own, column][leaf]
+                score[:, k] += trees.values[own, column].astype(score.dtype, copy=False)[leaf]
     return counts, G, H, score
 
 

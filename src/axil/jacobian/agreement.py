@@ -16,10 +16,10 @@ from axil.replay.checks import CHECKED_ROWS, compare
 from axil.types import Array
 
 
-def check_start(adapter: SmoothModel, found: Array, trees: FittedTrees, targets: Array) -> None:
-    """Compare the scores (K,) that the targets lead to at first with those that the fit started from."""
-    for mine, own in zip(found, trees.base_value):
-        if not abs(mine - own) <= adapter.smooth_tolerance * max(1.0, float(np.abs(targets).max()), abs(own)):
+def check_start(adapter: SmoothModel, found: Array, trees: FittedTrees, targets: Array, rounding: Array) -> None:
+    """Compare the scores (K,) that the targets lead to at first with those that the fit started from, up to rounding (K,)."""
+    for mine, own, slack in zip(found, trees.base_value, rounding):
+        if not abs(mine - own) <= slack + adapter.smooth_tolerance * max(1.0, float(np.abs(targets).max()), abs(own)):
             raise ExactnessError("score that the fit starts from", float(mine), float(own), adapter.causes("values"))
 
 
