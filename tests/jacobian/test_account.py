@@ -274,3 +274,14 @@ def test_an_own_objective_of_two_classes():
             expected = model.predict(X[:5], output_margin=True)
             found = explanation.intercepts + explanation.contributions.sum(axis=-1)
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_scores_are_added_up_as_xgboost_adds_them():
+    """In single precision a thousand trees of a separable problem lose 1e-6 of the score; the check follows them."""
+    y = (X[:, 0] > 0).astype(int)
+    model = xgb.XGBClassifier(n_estimators=1000, max_depth=2).fit(X, y)
+    explainer = axil.JacobianExplainer(model, X, y)
+    assert explainer.report["score_error"] < 1e-7
+    found = explainer(X[:3])
+    expected = model.predict(X[:3], output_margin=True)
+    np.testing.assert_allclose(found.intercepts + found.contributions.sum(axis=-1), expected, rtol=1e-5)

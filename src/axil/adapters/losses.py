@@ -113,7 +113,7 @@ class Loss(ABC):
         if not self.single:
             return np.zeros_like(start)
         means = self.mean(start[None])[0]
-        return np.abs(self._link_slopes(means)) @ (ROUNDING * np.abs(means))
+        return np.asarray(np.abs(self._link_slopes(means)) @ (ROUNDING * np.abs(means)))
 
     def gradient(self, y: Array, F: Array) -> Array:
         """(N, K): g alone."""
