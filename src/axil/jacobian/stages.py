@@ -159,7 +159,8 @@ class _Walk:
         self.weights = np.asarray(trees.row_weights) if weighted else np.ones(n_rows)
         factored = self.weights if smooth.factors is None else self.weights * smooth.factors
         # what gradients are still to be multiplied by: those in single precision were rounded with their weights
-        self.counted, self.seen_weights = (np.ones(n_rows), factored) if smooth.loss.single else (factored, None)
+        self.counted = np.ones(n_rows) if smooth.loss.single else factored
+        self.seen_weights = factored if smooth.loss.single else None
         self.even = bool(np.all(self.counted == 1))
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
         base = smooth.base_shares[0] * trees.base_value

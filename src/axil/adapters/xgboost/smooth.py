@@ -260,7 +260,7 @@ class CustomXGBoost(SmoothXGBoost):
 
     def __init__(self, custom: Objective, *arguments: Any):
         super().__init__(*arguments)
-        defaults = (*SQUARED_ERROR, *_CLASSES)  # of XGBoost, which such a model's settings keep
+        defaults: tuple[str, ...] = (*SQUARED_ERROR, *_CLASSES)  # of XGBoost, which such a model's settings keep
         if len(arguments) > 1 and arguments[-1]:  # the name of an estimator's own objective
             defaults = (*defaults, "binary:logistic")
         if self._objective not in defaults:
