@@ -148,3 +148,5 @@ def test_xgboost_splits_chosen_by_other_gradients(tmp_path):
     for model in (booster, xgb.Booster(model_file=tmp_path / "model.json")):
         with pytest.raises(axil.UnsupportedModelError, match="objective=custom"):
             axil.Explainer(model, X, y)
+        with pytest.raises(axil.UnsupportedModelError, match="objective=custom"):
+            axil.JacobianExplainer(model, X, y, objective=Split())

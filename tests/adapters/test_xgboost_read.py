@@ -546,3 +546,17 @@ def test_children_that_make_no_tree_are_refused(left, right):
     tree = Tree({"left_children": left, "right_children": right}, 1)
     with pytest.raises(InputError, match="XGBoost model is damaged"):
         _ = tree.splits
+
+
+@pytest.mark.parametrize("trees", [2, 20])
+def test_a_base_far_from_the_targets(trees: int) -> None:
+    """The first scores are in the rounding of the base, which predictions keep some of."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = 1e-3 * rng.normal(size=60)
+    how = {"n_estimators": trees, "max_depth": 2, "learning_rate": 1.0, "reg_lambda": 0, "base_score": 0.3}
+    model = xgb.XGBRegressor(**how).fit(X, y)
+    explanation = Explainer(model, X, y)(X[:5])
+    np.testing.assert_allclose(explanation.predictions, model.predict(X[:5]), rtol=0, atol=1e-6 * 0.3)
+    with pytest.raises(ExactnessError):
+        Explainer(model, X, y + np.where(np.arange(60) == 7, 1e-4, 0.0))

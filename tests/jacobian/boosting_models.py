@@ -143,7 +143,7 @@ HC, HR = HistGradientBoostingClassifier, HistGradientBoostingRegressor
 L2 = {"l2": 1.0}
 # Before 3.1 XGBoost started from one Newton step, several classes from 0.5.
 RECENT = tuple(int(part) for part in xgb.__version__.split(".")[:2]) >= (3, 1)
-LOGIT, LOG, CENTRED = ("logit", "log", "centred") if RECENT else ("newton", "newton", "half")
+LOGIT, LOG, CENTRED = ("logit", "log", "centred above") if RECENT else ("newton", "newton", "half")
 MORE = {"l2": 3.0, "scale_l2": True}
 BALANCE = max(BINARY.sum(), N - BINARY.sum())
 

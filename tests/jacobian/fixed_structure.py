@@ -39,6 +39,7 @@ STARTS = {
     "logit2": lambda m: np.log(m / (1 - m)) / 2,
     "log": np.log,
     "centred": lambda m: np.log(m) - np.log(m).mean(),
+    "centred above": lambda m: np.log(m + 1e-6) - np.log(m + 1e-6).mean(),  # XGBoost: no share is 0
     "half": lambda m: 0 * m + 0.5,
 }
 

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 from boosting_models import BINARY, CLASSES, COUNTS, LGB, X_NEW, XGB, N, X
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 import axil
 from axil.jacobian.boosting import Boosting
@@ -165,3 +166,122 @@ def test_the_preview_and_files_name_what_they_show(case, tmp_path):
     own = own if own.ndim == 2 else np.moveaxis(own, 0, 1).reshape(-1, N)
     assert np.array_equal(np.stack(found["contributions"]), own)
     assert "weights" not in found
+
+
+def rounded_data():
+    """Data on which the gradients of XGBoost, which it keeps in single precision, are mostly rounding in the end."""
+    rng = np.random.default_rng(0)
+    many, few = rng.normal(size=(300, 4)), rng.normal(size=(1000, 4))
+    rare = np.repeat([0, 1, 2], [500, 490, 10])
+    near = 225 + rng.uniform(-1, 1, size=300)
+    weights = rng.uniform(0.5, 2, size=300)
+    classifier, regressor = xgb.XGBClassifier, xgb.XGBRegressor
+    return {
+        "separable": (classifier(n_estimators=100), many, (many[:, 0] > 0).astype(int), None),
+        "separable weighted": (classifier(scale_pos_weight=2.0), many, (many[:, 0] > 0).astype(int), weights),
+        "separable classes": (classifier(n_estimators=60), many, np.digitize(many[:, 0], [-0.5, 0.5]), weights),
+        "a rare class": (classifier(n_estimators=5), few + rare[:, None], rare, None),
+        "hardly any of one class": (classifier(n_estimators=5), few, (np.arange(1000) < 999).astype(int), None),
+        "gamma far from 0": (regressor(objective="reg:gamma"), many, near, None),
+        "poisson far from 0": (regressor(objective="count:poisson"), many, near, None),
+        "tweedie far from 0": (regressor(objective="reg:tweedie"), many, near, weights),
+        "pseudo-huber": (regressor(objective="reg:pseudohubererror", base_score=0.5), many, 10 * many[:, 0], weights),
+        "dart": (classifier(n_estimators=40, booster="dart", rate_drop=0.1), many, (many[:, 0] > 0).astype(int), None),
+        "parallel": (classifier(n_estimators=40, num_parallel_tree=2), many, (many[:, 0] > 0).astype(int), None),
+    }
+
+
+@pytest.mark.parametrize("name", rounded_data())
+def test_gradients_are_rounded_as_xgboost_rounds_them(name):
+    """The leaves are XGBoost's own to the rounding of single precision, and pushes add up to its scores."""
+    model, rows, y, weights = rounded_data()[name]
+    model.fit(rows, y, sample_weight=weights)
+    explainer = axil.JacobianExplainer(model, rows, y, sample_weight=weights)
+    # one rounding of a leaf value; where targets are far from 0, of the means that gradients are differences of; scores with
+    # dropped trees are added up in another order
+    bounds = {"dart": 2e-6} | {name: 4e-6 for name in rounded_data() if "far from 0" in name}
+    assert explainer.report["leaf_error"] < bounds.get(name, 2e-7)
+    assert explainer.report["sum_error"] < 1e-9
+    explanation = explainer(rows[:20])
+    pushes = explanation.contributions.reshape(-1, 20, len(rows)).sum(axis=2).T
+    expected = model.predict(rows[:20], output_margin=True).reshape(pushes.shape)
+    found = explanation.intercepts.reshape(pushes.shape) + pushes
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())  # XGBoost's sums
+
+
+@pytest.mark.parametrize("labels", [np.zeros(N), np.ones(N)])
+def test_boosters_of_one_class_start_where_xgboost_does(labels):
+    booster = xgb.train({"objective": "binary:logistic"}, xgb.DMatrix(X, labels), 3)
+    explanation = axil.JacobianExplainer(booster, X, labels)(X[:3])
+    expected = booster.predict(xgb.DMatrix(X[:3]), output_margin=True)
+    np.testing.assert_allclose(explanation.intercepts + explanation.contributions.sum(axis=-1), expected, rtol=1e-6)
+
+
+def test_a_class_without_rows():
+    labels = (X[:, 0] > 0).astype(int)
+    booster = xgb.train({"objective": "multi:softprob", "num_class": 3}, xgb.DMatrix(X, labels), 3)
+    explanation = axil.JacobianExplainer(booster, X, labels)(X[:3])
+    expected = booster.predict(xgb.DMatrix(X[:3]), output_margin=True)
+    found = explanation.intercepts + explanation.contributions.sum(axis=-1).T
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", [xgb.XGBClassifier(n_estimators=2), HistGradientBoostingClassifier(max_iter=2)])
+def test_classifiers_of_one_class_are_refused_by_name(model):
+    model.fit(X, np.zeros(N, dtype=int))
+    with pytest.raises(axil.UnsupportedModelError, match="classes_"):
+        axil.JacobianExplainer(model, X, np.zeros(N, dtype=int))
+
+
+SCHEDULED = {
+    "binary:logistic": (BINARY, {}),
+    "count:poisson": (COUNTS, {"max_delta_step": 2.0}),  # no leaf is clipped, whose gain would show no rate
+    "reg:gamma": (COUNTS + 1, {}),
+    "multi:softprob": (CLASSES, {"num_class": len(np.unique(CLASSES))}),
+}
+
+
+@pytest.mark.parametrize("start", [0.3, 0.0])
+@pytest.mark.parametrize("settings", [{"max_depth": 1}, {"max_depth": 3}, {"max_depth": 1, "alpha": 0.1}])
+@pytest.mark.parametrize("objective", SCHEDULED)
+def test_rates_of_a_schedule_are_read_from_gains(objective, settings, start, tmp_path):
+    """Trees of two values too, whose values would fit any rate, and trees of a rate of zero."""
+    if objective == "count:poisson" and "alpha" in settings:
+        pytest.skip("gains with both alpha and max_delta_step do not show rates")
+    y, more = SCHEDULED[objective]
+    schedule = xgb.callback.LearningRateScheduler(lambda i: start if i < 2 else 0.5 * 0.8**i)
+    parameters = {"objective": objective, "eta": start} | settings | more
+    booster = xgb.train(parameters, xgb.DMatrix(X, y), 5, callbacks=[schedule])
+    explanation = axil.JacobianExplainer(booster, X, y)(X[:5])
+    pushes = explanation.contributions.reshape(-1, 5, N).sum(axis=2).T
+    expected = booster.predict(xgb.DMatrix(X[:5]), output_margin=True).reshape(pushes.shape)
+    np.testing.assert_allclose(explanation.intercepts.reshape(pushes.shape) + pushes, expected, rtol=0, atol=1e-6)
+    with pytest.raises(axil.ExactnessError):
+        axil.JacobianExplainer(booster, X, y[::-1])
+
+
+def test_an_own_objective_of_two_classes():
+    """XGBClassifier's settings keep binary:logistic then, and its base_score passes through that link."""
+
+    def logistic(y, score):
+        p = 1 / (1 + np.exp(-score))
+        return p - y, p * (1 - p)
+
+    for settings in ({}, {"base_score": 0.3}):
+        model = xgb.XGBClassifier(objective=logistic, n_estimators=5, **settings).fit(X, BINARY)
+        for given in (None, logistic):
+            explanation = axil.JacobianExplainer(model, X, BINARY, objective=given)(X[:5])
+            expected = model.predict(X[:5], output_margin=True)
+            found = explanation.intercepts + explanation.contributions.sum(axis=-1)
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_scores_are_added_up_as_xgboost_adds_them():
+    """In single precision a thousand trees of a separable problem lose 1e-6 of the score; the check follows them."""
+    y = (X[:, 0] > 0).astype(int)
+    model = xgb.XGBClassifier(n_estimators=1000, max_depth=2).fit(X, y)
+    explainer = axil.JacobianExplainer(model, X, y)
+    assert explainer.report["score_error"] < 1e-7
+    found = explainer(X[:3])
+    expected = model.predict(X[:3], output_margin=True)
+    np.testing.assert_allclose(found.intercepts + found.contributions.sum(axis=-1), expected, rtol=1e-5)

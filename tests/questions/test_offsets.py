@@ -10,7 +10,7 @@ import xgboost
 from catboost import CatBoostRegressor, Pool
 
 import axil
-from axil.baselines import BoostIn
+from axil.baselines import TREX, BoostIn
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 4))
@@ -125,3 +125,102 @@ def test_margins_through_a_pipeline() -> None:
     model = make_pipeline(StandardScaler(), xgboost.XGBRegressor(n_estimators=5, max_depth=3)).fit(X, Y)
     expected = model[-1].predict(model[0].transform(ASKED), base_margin=MARGIN)
     np.testing.assert_allclose(axil.Explainer(model, X, Y)(ASKED, init_score=MARGIN).predictions, expected, **SAME)
+
+
+NEAR = Y + RNG.normal(size=80) - 3  # offsets near the targets, which the base is not to be added to
+IN_THE_FIT = {
+    "estimated base": ({}, Y, NEAR, None),
+    "weights": ({}, Y, NEAR, WEIGHTS),
+    "estimated base of zero": ({}, np.where(np.arange(80) % 2, 1.0, -1.0), TRAINED, None),
+    "constant base": ({"base_score": 7.0}, Y, NEAR, None),
+    "parallel trees": ({"num_parallel_tree": 3, "colsample_bynode": 0.5}, Y, NEAR, None),
+    "forest": ({"num_parallel_tree": 3, "learning_rate": 1.0, "n_estimators": 1}, Y, NEAR, None),
+    "forest from zero": (
+        {"num_parallel_tree": 3, "learning_rate": 1.0, "n_estimators": 1, "base_score": 0},
+        Y,
+        NEAR,
+        None,
+    ),
+    "two outputs": ({}, BOTH, np.c_[NEAR, -NEAR], None),
+    "two outputs that share trees": (
+        {"multi_strategy": "multi_output_tree", "max_depth": 1},
+        BOTH,
+        np.c_[NEAR, -NEAR],
+        WEIGHTS,
+    ),
+}
+
+
+def without_each_row(model: xgboost.XGBRegressor, y: np.ndarray, margin: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(N, K): each training row by the trees refitted without it at fixed leaves, starting from its margin alone."""
+    leaves = model.get_booster().predict(xgboost.DMatrix(X), pred_leaf=True).reshape(len(X), -1).astype(int)
+    settings = model.get_params()
+    parallel, shared = settings["num_parallel_tree"] or 1, settings["multi_strategy"] is not None
+    groups = [list(range(y.shape[1]))] if shared else [[k] for k in range(y.shape[1])]
+    found = np.empty(y.shape)
+    for j in range(len(X)):
+        w = np.where(np.arange(len(X)) == j, 0.0, weights)
+        score, trees = margin.astype(float), iter(leaves.T)
+        for _ in range(settings["n_estimators"]):
+            residual, score = y - score, score.copy()
+            for own in groups:
+                for leaf in (next(trees) for _ in range(parallel)):
+                    sums = np.stack([np.bincount(leaf, w * residual[:, k]) for k in own], axis=1)
+                    values = sums / (np.bincount(leaf, w) + 1.0)[:, None]
+                    score[:, own] += settings["learning_rate"] / parallel * values[leaf]
+        found[j] = score[j]
+    return found
+
+
+@pytest.mark.parametrize("name", IN_THE_FIT)
+def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: str) -> None:
+    """leave_one_out, the rows' own predictions and K itself, whether or not leaf space is there, here and over Dask."""
+    settings, y, margin, weights = IN_THE_FIT[name]
+    settings = {"n_estimators": 3, "max_depth": 2, "min_child_weight": 5, "learning_rate": 0.3, **settings}
+    model = xgboost.XGBRegressor(**settings).fit(X, y, sample_weight=weights, base_margin=margin)
+    explainer = axil.Explainer(model, X, y, weights, margin)
+    rows, offsets = y.reshape(80, -1), margin.reshape(80, -1)
+    expected = without_each_row(model, rows, offsets, np.ones(80) if weights is None else weights)
+    found = explainer.leave_one_out()["prediction"].to_numpy().reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, **SAME)
+    own = model.predict(X, base_margin=margin).reshape(expected.shape)
+    np.testing.assert_allclose(explainer.proven.fitted(), own, **SAME)
+    weights_of = explainer(X, init_score=margin).weights.reshape(-1, 80, 80)
+    for engine, K in zip(explainer.proven.engines, weights_of):
+        for one in (engine, engine.prepared()):
+            np.testing.assert_allclose(one.leverage(1 << 30), np.diagonal(K), rtol=0, atol=1e-14)
+            np.testing.assert_allclose(one.squares(1 << 30), np.square(K).sum(), rtol=1e-12)
+            np.testing.assert_allclose(one.apply(None, np.eye(80)), K, rtol=0, atol=1e-14)
+            np.testing.assert_allclose(one.combine(None, np.eye(80)).T, K, rtol=0, atol=1e-14)
+    pytest.importorskip("dask")
+    from dask import array as da
+
+    from axil.dask import Explainer as OverDask
+
+    parts = [None if a is None else da.from_array(a, chunks=(30, *a.shape[1:])) for a in (X, y, weights, margin)]
+    over_dask = OverDask(model, *parts).leave_one_out().compute()["prediction"]
+    np.testing.assert_allclose(over_dask.to_numpy().reshape(found.shape), found, rtol=0, atol=1e-12)
+
+
+def test_a_margin_of_the_fit_in_adjusted_prices_and_noise() -> None:
+    """Both come from what the rows' own predictions leave over."""
+    model = xgboost.XGBRegressor(n_estimators=3, max_depth=2).fit(X, Y, base_margin=NEAR)
+    explainer = axil.Explainer(model, X, Y, init_score=NEAR)
+    alike = explainer.similar(ASKED, k=3, adjust=True, init_score=MARGIN)
+    predicted, own = model.predict(ASKED, base_margin=MARGIN), model.predict(X, base_margin=NEAR)
+    expected = alike.target + predicted[alike["query"]] - own[alike.row]
+    np.testing.assert_allclose(alike.adjusted, expected, **SAME)
+    K = explainer(X, init_score=NEAR).weights
+    noise = np.sqrt(np.square(Y - own).sum() / np.square(np.eye(80) - K).sum())
+    expected = noise * np.sqrt(np.square(explainer(ASKED).weights).sum(axis=1))
+    np.testing.assert_allclose(explainer.standard_error(ASKED), expected, rtol=1e-5)
+
+
+def test_trex_with_a_margin_in_the_fit() -> None:
+    """Its surrogate follows what the trees add to the margins, without the base."""
+    model = xgboost.XGBRegressor(n_estimators=30, max_depth=3).fit(X, Y, base_margin=NEAR)
+    trex = TREX(axil.Explainer(model, X, Y, init_score=NEAR), l2=1e-4)
+    assert trex.fidelity[0] > 0.8  # with the base in one of them below 0
+    own = axil.Explainer(xgboost.XGBRegressor(n_estimators=30, max_depth=3, base_score=0).fit(X, Y - NEAR), X, Y - NEAR)
+    expected = TREX(own, l2=1e-4).scores(ASKED, VALID - MARGIN)
+    np.testing.assert_allclose(trex.scores(ASKED, VALID, MARGIN), expected, rtol=0, atol=1e-4 * np.abs(expected).max())

@@ -67,7 +67,7 @@ def test_rows_are_left_out_of_their_own_predictions(shape, way):
     """nan exactly where no other row of any weight is in one of the row's leaves."""
     s = random_structure(4, **SHAPES[shape])
     y, leaves = targets_of(s), s.leaves()
-    found = engine_of(s, prepared=False).left_out(y, np.zeros(1), ENOUGH).predictions[:, 0]
+    found = engine_of(s, prepared=False).left_out(y, ENOUGH).predictions[:, 0]
     drawn = s.draws[s.cells // s.n_leaves[:, None]] * weights_without(s, [])
     expected = []
     for j in range(s.n_rows):
@@ -87,14 +87,14 @@ def test_rows_are_left_out_of_their_own_predictions(shape, way):
 def test_errors_after_every_number_of_trees_are_those_of_shorter_fits(shape):
     s = random_structure(6, n_rows=60, most_leaves=4, **SHAPES[shape])
     y = targets_of(s)
-    curve = engine_of(s, False).left_out(y, np.zeros(1), ENOUGH).curve
+    curve = engine_of(s, False).left_out(y, ENOUGH).curve
     assert list(curve.trees) == list(range(s.n_trees + 1))
-    found = engine_of(s, False).left_out(y, np.zeros(1), ENOUGH).predictions[:, 0]
+    found = engine_of(s, False).left_out(y, ENOUGH).predictions[:, 0]
     kept = ~np.isnan(found)
     w = weights_without(s, [])[kept]
     for n in (1, 3, s.n_trees):
         shorter = first_trees(s, n)
-        alone = engine_of(shorter, False).left_out(y, np.zeros(1), ENOUGH).predictions[kept, 0]
+        alone = engine_of(shorter, False).left_out(y, ENOUGH).predictions[kept, 0]
         np.testing.assert_allclose(curve.left_out[n, 0], np.average((y[kept, 0] - alone) ** 2, weights=w), rtol=1e-11)
         own = engine_of(shorter, False).predicted(None, y)[kept, 0]
         np.testing.assert_allclose(curve.fitted[n, 0], np.average((y[kept, 0] - own) ** 2, weights=w), rtol=1e-11)
@@ -119,12 +119,12 @@ def first_trees(s, n):
 @pytest.mark.parametrize("coefficients", ["drops", "shrinkage", "forest"])
 def test_trees_that_are_not_fitted_in_turn_have_no_curve(coefficients):
     s = random_structure(6, coefficients=coefficients, base=1.0)
-    assert engine_of(s, False).left_out(targets_of(s), np.zeros(1), ENOUGH).curve is None
+    assert engine_of(s, False).left_out(targets_of(s), ENOUGH).curve is None
 
 
 def test_parallel_trees_have_errors_after_whole_rounds():
     s = random_structure(6, n_trees=9, coefficients="parallel")
-    assert list(engine_of(s, False).left_out(targets_of(s), np.zeros(1), ENOUGH).curve.trees) == [0, 3, 6, 9]
+    assert list(engine_of(s, False).left_out(targets_of(s), ENOUGH).curve.trees) == [0, 3, 6, 9]
 
 
 def test_a_row_that_outweighs_its_leaves_is_replayed():
@@ -140,7 +140,7 @@ def test_a_row_that_outweighs_its_leaves_is_replayed():
     expected = reweighted_replay(s, y[:, 0], left, queries).real - reweighted_replay(s, y[:, 0], w, queries).real
     np.testing.assert_allclose(engine.deletion(queries, y, ENOUGH)[0].dense()[:, 3], expected, rtol=0, atol=1e-11)
     own = reweighted_replay(s, y[:, 0], left, s.leaves().T[[3]]).real[0]
-    found = engine.left_out(y, np.zeros(1), ENOUGH).predictions[3, 0]
+    found = engine.left_out(y, ENOUGH).predictions[3, 0]
     np.testing.assert_allclose(found, own, rtol=0, atol=1e-11)
 
 

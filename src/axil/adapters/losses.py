@@ -18,7 +18,10 @@ from axil.types import Array
 
 __all__ = ["Affine", "Deviance", "Logistic", "Loss", "Slopes", "Softmax", "Squared", "gamma", "poisson", "tweedie"]
 
-NEAR = 1e-15
+NEAR = 1e-15  # distance of a mean from 0 or 1 within which its logit is cut off
+NEAR_SINGLE = 1e-6  # likewise in XGBoost, which also adds it to the shares of classes (kRtEps, include/xgboost/base.h)
+LEAST_SINGLE = np.float32(1e-16)  # second derivative in XGBoost
+ROUNDING = 2.0**-23  # of a number and of one that it is computed from, in single precision
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Loss(ABC):
 
     unit_hessian: bool = False  #: whether the library takes gradient steps: every h is 1
     near: float = NEAR  #: distance of a mean from 0 or 1 within which the library cuts its logit or logarithm off
+    #: whether the library computes in single precision, by the operations of `seen` and `kept_link`
+    single: bool = False
     newton_start: bool = False  #: whether a fit starts from one Newton step from 0, in which the rows' factors count
 
     #: whether g and h of an output depend on the scores of the others
@@ -91,6 +96,26 @@ class Loss(ABC):
         found = self.slopes(y, F)
         return found.g, found.h
 
+    def seen(self, y: Array, F: Array, weights: Array) -> tuple[Array, Array]:
+        """(N, K) each: g and h times row weights (N,), as the library made leaves of them: rounded where it is ``single``."""
+        if not self.single:
+            g, h = self.leaf_slopes(y, F)
+            return weights[:, None] * np.broadcast_to(g, F.shape), weights[:, None] * np.broadcast_to(h, F.shape)
+        return self._single(*(part.astype(np.float32) for part in (y, F, weights[:, None])))
+
+    def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
+        """`seen` of float32 numbers."""
+        g, h = self.leaf_slopes(y.astype(np.float64), F.astype(np.float64))
+        g, h = (np.broadcast_to(part, F.shape).astype(np.float32) for part in (g, h))
+        return w * g, w * h
+
+    def start_rounding(self, start: Array) -> Array:
+        """(K,): how far scores that a fit starts from are off for the rounding of the means that they are the links of."""
+        if not self.single:
+            return np.zeros_like(start)
+        means = self.mean(start[None])[0]
+        return np.asarray(np.abs(self._link_slopes(means)) @ (ROUNDING * np.abs(means)))
+
     def gradient(self, y: Array, F: Array) -> Array:
         """(N, K): g alone."""
         return np.asarray(self.slopes(y, F).g)
@@ -123,6 +148,10 @@ class Loss(ABC):
     @abstractmethod
     def link(self, means: Array) -> Array:
         """(K,): the scores of these means."""
+
+    def kept_link(self, means: Array) -> Array:
+        """(K,): the scores that the library makes of a base that it keeps as means, rounded as it rounds them."""
+        return self.link(means)
 
     @abstractmethod
     def mean(self, F: Array) -> Array:
@@ -227,13 +256,29 @@ class Logistic(Loss):
         """Logits over the scale."""
         if self.from_mean:
             return means
-        p = np.clip(means, self.near, 1 - self.near)
+        near = NEAR_SINGLE if self.single else self.near
+        p = np.clip(means, near, 1 - near)
         return np.asarray(np.log(p / (1 - p)) / self.scale)
+
+    def kept_link(self, means: Array) -> Array:
+        """-log(1 / p - 1) where in single precision."""
+        if not self.single or self.from_mean:
+            return self.link(means)
+        one, near = np.float32(1), np.float32(NEAR_SINGLE)
+        return -_rounded_log(one / np.clip(means.astype(np.float32), near, one - near) - one)
+
+    def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
+        if type(self)._slopes is not Logistic._slopes:
+            return super()._single(y, F, w)
+        one = np.float32(1)
+        p = one / (_exp(np.minimum(-F, np.float32(88.7))) + one)
+        return (p - y) * w, np.maximum(p * (one - p), LEAST_SINGLE) * w
 
     def _link_slopes(self, means: Array) -> Array:
         if self.from_mean:
             return np.eye(len(means))
-        p = np.clip(means, self.near, 1 - self.near)
+        near = NEAR_SINGLE if self.single else self.near
+        p = np.clip(means, near, 1 - near)
         return np.diag(1.0 / (self.scale * p * (1 - p)))
 
     def mean(self, F: Array) -> Array:
@@ -256,6 +301,7 @@ class Softmax(Loss):
 
     factor: float = 1.0  #: c, which the library multiplies second derivatives by
     centred: bool = False  #: whether a fit starts from logarithms less their mean over the classes
+    added: float = 0.0  #: to the means before these logarithms
     joint: bool = False  #: a leaf's values v for all classes solve (H + l2) v = -G, H the sum of w (diag(p) - p p')
 
     name = "softmax"
@@ -281,12 +327,19 @@ class Softmax(Loss):
 
     def link(self, means: Array) -> Array:
         """Logarithms, centred where the library does."""
-        logs = np.log(np.maximum(means, self.near))
+        logs = np.log(np.maximum(means + self.added, self.near))
         return np.asarray(logs - logs.mean() if self.centred else logs)
 
     def _link_slopes(self, means: Array) -> Array:
-        each = np.diag(1.0 / np.maximum(means, self.near))
+        each = np.diag(1.0 / np.maximum(means + self.added, self.near))
         return np.asarray(each - each.mean(axis=0) if self.centred else each)
+
+    def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
+        one, two = np.float32(1), np.float32(2)
+        largest = np.maximum(F.max(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        p = _exp(F - largest)
+        p /= p.sum(axis=1, keepdims=True, dtype=np.float64).astype(np.float32)
+        return (p - y) * w, np.maximum(two * p * (one - p) * w, LEAST_SINGLE)
 
     def mean(self, F: Array) -> Array:
         """p; of scores on a device too."""
@@ -342,6 +395,20 @@ class Deviance(Loss):
         """Logarithms."""
         return np.asarray(np.log(means))
 
+    def kept_link(self, means: Array) -> Array:
+        """Logarithms, rounded where in single precision."""
+        return _rounded_log(means.astype(np.float32)) if self.single else self.link(means)
+
+    def _single(self, y: Any, F: Any, w: Any) -> tuple[Any, Any]:
+        one, two, power = np.float32(1), np.float32(2), np.float32(self.power)
+        if self.power == 1:
+            return (_exp(F) - y) * w, _exp(F + np.float32(np.log(self.factor))) * w
+        if self.power == 2:
+            share = y / _exp(F)
+            return (one - share) * w, share * w
+        a, b = _exp((one - power) * F), _exp((two - power) * F)
+        return (b - y * a) * w, ((two - power) * b - y * (one - power) * a) * w
+
     def _link_slopes(self, means: Array) -> Array:
         return np.diag(1.0 / means)
 
@@ -378,6 +445,17 @@ def gamma(**settings: bool) -> Deviance:
 def tweedie(power: float, **settings: bool) -> Deviance:
     """The deviance of a variance that is the mean to this power, between Poisson and gamma."""
     return Deviance(name="tweedie", power=power, **settings)
+
+
+def _exp(values: Any) -> Any:
+    """The exponentials of float32 numbers, rounded once, as the C library rounds all but a few."""
+    with np.errstate(over="ignore"):
+        return np.exp(values.astype(np.float64)).astype(np.float32)
+
+
+def _rounded_log(values: Any) -> Array:
+    """The logarithms of float32 numbers, rounded to such, in float64."""
+    return np.asarray(np.log(values.astype(np.float64)).astype(np.float32).astype(np.float64))
 
 
 def _diagonal(values: Array) -> Array:

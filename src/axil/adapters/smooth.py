@@ -19,7 +19,7 @@ from axil.adapters.pipeline import last_step, library_readers, search
 from axil.adapters.refusals import refuse
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.learners import REFUSALS
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import InputError, UnsupportedModelError, shown
 from axil.types import Array
 
 __all__ = [
@@ -59,6 +59,8 @@ class SmoothTrees:
     #: prediction, sees, 0 for trees that come later; None: by the rates. DART drops and scales trees.
     omega: Array | None = None
     beta: Array | None = None  #: (I + 1,) likewise what the base is multiplied by; None: 1
+    #: in which the library keeps the scores of its training rows from tree to tree
+    score_precision: type[np.floating[Any]] = np.float64
     start_held: str = ""  #: why the start does not follow the targets in a replay; empty: it does, or is a constant
     underived: str = ""  #: why there are no derivatives by the targets; empty: there are
 
@@ -170,6 +172,13 @@ def find(model: Any, objective: Any = None) -> SmoothModel | None:
     """
     if objective is None:
         found: SmoothModel | None = search(model, library_readers(_LIBRARIES, "smooth"))
+        if found is not None and found.n_outputs == 1 and found.classes is not None and len(found.classes) < 2:
+            raise UnsupportedModelError(
+                "classes_",
+                shown(found.classes.tolist()),
+                "all labels of the fit are of one class, so no training row speaks for another",
+                "Fit it to labels of two classes or more.",
+            )
         return found
     found = search(model, library_readers(_CUSTOM, "smooth", objective=objective))
     if found is None:

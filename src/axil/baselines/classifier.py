@@ -120,7 +120,7 @@ class FittedClassifier:
             raise InputError("y_train holds shares; expected classes, 0 and 1 for a model that has no names for them.")
         leaves = assign_leaves(adapter, self._features, n_rows, fitted.trees.n_leaves, limits)  # type: ignore[arg-type]
         self.walked: Walked = walk(adapter, fitted, leaves, targets, offsets, check=True, n_threads=self.n_threads)
-        error = check_scores(adapter, self._features, offsets, self.walked.score)
+        error = check_scores(adapter, self._features, self.walked.smooth, self.walked.leaves)
         #: findings of the replay
         self.verification = Report(
             loss=fitted.loss.name,

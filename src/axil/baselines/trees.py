@@ -33,6 +33,12 @@ class Trees:
         return (coordinates if columns is None else coordinates[:, columns]).T
 
     @property
+    def replaced_base(self) -> Array:
+        """(K,): the part of predictions that the training rows' own do not have: offsets stood in for it in the fit."""
+        s = self.fit.structure
+        return np.asarray((1 - s.own_base) * s.beta[-1] * self.fit.base)
+
+    @property
     def row_weights(self) -> Array:
         """(N,)."""
         s = self.fit.structure

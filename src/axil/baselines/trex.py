@@ -11,11 +11,10 @@ from scipy import linalg
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.kernel import LeafKernel
 from axil.baselines.surrogate import fit_classes, losses, means
-from axil.baselines.trees import Batch, KernelBaseline
+from axil.baselines.trees import Batch, KernelBaseline, Trees
 from axil.errors import InputError
 from axil.inputs import as_number
 from axil.types import Array
-from axil.weights.residuals import FittedValues
 
 BLOCK_NUMBERS = 1 << 24  # of tables over leaves while the kernel of the training rows is filled
 
@@ -54,7 +53,7 @@ class TREX(KernelBaseline):
         if self.classifier is not None:
             self._fit_to_classes(self.classifier)
             return
-        fits = [self._fit(kernel, trees.fit) for kernel, trees in zip(self.kernels, self.trees)]
+        fits = [self._fit(kernel, trees) for kernel, trees in zip(self.kernels, self.trees)]
         object.__setattr__(self, "alpha", np.concatenate([alpha for alpha, _ in fits], axis=1))
         object.__setattr__(self, "fidelity", np.concatenate([fidelity for _, fidelity in fits]))
 
@@ -76,9 +75,9 @@ class TREX(KernelBaseline):
             whole, y = terms.sum(axis=0, keepdims=True), queries.targets[i]
             out[i] += losses(y, whole - terms, fit.loss.coupled) - losses(y, whole, fit.loss.coupled)
 
-    def _fit(self, kernel: LeafKernel, fit: FittedValues) -> tuple[Array, Array]:
+    def _fit(self, kernel: LeafKernel, trees: Trees) -> tuple[Array, Array]:
         """alpha (N, K) and the R^2 of f as to the model (K,)."""
-        targets = fit.started()
+        targets = trees.fit.started()
         n_rows, n_leaves = len(targets), len(kernel.features)
         size = min(n_rows, n_leaves)
         instead = "Raise memory_limit, or use BoostIn or TreeSim."
@@ -89,7 +88,7 @@ class TREX(KernelBaseline):
         dual = solve(kernel, weights, targets, ridge)
         counted = weights > 0
         f = targets[counted] - ridge * dual[counted] / weights[counted, None]
-        model = fit.predictions(kernel.leaves)[counted]
+        model = trees.fit.predictions(kernel.leaves)[counted] - trees.replaced_base
         return dual / 2.0, _explained(model, f, weights[counted])
 
     def _add_scores(self, queries: Batch, out: Array) -> None:
@@ -98,9 +97,9 @@ class TREX(KernelBaseline):
             raise InputError(SEVERAL)
         for trees, kernel in zip(self.trees, self.kernels):
             alike = kernel.between(trees.leaves(queries.coordinates))
-            for k in range(self.alpha.shape[1])[trees.outputs]:
+            for k, base in zip(range(self.alpha.shape[1])[trees.outputs], trees.replaced_base):
                 terms = alike * self.alpha[:, k]
-                out += terms if targets is None else _raised(terms, targets[:, k])
+                out += terms if targets is None else _raised(terms, targets[:, k] - base)
 
 
 def _explained(model: Array, f: Array, weights: Array) -> Array:

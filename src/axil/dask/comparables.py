@@ -81,12 +81,10 @@ class Compared:
         return ratio(np.cumsum(listed, axis=2), np.broadcast_to(self.sizes[:, :, None], listed.shape).copy())
 
 
-def compared_weights(
-    partition: Partition, chosen: Chosen, asked: Asked, fits: list[Fit] | None, besides: Array
-) -> Compared:
+def compared_weights(partition: Partition, chosen: Chosen, asked: Asked, fits: list[Fit] | None) -> Compared:
     """By weights; residuals are of these fits, where there are some."""
     targets = partition.targets
-    left = np.zeros_like(targets) if fits is None else left_over(partition, fits, besides, asked.n_threads)
+    left = np.zeros_like(targets) if fits is None else left_over(partition, fits, asked.n_threads)
     every = [blocks(partition, e, phi, c, asked.n_threads) for e, (phi, c) in enumerate(zip(asked.phi, asked.constant))]
     read = ((parts[0][0], [block for _, block in parts]) for parts in zip(*every))
     return _compared(partition, chosen, targets, left, read, asked.phi[0].shape[1], asked.n_threads)

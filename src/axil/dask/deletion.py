@@ -151,22 +151,19 @@ def forest_changes(fitted: FittedValues, rows: slice) -> tuple[Array, NDArray[np
     return np.where(drawn[:, :, None], changes, 0.0), np.asarray((drawn & (left == 0)).any(axis=0))
 
 
-def alone(
-    partition: Partition, plans: list[Plan], known: list[Responses | None], besides: Array, n_threads: int
-) -> Array:
+def alone(partition: Partition, plans: list[Plan], known: list[Responses | None], n_threads: int) -> Array:
     """(n, K): the predictions of these rows by fits without them; nan where no other row says anything of one."""
     found, n_outputs = [], partition.targets.shape[1]
     for e, (plan, tables) in enumerate(zip(plans, known)):
-        own = besides if len(plans) == 1 else besides[e : e + 1]
         if not is_forest(plan.fit.structure):
             assert tables is not None
-            found.append(left_out(deletion_of(partition, e, plan, tables, n_threads), own).predictions)
+            found.append(left_out(deletion_of(partition, e, plan, tables, n_threads)).predictions)
             continue
         fitted = plan.fit.on(partition, e)
         s, made = fitted.structure, np.empty_like(fitted.targets)
         for rows in blocks_of(s, s.n_trees * n_outputs, BLOCK_ENTRIES):
             changes, empty = forest_changes(fitted, rows)
-            made[rows] = fitted.predictions(s.leaves(rows)) + np.einsum("t,tjk->jk", s.final, changes) + own
+            made[rows] = fitted.predictions(s.leaves(rows)) + np.einsum("t,tjk->jk", s.final, changes)
             made[rows][empty] = np.nan
         found.append(made)
     return np.concatenate(found, axis=1)

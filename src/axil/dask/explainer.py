@@ -99,7 +99,7 @@ class Explainer(Calibrates):
             )
         data = Collections.of(X, y, sample_weight, init_score, bags)
         self._X, self._parts_of_X, self._layout = X, data.X, layout(X)
-        self._scored, self._kept = init_score is not None, Kept()
+        self._kept = Kept()
         self._held, self.verification = build(self._adapter, data, self._cluster, self._limits, verify)
 
     def __repr__(self) -> str:

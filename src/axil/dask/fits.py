@@ -149,14 +149,14 @@ def residual_sums(partition: Partition, entry: int, fit: Fit) -> Array:
     return found
 
 
-def left_over(partition: Partition, fits: list[Fit], besides: Array, n_threads: int) -> Array:
-    """(n, K): targets less the predictions of these rows, which have ``besides`` (K,) in them."""
+def left_over(partition: Partition, fits: list[Fit], n_threads: int) -> Array:
+    """(n, K): targets less the predictions of these rows, whose offsets may stand in for the base."""
     parts = []
     for e, fit in enumerate(fits):
         fitted = fit.on(partition, e)
         s, out = fitted.structure, np.empty_like(fitted.targets)
         table = s.by_cells(np.repeat(s.final, s.n_leaves)[:, None] * fit.values, drawn=False)
         rows = Cpu(n_threads).rows_of(s)
-        rows.read_out(np.ascontiguousarray(table), s.beta[-1] * fit.base, None, 0, out)
+        rows.read_out(np.ascontiguousarray(table), s.own_base * s.beta[-1] * fit.base, None, 0, out)
         parts.append(fitted.started() - out)
-    return np.concatenate(parts, axis=1) - besides
+    return np.concatenate(parts, axis=1)

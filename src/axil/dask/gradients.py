@@ -20,6 +20,7 @@ from axil.dask.answers import Best, Grouped
 from axil.dask.partitions import Observed, Precision, named, observe
 from axil.errors import InputError
 from axil.inputs.owned import frozen
+from axil.jacobian.agreement import leaf_scores
 from axil.jacobian.pushes import Pushes
 from axil.jacobian.stages import Walked
 from axil.machine.limits import Limits
@@ -125,7 +126,7 @@ def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) 
     counts, g, h, score = _sums(rows, shared.smooth, slice(None) if place.held_out is None else ~place.held_out)
     asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
     expected = adapter.scores(inputs.take_rows(X, asked))
-    found = leaf_scores(shared.smooth, leaves[:, asked].T)
+    found = leaf_scores(shared.smooth, leaves[:, asked].T, rounded=True)
     off = (0.0, 0, 0.0, 0.0)
     if len(asked):
         apart = np.abs(found - expected)
@@ -139,29 +140,17 @@ def _sums(rows: WalkedRows, smooth: SmoothTrees, fitted: Any) -> tuple[NDArray[n
     trees, loss = smooth.trees, smooth.loss
     starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
     G, H, counts = np.zeros_like(trees.values), np.zeros_like(trees.values), np.zeros(int(starts[-1]), dtype=np.int64)
-    score = rows.start + np.zeros_like(rows.rounded)
+    score = (rows.start + np.zeros_like(rows.rounded)).astype(smooth.score_precision)
     for begin, end in pairwise([*np.flatnonzero(np.diff(smooth.iterations, prepend=-1)), len(starts) - 1]):
-        slopes = loss.leaf_slopes(rows.rounded, score)
-        g, h = (rows.weights[:, None] * np.broadcast_to(each, score.shape) for each in slopes)
+        g, h = loss.seen(rows.rounded, score, rows.weights)
         for t in range(begin, end):
             leaf, own, n = rows.leaves[t], slice(starts[t], starts[t + 1]), int(trees.n_leaves[t])
             counts[own] = np.bincount(leaf[fitted], minlength=n)
             outputs = range(score.shape[1]) if smooth.shared else [int(smooth.outputs[t])]
             for column, k in enumerate(outputs):
                 G[own, column], H[own, column] = (np.bincount(leaf, each[:, k], n) for each in (g, h))
-                score[:, k] += trees.values[own, column][leaf]
+                score[:, k] += trees.values[own, column].astype(score.dtype, copy=False)[leaf]
     return counts, G, H, score
-
-
-def leaf_scores(smooth: SmoothTrees, leaves: NDArray[Any]) -> Array:
-    """(n, K): sums of the model's own leaf values in these leaves, (n, T)."""
-    trees = smooth.trees
-    firsts = np.cumsum(trees.n_leaves) - trees.n_leaves
-    made = trees.base_value + np.zeros((len(leaves), len(trees.base_value)))
-    for t, first in enumerate(firsts):
-        own = slice(None) if smooth.shared else slice(int(smooth.outputs[t]), int(smooth.outputs[t]) + 1)
-        made[:, own] += trees.values[first + leaves[:, t].astype(np.intp)]
-    return made
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ from axil import inputs
 from axil.dask.additive import HeldPushes
 from axil.dask.cluster import literal, task
 from axil.dask.comparables import Chosen, Compared, compared_pushes
-from axil.dask.gradients import AskedPushes, leaf_scores, read_pushes
+from axil.dask.gradients import AskedPushes, read_pushes
 from axil.dask.similar import Comparable
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
+from axil.jacobian.agreement import leaf_scores
 from axil.jacobian.pushes import CHANGED, EXACT
 from axil.output import tables
 from axil.output.account import Account
@@ -75,11 +76,12 @@ class Pushed(Comparable):
         scores: Array = self._adapter.scores(X)
         if not self._verify or not len(scores):
             return scores
-        of_leaves = leaf_scores(self._held.walked.smooth, asked.leaves)
+        smooth = self._held.walked.smooth
+        of_leaves, as_added = (leaf_scores(smooth, asked.leaves, rounded=rounded) for rounded in (False, True))
         scale = max(float(np.abs(scores).max()), self._held.largest, 1e-300)
         wrong = "Please report it: the account of this model does not add up."
         compared = (
-            (self._adapter.smooth_tolerance, of_leaves, scores, CHANGED),
+            (self._adapter.smooth_tolerance, as_added, scores, CHANGED),
             (EXACT, self.base + made, of_leaves, wrong),
         )
         for slack, found, expected, cause in compared:

@@ -31,7 +31,6 @@ class Refits(Weighted):
     """Training rows in partitions that fits may do without."""
 
     _kept: Kept
-    _scored: bool  # whether the fit had offsets
 
     def _compare(
         self, X: Any, init_score: Any, chosen: list[Chosen], adjust: bool
@@ -39,9 +38,9 @@ class Refits(Weighted):
         X, offsets = self._queries(X, init_score)
         fits = literal(self._fits()) if adjust else None
         for batch in self._batches(X, offsets):
-            shared, besides = literal(batch.asked), self._besides()
+            shared = literal(batch.asked)
             pairs = zip(self._held.partitions, chosen)
-            tasks = [task(compared_weights, part, one.delayed(), shared, fits, besides) for part, one in pairs]
+            tasks = [task(compared_weights, part, one.delayed(), shared, fits) for part, one in pairs]
             found: Compared = self._cluster.total(tasks)
             made = found.made + batch.intercepts
             batch.check(made)
@@ -109,15 +108,6 @@ class Refits(Weighted):
             )
         return [one[1].tolist() for one in found]
 
-    def _besides(self) -> Array:
-        """(K,): what the training rows' own predictions have besides the fit's; see `ProvenModel.besides`."""
-        none = np.zeros(self._adapter.n_outputs)
-        structures = [entry.trees.structure for entry in self._held.entries]
-        if not (self._scored and getattr(self._adapter, "offset_replaces_base", False)) or structures[0].base is None:
-            return none
-        bases = [np.broadcast_to(s.beta[-1] * s.base, len(none) // len(structures)) for s in structures]
-        return np.asarray(none - np.concatenate(bases))
-
     def _refuse_unknown(self, question: str) -> None:
         for entry in self._held.entries:
             known_regularisation(entry.trees.structure, question)
@@ -174,5 +164,5 @@ class Refits(Weighted):
         """(n, K) of each partition, delayed: the predictions of its rows by fits without them."""
         self._refuse_unknown("leave_one_out")
         plans, known = self._plans(True)
-        besides, n_threads = self._besides(), self._limits.n_threads
-        return [task(alone, part, plans, known, besides, n_threads) for part in self._held.partitions]
+        n_threads = self._limits.n_threads
+        return [task(alone, part, plans, known, n_threads) for part in self._held.partitions]

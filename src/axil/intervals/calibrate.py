@@ -129,7 +129,8 @@ def from_folds(proven: ProvenModel, folds: Array) -> Predictive:
     errors = training_errors(proven, folds)
     known = Surroundings.of(errors.filled, proven.targets)
     rows = _some(np.arange(len(proven.targets)))
-    queries = proven.queries(inputs.take_rows(proven.features, rows))
+    offsets = proven.base_offsets()  # any other offset moves no weight, and predictions are out of fold
+    queries = proven.queries(inputs.take_rows(proven.features, rows), None if offsets is None else offsets[rows])
     local = around(proven, known, queries, Own(rows, leverages(proven)[rows]), folds[rows])
     return _predictive(proven, known, errors, local, errors.values[rows], "out-of-fold")
 

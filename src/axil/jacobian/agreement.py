@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import FittedTrees
-from axil.adapters.smooth import SmoothModel
+from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.kernels import Rows
@@ -16,10 +16,10 @@ from axil.replay.checks import CHECKED_ROWS, compare
 from axil.types import Array
 
 
-def check_start(adapter: SmoothModel, found: Array, trees: FittedTrees, targets: Array) -> None:
-    """Compare the scores (K,) that the targets lead to at first with those that the fit started from."""
-    for mine, own in zip(found, trees.base_value):
-        if not abs(mine - own) <= adapter.smooth_tolerance * max(1.0, float(np.abs(targets).max()), abs(own)):
+def check_start(adapter: SmoothModel, found: Array, trees: FittedTrees, targets: Array, rounding: Array) -> None:
+    """Compare the scores (K,) that the targets lead to at first with those that the fit started from, up to rounding (K,)."""
+    for mine, own, slack in zip(found, trees.base_value, rounding):
+        if not abs(mine - own) <= slack + adapter.smooth_tolerance * max(1.0, float(np.abs(targets).max()), abs(own)):
             raise ExactnessError("score that the fit starts from", float(mine), float(own), adapter.causes("values"))
 
 
@@ -50,14 +50,15 @@ def check_values(adapter: SmoothModel, trees: FittedTrees, found: Array) -> floa
     return float(np.abs(found - trees.values).max(initial=0.0)) / largest
 
 
-def check_scores(adapter: SmoothModel, X: Any, offsets: Array | None, score: Array) -> float:
-    """Compare the sums of the leaves with the scores that the library gives; the largest difference, relative.
+def check_scores(adapter: SmoothModel, X: Any, smooth: SmoothTrees, leaves: NDArray[Any]) -> float:
+    """Compare the sums of the leaves, (T, N), with the scores that the library gives; the largest difference, relative.
 
     Up to `CHECKED_ROWS` training rows are asked for.
     """
-    asked = np.arange(0, len(score), -(-len(score) // CHECKED_ROWS))
+    n_rows = leaves.shape[1]
+    asked = np.arange(0, n_rows, -(-n_rows // CHECKED_ROWS))
     expected = adapter.scores(take_rows(X, asked))
-    found = score[asked] - (0.0 if offsets is None else offsets[asked])
+    found = leaf_scores(smooth, leaves[:, asked].T, rounded=True)
     scale = float(np.abs(expected).max()) or 1.0
     error = np.abs(found - expected) / scale
     worst = np.unravel_index(int(error.argmax()), error.shape)
@@ -65,3 +66,19 @@ def check_scores(adapter: SmoothModel, X: Any, offsets: Array | None, score: Arr
         what = f"score of training row {asked[worst[0]]} (from 0)"
         raise ExactnessError(what, float(found[worst]), float(expected[worst]), adapter.causes("values"))
     return float(error[worst])
+
+
+def leaf_scores(smooth: SmoothTrees, leaves: NDArray[Any], start: Array | None = None, rounded: bool = False) -> Array:
+    """(n, K): sums of the model's own leaf values in these leaves, (n, T), from the base, or from scores (n, K).
+
+    ``rounded``: added up as the library adds them, in its precision, in which a thousand trees are off by 1e-5 and more.
+    """
+    trees = smooth.trees
+    made = (smooth.base_shares[-1] * trees.base_value if start is None else start) + np.zeros((len(leaves), 1))
+    if rounded:
+        made = made.astype(smooth.score_precision)
+    firsts = np.cumsum(trees.n_leaves) - trees.n_leaves
+    for t, first in enumerate(firsts):
+        own = slice(None) if smooth.shared else slice(int(smooth.outputs[t]), int(smooth.outputs[t]) + 1)
+        made[:, own] += trees.values[first + leaves[:, t].astype(np.intp)].astype(made.dtype, copy=False)
+    return np.asarray(made, dtype=np.float64)

@@ -17,7 +17,7 @@ from axil.adapters.losses import Deviance
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
 from axil.inputs.owned import frozen, owned
-from axil.jacobian.agreement import check_scores
+from axil.jacobian.agreement import check_scores, leaf_scores
 from axil.jacobian.crossed import Crossed
 from axil.jacobian.forward import moved
 from axil.jacobian.pushes import Pushes
@@ -161,7 +161,7 @@ class Boosting:
 
     def check_rows(self, X: Any) -> float:
         """Compare the scores of training rows with the model's; the largest difference, relative."""
-        return check_scores(self._adapter, X, self._rows.offsets, self._walked.score)
+        return check_scores(self._adapter, X, self._walked.smooth, self._walked.leaves)
 
     @property
     def fitted(self) -> Array:
@@ -400,9 +400,8 @@ class Boosting:
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
-        w, made = self._walked, self.pushes.scores(leaves)
-        if self.offsets is not None:
-            made += self.starts(len(made)) - self.pushes.base
+        w = self._walked
+        made = leaf_scores(w.smooth, leaves, self.starts(len(leaves)), rounded=True)
         error = np.abs(made - scores)
         worst = np.unravel_index(int(error.argmax()), error.shape)
         scale = max(float(np.abs(scores).max()), float(np.abs(w.score).max()), 1e-300)

@@ -106,7 +106,7 @@ class Factors:
     def _program(self) -> Program | None:
         """The rounds as a kernel walks through them; None for a loss or leaves that it does not know."""
         w, a = self.walked, self._exponent
-        form = w.loss.affine(w.targets[:1])
+        form = None if w.loss.single else w.loss.affine(w.targets[:1])  # kernels compute in double precision
         terms = [term for one in self._terms for term in one]
         if form is None or w.gradients is not None or a != w.loss.exponent or any(t.scale.ndim > 1 for t in terms):
             return None
@@ -187,11 +187,17 @@ class Factors:
     def _fill(self, found: list[Array], rows: slice, first: int) -> None:
         """Walk these rows through the fit, writing their factors into the columns from ``first`` on."""
         w, columns = self.walked, slice(rows.start - first, rows.stop - first)
-        y, weights, leaves = w.targets[rows], self._counted(rows)[:, None], w.leaves[:, rows]
-        score = np.array(self._start(rows))
+        y, weights, leaves = w.targets[rows], self._counted(rows), w.leaves[:, rows]
+        rounded = w.loss.single and w.smooth.omega is None  # where trees are dropped, the library adds them up again
+        score = np.array(self._start(rows), dtype=w.smooth.score_precision if rounded else np.float64)
         for terms, moves in zip(self._terms, self._moves):
             kept = w.gradients
-            g = weights * (w.loss.gradient(y, score) if kept is None else kept[terms[0].round, rows])
+            if kept is not None:
+                g = weights[:, None] * kept[terms[0].round, rows]
+            elif w.loss.single:
+                g = w.loss.seen(y, score, weights)[0].astype(np.float64)
+            else:
+                g = weights[:, None] * w.loss.gradient(y, score)
             for term in terms:
                 leaf = leaves[term.tree]
                 if term.scale.ndim == 1:
@@ -203,7 +209,7 @@ class Factors:
                     put *= w.drawn[term.tree, rows]
                 found[term.output][term.place, columns] += put
             for t, k, gain in moves:
-                score[:, k] += np.take(gain, leaves[t])
+                score[:, k] += np.take(gain.astype(score.dtype, copy=False), leaves[t])
 
 
 def _numbers(lines: list[tuple[int, ...]], columns: int) -> NDArray[np.int64]:

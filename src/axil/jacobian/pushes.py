@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.errors import ExactnessError
+from axil.jacobian.agreement import leaf_scores
 from axil.jacobian.factors import Factors
 from axil.machine.arrays import host, is_host
 from axil.machine.progress import track
@@ -44,12 +45,7 @@ class Pushes(Factors):
 
     def scores(self, queries: Leaves) -> Array:
         """(n, K): sums of the model's own leaf values in these leaves, (n, T)."""
-        w, trees = self.walked, self.walked.smooth.trees
-        made = self.base + np.zeros((len(queries), self.n_outputs))
-        for t in range(len(trees.n_leaves)):
-            own = slice(None) if w.smooth.shared else slice(int(w.smooth.outputs[t]), int(w.smooth.outputs[t]) + 1)
-            made[:, own] += trees.values[w.starts[t] + queries[:, t].astype(np.intp)]
-        return made
+        return leaf_scores(self.walked.smooth, queries)
 
     def bytes_per_query(self) -> int:
         """Bytes that one query takes while its pushes are handed on block by block, with its part of a block."""

@@ -157,11 +157,18 @@ class _Walk:
         n_rows = len(targets)
         weighted = trees.row_weights is not None and not smooth.loss.weighs_rows
         self.weights = np.asarray(trees.row_weights) if weighted else np.ones(n_rows)
-        self.even = bool(np.all(self.weights == 1))
+        factored = self.weights if smooth.factors is None else self.weights * smooth.factors
+        # what gradients are still to be multiplied by: those in single precision were rounded with their weights
+        self.counted = np.ones(n_rows) if smooth.loss.single else factored
+        self.seen_weights = factored if smooth.loss.single else None
+        self.even = bool(np.all(self.counted == 1))
         self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
         base = smooth.base_shares[0] * trees.base_value
         self.start = base if offsets is None else base + offsets
         self.score = self.start + np.zeros_like(targets)
+        # the scores as the library keeps them, if otherwise; where trees are dropped, it adds them up again
+        kept = smooth.score_precision if smooth.omega is None else np.float64
+        self.kept = None if kept is np.float64 else self.score.astype(kept)
         self.bends = np.empty((targets.shape[1], n_rows, 2))  # g and h of the scores reached, filled again and again
         self.gradients: list[Array] = []
         self.drawn = None if smooth.draw_type is None else np.zeros(leaves.shape, dtype=smooth.draw_type)
@@ -178,7 +185,7 @@ class _Walk:
         if check and self.trees.base is None:
             counted = self.weights * start_factors(self.smooth, len(self.targets))
             found = self.loss.start(np.average(self.targets, axis=0, weights=counted))
-            check_start(self.adapter, found, self.trees, self.targets)
+            check_start(self.adapter, found, self.trees, self.targets, self.loss.start_rounding(self.trees.base_value))
         if check and self.drawn is None:  # before any leaf value is computed
             check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), None)
         first = np.flatnonzero(np.diff(self.smooth.iterations, prepend=-1))
@@ -269,13 +276,17 @@ class _Walk:
         return [(int(t), float(moved[t] / final[t])) for t in np.flatnonzero(moved)]
 
     def _slopes(self) -> Slopes:
-        """The slopes at the scores reached; g and h alone, which is all that leaf values need.
+        """The slopes at the scores reached; g and h alone, which is all that leaf values need; see ``counted``.
 
         Threads share blocks of rows; a loss that is asked about all rows at once is.
         """
 
         def put(rows: slice) -> None:
-            g, h = self.loss.leaf_slopes(self.targets[rows], self.score[rows])
+            score = (self.score if self.kept is None else self.kept)[rows]
+            if self.seen_weights is None:
+                g, h = self.loss.leaf_slopes(self.targets[rows], score.astype(np.float64, copy=False))
+            else:
+                g, h = self.loss.seen(self.targets[rows], score, self.seen_weights[rows])
             self.bends[:, rows, 0], self.bends[:, rows, 1] = np.transpose(g), np.transpose(h)
 
         if self.loss.recorded:
@@ -289,7 +300,7 @@ class _Walk:
         """(L_t,) each: the sums G and H of w times output k's slopes over the leaves of a tree."""
         rows = self.backend.rows(self.leaves[t : t + 1], self.starts[t : t + 2] - self.starts[t])
         sums = np.empty((rows.n_cells, 2))
-        rows.sweep(self.bends[k], NONE, sums, None, rows.every, sums, None if w is self.weights and self.even else w)
+        rows.sweep(self.bends[k], NONE, sums, None, rows.every, sums, None if w is self.counted and self.even else w)
         return sums[:, 0], sums[:, 1]
 
     def _scales(self, t: int) -> list[float]:
@@ -315,8 +326,7 @@ class _Walk:
     def _stages(self, t: int, slopes: Any, scale: float) -> list[int]:
         """One step of tree t, a stage for each of its outputs."""
         place = slice(self.starts[t], self.starts[t + 1])
-        w = self.weights if self.smooth.factors is None else self.weights * self.smooth.factors
-        w = w if self.drawn is None else w * self.drawn[t]
+        w = self.counted if self.drawn is None else self.counted * self.drawn[t]
         if self.loss.joint:
             steps = joint_steps(slopes.g, self.loss.mean(self.score), w, self.leaves[t], self.trees.l2[place])
         else:
@@ -348,6 +358,8 @@ class _Walk:
 
         def put(rows: slice) -> None:
             self.score[rows, output] += values[self.leaves[tree, rows]]
+            if self.kept is not None:
+                self.kept[rows, output] += values.astype(self.kept.dtype)[self.leaves[tree, rows]]
 
         self.each(put)
 

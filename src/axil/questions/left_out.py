@@ -35,11 +35,7 @@ def _left_out(proven: ProvenModel) -> list[LeftOut]:
             f"take {in_time(seconds)}. Raise memory_limit, explain a model of fewer leaves, or use your own cross-validation."
         )
     announce(f"Leaving out each of {len(proven.targets)} training rows takes", seconds, INSTEAD)
-    own = [proven.besides()[served] for served in proven.served()]
-    return [
-        engine.left_out(targets, besides, available)
-        for (engine, targets), besides in zip(proven.by_output(proven.targets), own)
-    ]
+    return [engine.left_out(targets, available) for engine, targets in proven.by_output(proven.targets)]
 
 
 def seconds_of(proven: ProvenModel) -> float:

@@ -145,14 +145,15 @@ def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) ->
     if found.held is not None:
         found = replace(found, held=Held.stated(stated["held"]))
     outputs = [slice(None)] if len(engines) == 1 else [slice(k, k + 1) for k in range(len(engines))]
-    predictions, extents = np.empty_like(targets), []
+    predictions, extents, roundings = np.empty_like(targets), [], []
     for engine, output in zip(engines, outputs):
         s = engine.structure
         with np.errstate(all="ignore"):  # what is not finite is refused below
             score = engine.predicted(None, targets[:, output])
         extents.append(Extent.of(targets[:, output], s.row_weights, s.offsets, score))
+        roundings.append(extents[-1].rounding(model, s.base))
         predictions[:, output] = score if s.offsets is None else score - s.offsets
-    scale, rounding = max(extent.scale for extent in extents), max(extent.rounding(model) for extent in extents)
+    scale, rounding = max(extent.scale for extent in extents), max(roundings)
     numbers = [found.max_error, found.leaf_error, found.scale, found.rounding]
     if any(isinstance(n, bool) or not isinstance(n, (int, float)) or not 0 <= n < np.inf for n in numbers):
         raise ValueError("a verification of other things than numbers from 0 up")

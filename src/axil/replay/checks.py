@@ -105,9 +105,10 @@ class Extent:
         """The number that errors are relative to."""
         return self.largest_score or 1.0
 
-    def rounding(self, model: Model) -> float:
-        """The error of a prediction that rounded targets and offsets may cause."""
-        return MEAN_SLACK * float(np.finfo(model.precision).eps) * max(self.largest_target, self.largest_offset)
+    def rounding(self, model: Model, base: Array | None) -> float:
+        """The error of a prediction that rounded targets, offsets and a constant base (K,) may cause: scores go through them."""
+        start = 0.0 if base is None else largest_size(base)
+        return MEAN_SLACK * float(np.finfo(model.precision).eps) * max(self.largest_target, self.largest_offset, start)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def verified(
 ) -> Verification:
     """Findings of the proof, once the predictions agree as well."""
     scale = extent.scale
-    rounding = extent.rounding(adapter)
+    rounding = extent.rounding(adapter, trees.base)
     check_predictions(adapter, miss, adapter.tolerance * scale + rounding)
     known = {"leaf counts": trees.counts, "leaf weights": trees.weights}
     compared = [name for name, recorded in known.items() if recorded is not None]

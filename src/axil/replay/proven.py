@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,16 +191,15 @@ class ProvenModel:
         return np.concatenate(parts)
 
     def fitted(self) -> Array:
-        """(N, K): the training rows' own predictions, with the offsets of the fit, as the weights make them."""
-        return self.across(self.targets, lambda engine, own: engine.predicted(None, own)) + self.besides()
+        """(N, K): the training rows' own predictions, with the offsets of the fit, which may stand in for the base."""
+        found = self.across(self.targets, lambda engine, own: engine.predicted(None, own))
+        return found if self.base_offsets() is None else found - self.base_numbers()
 
-    def besides(self) -> Array:
-        """(K,): what the training rows' own predictions have besides those of the engines: less the base that offsets replace."""
-        none = np.zeros(self.targets.shape[1])
-        if not getattr(self.adapter, "offset_replaces_base", False):
-            return none
-        s = self.engines[0].structure  # a base that is estimated stays: it is in the weights, and so in leverages too
-        return none if s.offsets is None or s.base is None else none - self.base_numbers()
+    def base_offsets(self) -> Array | None:
+        """(N, K): the offsets that stood in for the base in the fit; None where it started from the base."""
+        if not getattr(self.adapter, "offset_replaces_base", False) or self.engines[0].structure.own_base:
+            return None
+        return np.concatenate([cast(Array, engine.structure.offsets) for engine in self.engines], axis=1)
 
     # -- memory ---------------------------------------------------------------------------------------------------------
 

@@ -168,6 +168,14 @@ class Structure(Transferable):
         return np.ones(self.n_trees + 1) if self.coefficients is None else self.coefficients.beta
 
     @property
+    def own_base(self) -> float:
+        """How often the base of a prediction counts in the training rows' own: 0 where offsets stood in for it in the fit.
+
+        A fit that does not start from the base of its predictions started from offsets in its place.
+        """
+        return 0.0 if self.beta[0] == 0 and self.beta[-1] != 0 else 1.0
+
+    @property
     def final(self) -> Array:
         """(T,): what each tree's values are multiplied by in a prediction."""
         return self.rates if self.coefficients is None else self.coefficients.omega[-1]

@@ -71,13 +71,15 @@ class BoostedTrees:
         self._kept_fit: FittedValues | None = None
         self._kept_deletions: tuple[FittedValues, Deletion] | None = None
         self._kept = Kept()  # these trees in leaf space
-        self._offset_sums = offset_sums if s.offsets is None else leaf_sums(s, self.rows, s.offsets)
+        if offset_sums is None and s.offsets is not None:
+            offset_sums = leaf_sums(s, self.rows, s.offsets)
+        self._offset_sums = offset_sums
 
     # -- the contract ---------------------------------------------------------------------------------------------------
 
     @guarded
     def ask(self, queries: Leaves | None, base: float = 1.0) -> Answer:
-        leaves = own_leaves(self.structure, queries)
+        leaves, base = own_leaves(self.structure, queries), self._counted(queries, base)
         if self.leaf_space is None:
             state, adjoints = self._swept(leaves, base)
             return SweptAnswer(self.backend, state, self.intercepts(adjoints, leaves))
@@ -89,6 +91,7 @@ class BoostedTrees:
         """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
         start = self.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
         residual, values, _ = map(host, self._passes.forward(v, start, None))
+        base = self._counted(queries, base)
         if queries is None and base == 1.0:
             return np.asarray(v - residual)
         return predictions(self.structure, base * start, values, own_leaves(self.structure, queries).T)
@@ -96,9 +99,14 @@ class BoostedTrees:
     @guarded
     def combine(self, queries: Leaves | None, u: Array, base: float = 1.0) -> Array:
         """In one sweep or one read-out: O(T (N + n) S)."""
+        base = self._counted(queries, base)
         if queries is None and base == 1.0:
             return self._combine_own(u)
         return self._combine(own_leaves(self.structure, queries), u, base)
+
+    def _counted(self, queries: Leaves | None, base: float) -> float:
+        """How often the base counts, where it is asked for so often: in the training rows' own predictions it may not."""
+        return base if queries is not None else base * self.structure.own_base
 
     @guarded
     def predicted(self, queries: Leaves | None, targets: Array) -> Array:
@@ -159,9 +167,9 @@ class BoostedTrees:
         return self.deletions(targets, available).effects(own_leaves(self.structure, queries))
 
     @guarded
-    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
+    def left_out(self, targets: Array, available: int) -> LeftOut:
         removal.known_regularisation(self.structure, "leave_one_out")
-        return left_out(self.deletions(targets, available), own)
+        return left_out(self.deletions(targets, available))
 
     @guarded
     def deletions(self, targets: Array, available: int) -> Deletion:
@@ -421,4 +429,4 @@ class BoostedTrees:
         return hat.Work.of(self.structure, self.backend.costs, self.leaf_space is not None, matrices)
 
     def _own_weights(self, available: int) -> Iterator[tuple[int, Array]]:
-        return hat.batches(self.structure, lambda leaves: self.weights(leaves)[0], available)
+        return hat.batches(self.structure, lambda leaves: self.weights(leaves, self.structure.own_base)[0], available)

@@ -87,8 +87,8 @@ class Engine(Protocol):
         The structure is held fixed. nan where without row j no weight is left. See `deletion`.
         """
 
-    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
-        """Each row in the fit to the targets (N, K) without it; ``own`` (K,): what its predictions have besides."""
+    def left_out(self, targets: Array, available: int) -> LeftOut:
+        """Each row in the fit to the targets (N, K) without it, with the offsets of the fit."""
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """For each column of the targets (N, K) what training rows put into the trees' steps; see `removal.pushes`.

@@ -117,14 +117,14 @@ class Forest:
         found = [csr_array((change, R.indices, R.indptr), shape=R.shape) for change in self._changes(targets).T]
         return [SparseAnswer(csr_array(met @ changes), none) for changes in found]
 
-    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
+    def left_out(self, targets: Array, available: int) -> LeftOut:
         """A row meets no other leaves than its own, so its prediction changes by the sum of what they do."""
         R, s = self._rows_of_leaves, self.structure
         changes, alone = np.zeros((s.n_rows, targets.shape[1])), np.zeros(s.n_rows, dtype=bool)
         np.add.at(changes, R.indices, self._changes(targets))
         leaf, weight = self._entries
         alone[R.indices[removal.left_of(s.leaf_weights[leaf], weight) == 0]] = True
-        return LeftOut(np.where(alone[:, None], np.nan, self.predicted(None, targets) + changes + own))
+        return LeftOut(np.where(alone[:, None], np.nan, self.predicted(None, targets) + changes))
 
     def _changes(self, targets: Array) -> Array:
         """(entries, K): ``c_t (a' (S - w b y) - a S)``, the change of predictions in an entry's leaf without its row."""

@@ -17,7 +17,7 @@ from axil.machine.arrays import host, like
 from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
-from axil.weights.deletion import Deletion, walked_blocks
+from axil.weights.deletion import Deletion, base_without, walked_blocks
 from axil.weights.parts import Parts, Which
 from axil.weights.residuals import FittedValues
 
@@ -32,19 +32,19 @@ class Curve:
     left_out: Array  #: (S, K) of each row in the fit without it
     rows: int
     model: FittedValues  #: the fit with all rows
-    own: Array  #: (K,) what predictions have besides
     kept: NDArray[np.bool_]  #: (N,) the rows
 
     @cached_property
     def fitted(self) -> Array:
         """(S, K): errors of the same rows in the fit with all; a pass over the rows that only who draws the curve needs."""
         s, model = self.model.structure, self.model
-        sums, total = np.zeros((len(self.trees), len(self.own))), 0.0
-        for rows in walked_blocks(s, len(self.own)):
+        n_outputs, replaced = len(model.base), (1 - s.own_base) * s.beta[-1] * model.base
+        sums, total = np.zeros((len(self.trees), n_outputs)), 0.0
+        for rows in walked_blocks(s, n_outputs):
             counted = counts(s, rows, self.kept[rows])
             for t, residual in enumerate(model.residuals(s.leaves(rows), model.started(rows))):
                 if t in self.trees:
-                    seen = residual - self.own if t == s.n_trees else residual
+                    seen = residual + replaced if t == s.n_trees else residual
                     sums[np.searchsorted(self.trees, t)] += np.einsum("jk,jk,j->k", seen, seen, counted)
             total += counted.sum()
         return means(sums, total)
@@ -58,15 +58,15 @@ class LeftOut:
     curve: Curve | None = None  #: None: there is none, as the trees are not fitted one after the other
 
 
-def left_out(deletion: Deletion, own: Array) -> LeftOut:
-    """Each training row in the fit without it, in one pass over the rows; ``own`` (K,): what predictions have besides.
+def left_out(deletion: Deletion) -> LeftOut:
+    """Each training row in the fit without it, in one pass over the rows.
 
     A row that no other row shares one of its leaves with has no prediction, nor one whose deletion leaves no weight.
     """
     fitted = deletion.fitted
     s, lonely = fitted.structure, Which(fitted.structure, Parts.lonely)
-    trees = stages(fitted, own)
-    found, sums, total = np.empty_like(fitted.targets), np.zeros((len(trees), len(own))), 0.0
+    trees = stages(s)
+    found, sums, total = np.empty_like(fitted.targets), np.zeros((len(trees), len(fitted.base))), 0.0
     every = np.empty(s.n_rows, dtype=np.bool_)
     for rows in track(deletion.blocks(), "training rows"):
         left = deletion.alone(rows).residuals
@@ -74,7 +74,8 @@ def left_out(deletion: Deletion, own: Array) -> LeftOut:
             left = left[:, like(trees, left)]
         every[rows] = kept = ~(lonely(rows) | np.isnan(host(left[:, 0])).any(axis=0))
         counted = counts(s, rows, kept)
-        left[:, -1] -= like(own[:, None], left)
+        if not s.own_base:  # the last residuals have the base in them, which the row's offset stands in for
+            left[:, -1] += like(s.beta[-1] * base_without(fitted, rows), left)
         found[rows] = np.where(kept, fitted.targets[rows].T - host(left[:, -1]), np.nan).T
         if not kept.all():
             left[:, :, like(np.flatnonzero(~kept), left)] = 0.0
@@ -82,7 +83,7 @@ def left_out(deletion: Deletion, own: Array) -> LeftOut:
         total += counted.sum()
     if s.coefficients is not None and len(trees) <= 2:  # the base alone and all trees
         return LeftOut(found)
-    return LeftOut(found, Curve(trees, means(sums, total), int(every.sum()), fitted, own, every))
+    return LeftOut(found, Curve(trees, means(sums, total), int(every.sum()), fitted, every))
 
 
 def counts(s: Structure, rows: slice, kept: NDArray[np.bool_]) -> Array:
@@ -96,16 +97,14 @@ def means(sums: Array, total: float) -> Array:
         return np.asarray(sums / total)
 
 
-def stages(fitted: FittedValues, own: Array) -> NDArray[np.int64]:
+def stages(s: Structure) -> NDArray[np.int64]:
     """(S,): the numbers of trees t after which predictions are those that tree t was fitted to; and that of all trees."""
-    s, c = fitted.structure, fitted.structure.coefficients
+    c = s.coefficients
     if c is None:
         return np.arange(s.n_trees + 1)
 
     def agrees(t: int) -> bool:
-        started = c.beta[t] == c.beta[-1] or (
-            s.base is not None and np.array_equal(c.beta[t] * s.base, c.beta[-1] * s.base + own)
-        )
+        started = c.beta[t] == s.own_base * c.beta[-1]
         return bool(started and np.array_equal(c.omega[t, :t], c.omega[-1, :t]))
 
     return np.array([*(t for t in range(s.n_trees) if agrees(t)), s.n_trees])

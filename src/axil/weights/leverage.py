@@ -109,7 +109,7 @@ def leverage_in_leaf_space(space: LeafSpace, training: Rows) -> Array:
         own, taken = out[first : first + step], np.empty((rows.n_rows, 1))
         rows.pair_sums(Q, draw, 0, own)
         rows.read_out(of_base, np.zeros(1), None, 0, taken)
-        own += s.mean_weight * (s.beta[-1] - taken[:, 0])
+        own += s.mean_weight * (s.own_base * s.beta[-1] - taken[:, 0])
     return out if s.row_weights is None else out * s.row_weights
 
 
@@ -137,8 +137,9 @@ def squares_in_leaf_space(space: LeafSpace, training: Rows) -> float:
         made *= plain[own, own.start :]
         size = own.stop - own.start
         total += float(made[:, :size].sum() + 2 * made[:, size:].sum())
-    last = s.beta[-1] * seen_base  # of the base's row, or column
-    return float(total + 2 * np.diagonal(plain) @ last + s.n_rows * s.beta[-1] ** 2 * base)
+    beta = s.own_base * s.beta[-1]
+    last = beta * seen_base  # of the base's row, or column
+    return float(total + 2 * np.diagonal(plain) @ last + s.n_rows * beta**2 * base)
 
 
 def _blocks(n: int) -> list[slice]:

@@ -117,10 +117,10 @@ class Smoother:
         none = np.zeros((len(weights), 1))
         return [DenseAnswer(-weights * column, none) for column in moves.T]
 
-    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
+    def left_out(self, targets: Array, available: int) -> LeftOut:
         """Weighted least squares: the residual without the row is ``residual_j / (1 - K[j, j])``."""
         self._solution("leave_one_out")
-        return LeftOut(targets - self._residuals_alone(targets, available) + own)
+        return LeftOut(targets - self._residuals_alone(targets, available))
 
     def _residuals_alone(self, targets: Array, available: int) -> Array:
         """(N, K): the residual of each row in the fit without it; nan where nothing but the row determines its prediction."""

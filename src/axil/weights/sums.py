@@ -137,7 +137,7 @@ class Sum:
         none = np.zeros((len(before), 1))
         return [DenseAnswer(np.ascontiguousarray(own), none) for own in np.stack(changes, axis=-1).swapaxes(0, 1)]
 
-    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
+    def left_out(self, targets: Array, available: int) -> LeftOut:
         """Likewise; a row that one of the models says nothing of has no prediction."""
         if not self._all_rows:
             raise UnsupportedQuestionError(
@@ -145,9 +145,9 @@ class Sum:
                 "the models of this bag were fitted to copies of rows, which are not left out together",
                 "Weights, what_if, blame and without work for it; its out-of-bag predictions say what others say of a row.",
             )
-        share, none = available // len(self.terms), np.zeros_like(own)
-        parts = (t.coefficient * t.engine.left_out(targets, none, share).predictions for t in self.terms)
-        return LeftOut(_total(parts) + own)
+        share = available // len(self.terms)
+        parts = (t.coefficient * t.engine.left_out(targets, share).predictions for t in self.terms)
+        return LeftOut(_total(parts))
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
         return self._effects(lambda term: term.engine.pushes(term.own(queries), term.taken(targets)))
@@ -263,7 +263,7 @@ class Residual:
     def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
         raise _unanswered("removal")
 
-    def left_out(self, targets: Array, own: Array, available: int) -> LeftOut:
+    def left_out(self, targets: Array, available: int) -> LeftOut:
         raise _unanswered("leave_one_out")
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:

@@ -265,7 +265,7 @@ class XGBoostAdapter(TreeModel):
         base_score that predictions are given without it (InitOutPredictions, src/predictor/predictor.cc).
         """
         beta = np.ones(len(own) + 1)
-        if offset and trees.base_value.any():
+        if offset and (trees.base is None or trees.base_value.any()):
             beta[:-1] = 0
         if factors is None and self._model.n_parallel == 1 and beta.all():
             return trees

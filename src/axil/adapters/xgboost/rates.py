@@ -94,16 +94,33 @@ def shows_rate(tree: Tree, rate: float, l2: float) -> bool:
     ``gain = S1^2 / (H1 + lambda) + S2^2 / (H2 + lambda) - w^2 (H + lambda)`` with ``S = v (H + lambda) / rate``: no data in it.
     The split of largest gain decides, as far as float32 shows it.
     """
+    parts = _gain(tree, l2)
+    if parts is None:
+        return False
+    after, before, gain = parts[0] / rate**2, parts[1], parts[2]
+    return gain > 0 and abs(after - before - gain) <= 16 * ROUNDING * (after + before)
+
+
+def rate_of_gain(tree: Tree, l2: float) -> float:
+    """The rate by the same formula, the shortest number within the rounding of the gain; nan where no gain shows it."""
+    parts = _gain(tree, l2)
+    if parts is None or not parts[2] > 0:
+        return np.nan
+    rate = float(np.sqrt(parts[0] / (parts[1] + parts[2])))
+    return float(np.float32(shortest(rate, 16 * ROUNDING * rate)))
+
+
+def _gain(tree: Tree, l2: float) -> tuple[float, float, float] | None:
+    """Of the split into two leaves that gained most: ``sum of v^2 (H + lambda)``, ``w^2 (H + lambda)`` and the gain."""
     hessians, gains = tree.node_hessians, tree.floats("loss_changes")
     if hessians is None or tree.n_outputs > 1 or len(gains) != tree.n_nodes or not len(tree.splits):
-        return False
+        return None
     left, right = (tree.integers(side)[tree.splits] for side in ("left_children", "right_children"))
     last = np.flatnonzero(np.isin(left, tree.leaves) & np.isin(right, tree.leaves))
     best = last[np.argmax(gains[tree.splits[last]])]
     own, children = tree.splits[best], np.array([left[best], right[best]])
-    after = float(np.sum(tree.node_values[children, 0] ** 2 * (hessians[children] + l2))) / rate**2
-    before = float(tree.base_weights[own, 0] ** 2 * (hessians[own] + l2))
-    return bool(gains[own] > 0 and abs(after - before - gains[own]) <= 16 * ROUNDING * (after + before))
+    squares = float(np.sum(tree.node_values[children, 0] ** 2 * (hessians[children] + l2)))
+    return squares, float(tree.base_weights[own, 0] ** 2 * (hessians[own] + l2)), float(gains[own])
 
 
 def recover(trees: Sequence[Leaves], rate: float, l2: float, n_parallel: int) -> tuple[Array, Array]:

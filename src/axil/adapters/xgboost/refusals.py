@@ -149,6 +149,14 @@ UPDATED: Refusal[Reading] = Refusal(
     "Explain the model as it was before, or fit a new one on the new data.",
 )
 
+OTHER_GRADIENTS: Refusal[Reading] = Refusal(
+    "objective",
+    _other_gradients,
+    "its gradients are not known to be those of squared error",
+    "(ii)",
+    _L2,
+)
+
 
 def pruned(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None:
     """The refusal of trees that were pruned after the fit, which no model records; ``first`` is the first that lacks nodes.
@@ -178,13 +186,7 @@ REFUSALS: tuple[Refusal[Reading], ...] = (
         _L2,
         derivative=True,
     ),
-    Refusal(
-        "objective",
-        _other_gradients,
-        "its gradients are not known to be those of squared error",
-        "(ii)",
-        _L2,
-    ),
+    OTHER_GRADIENTS,
     *(
         Refusal(
             "objective",

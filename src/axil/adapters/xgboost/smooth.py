@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.contract import TrainingRows
-from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
+from axil.adapters.losses import NEAR_SINGLE, Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.objective import Objective, as_objective
 from axil.adapters.refusals import Refusal, smooth_refusals
 from axil.adapters.robust import PseudoHuber, SquaredLog
@@ -23,8 +23,8 @@ from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.matrix import as_matrix
 from axil.adapters.xgboost.plan import drop_factors, plan_of
-from axil.adapters.xgboost.rates import confirmed
-from axil.adapters.xgboost.refusals import REFUSALS, SQUARED_ERROR, Reading, monotone
+from axil.adapters.xgboost.rates import confirmed, rate_of_gain, shows_rate
+from axil.adapters.xgboost.refusals import OTHER_GRADIENTS, REFUSALS, SQUARED_ERROR, Reading, monotone
 from axil.errors import InputError
 from axil.types import Array
 
@@ -32,20 +32,28 @@ _CLASSES = "multi:softprob", "multi:softmax"
 _FROM_STEP = "pseudo-huber", "squared-log"
 _OWN_START = *_FROM_STEP, "custom"
 _LOSSES: dict[str, Callable[[SmoothXGBoost], Loss]] = {
-    **dict.fromkeys(SQUARED_ERROR, lambda model: Squared()),
-    **dict.fromkeys(("binary:logistic", "reg:logistic"), lambda model: Logistic(newton_start=model.logistic_newton)),
+    **dict.fromkeys(SQUARED_ERROR, lambda model: Squared(single=True)),
+    **dict.fromkeys(
+        ("binary:logistic", "reg:logistic"), lambda model: Logistic(single=True, newton_start=model.logistic_newton)
+    ),
     # takes base_score, a mean, for a score
-    "binary:logitraw": lambda model: Logistic(newton_start=model.logistic_newton, from_mean=True),
-    **dict.fromkeys(_CLASSES, lambda model: Softmax(factor=2.0, centred=True)),
+    "binary:logitraw": lambda model: Logistic(single=True, newton_start=model.logistic_newton, from_mean=True),
+    **dict.fromkeys(_CLASSES, lambda model: Softmax(single=True, factor=2.0, centred=True, added=NEAR_SINGLE)),
     "count:poisson": lambda model: poisson(
-        float(np.exp(model.parameter("poisson_regression_param", "max_delta_step"))), newton_start=not model.recent
+        float(np.exp(model.parameter("poisson_regression_param", "max_delta_step"))),
+        single=True,
+        newton_start=not model.recent,
     ),
-    "reg:gamma": lambda model: gamma(newton_start=not model.recent),
+    "reg:gamma": lambda model: gamma(single=True, newton_start=not model.recent),
     "reg:tweedie": lambda model: tweedie(
-        model.parameter("tweedie_regression_param", "tweedie_variance_power"), newton_start=not model.recent
+        model.parameter("tweedie_regression_param", "tweedie_variance_power"),
+        single=True,
+        newton_start=not model.recent,
     ),
-    "reg:pseudohubererror": lambda model: PseudoHuber(slope=model.parameter("pseudo_huber_param", "huber_slope")),
-    "reg:squaredlogerror": lambda model: SquaredLog(),
+    "reg:pseudohubererror": lambda model: PseudoHuber(
+        single=True, slope=model.parameter("pseudo_huber_param", "huber_slope")
+    ),
+    "reg:squaredlogerror": lambda model: SquaredLog(single=True),
 }
 _FROM_ZERO = "the fit starts from a step from 0 that takes all targets through its gradient"
 
@@ -143,7 +151,7 @@ class SmoothXGBoost(XGBoostAdapter):
         loss = self._loss(rows)
         softmax, estimated = isinstance(loss, Softmax), self._model.base_estimated and loss.name not in _OWN_START
         base = np.broadcast_to(self._model.base_score, (self.n_outputs,)).copy()
-        base = base if softmax else loss.link(base)  # kept as a mean, but for several classes
+        base = base if softmax else self._link(loss, base)
         several = self.n_outputs > 1
         trees = replace(
             entry,
@@ -167,12 +175,17 @@ class SmoothXGBoost(XGBoostAdapter):
             beta=np.append(np.zeros(n_iterations), 1.0)
             if rows.totals.offset
             else None,  # of predictions without base_margin
+            score_precision=np.float32,
             underived=self._underived(loss),
             start_held=_FROM_ZERO if loss.name in _FROM_STEP and self._model.base_estimated else "",
         )
 
     def _loss(self, rows: TrainingRows) -> Loss:
         return _LOSSES[self._objective](self)
+
+    def _link(self, loss: Loss, base: Array) -> Array:
+        """(K,): the scores of base_score, which is kept as a mean, but for several classes."""
+        return loss.kept_link(base)
 
     def _underived(self, loss: Loss) -> str:
         """Why there are no derivatives; XGBoost's other starts are one Newton step from 0 of all rows (src/objective)."""
@@ -181,17 +194,26 @@ class SmoothXGBoost(XGBoostAdapter):
     def _smooth_rates(self, l2: float) -> Array:
         """(T,): the rate of the settings; nan, for the replay to find, where a tree of three values and more does not show it.
 
-        So it is in schedules and in models that were loaded from a file, which does not keep the rate.
+        So it is in schedules and in models that were loaded from a file, which does not keep the rate. Two values have some rate
+        for any targets: there the gain of a split, which XGBoost keeps, says what it was.
         """
         rate = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
         rates = np.full(self._n_trees, rate)
         drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
-        if drops or self._settings.number("reg_alpha") or self._settings.number("max_delta_step"):
+        if drops:
             return rates
+        most = self._settings.number("max_delta_step") or np.inf
+        bent = self._settings.number("reg_alpha") > 0 and most < np.inf  # both are in gains
         negligible = 1e-5 * max(float(np.abs(tree.values).max()) for tree in self._trees)
         for t, tree in enumerate(self._trees):
-            if np.count_nonzero(np.abs(tree.values) > negligible) > 2 and not confirmed(tree, rate, l2):
+            if confirmed(tree, rate, l2):
+                continue
+            if len(np.unique(np.abs(tree.values[np.abs(tree.values) > negligible]))) > 2:
                 rates[t] = np.nan
+            elif not (bent or shows_rate(tree, rate, l2)):
+                shown = rate_of_gain(tree, l2)
+                clipped = np.abs(tree.values).max() >= (1 - 1e-5) * shown * most
+                rates[t] = rate if np.isnan(shown) or (shown and clipped) else shown
         return rates
 
     @property
@@ -234,11 +256,14 @@ class SmoothXGBoost(XGBoostAdapter):
 class CustomXGBoost(SmoothXGBoost):
     """A booster that was fitted with a user's own objective, whose scores start from base_score as it stands."""
 
-    refusals = tuple(row for row in SMOOTH if row.setting not in ("objective", "num_target"))
+    refusals = tuple(row for row in SMOOTH if row is OTHER_GRADIENTS or row.setting not in ("objective", "num_target"))
 
     def __init__(self, custom: Objective, *arguments: Any):
         super().__init__(*arguments)
-        if self._objective not in (*SQUARED_ERROR, *_CLASSES):  # XGBoost's defaults, which such a model's settings keep
+        defaults: tuple[str, ...] = (*SQUARED_ERROR, *_CLASSES)  # of XGBoost, which such a model's settings keep
+        if len(arguments) > 1 and arguments[-1]:  # the name of an estimator's own objective
+            defaults = (*defaults, "binary:logistic")
+        if self._objective not in defaults:
             raise InputError(
                 f"objective is given, but this XGBoost model was fitted with objective={self._objective}: leave it out."
             )
@@ -246,6 +271,9 @@ class CustomXGBoost(SmoothXGBoost):
 
     def _loss(self, rows: TrainingRows) -> Loss:
         return self._custom.loss(rows.targets, rows.weights, np.float32, np.zeros(0, np.float32))
+
+    def _link(self, loss: Loss, base: Array) -> Array:
+        return Logistic(single=True).kept_link(base) if self._objective == "binary:logistic" else base
 
     def _underived(self, loss: Loss) -> str:
         return "how the gradients of a user's own objective move with the targets is not known"
