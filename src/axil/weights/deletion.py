@@ -40,11 +40,11 @@ from axil.machine.shared import Kept
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Effects
-from axil.weights.leaf_space import LeafSpace
+from axil.weights.leaf_space import LeafSpace, asked
 from axil.weights.parts import Parts, Which, factors_of
 from axil.weights.passes import Adjoints
 from axil.weights.removal import known_regularisation, left_of, rescaled
-from axil.weights.residuals import FittedValues
+from axil.weights.residuals import FittedValues, over_the_rest
 
 BLOCK_ENTRIES = 1 << 22  # of outputs by trees by rows that are walked at a time
 EFFECT_ENTRIES = 1 << 19  # of outputs by trees, or queries, by rows whose effects are read out at a time
@@ -224,10 +224,10 @@ class InLeafSpace:
         return Alone(found)
 
     def effects(self, queries: Leaves) -> Sequence[Effects]:
-        asked = [level.adjoints(queries) for level in self.levels]
+        adjoints = [level.adjoints(queries) for level in self.levels]
         before = self.fitted.predictions(queries.T)
         started = [level.fitted.predictions(queries.T) - before for level in self.levels]
-        return [LeafSpaceEffects(self, queries, asked, started, k) for k in range(before.shape[1])]
+        return [LeafSpaceEffects(self, queries, adjoints, started, k) for k in range(before.shape[1])]
 
     def basis(self, rows: slice) -> Array:
         """(levels, rows): the shares of the levels in the answer about each row: Lagrange's polynomials."""
@@ -277,12 +277,42 @@ class LeafSpaceEffects:
                 out += np.outer(basis[i], started[i])
             found = host(out)
             found[np.isnan(changed)] = np.nan
+            if s.averages:
+                found += self._over_the_rest(rows, found)
             for j in d.dominant(rows):
                 found[j - rows.start] = d.replayed.changes(int(j), self.queries)[:, k]
             yield rows.start, found
 
+    def _over_the_rest(self, rows: slice, changes: Array) -> Array:
+        """(rows, n): what is added to changes where averaged trees lose all rows of the query's leaf."""
+        d, k = self.deletion, self.output
+        s, f, level = d.fitted.structure, d.fitted, d.levels[0]
+        gone, values = emptied_with(f, rows)
+        if not gone.any():
+            return np.zeros(1)
+        put = level.rows.xp.asarray
+        table = put(s.by_cells(asked(s, self.queries), drawn=False))
+        lost, taken = level.rows.xp.zeros((2, *changes.shape))
+        level.rows.scaled_read_out(table, put(gone), rows.start, lost)
+        level.rows.scaled_read_out(table, put(np.ascontiguousarray(values[:, :, k])), rows.start, taken)
+        made = f.predictions(self.queries.T)[:, k] + changes
+        base = base_without(f, rows)[k][:, None]
+        return over_the_rest(s, made, host(lost), host(taken), base) - made
+
     def sparse(self) -> csr_array | None:
         return None
+
+
+def emptied_with(fitted: FittedValues, rows: slice) -> tuple[Array, Array]:
+    """(T, rows) ones where an averaged tree has no other row in the row's leaf, and (T, rows, K) what it puts there without it.
+
+    That is the value of a constant leaf, and the base where it is in the trees' outputs.
+    """
+    s, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
+    gone = np.asarray(parts.last(s), dtype=np.float64)
+    held = np.where((parts.of(s.leaf_scale) > 0)[:, :, None], 0.0, fitted.values[parts.leaf])
+    based = s.base_in_trees[:, None, None] * np.nan_to_num(base_without(fitted, rows).T)
+    return gone, gone[:, :, None] * (held + based)
 
 
 @dataclass(frozen=True)
