@@ -10,7 +10,8 @@ from reference import bent_values
 
 import axil
 from axil.errors import ApproximationWarning
-from axil.replay.held import Held
+from axil.replay import held
+from axil.replay.held import Held, leaves_beyond
 
 NAMES = [name for name in CASES if name.startswith(("lambda_l1", "max_delta_step", "monotone")) and "=0" not in name]
 
@@ -98,6 +99,40 @@ def test_the_pattern_holds_up_to_the_radius(name):
     far = case.y + 50 * rng.normal(size=len(case.y))
     found, expected = engine.fit(far[:, None]).values[:, 0], refit(case, engine.structure, far)
     assert np.abs(found - expected).max() > 1e-3 * largest
+
+
+@pytest.mark.parametrize("most", [None, 16])
+def test_the_radius_is_a_bound_for_every_direction(most, monkeypatch):
+    """One target or all of them, in many small models; also where derivatives of few changes are computed."""
+    if most is not None:
+        monkeypatch.setattr(held, "SECONDS", 0.0)
+    rng, bagged, moved = np.random.default_rng(0), 0, 0
+    for seed in range(25):
+        n = int(rng.integers(30, 150))
+        # At a rate of one leaves that come again have sums of exactly l1: many are near to a change that no target makes.
+        X, y = rng.integers(0, 4, size=(n, 2)).astype(float), rng.normal(size=n)
+        w = None if seed % 3 == 0 else 10 ** rng.uniform(-2, 2, n)
+        sampled = {"subsample": 0.6, "subsample_freq": 1} if seed % 4 == 0 else {}
+        model = lgb.LGBMRegressor(
+            n_estimators=12, num_leaves=16, min_child_samples=2, reg_alpha=10 ** rng.uniform(-2, 1),
+            learning_rate=rng.choice([0.5, 1.0]), verbose=-1, random_state=seed, **sampled,
+        )  # fmt: skip
+        explainer = axil.Explainer(model.fit(X, y, sample_weight=w), X, y, sample_weight=w)
+        (engine,), radius = explainer.proven.engines, explainer.verification.held.radius
+        bagged += bool(sampled) and radius > 0
+        if not 0 < radius < np.inf:
+            continue
+        targets, s = explainer.proven.targets, engine.structure
+        slopes = engine.sum_weights(np.eye(s.total_leaves))
+        gaps = np.abs(np.abs(engine.fit(targets).sums[:, 0]) - s.regularisation.l1)
+        soonest = np.argsort(gaps / np.abs(slopes).max(axis=0))[:3]  # and the target that brings each of them nearest
+        single = [*np.abs(slopes[:, soonest]).argmax(axis=0), *rng.integers(0, n, 4)]
+        for direction in [*np.eye(n)[single], *-np.eye(n)[single], *rng.normal(size=(4, n))]:
+            move = rng.choice([-1, 1]) * 0.999 * radius * direction / np.abs(direction).sum()
+            assert leaves_beyond(engine, targets + move[:, None]) == 0
+            moved += 1
+    assert moved > 100
+    assert most is not None or bagged  # without a bound of the others' slopes all changes have to be looked at
 
 
 def test_what_if_says_where_it_leaves_the_pattern():

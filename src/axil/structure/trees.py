@@ -70,7 +70,7 @@ class Structure(Transferable):
     #: how leaf_scale came about; None: not known, nor asked unless weights change
     regularisation: Regularisation | None = None
     total: float | None = None  #: the weight of all training rows, where not all of them are here
-    #: (L,) leaves of averaged trees that lost all their rows, where such a tree takes no part in predictions; None: there are none
+    #: (L,) leaves of averaged trees that lost all their rows: such a tree takes no part in predictions there; None: there is none
     emptied: NDArray[np.bool_] | None = None
     starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
 
