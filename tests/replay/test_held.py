@@ -5,13 +5,16 @@ import warnings
 import lightgbm as lgb
 import numpy as np
 import pytest
+import xgboost as xgb
 from lightgbm_models import CASES
 from reference import bent_values
 
 import axil
 from axil.errors import ApproximationWarning
+from axil.output import tables
 from axil.replay import held
 from axil.replay.held import Held, leaves_beyond
+from axil.weights.deletion import Work
 
 NAMES = [name for name in CASES if name.startswith(("lambda_l1", "max_delta_step", "monotone")) and "=0" not in name]
 
@@ -191,3 +194,58 @@ def test_a_county(tmp_path):
     explanation = explainer(X[:5])
     np.testing.assert_allclose(explanation.weights @ y + explanation.intercepts, model.predict(X[:5]), rtol=1e-6)
     assert 0 < explainer.verification.held.shift < 1  # cents of prices in thousands
+
+
+BENT = {
+    "l1": lambda: lgb.LGBMRegressor(n_estimators=5, num_leaves=6, min_child_samples=3, reg_alpha=1.0, verbose=-1),
+    "l1 bagged": lambda: lgb.LGBMRegressor(
+        n_estimators=5, num_leaves=6, min_child_samples=3, reg_alpha=1.0, subsample=0.6, subsample_freq=1, verbose=-1
+    ),
+    "xgboost": lambda: xgb.XGBRegressor(n_estimators=5, max_depth=3, reg_alpha=1.0),
+    "clipped": lambda: lgb.LGBMRegressor(
+        n_estimators=5, num_leaves=6, min_child_samples=3, max_delta_step=0.3, verbose=-1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BENT)
+@pytest.mark.parametrize("way", ["leaf space", "replays"])
+def test_deletions_that_change_the_pattern_are_said(name, way, monkeypatch):
+    """And no others: models of few rows, of which some keep their pattern whatever row is deleted."""
+    monkeypatch.setattr(Work, "uses_leaf_space", lambda self, available: way == "leaf space")
+    changed = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(14 if seed % 2 else 40, 3)), rng.normal(size=14 if seed % 2 else 40)
+        explainer = axil.Explainer(BENT[name]().fit(X, y), X, y)
+        (engine,), targets = explainer.proven.engines, explainer.proven.targets
+        rule = engine.structure.regularisation
+        any_row = False
+        for j in range(len(y)):
+            fit = engine.without(np.array([j])).fit(targets)
+            s = fit.structure
+            values = rule.leaf_values(fit.sums[:, 0], s.leaf_weights)
+            beyond = np.abs(values - fit.values[:, 0]).max() > 1e-7 * np.abs(fit.values).max()
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                note = explainer.without(X[:2], [j]).attrs["axil"]
+            assert any("another pattern" in str(warning.message) for warning in said) == beyond
+            assert (note == tables.HELD) == beyond
+            any_row |= beyond
+        changed.append(any_row)
+        for question in ("removal_top", "leave_one_out", "removal"):
+            given = () if question == "leave_one_out" else (X[:2],)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                found = getattr(explainer, question)(*given)
+            assert any("Without single training rows" in str(warning.message) for warning in said) == any_row
+            assert question == "removal" or found.attrs["axil"].startswith(tables.HELD) == any_row
+    assert any(changed)
+
+
+def test_leaves_that_are_all_at_zero_stay_there():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    model = xgb.XGBRegressor(n_estimators=2, max_depth=2, reg_alpha=1e3, base_score=0.5).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    np.testing.assert_allclose(explainer.without(X[:3], [0, 1, 2])["change"], 0.0, atol=1e-12)

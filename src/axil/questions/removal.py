@@ -18,8 +18,10 @@ from axil.errors import ApproximationWarning, warn
 from axil.machine.memory import in_words
 from axil.machine.progress import in_time, track
 from axil.output import tables
+from axil.questions import left_out
 from axil.questions.noise import PATIENCE, announce
 from axil.questions.targets import change_columns
+from axil.replay.held import leaves_beyond
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -83,7 +85,7 @@ def way_of(proven: ProvenModel, method: str | None, taken: int) -> Way:
     def exact(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects]:
         return engine.deletion(coordinates, targets, available)
 
-    return Way("removal", exact, tables.NOTE)
+    return Way("removal", exact, left_out.pattern_note(proven))
 
 
 def are_forests(proven: ProvenModel) -> bool:
@@ -94,10 +96,25 @@ def are_forests(proven: ProvenModel) -> bool:
 def without(proven: ProvenModel, queries: Queries, rows: NDArray[np.intp]) -> Any:
     """The table of `Questions.without`."""
     before = proven.predicted(queries)  # which checks them
-    after = _left(proven, rows).predicted(queries)
+    left = _left(proven, rows)
+    after = left.predicted(queries)
     warn_emptied(int(np.isnan(after).sum()), after.size)
     columns = change_columns(proven, queries, before, after)
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+    return tables.note(tables.make(columns, proven.backend), _note([_beyond(left)], "these rows"))
+
+
+def _beyond(left: ProvenModel) -> int:
+    """How many leaves would have another pattern in a fit without the rows that are gone."""
+    return sum(leaves_beyond(engine, own) for engine, own in left.by_output(left.targets))
+
+
+def _note(beyond: Sequence[int], what: str) -> str:
+    """The note on fits without sets of rows, after a warning where leaves would have another pattern in one of them."""
+    if not any(beyond):
+        return tables.NOTE
+    times = f" ({sum(map(bool, beyond)):,} of {len(beyond):,} times)" if len(beyond) > 1 else ""
+    left_out.warn_pattern(f"Without {what} up to {max(beyond):,} leaves would have another pattern{times}")
+    return tables.HELD
 
 
 def warn_emptied(n: int, of: int, what: str = "predictions") -> None:
@@ -179,6 +196,7 @@ def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, way
     lines, outputs = min(m, n_train) * n_outputs, proven.outputs
     working = proven.streamed_bytes() + 6 * 8 * lines
     size = tables.batch_size(proven.budget, len(queries), lines, 6 if outputs is None else 7, working)
+    beyond, bends = list[int](), proven.verification is None or proven.verification.held is not None
     served = [(engine, own, k) for engine, own in proven.by_output(proven.targets) for k in range(own.shape[1])]
     for start, batch, effects_of in _effects(proven, queries, size, way):
         sets = [SignedSet(len(batch), m, n_train, proven.n_threads) for _ in range(n_outputs)]
@@ -189,11 +207,12 @@ def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, way
                 rows, effects = largest.chosen(i)
                 if greedy:
                     rows, effects = remove_in_turn(engine, batch.coordinates[i : i + 1], own, k, (rows, effects))
+                    beyond.append(leaves_beyond(engine.without(rows), own) if len(rows) and bends else 0)
                 found.append((start + i, output if outputs is None else outputs[output], rows, effects))
     _warn_unranked(unranked)
     name = proven.scale.label("push" if way is PUSHES else "effect")
     columns = set_columns(found, name, proven.index, queries.labels, outputs is not None)
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE if greedy else way.note)
+    return tables.note(tables.make(columns, proven.backend), _note(beyond, "a set") if greedy else way.note)
 
 
 def _warn_unranked(n: int) -> None:
@@ -286,12 +305,14 @@ def removal_group(proven: ProvenModel, queries: Queries, codes: NDArray[np.intp]
     seconds = len(groups) * REPLAYS * sum(engine.costs(proven.budget.available).column for engine in proven.engines)
     announce(f"Fits without each of {len(groups)} groups take", seconds, "Fewer groups take less.")
     before = proven.predicted(queries)  # which checks them
-    after, emptied = np.full((*before.shape, len(groups)), np.nan), 0
+    after, emptied, beyond = np.full((*before.shape, len(groups)), np.nan), 0, list[int]()
     for g in track(range(len(groups)), "groups"):
         rows = np.flatnonzero(codes == g)
         if len(rows) < len(codes):
-            after[:, :, g] = _left(proven, rows).predicted(queries)
+            left = _left(proven, rows)
+            after[:, :, g] = left.predicted(queries)
             emptied += int(np.isnan(after[:, :, g]).sum())
+            beyond.append(_beyond(left))
     warn_emptied(emptied, after.size)
     shown_before, shown_after = (
         proven.scale.inverse(np.repeat(before.ravel(), len(groups))),
@@ -300,7 +321,7 @@ def removal_group(proven: ProvenModel, queries: Queries, codes: NDArray[np.intp]
     columns = tables.label_columns(queries.labels, proven.outputs, "group", groups)
     columns |= {"rows": np.tile(np.bincount(codes, minlength=len(groups)), before.size), "before": shown_before}
     columns |= {"after": shown_after.ravel(), "change": shown_after.ravel() - shown_before}
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+    return tables.note(tables.make(columns, proven.backend), _note(beyond, "a group"))
 
 
 def remove_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: tuple[Rows, Array]) -> tuple[Rows, Array]:

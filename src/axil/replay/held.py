@@ -11,10 +11,13 @@ from axil.replay.recover import Replay
 from axil.structure import Structure
 from axil.structure.changes import nearest
 from axil.types import Array
+from axil.weights import deletion
 from axil.weights.boosting import BoostedTrees
 from axil.weights.contract import Engine
+from axil.weights.deletion import beyond
+from axil.weights.removal import is_known
+from axil.weights.sums import Sum
 
-BEYOND = 1e-7  # of the largest leaf value: a leaf that is off by less is within the rounding of its pattern
 LEAST = 16  # changes of the pattern, the nearest first, whose derivatives are computed in any case
 SECONDS = 2.0  # that the derivatives of more of them may take
 TOGETHER = 64  # of them in one sweep
@@ -33,8 +36,8 @@ class Held:
     bounded: int  #: leaves at a monotone bound, or pooled with others to keep an order
     #: the largest part of a training row's prediction that no target makes, because of the pattern
     shift: float = np.nan
-    #: while targets move by less than this in all, the pattern stays: the smallest change of a single target that changes it, or a
-    #: lower bound of that; 0: no bound is known
+    #: while targets move by less than this in all, the pattern stays: the smallest change of a single target that changes it, or
+    #: a lower bound of that; 0: no bound is known
     radius: float = np.nan
 
     @property
@@ -67,7 +70,7 @@ class Held:
 
     @classmethod
     def of(cls, walked: Replay, engine: Any, targets: Array | None = None) -> Held | None:
-        """The pattern of a replay whose weights the engine computes of these targets, or of rows elsewhere; None: nothing is held."""
+        """The pattern of a replay whose weights the engine computes of these targets, or of rows elsewhere; None: none."""
         s = walked.structure
         if s.regularisation is None or not s.regularisation.bends:
             return None
@@ -79,13 +82,26 @@ class Held:
 
 def leaves_beyond(engine: Engine, targets: Array) -> int:
     """How many leaves a fit to these targets (N, K) on the same splits would give another pattern than the one held."""
-    if not isinstance(engine, BoostedTrees):
-        return 0
-    rule, fit = engine.structure.regularisation, engine.fit(targets)
-    if rule is None or not rule.bends:
-        return 0
-    values, held = rule.leaf_values(fit.sums[:, 0], engine.structure.leaf_weights), fit.values[:, 0]
-    return int((np.abs(values - held) > BEYOND * np.abs(held).max(initial=0.0)).sum())
+    if isinstance(engine, Sum):
+        return sum(leaves_beyond(term.engine, term.taken(targets)) for term in engine.terms)
+    rule = engine.structure.regularisation if isinstance(engine, BoostedTrees) else None
+    return (
+        len(beyond(engine.fit(targets))) if isinstance(engine, BoostedTrees) and rule is not None and rule.bends else 0
+    )
+
+
+def row_beyond(engine: Engine, targets: Array, available: int) -> int | None:
+    """A training row whose deletion would give some leaf another pattern than the one held; None: there is none."""
+    if isinstance(engine, Sum):
+        for term in engine.terms:
+            found = row_beyond(term.engine, term.taken(targets), available // len(engine.terms))
+            if found is not None:
+                return found if term.rows is None else int(term.rows[found])
+        return None
+    rule = engine.structure.regularisation if isinstance(engine, BoostedTrees) else None
+    if not isinstance(engine, BoostedTrees) or rule is None or not rule.bends or not is_known(engine.structure):
+        return None
+    return deletion.row_beyond(engine.deletions(targets, available), available)
 
 
 def _shift(engine: BoostedTrees) -> float:
@@ -126,9 +142,9 @@ def _least(seeds: Array, distances: Array, bound: Array | None) -> float:
 def _steepest(s: Structure) -> Array | None:
     """(L,): bounds of the derivatives of leaf sums by single targets; None: none are known.
 
-    Where every tree sees all rows, and what the trees before leave over, no tree makes residuals larger: ``I - eta A P A' w`` has a
-    norm of at most one in the weighted mean square, as its eigenvalues are between ``1 - eta`` and 1. A target that moves by one
-    moves residuals by at most ``sqrt(w_j)`` in that norm, and a leaf's sum by at most ``sqrt(w_j W_l)``.
+    Where every tree sees all rows, and what the trees before leave over, no tree makes residuals larger: ``I - eta A P A' w``
+    has a norm of at most one in the weighted mean square, as its eigenvalues are between ``1 - eta`` and 1. A target that moves
+    by one moves residuals by at most ``sqrt(w_j)`` in that norm, and a leaf's sum by at most ``sqrt(w_j W_l)``.
     """
     plain = s.coefficients is None and len(s.draws) == 1 and s.draws[0] == 1.0 and bool((s.rates <= 2.0).all())
     if not plain or s.mixing is not None or s.regularisation is None or s.regularisation.mixes:

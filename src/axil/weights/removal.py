@@ -203,11 +203,12 @@ def rescaled(structure: Structure, regularisation: Regularisation) -> Structure:
     """
     s, shift = structure, structure.shift
     scale = regularisation.scale(s.leaf_weights)
-    if shift is not None:
-        scale = np.where(s.leaf_weights > 0, scale, 0.0)
+    if shift is not None or regularisation.bends:
         moving = s.leaf_scale > 0
-        scale = np.where(moving, scale, 0.0)
-        shift = np.where(moving, shift * np.divide(scale, s.leaf_scale, out=np.zeros_like(scale), where=moving), shift)
+        scale = np.where(moving & (s.leaf_weights > 0), scale, 0.0)
+        if shift is not None:
+            ratio = np.divide(scale, s.leaf_scale, out=np.zeros_like(scale), where=moving)
+            shift = np.where(moving, shift * ratio, shift)
     return replace(s, leaf_scale=scale, shift=shift, regularisation=regularisation)
 
 
