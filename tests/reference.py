@@ -138,14 +138,17 @@ def replay(s, y, queries, brought=None, output=0):
 
 
 def reweighted_replay(s, y, w, queries):
-    """The fit with targets y and other row weights w (complex ones too), leaf values by one Newton step after the other."""
+    """The fit with targets y and other row weights w (complex ones too), leaf values by one Newton step after the other.
+
+    Trees of a forest that have no row left in a query's leaf are left out of the mean of the others' outputs.
+    """
     before = s.n_rows if s.row_weights is None else s.row_weights.sum()
     l2 = s.regularisation.l2 * (w.sum() / before if s.regularisation.by_weight else 1.0)
     draw, rows = s.draws[s.cells // s.n_leaves[:, None]], s.leaves()
     plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
     c = plain if s.coefficients is None else s.coefficients
     base = w @ y / w.sum() if s.base is None else s.base[0]
-    values = []
+    values, empty = [], []
 
     def predicted(t, leaves):
         return c.beta[t] * base + sum(c.omega[t, u] * values[u][leaves[u]] for u in range(min(t, s.n_trees)))
@@ -165,9 +168,18 @@ def reweighted_replay(s, y, w, queries):
             scale, shift = s.leaf_scale[own], s.shift[own]
             moved = np.divide(shift, scale, out=np.zeros_like(shift), where=scale > 0)  # of the sum
             inverse = np.divide(1.0, denominator, out=np.zeros_like(denominator), where=denominator != 0)
-            value = np.where(scale > 0, value + moved * inverse, shift)
+            value = np.where(scale > 0, np.where(weight != 0, value + moved * inverse, 0.0), shift)
         values.append(value)
-    return predicted(s.n_trees, queries.T)
+        empty.append((weight == 0) & (s.leaf_weights[own] > 0))
+    if c.omega[:-1].any():
+        return predicted(s.n_trees, queries.T)
+    found = np.full(len(queries), np.nan, complex)
+    for i, leaves in enumerate(queries):
+        trees = [t for t in range(s.n_trees) if not empty[t][leaves[t]]]
+        if trees:
+            outputs = [values[t][leaves[t]] for t in trees]
+            found[i] = c.beta[-1] * base + c.omega[-1].sum() * np.average(outputs, weights=c.omega[-1][trees])
+    return found
 
 
 def removal_effects(s, y, queries, rows):

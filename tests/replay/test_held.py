@@ -5,12 +5,16 @@ import warnings
 import lightgbm as lgb
 import numpy as np
 import pytest
+import xgboost as xgb
 from lightgbm_models import CASES
 from reference import bent_values
 
 import axil
 from axil.errors import ApproximationWarning
-from axil.replay.held import Held
+from axil.output import tables
+from axil.replay import held
+from axil.replay.held import Held, leaves_beyond
+from axil.weights.deletion import Work
 
 NAMES = [name for name in CASES if name.startswith(("lambda_l1", "max_delta_step", "monotone")) and "=0" not in name]
 
@@ -100,6 +104,40 @@ def test_the_pattern_holds_up_to_the_radius(name):
     assert np.abs(found - expected).max() > 1e-3 * largest
 
 
+@pytest.mark.parametrize("most", [None, 16])
+def test_the_radius_is_a_bound_for_every_direction(most, monkeypatch):
+    """One target or all of them, in many small models; also where derivatives of few changes are computed."""
+    if most is not None:
+        monkeypatch.setattr(held, "SECONDS", 0.0)
+    rng, bagged, moved = np.random.default_rng(0), 0, 0
+    for seed in range(25):
+        n = int(rng.integers(30, 150))
+        # At a rate of one leaves that come again have sums of exactly l1: many are near to a change that no target makes.
+        X, y = rng.integers(0, 4, size=(n, 2)).astype(float), rng.normal(size=n)
+        w = None if seed % 3 == 0 else 10 ** rng.uniform(-2, 2, n)
+        sampled = {"subsample": 0.6, "subsample_freq": 1} if seed % 4 == 0 else {}
+        model = lgb.LGBMRegressor(
+            n_estimators=12, num_leaves=16, min_child_samples=2, reg_alpha=10 ** rng.uniform(-2, 1),
+            learning_rate=rng.choice([0.5, 1.0]), verbose=-1, random_state=seed, **sampled,
+        )  # fmt: skip
+        explainer = axil.Explainer(model.fit(X, y, sample_weight=w), X, y, sample_weight=w)
+        (engine,), radius = explainer.proven.engines, explainer.verification.held.radius
+        bagged += bool(sampled) and radius > 0
+        if not 0 < radius < np.inf:
+            continue
+        targets, s = explainer.proven.targets, engine.structure
+        slopes = engine.sum_weights(np.eye(s.total_leaves))
+        gaps = np.abs(np.abs(engine.fit(targets).sums[:, 0]) - s.regularisation.l1)
+        soonest = np.argsort(gaps / np.abs(slopes).max(axis=0))[:3]  # and the target that brings each of them nearest
+        single = [*np.abs(slopes[:, soonest]).argmax(axis=0), *rng.integers(0, n, 4)]
+        for direction in [*np.eye(n)[single], *-np.eye(n)[single], *rng.normal(size=(4, n))]:
+            move = rng.choice([-1, 1]) * 0.999 * radius * direction / np.abs(direction).sum()
+            assert leaves_beyond(engine, targets + move[:, None]) == 0
+            moved += 1
+    assert moved > 100
+    assert most is not None or bagged  # without a bound of the others' slopes all changes have to be looked at
+
+
 def test_what_if_says_where_it_leaves_the_pattern():
     case = CASES["lambda_l1=2"]()
     explainer = explained(case)
@@ -156,3 +194,58 @@ def test_a_county(tmp_path):
     explanation = explainer(X[:5])
     np.testing.assert_allclose(explanation.weights @ y + explanation.intercepts, model.predict(X[:5]), rtol=1e-6)
     assert 0 < explainer.verification.held.shift < 1  # cents of prices in thousands
+
+
+BENT = {
+    "l1": lambda: lgb.LGBMRegressor(n_estimators=5, num_leaves=6, min_child_samples=3, reg_alpha=1.0, verbose=-1),
+    "l1 bagged": lambda: lgb.LGBMRegressor(
+        n_estimators=5, num_leaves=6, min_child_samples=3, reg_alpha=1.0, subsample=0.6, subsample_freq=1, verbose=-1
+    ),
+    "xgboost": lambda: xgb.XGBRegressor(n_estimators=5, max_depth=3, reg_alpha=1.0),
+    "clipped": lambda: lgb.LGBMRegressor(
+        n_estimators=5, num_leaves=6, min_child_samples=3, max_delta_step=0.3, verbose=-1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BENT)
+@pytest.mark.parametrize("way", ["leaf space", "replays"])
+def test_deletions_that_change_the_pattern_are_said(name, way, monkeypatch):
+    """And no others: models of few rows, of which some keep their pattern whatever row is deleted."""
+    monkeypatch.setattr(Work, "uses_leaf_space", lambda self, available: way == "leaf space")
+    changed = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(14 if seed % 2 else 40, 3)), rng.normal(size=14 if seed % 2 else 40)
+        explainer = axil.Explainer(BENT[name]().fit(X, y), X, y)
+        (engine,), targets = explainer.proven.engines, explainer.proven.targets
+        rule = engine.structure.regularisation
+        any_row = False
+        for j in range(len(y)):
+            fit = engine.without(np.array([j])).fit(targets)
+            s = fit.structure
+            values = rule.leaf_values(fit.sums[:, 0], s.leaf_weights)
+            beyond = np.abs(values - fit.values[:, 0]).max() > 1e-7 * np.abs(fit.values).max()
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                note = explainer.without(X[:2], [j]).attrs["axil"]
+            assert any("another pattern" in str(warning.message) for warning in said) == beyond
+            assert (note == tables.HELD) == beyond
+            any_row |= beyond
+        changed.append(any_row)
+        for question in ("removal_top", "leave_one_out", "removal"):
+            given = () if question == "leave_one_out" else (X[:2],)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                found = getattr(explainer, question)(*given)
+            assert any("Without single training rows" in str(warning.message) for warning in said) == any_row
+            assert question == "removal" or found.attrs["axil"].startswith(tables.HELD) == any_row
+    assert any(changed)
+
+
+def test_leaves_that_are_all_at_zero_stay_there():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    model = xgb.XGBRegressor(n_estimators=2, max_depth=2, reg_alpha=1e3, base_score=0.5).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    np.testing.assert_allclose(explainer.without(X[:3], [0, 1, 2])["change"], 0.0, atol=1e-12)

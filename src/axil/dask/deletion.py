@@ -28,7 +28,7 @@ from axil.weights.leaf_space import LeafSpace, asked
 from axil.weights.left_out import left_out
 from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints
-from axil.weights.residuals import FittedValues
+from axil.weights.residuals import FittedValues, over_the_rest
 
 BLOCK_ENTRIES = 1 << 20  # of trees, or queries, by rows that are worked on at a time
 MANY = 1000  # different row weights of a partition: of more only some are reported, which are enough to interpolate between
@@ -125,10 +125,14 @@ class ForestEffects:
     def blocks(self) -> Iterator[tuple[int, Array]]:
         s, n = self.fitted.structure, len(self.queries)
         rows, table = Cpu(self.n_threads).rows_of(s), s.by_cells(asked(s, self.queries), drawn=False)
+        before = self.fitted.predictions(self.queries.T)[:, self.output]
         for part in blocks_of(s, max(n, s.n_trees), BLOCK_ENTRIES):
-            out = np.empty((part.stop - part.start, n))
-            changes = forest_changes(self.fitted, part)[0][:, :, self.output]
-            rows.scaled_read_out(table, np.ascontiguousarray(changes), part.start, out)
+            out, lost = np.empty((2, part.stop - part.start, n))
+            changes, last = forest_changes(self.fitted, part)
+            rows.scaled_read_out(table, np.ascontiguousarray(changes[:, :, self.output]), part.start, out)
+            if last.any():
+                rows.scaled_read_out(table, last.astype(np.float64), part.start, lost)
+                out = over_the_rest(s, before + out, lost, np.zeros(1), np.zeros(1)) - before
             yield part.start, out
 
     def dense(self) -> Array:
@@ -139,16 +143,16 @@ class ForestEffects:
 
 
 def forest_changes(fitted: FittedValues, rows: slice) -> tuple[Array, NDArray[np.bool_]]:
-    """(T, rows, K) changes of the values of each row's leaves without it, and (rows,) whether one of them is empty then."""
+    """(T, rows, K) changes of the values of each row's leaves without it, and (T, rows) whether no row is left in them then."""
     s, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
     rule, scale = removal.known_regularisation(s), s.leaf_scale[parts.leaf][:, :, None]
     left = parts.left(s)
     after = Regularisation(rule.l2[parts.leaf], rule.steps[parts.leaf]).scale(left)[:, :, None]
     values = fitted.values[parts.leaf]
     sums = np.divide(values, scale, out=np.zeros_like(values), where=scale > 0)
-    changes = after * (sums - parts.weight[:, :, None] * fitted.targets[rows]) - values
-    drawn = parts.weight != 0
-    return np.where(drawn[:, :, None], changes, 0.0), np.asarray((drawn & (left == 0)).any(axis=0))
+    made, drawn = after * (sums - parts.weight[:, :, None] * fitted.targets[rows]), parts.weight != 0
+    changes = np.where((left == 0)[:, :, None], 0.0, made) - values
+    return np.where(drawn[:, :, None], changes, 0.0), np.asarray(drawn & (left == 0))
 
 
 def alone(partition: Partition, plans: list[Plan], known: list[Responses | None], n_threads: int) -> Array:
@@ -162,9 +166,9 @@ def alone(partition: Partition, plans: list[Plan], known: list[Responses | None]
         fitted = plan.fit.on(partition, e)
         s, made = fitted.structure, np.empty_like(fitted.targets)
         for rows in blocks_of(s, s.n_trees * n_outputs, BLOCK_ENTRIES):
-            changes, empty = forest_changes(fitted, rows)
-            made[rows] = fitted.predictions(s.leaves(rows)) + np.einsum("t,tjk->jk", s.final, changes)
-            made[rows][empty] = np.nan
+            changes, last = forest_changes(fitted, rows)
+            after = fitted.predictions(s.leaves(rows)) + np.einsum("t,tjk->jk", s.final, changes)
+            made[rows] = over_the_rest(s, after, (s.final @ last)[:, None], np.zeros(1), np.zeros(1))
         found.append(made)
     return np.concatenate(found, axis=1)
 

@@ -21,7 +21,7 @@ from axil.types import Array
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace, cooccurrence
 from axil.weights.passes import leaf_sums
-from axil.weights.removal import known_regularisation, rescaled
+from axil.weights.removal import known_regularisation, rescaled, with_leaf_weights
 from axil.weights.residuals import FittedValues, predictions
 
 WALKED = 1 << 20  # residuals of trees and rows that are walked at a time
@@ -113,7 +113,7 @@ class Fit(Transferable):
         rule = known_regularisation(structure, "without")
         if sums.weight <= 0:
             raise InputError("Without these rows none of any weight is left; ask for a smaller set.")
-        weighted = replace(structure, leaf_weights=sums.leaf_weights, total=sums.weight)
+        weighted = replace(with_leaf_weights(structure, sums.leaf_weights), total=sums.weight)
         s = rescaled(weighted, rule.scaled(sums.weight / structure.total_weight))
         return cls.of(space_of(s, sums.together, n_threads), sums)
 

@@ -48,6 +48,10 @@ SMALLER = "Ask for fewer rows of X at a time, for fewer lines of each, or raise 
 NOTE = "exact with the fitted structure held fixed; not a retraining"
 DERIVATIVE = "a derivative by the targets with the fitted structure held fixed; not a decomposition of the prediction"
 ADDITIVE = "pushes: what each row's own gradients put into the score; with the base they add up to it, exactly"
+HELD = (
+    "with the fitted structure and its pattern held fixed (sums that L1 moves or puts to zero, clips, bounds), but a refit on "
+    "the same splits would change that pattern; not a retraining"
+)
 FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
 
 

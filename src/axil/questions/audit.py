@@ -26,6 +26,7 @@ from scipy.stats import t as student
 from axil import inputs
 from axil.errors import InputError
 from axil.output import tables
+from axil.questions import left_out
 from axil.questions.rows import RowQuestions
 from axil.questions.targets import error_gradient, gains, own_predictions, said_by_others, validation
 from axil.replay.proven import ProvenModel
@@ -204,7 +205,7 @@ def _numbers(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array]
     """The table for numbers."""
     if out_of_fold is None:
         expected, exact = said_by_others(proven)
-        basis = tables.NOTE if exact else BY_WEIGHTS
+        basis = left_out.pattern_note(proven) if exact else BY_WEIGHTS
     else:
         expected, basis = own_predictions(proven, out_of_fold, "out_of_fold"), BY_PREDICTION
     residuals, scale = proven.targets - expected, proven.scale

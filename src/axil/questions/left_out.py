@@ -7,16 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.errors import InputError, UnsupportedQuestionError
+from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, shown, warn
 from axil.machine.progress import in_time
 from axil.output import tables
 from axil.questions.noise import announce
+from axil.replay.held import row_beyond
 from axil.replay.proven import ProvenModel
 from axil.types import Array
 from axil.weights.left_out import Curve, LeftOut
 
 LONGEST = 6 * 3600.0  # seconds of replays, above which they are refused
-ALONE = "no other training row of any weight is in one of the row's leaves, so no fit without it says what it would be"
+ALONE = (
+    "no other training row of any weight is in one of the row's leaves (in any, where trees are averaged), so no fit without it "
+    "says what it would be"
+)
 INSTEAD = (
     "audit and calibrate do without where they get your own: out_of_fold=cross_val_predict(model, X_train, y_train)."
 )
@@ -46,6 +50,33 @@ def seconds_of(proven: ProvenModel) -> float:
     return sum(min(cost.deletion, cost.replays) for cost in costs)
 
 
+def pattern_note(proven: ProvenModel) -> str:
+    """The note on exact deletions of single rows, after a warning where one of them changes the pattern that is held."""
+    row = proven.kept.get("row beyond", lambda: _row_beyond(proven))
+    if row < 0:
+        return tables.NOTE
+    warn_pattern(f"Without single training rows, such as {shown(proven.index[row])}, leaves would have another pattern")
+    return tables.HELD
+
+
+def warn_pattern(found: str) -> None:
+    """Warn of deletions that change the pattern which is held fixed."""
+    warn(
+        f"{found}: sums that L1 moves or puts to zero, values at a clip or a bound. The predictions hold the pattern of the "
+        "fit fixed, as they hold its splits; a refit on the same splits differs (explainer.verification.held).",
+        ApproximationWarning,
+    )
+
+
+def _row_beyond(proven: ProvenModel) -> int:
+    """The position of a training row whose deletion changes the pattern; -1: there is none."""
+    for engine, own in proven.by_output(proven.targets):
+        found = row_beyond(engine, own, proven.budget.available)
+        if found is not None:
+            return found
+    return -1
+
+
 def predictions(proven: ProvenModel) -> Array:
     """(N, K): the prediction of each training row without itself; nan where no other row says anything of it."""
     return np.concatenate([one.predictions for one in left_out(proven)], axis=1)
@@ -59,13 +90,13 @@ def leave_one_out(proven: ProvenModel) -> Any:
         columns["output"] = np.tile(proven.outputs, len(targets))
     columns |= {"target": targets.ravel(), "prediction": found.ravel(), "residual": (targets - found).ravel()}
     columns["alone"] = np.isnan(found).ravel()
-    return tables.note(tables.make(columns, proven.backend), note_on(columns["alone"]))
+    return tables.note(tables.make(columns, proven.backend), note_on(columns["alone"], pattern_note(proven)))
 
 
-def note_on(alone: NDArray[np.bool_]) -> str:
+def note_on(alone: NDArray[np.bool_], note: str = tables.NOTE) -> str:
     """The note on a table of predictions without the row itself, some of which do not exist."""
     n = int(alone.sum())
-    return f"{tables.NOTE}; nan in {n} of {len(alone)} lines: {ALONE}" if n else tables.NOTE
+    return f"{note}; nan in {n} of {len(alone)} lines: {ALONE}" if n else note
 
 
 def _curves(proven: ProvenModel) -> list[Curve] | None:

@@ -18,14 +18,17 @@ from axil.errors import ApproximationWarning, warn
 from axil.machine.memory import in_words
 from axil.machine.progress import in_time, track
 from axil.output import tables
+from axil.questions import left_out
 from axil.questions.noise import PATIENCE, announce
 from axil.questions.targets import change_columns
+from axil.replay.held import leaves_beyond
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
 from axil.weights.answers import Effects
 from axil.weights.contract import Engine
 from axil.weights.deletion import REPLAYS
+from axil.weights.forest import Forest
 from axil.weights.removal import BLOCK_ENTRIES
 
 Rows = NDArray[np.int64]
@@ -82,14 +85,46 @@ def way_of(proven: ProvenModel, method: str | None, taken: int) -> Way:
     def exact(engine: Engine, coordinates: Any, targets: Array) -> Sequence[Effects]:
         return engine.deletion(coordinates, targets, available)
 
-    return Way("removal", exact, tables.NOTE)
+    return Way("removal", exact, left_out.pattern_note(proven))
+
+
+def are_forests(proven: ProvenModel) -> bool:
+    """Whether exact effects take no longer than first-order ones."""
+    return all(isinstance(engine, Forest) for engine in proven.engines)
 
 
 def without(proven: ProvenModel, queries: Queries, rows: NDArray[np.intp]) -> Any:
     """The table of `Questions.without`."""
     before = proven.predicted(queries)  # which checks them
-    columns = change_columns(proven, queries, before, _left(proven, rows).predicted(queries))
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+    left = _left(proven, rows)
+    after = left.predicted(queries)
+    warn_emptied(int(np.isnan(after).sum()), after.size)
+    columns = change_columns(proven, queries, before, after)
+    return tables.note(tables.make(columns, proven.backend), _note([_beyond(left)], "these rows"))
+
+
+def _beyond(left: ProvenModel) -> int:
+    """How many leaves would have another pattern in a fit without the rows that are gone."""
+    return sum(leaves_beyond(engine, own) for engine, own in left.by_output(left.targets))
+
+
+def _note(beyond: Sequence[int], what: str) -> str:
+    """The note on fits without sets of rows, after a warning where leaves would have another pattern in one of them."""
+    if not any(beyond):
+        return tables.NOTE
+    times = f" ({sum(map(bool, beyond)):,} of {len(beyond):,} times)" if len(beyond) > 1 else ""
+    left_out.warn_pattern(f"Without {what} up to {max(beyond):,} leaves would have another pattern{times}")
+    return tables.HELD
+
+
+def warn_emptied(n: int, of: int, what: str = "predictions") -> None:
+    """Warn of nan in so many numbers, because no tree has a row left."""
+    if n:
+        warn(
+            f"{n:,} of {of:,} {what} are nan: without the deleted rows no tree has a training row left in the leaf of the query, "
+            "so nothing says what the prediction would be. Ask for fewer rows.",
+            UserWarning,
+        )
 
 
 def _left(proven: ProvenModel, rows: NDArray[np.intp]) -> ProvenModel:
@@ -109,6 +144,7 @@ def dense(proven: ProvenModel, queries: Queries, way: Way) -> Array:
         own = slice(start, start + len(batch))
         for k, first, block in _in_turn(effects):
             transposed[k, first : first + len(block), own] = block
+    warn_emptied(int(np.isnan(transposed).sum()), transposed.size, "effects")
     found = transposed.swapaxes(1, 2)
     return found[0] if proven.outputs is None else found
 
@@ -156,27 +192,43 @@ def _read(sets: Sequence[SignedSet | Ranked], effects: list[Sequence[Effects]]) 
 
 def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, way: Way) -> Any:
     """The table of `Questions.removal_set`."""
-    found, (n_train, n_outputs) = [], proven.targets.shape
+    found, (n_train, n_outputs), unranked = [], proven.targets.shape, 0
     lines, outputs = min(m, n_train) * n_outputs, proven.outputs
     working = proven.streamed_bytes() + 6 * 8 * lines
     size = tables.batch_size(proven.budget, len(queries), lines, 6 if outputs is None else 7, working)
+    beyond, bends = list[int](), proven.verification is None or proven.verification.held is not None
     served = [(engine, own, k) for engine, own in proven.by_output(proven.targets) for k in range(own.shape[1])]
     for start, batch, effects_of in _effects(proven, queries, size, way):
         sets = [SignedSet(len(batch), m, n_train, proven.n_threads) for _ in range(n_outputs)]
         _read(sets, effects_of)
+        unranked += sum(own.unranked for own in sets)
         for i in range(len(batch)):
             for output, ((engine, own, k), largest) in enumerate(zip(served, sets)):
                 rows, effects = largest.chosen(i)
                 if greedy:
                     rows, effects = remove_in_turn(engine, batch.coordinates[i : i + 1], own, k, (rows, effects))
+                    beyond.append(leaves_beyond(engine.without(rows), own) if len(rows) and bends else 0)
                 found.append((start + i, output if outputs is None else outputs[output], rows, effects))
+    _warn_unranked(unranked)
     name = proven.scale.label("push" if way is PUSHES else "effect")
     columns = set_columns(found, name, proven.index, queries.labels, outputs is not None)
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE if greedy else way.note)
+    return tables.note(tables.make(columns, proven.backend), _note(beyond, "a set") if greedy else way.note)
+
+
+def _warn_unranked(n: int) -> None:
+    """Warn of effects, nan, that no rank can be given."""
+    if n:
+        warn(
+            f"{n:,} effects have no rank, and their rows are not listed: without the row no tree has a training row left in the "
+            "leaf of the query, so nothing says what the prediction would be. explainer.removal(X) has nan for them.",
+            UserWarning,
+        )
 
 
 class SignedSet:
     """The m largest effects of either sign on each of n predictions, gathered block by block."""
+
+    unranked = 0  #: effects that are nan
 
     def __init__(self, n: int, m: int, n_train: int, n_threads: int):
         none = np.zeros(n_train)
@@ -184,11 +236,13 @@ class SignedSet:
 
     def add_sparse(self, effects: csr_array) -> None:
         """Take in all of them, (n, N)."""
+        self.unranked += int(np.isnan(effects.data).sum())
         for side, clip in ((self.positive, np.fmax), (self.negative, np.fmin)):
             side.add_sparse(csr_array((clip(effects.data, 0.0), effects.indices, effects.indptr), effects.shape))
 
     def add(self, block: Array, first: int) -> None:
         """Take in the effects (rows, n) of the training rows from ``first`` on."""
+        self.unranked += int(np.isnan(block).sum())
         for side, clip in ((self.positive, np.fmax), (self.negative, np.fmin)):
             side.add(clip(block, 0.0), first)
 
@@ -203,15 +257,21 @@ class SignedSet:
 class Ranked:
     """The k largest |effects| on each of n predictions, gathered block by block."""
 
+    unranked = 0  #: effects that are nan
+
     def __init__(self, n: int, k: int, n_train: int, n_threads: int):
         self._largest = tables.Largest(n, k, np.zeros(n_train), "weight", n_threads)
 
     def add_sparse(self, effects: csr_array) -> None:
         """Take in all of them, (n, N)."""
-        self._largest.add_sparse(effects)
+        self.unranked += int(np.isnan(effects.data).sum())
+        self._largest.add_sparse(
+            csr_array((np.nan_to_num(effects.data), effects.indices, effects.indptr), effects.shape)
+        )
 
     def add(self, block: Array, first: int) -> None:
         """Take in the effects (rows, n) of the training rows from ``first`` on; nan is none."""
+        self.unranked += int(np.isnan(block).sum())
         self._largest.add(np.where(np.isnan(block), 0.0, block), first)
 
     def chosen(self, i: int) -> tuple[Rows, Array]:
@@ -222,16 +282,18 @@ class Ranked:
 
 def removal_top(proven: ProvenModel, queries: Queries, k: int, way: Way) -> Any:
     """The table of `RowQuestions.removal_top`."""
-    found, (n_train, n_outputs) = [], proven.targets.shape
+    found, (n_train, n_outputs), unranked = [], proven.targets.shape, 0
     lines, outputs = min(k, n_train) * n_outputs, proven.outputs
     working = proven.streamed_bytes() + 6 * 8 * lines
     size = tables.batch_size(proven.budget, len(queries), lines, 4 if outputs is None else 5, working)
     for start, batch, effects in _effects(proven, queries, size, way):
         ranked = [Ranked(len(batch), k, n_train, proven.n_threads) for _ in range(n_outputs)]
         _read(ranked, effects)
+        unranked += sum(own.unranked for own in ranked)
         for i in range(len(batch)):
             for output, own in enumerate(ranked):
                 found.append((start + i, output if outputs is None else outputs[output], *own.chosen(i)))
+    _warn_unranked(unranked)
     columns = set_columns(found, proven.scale.label("effect"), proven.index, queries.labels, outputs is not None)
     return tables.note(tables.make(columns, proven.backend), way.note)
 
@@ -243,11 +305,15 @@ def removal_group(proven: ProvenModel, queries: Queries, codes: NDArray[np.intp]
     seconds = len(groups) * REPLAYS * sum(engine.costs(proven.budget.available).column for engine in proven.engines)
     announce(f"Fits without each of {len(groups)} groups take", seconds, "Fewer groups take less.")
     before = proven.predicted(queries)  # which checks them
-    after = np.full((*before.shape, len(groups)), np.nan)
+    after, emptied, beyond = np.full((*before.shape, len(groups)), np.nan), 0, list[int]()
     for g in track(range(len(groups)), "groups"):
         rows = np.flatnonzero(codes == g)
         if len(rows) < len(codes):
-            after[:, :, g] = _left(proven, rows).predicted(queries)
+            left = _left(proven, rows)
+            after[:, :, g] = left.predicted(queries)
+            emptied += int(np.isnan(after[:, :, g]).sum())
+            beyond.append(_beyond(left))
+    warn_emptied(emptied, after.size)
     shown_before, shown_after = (
         proven.scale.inverse(np.repeat(before.ravel(), len(groups))),
         proven.scale.inverse(after),
@@ -255,7 +321,7 @@ def removal_group(proven: ProvenModel, queries: Queries, codes: NDArray[np.intp]
     columns = tables.label_columns(queries.labels, proven.outputs, "group", groups)
     columns |= {"rows": np.tile(np.bincount(codes, minlength=len(groups)), before.size), "before": shown_before}
     columns |= {"after": shown_after.ravel(), "change": shown_after.ravel() - shown_before}
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+    return tables.note(tables.make(columns, proven.backend), _note(beyond, "a group"))
 
 
 def remove_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: tuple[Rows, Array]) -> tuple[Rows, Array]:
@@ -267,16 +333,23 @@ def remove_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: tu
     rows, effects, left = list[int](), list[float](), engine
     before = float(left.predicted(query, targets)[0, k])
     for _ in first[0]:
-        gains = sign * left.removal(query, targets)[k].dense()[0]
+        gains = sign * np.nan_to_num(_gains(left, query, targets)[k].dense()[0])  # nan: without the row nothing is left
         best = int(gains.argmax())  # a row that is gone has weight 0, so effect 0
         if gains[best] <= 0:
             break
-        rows.append(best)
-        left = engine.without(np.array(rows))
+        left = engine.without(np.array([*rows, best]))
         after = float(left.predicted(query, targets)[0, k])
+        if np.isnan(after):
+            break
+        rows.append(best)
         effects.append(after - before)
         before = after
     return np.array(rows, dtype=np.int64), np.array(effects, dtype=np.float64)
+
+
+def _gains(left: Engine, query: Any, targets: Array) -> Sequence[Effects]:
+    """The effects that the next row of a set is chosen by: exact where that takes no longer, else first-order ones."""
+    return left.deletion(query, targets, 0) if isinstance(left, Forest) else left.removal(query, targets)
 
 
 def set_columns(

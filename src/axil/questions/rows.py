@@ -27,13 +27,14 @@ class RowQuestions:
         """(n, n_train), or (K, n, n_train): the change of each prediction on deleting each training row by itself.
 
         Exact with the structure held fixed: splits, draws, dropped trees, all other weights, and the pattern of L1. Positive:
-        without the row the prediction would be higher. A leaf that no row is left in adds nothing; nan where without the row no
-        weight is left at all. In leaf space, O(T^2) per training row once and O(T) per row and prediction;
-        8 * K * n * n_train bytes.
+        without the row the prediction would be higher. A leaf of boosted trees that no row is left in adds nothing. Where trees
+        are averaged (forests, bagging, voting), the mean is over the trees that still have rows in the leaf. nan, with a warning,
+        where no tree has any, or where without the row no weight is left at all. In leaf space, O(T^2) per training row once and
+        O(T) per row and prediction; 8 * K * n * n_train bytes.
 
-        ``method="first-order"``: ``-w_j dF(x) / dw_j``, as costly as the weights. That is also the answer, with an
-        `ApproximationWarning`, where leaf space does not fit into memory and replays without each row, O(T N) each, would take
-        more than some 10 seconds; ``method="exact"`` waits for them.
+        ``method="first-order"``: ``-w_j dF(x) / dw_j``, as costly as the weights; it does not see a leaf become empty. That is
+        also the answer, with an `ApproximationWarning`, where leaf space does not fit into memory and replays without each row,
+        O(T N) each, would take more than some 10 seconds; ``method="exact"`` waits for them.
 
         Parameters
         ----------
@@ -65,9 +66,10 @@ class RowQuestions:
     def without(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Any:
         """The predictions of X if these training rows, by label, were deleted, all of them at once.
 
-        Exact with the structure held fixed, as `removal` is for single rows: the effects of single rows do not add up to that
-        of a set. A frame with the columns query, before, after, change, and output if there are several. Cost of two replays,
-        O(T N), whatever the number of rows. A leaf that no row is left in adds nothing. Of a model fitted to transformed targets,
+        Exact with the structure held fixed, as `removal` is for single rows: the effects of single rows do not add up to that of
+        a set. A frame with the columns query, before, after, change, and output if there are several. Cost of two replays, O(T
+        N), whatever the number of rows. A leaf of boosted trees that no row is left in adds nothing; a mean of trees or models is
+        over those that still have rows, and nan, with a warning, where none has. Of a model fitted to transformed targets,
         before, after and change are in prices.
 
         Parameters
@@ -114,11 +116,10 @@ class RowQuestions:
         A frame with the columns query, rank, row, effect, and output if there are several. Effects are those of `removal`, exact
         for each row by itself unless ``attrs["axil"]`` says first-order. The direction is the one in which the m largest effects
         add up to more; rows that have none are left out. ``greedy``: after each row the fit without it is computed again,
-        structure held fixed, and the next row is the one of largest first-order effect then. Effects are then exact and add up;
-        this takes some three passes over the trees for each row of the set and query. ``by="pushes"``: by what the rows put into
-        the steps of the trees instead (`pushes`; the column is push), which predicts better what a refit without them does
-        (docs/paper/faithfulness.md).
-        Streamed: never holds an (n, n_train) array.
+        structure held fixed, and the next row is the one of largest first-order effect then (of a forest, of largest exact
+        effect). Effects are then exact and add up; this takes some three passes over the trees for each row of the set and query.
+        ``by="pushes"``: by what the rows put into the steps of the trees instead (`pushes`; the column is push), which predicts
+        better what a refit without them does (docs/paper/faithfulness.md). Streamed: never holds an (n, n_train) array.
 
         Parameters
         ----------
@@ -144,7 +145,8 @@ class RowQuestions:
         if by == "pushes":
             way = removal.PUSHES
         else:
-            way = removal.way_of(proven, "first-order" if greedy and method is None else method, 0)
+            first_order = greedy and method is None and not removal.are_forests(proven)
+            way = removal.way_of(proven, "first-order" if first_order else method, 0)
         return removal.removal_set(proven, queries, m, greedy, way)
 
     def removal_top(self, X: Any, k: int = 10, method: str | None = None) -> Any:
@@ -183,8 +185,9 @@ class RowQuestions:
 
         A frame with the columns query, group, rows (how many the group has), before, after, change, and output if there are
         several. Exact with the structure held fixed, as `without` is: effects of single rows do not add up to that of their
-        group. nan where no row is left without the group. Of a model fitted to transformed targets before, after and change are
-        in prices. Some four passes over the trees, O(T N), for each group; never holds an (n, n_train) array.
+        group. nan where no row is left without the group, and as in `without`. Of a model fitted to transformed targets before,
+        after and change are in prices. Some four passes over the trees, O(T N), for each group; never holds an (n, n_train)
+        array.
 
         Parameters
         ----------
@@ -215,7 +218,8 @@ class RowQuestions:
         A frame with the columns row, target, prediction, residual = target - prediction, alone, and output if there are several,
         in the order of the training rows. Exact with the structure held fixed. ``alone``: no other row of any weight is in one of
         the row's leaves, or none is left at all, so nothing but the row's own target says what its prediction would be;
-        prediction and residual are nan.
+        prediction and residual are nan. Where trees are averaged, those in which another row shares its leaf predict it, and
+        it is alone where there is none.
 
         The row did help to choose the splits, so these residuals are smaller than those of refits without it. In leaf space,
         O(T^2) per training row and blocks of rows at a time: some seconds for a million rows and 100 trees

@@ -62,11 +62,11 @@ def what_if(proven: ProvenModel, queries: Queries, moved: Array) -> Any:
     """The table of `Questions.what_if`, for targets moved by (N, K)."""
     proven.predicted(queries)  # which checks them
     change = proven.across(moved, lambda engine, own: engine.apply(queries.coordinates, own, queries.offsets.base))
-    warn_beyond(proven, proven.targets + moved)
+    note = tables.HELD if warn_beyond(proven, proven.targets + moved) else tables.NOTE
     columns = change_columns(proven, queries, queries.predictions, queries.predictions + change)
     if proven.scale.is_identity:
         columns["change"] = change.ravel()  # without the rounding of the predictions
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+    return tables.note(tables.make(columns, proven.backend), note)
 
 
 def change_columns(proven: ProvenModel, queries: Queries, before: Array, after: Array) -> dict[str, Any]:
@@ -79,19 +79,19 @@ def change_columns(proven: ProvenModel, queries: Queries, before: Array, after: 
     return columns | {"before": before.ravel(), "after": after.ravel(), "change": (after - before).ravel()}
 
 
-def warn_beyond(proven: ProvenModel, targets: Array) -> None:
-    """Warn where a fit to these targets would leave the pattern that weights hold fixed."""
+def warn_beyond(proven: ProvenModel, targets: Array) -> bool:
+    """Warn where a fit to these targets would leave the pattern that weights hold fixed, and say whether it would."""
     held = None if proven.verification is None else proven.verification.held
-    if held is None:
-        return
-    beyond = sum(leaves_beyond(engine, own) for engine, own in proven.by_output(targets))
-    if beyond:
+    beyond = 0 if held is None else sum(leaves_beyond(engine, own) for engine, own in proven.by_output(targets))
+    if held is not None and beyond:
+        sure = f"; it holds for sure while targets move by {held.radius:.3g} in all" if held.radius > 0 else ""
         warn(
             f"These targets would change the pattern of {beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
             "zero, values at a clip or a bound. The changes shown hold that pattern fixed, as they hold the splits "
-            f"(explainer.verification.held); it holds for sure while targets move by {held.radius:.3g} in all.",
+            f"(explainer.verification.held){sure}.",
             ApproximationWarning,
         )
+    return beyond > 0
 
 
 def reach(proven: ProvenModel, queries: Queries, rows: NDArray[np.intp]) -> Array:
@@ -130,7 +130,10 @@ def corrections(proven: ProvenModel, correction: Any) -> Array:
             f'correction is {shown(correction)}; expected "leave-one-out", None, or an array of your own out-of-fold '
             "predictions of the training rows, as from sklearn.model_selection.cross_val_predict(model, X_train, y_train)."
         )
-    return said_by_others(proven)[0]
+    found, exact = said_by_others(proven)
+    if exact:
+        left_out.pattern_note(proven)  # which warns
+    return found
 
 
 def said_by_others(proven: ProvenModel) -> tuple[Array, bool]:

@@ -130,7 +130,9 @@ def _prove_trees(
             asked = checked_rows(len(targets))
             score = with_predictions(adapter, X, asked, own_offsets, walked.score, output)
             miss = furthest(engine.predicted(None, targets[:, output]), score)
-            found.append(verified(adapter, trees, walked, extent, leaf_error, miss, Held.of(walked, engine)))
+            found.append(
+                verified(adapter, trees, walked, extent, leaf_error, miss, Held.of(walked, engine, targets[:, output]))
+            )
         engines.append(engine)
     return engines, worst(found) if check else None
 

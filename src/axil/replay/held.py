@@ -11,11 +11,18 @@ from axil.replay.recover import Replay
 from axil.structure import Structure
 from axil.structure.changes import nearest
 from axil.types import Array
+from axil.weights import deletion
 from axil.weights.boosting import BoostedTrees
 from axil.weights.contract import Engine
+from axil.weights.deletion import beyond
+from axil.weights.removal import is_known
+from axil.weights.sums import Sum
 
-BEYOND = 1e-7  # of the largest leaf value: a leaf that is off by less is within the rounding of its pattern
-NEAREST = 16  # leaves nearest to a change of their pattern that the radius is computed from
+LEAST = 16  # changes of the pattern, the nearest first, whose derivatives are computed in any case
+SECONDS = 2.0  # that the derivatives of more of them may take
+TOGETHER = 64  # of them in one sweep
+ROUNDING = 1e-13  # of a leaf's weight: a derivative of its sum that is less is none
+SEEDS = 1 << 25  # entries of the maps of changes that are held
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,9 @@ class Held:
     bounded: int  #: leaves at a monotone bound, or pooled with others to keep an order
     #: the largest part of a training row's prediction that no target makes, because of the pattern
     shift: float = np.nan
-    radius: float = np.nan  #: the smallest change of a single target that changes the pattern, to first order
+    #: while targets move by less than this in all, the pattern stays: the smallest change of a single target that changes it, or
+    #: a lower bound of that; 0: no bound is known
+    radius: float = np.nan
 
     @property
     def share(self) -> float:
@@ -42,10 +51,8 @@ class Held:
         pattern = f"the pattern of {100 * self.share:.3g} % of {self.n_leaves:,} leaves ({named or 'none'})"
         if np.isnan(self.radius):
             return pattern
-        return (
-            f"{pattern}; its constants make at most {self.shift:.3g} of a prediction; "
-            f"it holds while one target moves by less than {self.radius:.3g}"
-        )
+        holds = f"; it holds while one target moves by less than {self.radius:.3g}" if self.radius else ""
+        return f"{pattern}; its constants make at most {self.shift:.3g} of a prediction{holds}"
 
     def __add__(self, other: Held) -> Held:
         """The pattern of both, for outputs with trees of their own."""
@@ -62,25 +69,39 @@ class Held:
         return found
 
     @classmethod
-    def of(cls, walked: Replay, engine: Any) -> Held | None:
-        """The pattern of a replay whose weights the engine computes, or of rows elsewhere; None where nothing is held."""
+    def of(cls, walked: Replay, engine: Any, targets: Array | None = None) -> Held | None:
+        """The pattern of a replay whose weights the engine computes of these targets, or of rows elsewhere; None: none."""
         s = walked.structure
         if s.regularisation is None or not s.regularisation.bends:
             return None
-        if engine is None:
+        if engine is None or targets is None:
             return cls(s.total_leaves, **walked.held)
-        return cls(s.total_leaves, **walked.held, shift=_shift(engine), radius=_radius(s, walked.sums[:, 0], engine))
+        sums = engine.fit(targets).sums[:, 0]
+        return cls(s.total_leaves, **walked.held, shift=_shift(engine), radius=_radius(s, sums, engine))
 
 
 def leaves_beyond(engine: Engine, targets: Array) -> int:
     """How many leaves a fit to these targets (N, K) on the same splits would give another pattern than the one held."""
-    if not isinstance(engine, BoostedTrees):
-        return 0
-    rule, fit = engine.structure.regularisation, engine.fit(targets)
-    if rule is None or not rule.bends:
-        return 0
-    values, held = rule.leaf_values(fit.sums[:, 0], engine.structure.leaf_weights), fit.values[:, 0]
-    return int((np.abs(values - held) > BEYOND * np.abs(held).max(initial=0.0)).sum())
+    if isinstance(engine, Sum):
+        return sum(leaves_beyond(term.engine, term.taken(targets)) for term in engine.terms)
+    rule = engine.structure.regularisation if isinstance(engine, BoostedTrees) else None
+    return (
+        len(beyond(engine.fit(targets))) if isinstance(engine, BoostedTrees) and rule is not None and rule.bends else 0
+    )
+
+
+def row_beyond(engine: Engine, targets: Array, available: int) -> int | None:
+    """A training row whose deletion would give some leaf another pattern than the one held; None: there is none."""
+    if isinstance(engine, Sum):
+        for term in engine.terms:
+            found = row_beyond(term.engine, term.taken(targets), available // len(engine.terms))
+            if found is not None:
+                return found if term.rows is None else int(term.rows[found])
+        return None
+    rule = engine.structure.regularisation if isinstance(engine, BoostedTrees) else None
+    if not isinstance(engine, BoostedTrees) or rule is None or not rule.bends or not is_known(engine.structure):
+        return None
+    return deletion.row_beyond(engine.deletions(targets, available), available)
 
 
 def _shift(engine: BoostedTrees) -> float:
@@ -88,9 +109,45 @@ def _shift(engine: BoostedTrees) -> float:
 
 
 def _radius(s: Structure, sums: Array, engine: BoostedTrees) -> float:
-    """The least of ``distance / max_j |d distance / d y_j|`` over the leaves nearest to a change, one sweep for all."""
-    assert s.regularisation is not None
-    seeds, distances = nearest(s.regularisation, sums, s.leaf_weights, NEAREST)
-    steepest = np.abs(engine.sum_weights(seeds)).max(axis=0)
-    radii = np.divide(distances, steepest, out=np.full_like(distances, np.inf), where=steepest > 0)
-    return float(radii.min(initial=np.inf))
+    """The least of ``distance / max_j |d distance / d y_j|`` over all changes of the pattern, or a lower bound of it.
+
+    Changes are taken in turn, those first whose distance is small for the steepest slope that they may have. Where it is known
+    how steep the rest may be (`_steepest`), those that cannot be nearer are left out. Of a model with more changes than `SECONDS`
+    allow, the bound of the rest counts as well, and is 0 where none is known.
+    """
+    rule, costs, bound = s.regularisation, engine.backend.costs, _steepest(s)
+    assert rule is not None
+    column = costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees
+    most = max(LEAST, min(int(SECONDS / column), SEEDS // s.total_leaves))
+    seeds, distances = nearest(rule, sums, s.leaf_weights, most + 1, bound)
+    radius = np.inf
+    for first in range(0, min(len(distances), most), TOGETHER):
+        own = slice(first, min(first + TOGETHER, most))
+        least = _least(seeds[:, own], distances[own], bound)
+        if least >= radius:
+            return radius
+        steepest = np.abs(engine.sum_weights(seeds[:, own])).max(axis=0)
+        # At a rate of one a leaf that comes again has a sum of l1 whatever the targets: what is left of its slope is rounding.
+        steepest[steepest <= ROUNDING * (np.abs(seeds[:, own]) * s.leaf_weights[:, None]).max(axis=0)] = 0.0
+        radii = np.divide(distances[own], steepest, out=np.full_like(steepest, np.inf), where=steepest > 0)
+        radius = min(radius, float(radii.min(initial=np.inf)))
+    return radius if len(distances) <= most else min(radius, _least(seeds[:, most:], distances[most:], bound))
+
+
+def _least(seeds: Array, distances: Array, bound: Array | None) -> float:
+    """What the radius of the first of some changes, and of all after it, is at least."""
+    return 0.0 if bound is None else float(distances[0] / bound[seeds[:, 0].argmax()])
+
+
+def _steepest(s: Structure) -> Array | None:
+    """(L,): bounds of the derivatives of leaf sums by single targets; None: none are known.
+
+    Where every tree sees all rows, and what the trees before leave over, no tree makes residuals larger: ``I - eta A P A' w``
+    has a norm of at most one in the weighted mean square, as its eigenvalues are between ``1 - eta`` and 1. A target that moves
+    by one moves residuals by at most ``sqrt(w_j)`` in that norm, and a leaf's sum by at most ``sqrt(w_j W_l)``.
+    """
+    plain = s.coefficients is None and len(s.draws) == 1 and s.draws[0] == 1.0 and bool((s.rates <= 2.0).all())
+    if not plain or s.mixing is not None or s.regularisation is None or s.regularisation.mixes:
+        return None
+    heaviest = 1.0 if s.row_weights is None else float(s.row_weights.max(initial=0.0))
+    return np.asarray(np.sqrt(heaviest * np.maximum(s.leaf_weights, heaviest)))

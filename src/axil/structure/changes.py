@@ -37,8 +37,13 @@ class Near:
         return Near(self.kinds[kept], self.at[kept], self.gaps[kept], self.order[kept])
 
 
-def nearest(rule: Regularisation, sums: Array, leaf_weights: Array, k: int) -> tuple[Array, Array]:
-    """(L, k') and (k',): the k nearest changes, as maps of the leaf sums, and how far each is."""
+def nearest(
+    rule: Regularisation, sums: Array, leaf_weights: Array, k: int, slopes: Array | None = None
+) -> tuple[Array, Array]:
+    """(L, k') and (k',): the k nearest changes, as maps of the leaf sums, and how far each is.
+
+    ``slopes`` (L,), where each leaf's pattern is its own: how fast sums may move; the nearest are then those that are soonest.
+    """
     n_leaves = len(sums)
     if rule.chains is not None:
         return rule.chains.nearest(sums, leaf_weights, leaf_weights + rule.l2, k)
@@ -46,7 +51,8 @@ def nearest(rule: Regularisation, sums: Array, leaf_weights: Array, k: int) -> t
         free = rule.scale(leaf_weights)
         denominators = np.divide(1.0, free, out=np.full_like(free, np.inf), where=free > 0)
         gaps = _to_thresholds(rule, sums, denominators)
-        near = Near(np.full(n_leaves, THRESHOLD), np.arange(n_leaves), gaps, gaps).first(k)
+        order = gaps if slopes is None else gaps / slopes
+        near = Near(np.full(n_leaves, THRESHOLD), np.arange(n_leaves), gaps, order).first(k)
         seeds = np.zeros((n_leaves, len(near.at)))
         seeds[near.at, np.arange(len(near.at))] = 1.0
         return seeds, near.gaps

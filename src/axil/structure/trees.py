@@ -70,6 +70,8 @@ class Structure(Transferable):
     #: how leaf_scale came about; None: not known, nor asked unless weights change
     regularisation: Regularisation | None = None
     total: float | None = None  #: the weight of all training rows, where not all of them are here
+    #: (L,) leaves of averaged trees that lost all their rows: such a tree takes no part in predictions there; None: there is none
+    emptied: NDArray[np.bool_] | None = None
     starts: NDArray[np.int64] = field(init=False)  #: (T + 1,) where each tree's leaves begin among all L
 
     def __post_init__(self) -> None:
@@ -179,6 +181,20 @@ class Structure(Transferable):
     def final(self) -> Array:
         """(T,): what each tree's values are multiplied by in a prediction."""
         return self.rates if self.coefficients is None else self.coefficients.omega[-1]
+
+    @property
+    def averages(self) -> bool:
+        """Whether predictions are means over trees that do not see each other: forests, and one round of parallel trees."""
+        c = self.coefficients
+        if c is None or c.omega[:-1].any():
+            return False
+        return self.n_trees > 1 or (c.beta[0] == c.beta[-1] and self.final[0] == 1.0)
+
+    @property
+    def base_in_trees(self) -> Array:
+        """(T,): how often the base is in the output of each averaged tree; zeros where it is added to their mean instead."""
+        split = (self.n_leaves > 1).astype(np.float64)
+        return split if np.isclose(self.final @ split, self.beta[-1], rtol=1e-12) else np.zeros(self.n_trees)
 
     def leaves(self, rows: slice = slice(None)) -> NDArray[np.unsignedinteger[Any]]:
         """(T, N): the leaf of each training row in each tree; or (T, rows), of some."""

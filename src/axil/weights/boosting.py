@@ -111,8 +111,10 @@ class BoostedTrees:
     @guarded
     def predicted(self, queries: Leaves | None, targets: Array) -> Array:
         """The fit itself: the affine map, replayed once in O(T (N + n) K)."""
-        if queries is not None:
-            return self.fit(targets).predictions(own_leaves(self.structure, queries).T)
+        if queries is not None or self.structure.emptied is not None:
+            made = self.fit(targets).predictions(own_leaves(self.structure, queries).T)
+            offsets = self.structure.offsets if queries is None else None
+            return made if offsets is None else made + offsets
         offsets, (started, residual, *_) = self.structure.offsets, self._replay(targets)
         made = np.asarray(started - residual)
         return made if offsets is None else made + offsets

@@ -26,7 +26,7 @@ Where leaf space does not fit, fits are replayed one by one: O(T N) per row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,11 +40,11 @@ from axil.machine.shared import Kept
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Effects
-from axil.weights.leaf_space import LeafSpace
+from axil.weights.leaf_space import LeafSpace, asked
 from axil.weights.parts import Parts, Which, factors_of
 from axil.weights.passes import Adjoints
 from axil.weights.removal import known_regularisation, left_of, rescaled
-from axil.weights.residuals import FittedValues
+from axil.weights.residuals import FittedValues, over_the_rest
 
 BLOCK_ENTRIES = 1 << 22  # of outputs by trees by rows that are walked at a time
 EFFECT_ENTRIES = 1 << 19  # of outputs by trees, or queries, by rows whose effects are read out at a time
@@ -55,6 +55,8 @@ OWN_FACTORS = 4  # times smaller blocks where row weights differ
 COPIES = 4  # of a block that are held at a time; with factors of rows four times as many, of blocks a fourth
 REPLAYS = 4  # passes over the trees that a replay without a row takes
 GROUP_SECONDS = 1e-4  # per tree of a replay besides
+BEYOND = 1e-7  # of the largest leaf value: a leaf that is off by less is within the rounding of its pattern
+TINY = 1e-150  # a scale of leaves whose values are constant
 
 
 @dataclass(frozen=True)
@@ -224,10 +226,10 @@ class InLeafSpace:
         return Alone(found)
 
     def effects(self, queries: Leaves) -> Sequence[Effects]:
-        asked = [level.adjoints(queries) for level in self.levels]
+        adjoints = [level.adjoints(queries) for level in self.levels]
         before = self.fitted.predictions(queries.T)
         started = [level.fitted.predictions(queries.T) - before for level in self.levels]
-        return [LeafSpaceEffects(self, queries, asked, started, k) for k in range(before.shape[1])]
+        return [LeafSpaceEffects(self, queries, adjoints, started, k) for k in range(before.shape[1])]
 
     def basis(self, rows: slice) -> Array:
         """(levels, rows): the shares of the levels in the answer about each row: Lagrange's polynomials.
@@ -286,12 +288,42 @@ class LeafSpaceEffects:
                 out += np.outer(basis[i], started[i])
             found = host(out)
             found[np.isnan(changed)] = np.nan
+            if s.averages:
+                found += self._over_the_rest(rows, found)
             for j in d.dominant(rows):
                 found[j - rows.start] = d.replayed.changes(int(j), self.queries)[:, k]
             yield rows.start, found
 
+    def _over_the_rest(self, rows: slice, changes: Array) -> Array:
+        """(rows, n): what is added to changes where averaged trees lose all rows of the query's leaf."""
+        d, k = self.deletion, self.output
+        s, f, level = d.fitted.structure, d.fitted, d.levels[0]
+        gone, values = emptied_with(f, rows)
+        if not gone.any():
+            return np.zeros(1)
+        put = level.rows.xp.asarray
+        table = put(s.by_cells(asked(s, self.queries), drawn=False))
+        lost, taken = level.rows.xp.zeros((2, *changes.shape))
+        level.rows.scaled_read_out(table, put(gone), rows.start, lost)
+        level.rows.scaled_read_out(table, put(np.ascontiguousarray(values[:, :, k])), rows.start, taken)
+        made = f.predictions(self.queries.T)[:, k] + changes
+        base = base_without(f, rows)[k][:, None]
+        return over_the_rest(s, made, host(lost), host(taken), base) - made
+
     def sparse(self) -> csr_array | None:
         return None
+
+
+def emptied_with(fitted: FittedValues, rows: slice) -> tuple[Array, Array]:
+    """(T, rows) ones where an averaged tree has no other row in the row's leaf, and (T, rows, K) what it puts there without it.
+
+    That is the value of a constant leaf, and the base where it is in the trees' outputs.
+    """
+    s, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
+    gone = np.asarray(parts.last(s), dtype=np.float64)
+    held = np.where((parts.of(s.leaf_scale) > 0)[:, :, None], 0.0, fitted.values[parts.leaf])
+    based = s.base_in_trees[:, None, None] * np.nan_to_num(base_without(fitted, rows).T)
+    return gone, gone[:, :, None] * (held + based)
 
 
 @dataclass(frozen=True)
@@ -304,7 +336,8 @@ class ByReplay:
     def blocks(self) -> list[slice]:
         return walked_blocks(self.fitted.structure, self.fitted.targets.shape[1])
 
-    def _without(self, j: int) -> FittedValues | None:
+    def without(self, j: int) -> FittedValues | None:
+        """The fit without row j; None: no weight is left."""
         lost = np.isnan(base_without(self.fitted, slice(j, j + 1))).any()
         return None if lost else self.refit(j, self.fitted.targets)
 
@@ -312,7 +345,7 @@ class ByReplay:
         f, leaves = self.fitted, self.fitted.structure.leaves(rows)
         found = np.full((f.targets.shape[1], len(leaves) + 1, leaves.shape[1]), np.nan)
         for i, j in enumerate(range(rows.start, rows.stop)):
-            fitted = self._without(j)
+            fitted = self.without(j)
             if fitted is not None:
                 seen = fitted.residuals(leaves[:, i : i + 1], f.started(slice(j, j + 1)))
                 for t, residual in enumerate(seen):
@@ -321,7 +354,7 @@ class ByReplay:
 
     def changes(self, j: int, queries: Leaves) -> Array:
         """(n, K): the changes of predictions in these leaves, (n, T), without row j."""
-        before, fitted = self.fitted.predictions(queries.T), self._without(j)
+        before, fitted = self.fitted.predictions(queries.T), self.without(j)
         return np.full_like(before, np.nan) if fitted is None else fitted.predictions(queries.T) - before
 
     def effects(self, queries: Leaves) -> Sequence[Effects]:
@@ -344,6 +377,88 @@ class ReplayedEffects:
             yield j, self.deletion.changes(j, self.queries)[None, :, self.output]
 
     def sparse(self) -> csr_array | None:
+        return None
+
+
+def beyond(fitted: FittedValues) -> NDArray[np.intp]:
+    """The leaves to whose sums and weights the rule of the fit gives other values than the pattern that is held."""
+    s = fitted.structure
+    assert s.regularisation is not None
+    return _apart(s.regularisation.leaf_values(fitted.sums[:, 0], s.leaf_weights), fitted.values[:, 0])
+
+
+def _apart(values: Array, held: Array) -> NDArray[np.intp]:
+    return np.flatnonzero(np.abs(values - held) > BEYOND * np.abs(held).max(initial=0.0))
+
+
+def row_beyond(deletion: Deletion, available: int) -> int | None:
+    """A training row without which leaves would have another pattern than the one that is held; None: there is none."""
+    f = deletion.fitted
+    rule, n_rows = f.structure.regularisation, f.structure.n_rows
+    if rule is None or not rule.bends:
+        return None
+    replayed = deletion if isinstance(deletion, ByReplay) else deletion.replayed
+    sums = _Sums(deletion, available) if isinstance(deletion, InLeafSpace) and _Sums.fits(deletion, available) else None
+    step = 1 if sums is None else max(1, BLOCK_ENTRIES // (8 * f.structure.total_leaves))
+    for first in track(range(0, n_rows, step), "pattern"):
+        rows = slice(first, min(first + step, n_rows))
+        alone = range(rows.start, rows.stop) if sums is None else deletion.dominant(rows)
+        for j in alone:
+            without = replayed.without(int(j))
+            if without is not None and len(beyond(without)):
+                return int(j)
+        found = None if sums is None else sums.row_beyond(rows, alone)
+        if found is not None:
+            return found
+    return None
+
+
+class _Sums:
+    """The leaf sums and values of the fits without each row: those of all leaves, and not of the row's own alone."""
+
+    def __init__(self, deletion: InLeafSpace, available: int):
+        self.deletion, f = deletion, deletion.fitted
+        s = f.structure
+        self.free = np.where(
+            s.leaf_scale > 0, s.leaf_scale, TINY
+        )  # of a constant leaf the sum counts, and moves nothing
+        level = deletion.levels[0]
+        space = LeafSpace.build(replace(s, leaf_scale=self.free, shift=None), level.space.backend, level.rows)
+        self.responses = host(space.responses) / self.free[:, None]
+        self.by_base = self.responses @ s.base_share
+
+    @staticmethod
+    def fits(deletion: InLeafSpace, available: int) -> bool:
+        """Whether there is memory for them, and one level of l2."""
+        return len(deletion.levels) == 1 and 3 * LeafSpace.size(deletion.fitted.structure) <= available
+
+    def row_beyond(self, rows: slice, besides: Any) -> int | None:
+        """One of these rows without which the pattern changes, but for some; None: there is none."""
+        f, shift = self.deletion.fitted, self.deletion.fitted.structure.shift
+        s, parts, n = f.structure, Parts.of_rows(f.structure, rows), rows.stop - rows.start
+        rule, shift = known_regularisation(s), np.zeros(s.total_leaves) if shift is None else shift
+        column = np.broadcast_to(np.arange(n), parts.leaf.shape)
+        added = host(self.deletion.added(0, rows))[0]
+        placed = csr_array((added.ravel(), (column.ravel(), parts.leaf.ravel())), shape=(n, s.total_leaves))
+        moved = base_without(f, rows)[0] - f.base[0]
+        sums = f.sums[:, 0] + placed @ self.responses.T - np.outer(moved, self.by_base)
+        values, weights = s.leaf_scale * sums + shift, np.tile(s.leaf_weights, (n, 1))
+        left, scale, after = parts.left(s), parts.of(s.leaf_scale), parts.left_scale(s)
+        ratio = np.divide(after, scale, out=np.zeros_like(scale), where=scale > 0)
+        own = np.divide(
+            values[column, parts.leaf] - parts.of(shift) * ratio, after, out=np.zeros_like(scale), where=after > 0
+        )
+        sums[column, parts.leaf] = np.where(scale > 0, own, np.where(left > 0, sums[column, parts.leaf], 0.0))
+        weights[column, parts.leaf] = left
+        several = rule.nodes is None and rule.chains is None
+        ruled = (
+            rule.leaf_values(sums, weights)
+            if several
+            else np.stack([rule.leaf_values(*row) for row in zip(sums, weights)])
+        )
+        for i in range(n):
+            if rows.start + i not in besides and not np.isnan(moved[i]) and len(_apart(ruled[i], values[i])):
+                return rows.start + i
         return None
 
 

@@ -2,6 +2,8 @@
 
 A prediction is ``sum_t c_t v_t[leaf_t(x)]`` with ``v_t[l] = leaf_scale[l] * sum over rows j in l of w_j draw_j y_j``, so the
 weights of a query are the entries of the T leaves it meets, added up: their cost is the size of these leaves, not T * N.
+
+Without some rows a leaf may be empty. Its tree then says nothing of a query there, and the mean is over the other trees.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from axil.types import Array, Leaves
 from axil.weights import removal
 from axil.weights.answers import Answer, Effects, SparseAnswer
 from axil.weights.contract import Memory, Seconds, own_leaves
+from axil.weights.leaf_space import shares
 from axil.weights.left_out import LeftOut
+from axil.weights.residuals import over_the_rest
 from axil.weights.spread import around_leaves
 
 FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
@@ -111,23 +115,43 @@ class Forest:
         return found
 
     def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[Effects]:
-        """No tree sees another, so a row's deletion changes its own leaves alone: see `_changes`."""
-        R, met = self._rows_of_leaves, self._met(queries)
-        none = np.zeros((met.shape[0], 1))
-        found = [csr_array((change, R.indices, R.indptr), shape=R.shape) for change in self._changes(targets).T]
-        return [SparseAnswer(csr_array(met @ changes), none) for changes in found]
+        """No tree sees another, so a row's deletion changes its own leaves alone: see `_changes`.
+
+        nan where no tree has another row in the query's leaf.
+        """
+        s, R, met = self.structure, self._rows_of_leaves, self._met(queries)
+        none, before = np.zeros((met.shape[0], 1)), np.asarray(met @ (R @ targets))
+        changes, last = self._changes(targets)
+        leaf = self._entries[0][last]
+        lost = csr_array(met @ csr_array((np.repeat(s.final, s.n_leaves)[leaf], (leaf, R.indices[last])), R.shape))
+        query, row = lost.nonzero()
+        without = np.asarray(lost[query, row])
+        found = []
+        for own, change in zip(before.T, changes.T):
+            effects = csr_array(met @ csr_array((change, R.indices, R.indptr), shape=R.shape))
+            if len(query):
+                at = own[query]
+                made = at + np.asarray(effects[query, row])
+                over = over_the_rest(s, made, without, np.zeros(1), np.zeros(1)) - made
+                effects = csr_array(effects + csr_array((over, (query, row)), shape=effects.shape))
+            found.append(SparseAnswer(effects, none))
+        return found
 
     def left_out(self, targets: Array, available: int) -> LeftOut:
         """A row meets no other leaves than its own, so its prediction changes by the sum of what they do."""
         R, s = self._rows_of_leaves, self.structure
-        changes, alone = np.zeros((s.n_rows, targets.shape[1])), np.zeros(s.n_rows, dtype=bool)
-        np.add.at(changes, R.indices, self._changes(targets))
-        leaf, weight = self._entries
-        alone[R.indices[removal.left_of(s.leaf_weights[leaf], weight) == 0]] = True
-        return LeftOut(np.where(alone[:, None], np.nan, self.predicted(None, targets) + changes))
+        found, last = self._changes(targets)
+        changes, lost = np.zeros((s.n_rows, targets.shape[1])), np.zeros((s.n_rows, 1))
+        np.add.at(changes, R.indices, found)
+        np.add.at(lost, R.indices, np.where(last, np.repeat(s.final, s.n_leaves)[self._entries[0]], 0.0)[:, None])
+        made = over_the_rest(s, self.predicted(None, targets) + changes, lost, np.zeros(1), np.zeros(1))
+        return LeftOut(made, emptied=np.isnan(made).any(axis=1))
 
-    def _changes(self, targets: Array) -> Array:
-        """(entries, K): ``c_t (a' (S - w b y) - a S)``, the change of predictions in an entry's leaf without its row."""
+    def _changes(self, targets: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """(entries, K): ``c_t (a' (S - w b y) - a S)``, the change of predictions in an entry's leaf without its row.
+
+        And (entries,) whether no row is left in the leaf then: the value that it had is gone.
+        """
         s, (leaf, weight) = self.structure, self._entries
         rule, final = removal.known_regularisation(s), np.repeat(s.final, s.n_leaves)[leaf]
         left, before = removal.left_of(s.leaf_weights[leaf], weight), s.leaf_scale[leaf]
@@ -136,7 +160,8 @@ class Forest:
         values = np.divide(values, final[:, None], out=np.zeros_like(values), where=final[:, None] != 0)
         sums = np.divide(values, before[:, None], out=np.zeros_like(values), where=before[:, None] > 0)
         after = scale[:, None] * (sums - weight[:, None] * targets[self._rows_of_leaves.indices])
-        return np.asarray(final[:, None] * (after - values))
+        after[left == 0] = 0.0
+        return np.asarray(final[:, None] * (after - values)), np.asarray(left == 0)
 
     @property
     def _entries(self) -> tuple[NDArray[np.intp], Array]:
@@ -197,8 +222,11 @@ class Forest:
         return self._train if queries is None else self._ones(own_leaves(self.structure, queries))
 
     def _ones(self, leaves: Leaves) -> csr_array:
-        """(n, L): one at each of these leaves, (n, T)."""
-        n, n_trees = leaves.shape
-        columns = (leaves.astype(np.int64) + self.structure.starts[:-1]).ravel()
+        """(n, L): one at each of these leaves, (n, T); of trees that lost a leaf's rows zero there, and the more of others."""
+        s, (n, n_trees) = self.structure, leaves.shape
+        met = leaves.astype(np.int64) + s.starts[:-1]
         ends = np.arange(0, n * n_trees + 1, n_trees)
-        return csr_array((np.ones(n * n_trees), columns, ends), shape=(n, self.structure.total_leaves))
+        ones = np.ones((n, n_trees))
+        if s.emptied is not None:  # the index has the coefficients
+            ones = np.divide(shares(s, met), s.final, out=np.zeros_like(ones), where=s.final != 0)
+        return csr_array((ones.ravel(), met.ravel(), ends), shape=(n, s.total_leaves))

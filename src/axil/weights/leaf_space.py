@@ -163,8 +163,21 @@ def asked(structure: Structure, queries: NDArray[np.integer[Any]], xp: Any = np)
     """(L, n), an array of this module: the derivatives of the predictions in these leaves, (n, T), by the leaf values."""
     alpha = xp.zeros((structure.total_leaves, len(queries)))
     met = structure.starts[:-1] + queries.astype(np.int64)
-    alpha[xp.asarray(met), xp.arange(len(queries))[:, None]] = xp.asarray(structure.final)
+    alpha[xp.asarray(met), xp.arange(len(queries))[:, None]] = xp.asarray(shares(structure, met))
     return alpha
+
+
+def shares(structure: Structure, met: NDArray[np.int64]) -> Array:
+    """What the values of leaves (n, T), numbered among all, are multiplied by in predictions; (T,) where that is always the same.
+
+    Averaged trees that lost all rows of the leaf leave their share to the others; nan where no tree has rows.
+    """
+    final = structure.final
+    if structure.emptied is None:
+        return final
+    there = np.where(structure.emptied[met], 0.0, final)
+    left = there.sum(axis=1, keepdims=True)
+    return np.asarray(there * np.divide(final.sum(), left, out=np.full_like(left, np.nan), where=left > 0))
 
 
 @one_blas_thread()

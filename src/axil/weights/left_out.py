@@ -17,9 +17,9 @@ from axil.machine.arrays import host, like
 from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
-from axil.weights.deletion import Deletion, base_without, walked_blocks
+from axil.weights.deletion import Deletion, base_without, emptied_with, walked_blocks
 from axil.weights.parts import Parts, Which
-from axil.weights.residuals import FittedValues
+from axil.weights.residuals import FittedValues, over_the_rest
 
 LEAST_LEFT = 1e-6  # of 1 - leverage: below it a row's own prediction says nothing that its own target does not
 
@@ -56,14 +56,20 @@ class LeftOut:
 
     predictions: Array  #: (N, K); nan: no other row says anything of it
     curve: Curve | None = None  #: None: there is none, as the trees are not fitted one after the other
+    emptied: NDArray[np.bool_] | None = (
+        None  #: (N,) rows that no averaged tree says anything of; None: trees are not averaged
+    )
 
 
 def left_out(deletion: Deletion) -> LeftOut:
     """Each training row in the fit without it, in one pass over the rows.
 
-    A row that no other row shares one of its leaves with has no prediction, nor one whose deletion leaves no weight.
+    A row that no other row shares one of its leaves with has no prediction, nor one whose deletion leaves no weight. Of averaged
+    trees, those in which another row shares its leaf predict it; it has no prediction where there is none.
     """
     fitted = deletion.fitted
+    if fitted.structure.averages:
+        return _averaged(deletion, own)
     s, lonely = fitted.structure, Which(fitted.structure, Parts.lonely)
     trees = stages(s)
     found, sums, total = np.empty_like(fitted.targets), np.zeros((len(trees), len(fitted.base))), 0.0
@@ -84,6 +90,20 @@ def left_out(deletion: Deletion) -> LeftOut:
     if s.coefficients is not None and len(trees) <= 2:  # the base alone and all trees
         return LeftOut(found)
     return LeftOut(found, Curve(trees, means(sums, total), int(every.sum()), fitted, every))
+
+
+def _averaged(deletion: Deletion, own: Array) -> LeftOut:
+    """`left_out` for averaged trees: no number of them but all is a model."""
+    fitted = deletion.fitted
+    s, found = fitted.structure, np.empty_like(fitted.targets)
+    for rows in track(deletion.blocks(), "training rows"):
+        left = host(deletion.alone(rows).residuals[:, -1]).T  # targets less offsets less predictions
+        started = fitted.started(rows)
+        gone, values = emptied_with(fitted, rows)
+        lost, taken = (s.final @ gone)[:, None], np.einsum("t,tjk->jk", s.final, values)
+        made = over_the_rest(s, started - left, lost, taken, base_without(fitted, rows).T)
+        found[rows] = fitted.targets[rows] - started + made + own
+    return LeftOut(found, emptied=np.isnan(found).any(axis=1))
 
 
 def counts(s: Structure, rows: slice, kept: NDArray[np.bool_]) -> Array:

@@ -50,7 +50,11 @@ class Parts:
 
     def lonely(self, s: Structure) -> NDArray[np.bool_]:
         """Whether no other row has weight in a leaf that follows its rows."""
-        return (self.left(s) == 0) & (self.weight > 0) & (self.of(s.leaf_scale) > 0)  # type: ignore[no-any-return]
+        return self.last(s) & (self.of(s.leaf_scale) > 0)  # type: ignore[no-any-return]
+
+    def last(self, s: Structure) -> NDArray[np.bool_]:
+        """Whether no other row has weight in the leaf."""
+        return (self.left(s) == 0) & (self.weight > 0)  # type: ignore[no-any-return]
 
     def dominant(self, s: Structure) -> NDArray[np.bool_]:
         """Whether the row outweighs the rest of the leaf by `DOMINANT`."""
@@ -67,8 +71,11 @@ class Parts:
     def left_scale(self, s: Structure) -> Any:
         """The scale of each leaf without the row."""
         rule = known_regularisation(s)
-        own = Regularisation(self.of(rule.l2), self.of(rule.steps))
-        return np.where(self.of(s.leaf_scale) > 0, own.scale(self.left(s)), 0.0)
+        own, left = Regularisation(self.of(rule.l2), self.of(rule.steps)), self.left(s)
+        moving = self.of(s.leaf_scale) > 0
+        if s.shift is not None:
+            moving = moving & (left > 0)  # a shift would be all that is left of the value
+        return np.where(moving, own.scale(left), 0.0)
 
     def factors(self, s: Structure) -> Any:
         """(..., 5): a' / a, a w b, w b, 1 / a' - 1 / a, and what the sum of a leaf that no row is left in loses besides.

@@ -39,6 +39,10 @@ BLOCK_ENTRIES = 1 << 20  # residuals held at a time, over all trees
 ROUNDING = 4 * float(np.finfo(float).eps)  # of a sum of weights: what is less is none
 
 
+class NothingLeft(InputError):
+    """No row of any weight is left of those that a model was fitted to."""
+
+
 @dataclass(frozen=True)
 class Fit:
     """The numbers of a fit to the targets of one output that removal needs."""
@@ -174,21 +178,37 @@ def without(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> S
     weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
     weights[rows] = 0.0
     if not weights.any():
-        raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+        raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
     regularisation = regularisation.scaled(float(weights.sum()) / s.total_weight)
     weighted = replace(s, row_weights=weights)
     leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
-    return rescaled(replace(weighted, leaf_weights=leaf_weights), regularisation)
+    return rescaled(with_leaf_weights(weighted, leaf_weights), regularisation)
+
+
+def with_leaf_weights(structure: Structure, leaf_weights: Array) -> Structure:
+    """The structure with other leaf weights, (L,); averaged trees take no part where no weight is left."""
+    emptied = structure.emptied
+    if structure.averages:
+        now = (structure.leaf_weights > 0) & (leaf_weights == 0)
+        emptied = now if emptied is None else emptied | now
+    return replace(
+        structure, leaf_weights=leaf_weights, emptied=emptied if emptied is not None and emptied.any() else None
+    )
 
 
 def rescaled(structure: Structure, regularisation: Regularisation) -> Structure:
-    """The structure with leaf values by this rule and its leaf weights; with the pattern held, a constant leaf stays one."""
+    """The structure with leaf values by this rule and its leaf weights; with the pattern held, a constant leaf stays one.
+
+    A leaf that no row is left in has neither scale nor shift.
+    """
     s, shift = structure, structure.shift
     scale = regularisation.scale(s.leaf_weights)
-    if shift is not None:
+    if shift is not None or regularisation.bends:
         moving = s.leaf_scale > 0
-        scale = np.where(moving, scale, 0.0)
-        shift = np.where(moving, shift * np.divide(scale, s.leaf_scale, out=np.zeros_like(scale), where=moving), shift)
+        scale = np.where(moving & (s.leaf_weights > 0), scale, 0.0)
+        if shift is not None:
+            ratio = np.divide(scale, s.leaf_scale, out=np.zeros_like(scale), where=moving)
+            shift = np.where(moving, shift * ratio, shift)
     return replace(s, leaf_scale=scale, shift=shift, regularisation=regularisation)
 
 

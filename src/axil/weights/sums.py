@@ -13,13 +13,17 @@ from scipy.sparse import csr_array
 from axil.adapters.sums import Coordinates
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels.sums import weighted
+from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
 from axil.weights.contract import Engine, Memory, Seconds
 from axil.weights.left_out import LeftOut
+from axil.weights.removal import NothingLeft
+from axil.weights.smoother import Smoother
 from axil.weights.spread import everywhere
 
+ROUNDING = 1e-12  # of all coefficients: those of the models that are left are none where they are less
 BATCH_ENTRIES = 1 << 22  # weights of training rows held at a time
 
 
@@ -52,10 +56,15 @@ class Term:
 
 @dataclass(frozen=True)
 class Sum:
-    """``k_j(x) = sum_i c_i k_ij(x)`` over models i with coefficients c_i, each fitted to the same targets or some of them."""
+    """``k_j(x) = sum_i c_i k_ij(x)`` over models i with coefficients c_i, each fitted to the same targets or some of them.
+
+    It is a mean of models, or has one alone. Without some rows a model of averaged trees may have none that says anything of a
+    query, or a model no row at all: the mean is then over the other models, and nan where there is none.
+    """
 
     terms: tuple[Term, ...]
     n_rows: int
+    thinned: bool = False  #: whether rows were deleted from it
 
     @property
     def is_sparse(self) -> bool:
@@ -81,7 +90,20 @@ class Sum:
         return _total(t.spread(t.engine.combine(t.own(queries), u, base).T, self.n_rows).T for t in self.terms)
 
     def predicted(self, queries: Any, targets: Array) -> Array:
-        return _total(t.coefficient * t.engine.predicted(t.own(queries), t.taken(targets)) for t in self.terms)
+        each = ((t.coefficient, t.engine.predicted(t.own(queries), t.taken(targets))) for t in self.terms)
+        return self._mean(each) if self.thinned else _total(c * made for c, made in each)
+
+    def _mean(self, each: Iterator[tuple[float, Array]]) -> Array:
+        """The sum of coefficients times predictions; models that have none, nan, leave their share to the others."""
+        whole = sum(term.coefficient for term in self.terms)
+        total, left = np.zeros(1), np.zeros(1)
+        for coefficient, made in each:
+            there = ~np.isnan(made)
+            total = total + coefficient * np.where(there, made, 0.0)
+            left = left + coefficient * there
+        some = np.abs(left) > ROUNDING * abs(whole)
+        ratio = np.divide(whole, left, out=np.full_like(left, np.nan), where=some)
+        return np.where(left == whole, total, ratio * total)
 
     def leverage(self, available: int) -> Array:
         found = np.zeros(self.n_rows)
@@ -124,21 +146,60 @@ class Sum:
         return all(term.rows is None for term in self.terms)
 
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        return self._effects(lambda term: term.engine.removal(term.own(queries), term.taken(targets)))
+        some = self._saying(queries, targets) if self.thinned else self
+        return some._effects(lambda term: term.engine.removal(term.own(queries), term.taken(targets)))
+
+    def _saying(self, queries: Any, targets: Array) -> Sum:
+        """The mean of the models that still say something of all these queries."""
+        made = [term.engine.predicted(term.own(queries), term.taken(targets)) for term in self.terms]
+        said = [term for term, own in zip(self.terms, made) if not np.isnan(own).any()]
+        return self._of(said) if said else self
+
+    def _of(self, terms: Sequence[Term]) -> Sum:
+        """The mean of these models alone."""
+        ratio = sum(term.coefficient for term in self.terms) / sum(term.coefficient for term in terms)
+        return replace(self, terms=tuple(replace(t, coefficient=ratio * t.coefficient) for t in terms), thinned=True)
 
     def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
         """A row is deleted from every model by itself, so that changes add up; copies of a row in one model do not."""
+        before = self.predicted(queries, targets)
         if self._all_rows:
-            share = available // len(self.terms)
-            return self._effects(lambda term: term.engine.deletion(term.own(queries), targets, share))
-        before, changes = self.predicted(queries, targets), []
-        for row in range(self.n_rows):
-            changes.append(self.without(np.array([row])).predicted(queries, targets) - before)
-        none = np.zeros((len(before), 1))
-        return [DenseAnswer(np.ascontiguousarray(own), none) for own in np.stack(changes, axis=-1).swapaxes(0, 1)]
+            return self._deletion(queries, targets, before, available // len(self.terms))
+        changes = np.full((before.shape[1], len(before), self.n_rows), np.nan)
+        for row in track(range(self.n_rows), "deletions"):
+            try:
+                changes[:, :, row] = (self.without(np.array([row])).predicted(queries, targets) - before).T
+            except NothingLeft:
+                continue
+        return [DenseAnswer(own, np.zeros((len(before), 1))) for own in changes]
+
+    def _deletion(self, queries: Any, targets: Array, before: Array, available: int) -> Sequence[Effects]:
+        """The changes of models fitted to all rows, added up."""
+        asked = [(t, t.engine.deletion(t.own(queries), targets, available)) for t in self.terms]
+        own = [t.engine.predicted(t.own(queries), targets) for t in self.terms]
+        found: list[Effects] = []
+        for k in range(before.shape[1]):
+            total: Any = 0.0
+            gone: dict[int, NDArray[np.bool_]] = {}
+            for i, (term, effects) in enumerate(asked):
+                change = effects[k].dense()
+                empty = np.isnan(change) if _drops(term.engine) else np.zeros(1, dtype=bool)
+                if empty.any():
+                    gone[i] = empty
+                    change = np.where(empty, -own[i][:, [k]], change)
+                total = total + term.coefficient * change
+            if gone:
+                whole = sum(term.coefficient for term in self.terms)
+                left = whole - sum(self.terms[i].coefficient * empty for i, empty in gone.items())
+                some = np.abs(left) > ROUNDING * abs(whole)
+                ratio = np.divide(whole, left, out=np.full_like(left, np.nan), where=some)
+                at = before[:, [k]]
+                total = np.where(left == whole, total, ratio * (at + total) - at)
+            found.append(DenseAnswer(total, np.zeros((len(total), 1))))
+        return found
 
     def left_out(self, targets: Array, available: int) -> LeftOut:
-        """Likewise; a row that one of the models says nothing of has no prediction."""
+        """Likewise; a row that one of the models says nothing of has no prediction, unless that is for lack of rows in leaves."""
         if not self._all_rows:
             raise UnsupportedQuestionError(
                 "leave_one_out",
@@ -146,8 +207,15 @@ class Sum:
                 "Weights, what_if, blame and without work for it; its out-of-bag predictions say what others say of a row.",
             )
         share = available // len(self.terms)
-        parts = (t.coefficient * t.engine.left_out(targets, share).predictions for t in self.terms)
-        return LeftOut(_total(parts))
+        each = [(t.coefficient, t.engine.left_out(targets, share)) for t in self.terms]
+        made = self._mean((c, one.predictions) for c, one in each)
+        for _, one in each:
+            lonely = np.isnan(one.predictions).any(axis=1)
+            made[lonely if one.emptied is None else lonely & ~one.emptied] = np.nan
+        emptied = np.logical_and.reduce(
+            [np.zeros(self.n_rows, bool) if o.emptied is None else o.emptied for _, o in each]
+        )
+        return LeftOut(made, emptied=emptied)
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
         return self._effects(lambda term: term.engine.pushes(term.own(queries), term.taken(targets)))
@@ -175,11 +243,17 @@ class Sum:
         return _total(size / sum(sizes) * means(term) for size, term in zip(sizes, self.terms))
 
     def without(self, rows: NDArray[np.intp]) -> Sum:
-        def left(term: Term) -> Term:
+        """The mean of the models without these rows; one that has no row left is not in it."""
+        left: list[Term] = []
+        for term in self.terms:
             own = rows if term.rows is None else np.flatnonzero(np.isin(term.rows, rows))
-            return replace(term, engine=term.engine.without(own)) if len(own) else term
-
-        return replace(self, terms=tuple(map(left, self.terms)))
+            try:
+                left.append(replace(term, engine=term.engine.without(own)) if len(own) else term)
+            except NothingLeft:
+                continue
+        if not left:
+            raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+        return self._of(left)
 
     @property
     def memory(self) -> Memory:
@@ -298,6 +372,13 @@ def _unanswered(question: str) -> UnsupportedQuestionError:
         "the trees were fitted to what another model leaves over, and how both follow the weight of a row is not put together",
         "Weights, what_if and blame work for it; refit without the row to see what it does.",
     )
+
+
+def _drops(engine: Engine) -> bool:
+    """Whether a deletion after which an engine has no prediction takes it out of a mean; a linear smoother's fit is undefined."""
+    if isinstance(engine, Sum):
+        return all(_drops(term.engine) for term in engine.terms)
+    return not isinstance(engine, Smoother)
 
 
 def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, Array]]:
