@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import replace
 from functools import cache
 
@@ -172,6 +174,14 @@ def test_the_map_is_the_same_however_it_is_asked(name):
         np.testing.assert_allclose(engine.squares(1 << 30), np.square(K[k]).sum(), rtol=1e-9)
     reached = explainer.reach(rows, CASES[name]().X)
     np.testing.assert_allclose(reached.reshape(len(K), -1, 3), K[:, :, rows], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_copies_of_explainers_give_the_same_bits(name):
+    explainer, rows = explain(CASES[name]()), CASES[name]().X_new
+    for again in (copy.deepcopy(explainer), pickle.loads(pickle.dumps(explainer))):
+        found, expected = again(rows).weights, explainer(rows).weights
+        np.testing.assert_array_equal(found, expected)
 
 
 def wrong(case):

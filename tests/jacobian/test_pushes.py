@@ -1,5 +1,6 @@
 """Pushes: an account of every score that adds up, against a loop over leaves that shares no code with axil."""
 
+import copy
 import pickle
 from dataclasses import replace
 from functools import cache
@@ -7,10 +8,15 @@ from functools import cache
 import lightgbm as lgb
 import numpy as np
 import pytest
+import sampled_models
 import xgboost as xgb
 from boosting_models import BINARY, CASES, CLASSES, LGB, SCORE, WEIGHTS, X_NEW, XGB, N, X, case_of
 from fixed_structure import first, pushes, sigmoid
 from more_models import MODELS, kernel, soft, weighted_logistic
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import axil
 from axil.jacobian.pushes import Pushes
@@ -19,10 +25,13 @@ from axil.machine.memory import Budget
 
 ONE = Limits(1, Budget(None))  # thread
 EVERY = [*CASES, *MODELS]
+SAMPLED = [name for name in sampled_models.MODELS if name not in EVERY]
 
 
 @cache
 def fitted(name):
+    if name in SAMPLED:
+        return sampled_models.model_of(name)
     return case_of(name) if name in CASES else MODELS[name]().fit()
 
 
@@ -219,12 +228,23 @@ def test_scores_too_large_for_their_exponential_are_walked_plainly():
     assert np.allclose(plain.factors(slice(0, N))[0], Pushes(walked, ONE).factors(slice(0, N))[0], rtol=0, atol=1e-14)
 
 
-def test_explainers_and_explanations_can_be_pickled():
-    for name in ("lightgbm binary", "xgboost custom"):
-        explainer = explainer_of(name)
-        again = pickle.loads(pickle.dumps(explainer))
+@pytest.mark.parametrize("name", [*EVERY, *SAMPLED])
+def test_copies_of_explainers_and_explanations_give_the_same_bits(name):
+    explainer = explainer_of(name)
+    expected = explainer.pushes(X_NEW)
+    for again in (copy.deepcopy(explainer), pickle.loads(pickle.dumps(explainer))):
+        assert np.array_equal(again.pushes(X_NEW), expected)
+    assert np.array_equal(pickle.loads(pickle.dumps(explainer(X_NEW))).contributions, expected)
+
+
+@pytest.mark.parametrize("outer", ["pipeline", "search", "search of pipelines"])
+def test_copies_of_explainers_of_pipelines_and_searches_give_the_same_bits(outer):
+    model = GradientBoostingClassifier(n_estimators=4, subsample=0.7, random_state=0)
+    model = model if outer == "search" else make_pipeline(StandardScaler(), model)
+    model = model if outer == "pipeline" else GridSearchCV(model, {}, cv=2)
+    explainer = axil.JacobianExplainer(model.fit(X, CLASSES), X, CLASSES)
+    for again in (copy.deepcopy(explainer), pickle.loads(pickle.dumps(explainer))):
         assert np.array_equal(again.pushes(X_NEW), explainer.pushes(X_NEW))
-        assert np.array_equal(pickle.loads(pickle.dumps(explainer(X_NEW))).contributions, explainer.pushes(X_NEW))
 
 
 @pytest.mark.parametrize("settings", [{}, {"subsample": 0.6}, {"max_delta_step": 0.3}, {"reg_alpha": 0.02}])

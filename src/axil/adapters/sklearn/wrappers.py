@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,17 +128,17 @@ def _bagging(model: Any, inside: Read) -> SumModel:
         )
     kept = as_it_is(model)
     vars(kept).pop("feature_names_in_", None)  # rows reach it as an array, so it must not look for names
-
-    def predict(X: Any) -> Any:
-        rows = numbers(X, np.float64)
-        return kept.predict(rows) if classes is None else kept.predict_proba(rows)
-
+    predict = partial(_of_numbers, kept.predict if classes is None else kept.predict_proba)
     found = BaggingModel(predict, members, outer, None if classes is None else owned(np.asarray(classes)))
     found.fitted_rows = int(model._n_samples)
     found.keeps_weights = drawn_by_weight
     weights = getattr(model, "_sample_weight", None)
     found.kept_weights = None if weights is None else owned(np.asarray(weights, dtype=np.float64))
     return found
+
+
+def _of_numbers(predict: Callable[[Any], Any], X: Any) -> Any:
+    return predict(numbers(X, np.float64))
 
 
 def _takes_weights(estimator: Any) -> bool:
