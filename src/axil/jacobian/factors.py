@@ -22,6 +22,7 @@ from axil.machine.limits import Limits
 from axil.types import Array
 
 LARGEST = 300.0  # of |a F|: far from where exp(a F) overflows
+FULL_DIGITS = 7.0  # of |a F|: a gradient of some exp(-2 |a F|) is still known to ten digits beside one
 
 
 @dataclass(frozen=True)
@@ -88,14 +89,15 @@ class Factors:
 
     @cached_property
     def _exponent(self) -> float:
-        """The loss's, where exp(a F) of no training row can overflow on its way through the trees; else 0."""
+        """The loss's, where exp(a F) of no training row can overflow, or lose digits, on its way through the trees; else 0."""
         w = self.walked
         if not w.loss.exponent:
             return 0.0
         most = float(np.abs(w.start).max(initial=0.0))
         for one in w.rounds:
             most += sum(float(np.abs(gain).max(initial=0.0)) for _, _, gain in w.gains(one))
-        return float(w.loss.exponent) if abs(w.loss.exponent) * most <= LARGEST else 0.0
+        largest = FULL_DIGITS if w.loss.cancels else LARGEST
+        return float(w.loss.exponent) if abs(w.loss.exponent) * most <= largest else 0.0
 
     @cached_property
     def _moves(self) -> list[list[tuple[int, int, Array]]]:
