@@ -217,6 +217,28 @@ def test_an_account_that_does_not_add_up_raises_on_construction_and_on_use(name)
     assert account.prove() < 1e-12
 
 
+def test_a_score_is_compared_with_its_own_terms():
+    """Not with the largest score: beside one of 5e27, as in a fit that diverged, any other would pass for exact."""
+    walked = explainer_of("xgboost pseudo-huber")._model.pushes.walked
+    far = np.zeros_like(walked.score)
+    far[3] = 5e27
+    wrong = Pushes(replace(walked, weights=1.01 * walked.weights, score=walked.score + far), ONE)
+    with pytest.raises(axil.ExactnessError, match=r"training row \d+ .*up to 5\.0e\+27: it diverged"):
+        wrong.prove()
+    with pytest.raises(axil.ExactnessError, match=r"explained row .*diverged"):
+        wrong.dense(explainer_of("xgboost pseudo-huber")._model.located(X_NEW)[0])
+
+
+@pytest.mark.parametrize("model", [lgb.LGBMClassifier(verbose=-1), xgb.XGBClassifier(), GradientBoostingClassifier()])
+def test_scores_of_nothing_but_rounding(model):
+    """No column says anything: every score is zero, or what sums of gradients leave over."""
+    rows, classes = np.zeros((41, 2)), np.arange(41) % 2
+    weights = np.where(classes, 1.0, 20 / 21) * 0.1
+    model.set_params(n_estimators=5).fit(rows, classes, sample_weight=weights)
+    explainer = axil.JacobianExplainer(model, rows, classes, weights)
+    assert np.abs(explainer.base + explainer(rows[:2]).contributions.sum(axis=1)).max() < 1e-7
+
+
 def test_scores_too_large_for_their_exponential_are_walked_plainly():
     walked = explainer_of("lightgbm binary")._model.pushes.walked
     far = replace(walked, start=walked.start + 1e4, score=walked.score + 1e4)

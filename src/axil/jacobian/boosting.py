@@ -19,7 +19,7 @@ from axil.inputs.owned import frozen, owned
 from axil.jacobian.agreement import check_scores
 from axil.jacobian.crossed import Crossed
 from axil.jacobian.forward import moved
-from axil.jacobian.pushes import Pushes
+from axil.jacobian.pushes import CHANGED, Pushes, check_sums
 from axil.jacobian.refit import Refit, refit
 from axil.jacobian.reverse import Combined, Reverse
 from axil.jacobian.stages import walk
@@ -379,12 +379,9 @@ class Boosting:
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
-        w, made = self._walked, self.pushes.scores(leaves)
+        made, sizes = self.pushes.scores(leaves), self.pushes.sizes(leaves)
         if self.offsets is not None:
             made += self.starts(len(made)) - self.pushes.base
-        error = np.abs(made - scores)
-        worst = np.unravel_index(int(error.argmax()), error.shape)
-        scale = max(float(np.abs(scores).max()), float(np.abs(w.score).max()), 1e-300)
-        if not error[worst] <= self._adapter.smooth_tolerance * scale:
-            cause = "The model may have changed since the explainer was made: make a new one."
-            raise ExactnessError(f"score of explained row {worst[0]} (from 0)", made[worst], scores[worst], cause)
+            sizes += np.abs(self.offsets.values)
+        largest = float(np.abs(self._walked.score).max(initial=0.0))
+        check_sums(made, scores, sizes, self._adapter.smooth_tolerance, largest, CHANGED)

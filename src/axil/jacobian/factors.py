@@ -67,7 +67,7 @@ class Factors:
         return [np.flatnonzero(smooth.outputs == k) for k in range(self.n_outputs)]
 
     @cached_property
-    def _terms(self) -> list[list[Term]]:
+    def terms(self) -> list[list[Term]]:
         """The stages of each round."""
         w = self.walked
         coefficients = np.zeros(len(w.steps))
@@ -109,14 +109,14 @@ class Factors:
         """The rounds as a kernel walks through them; None for a loss or leaves that it does not know."""
         w, a = self.walked, self._exponent
         form = w.loss.affine(w.targets[:1])
-        terms = [term for one in self._terms for term in one]
+        terms = [term for one in self.terms for term in one]
         if form is None or w.gradients is not None or a != w.loss.exponent or any(t.scale.ndim > 1 for t in terms):
             return None
         if w.drawn is not None and w.drawn.dtype != np.uint8:
             return None
         moves = [move for one in self._moves for move in one]
         begin = np.append(0, np.cumsum([len(own) for own in self.trees]))
-        bounds = [(0, 0), *((len(some), len(others)) for some, others in zip(self._terms, self._moves))]
+        bounds = [(0, 0), *((len(some), len(others)) for some, others in zip(self.terms, self._moves))]
         steps = np.concatenate([np.zeros(0), *(gain for *_, gain in moves)])
         return Program(
             rounds=np.cumsum(bounds, axis=0, dtype=np.int64),
@@ -191,7 +191,7 @@ class Factors:
         w, columns = self.walked, slice(rows.start - first, rows.stop - first)
         y, weights, leaves = w.targets[rows], self._counted(rows)[:, None], w.leaves[:, rows]
         score = np.array(self._start(rows))
-        for terms, moves in zip(self._terms, self._moves):
+        for terms, moves in zip(self.terms, self._moves):
             kept = w.gradients
             g = weights * (w.loss.gradient(y, score) if kept is None else kept[terms[0].round, rows])
             for term in terms:

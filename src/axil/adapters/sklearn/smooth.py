@@ -23,7 +23,9 @@ from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, no_offsets
 from axil.adapters.smooth import SmoothTrees, weighed_classes
 from axil.types import Array
 
-LIGHTEST = 1e-150  # mean second derivative of a leaf below which its value is zero (_safe_divide, sklearn/ensemble/_gb.py)
+LIGHTEST = (
+    1e-150  # mean second derivative of a leaf below which its value is zero (_safe_divide, sklearn/ensemble/_gb.py)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
