@@ -197,6 +197,16 @@ def test_pickled_and_copied_models_give_the_same_weights(library, name):
         np.testing.assert_allclose(again(case.X_new).weights, expected, rtol=0, atol=1e-7)  # text keeps six digits
 
 
+@pytest.mark.parametrize(("library", "name"), GRID)
+def test_copies_of_explainers_give_the_same_bits(library, name):
+    explainer, rows = explainer_of(library, name), case_of(library, name).X_new
+    copies = [copy.deepcopy(explainer)]
+    if name != "neighbours by a function":  # no lambda can be pickled
+        copies.append(pickle.loads(pickle.dumps(explainer)))
+    for again in copies:
+        np.testing.assert_array_equal(again(rows).weights, explainer(rows).weights)
+
+
 @pytest.mark.parametrize(("library", "name"), GRID[::3])
 def test_sparse_weights_and_streams_agree_with_dense_ones(library, name):
     case = case_of(library, name)

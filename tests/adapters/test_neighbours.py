@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
-from sklearn.neighbors import KNeighborsClassifier, RadiusNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, RadiusNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn_models import Case, labels, table
@@ -91,3 +91,12 @@ def test_classes_of_several_outputs_are_refused():
     model = KNeighborsClassifier(3).fit(DATA.X, np.stack([Y, Y], axis=1))
     found = axil.supports(model)
     assert (found.kind, found.setting) == ("no", "outputs_2d_")
+
+
+@pytest.mark.parametrize("kind", [KNeighborsRegressor, KNeighborsClassifier])
+def test_a_function_that_makes_no_shares_of_a_distance_of_zero(kind):
+    """The model itself predicts nan for its training rows."""
+    y = Y if kind is KNeighborsClassifier else DATA.y
+    model = kind(5, weights=lambda d: 1 / d**2).fit(DATA.X, y)
+    with pytest.raises(axil.InputError, match=r"row 0 \(from 0\): the model itself predicts nan"):
+        axil.Explainer(model, DATA.X, y)

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from scipy.stats import loguniform
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestRegressor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV, RandomizedSearchCV
@@ -135,3 +136,16 @@ def test_derivatives_look_into_searches_too(wrap):
     np.testing.assert_array_equal(
         axil.JacobianExplainer(search.best_estimator_, rows[0], Y > 5)(rows[1]).weights, found
     )
+
+
+def test_frozen_models_are_looked_into():
+    frozen = pytest.importorskip("sklearn.frozen", reason="scikit-learn has it from 1.6 on")
+    for inner in (Ridge(), make_pipeline(StandardScaler(), Ridge())):
+        model = frozen.FrozenEstimator(inner.fit(X, Y))
+        np.testing.assert_allclose(axil.Explainer(model, X, Y)(X_NEW).predictions, model.predict(X_NEW))
+    labels = np.median(Y) < Y
+    boosted = GradientBoostingClassifier(n_estimators=3).fit(X, labels)
+    model = CalibratedClassifierCV(frozen.FrozenEstimator(boosted)).fit(X, labels)
+    with pytest.raises(axil.UnsupportedModelError, match=r"calibrated_classifiers_\[i\].estimator"):
+        axil.explain(model, X, labels)
+    assert axil.explain(model.calibrated_classifiers_[0].estimator, X, labels).kind == "additive"

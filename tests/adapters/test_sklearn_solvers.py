@@ -34,6 +34,7 @@ def fitted(model, rows):
 
 
 REFUSED = {
+    "sparse rows and cv": (RidgeCV(cv=3), SPARSE, "cv", "sparse_cg.*tol=1e-12"),
     "sag": (Ridge(solver="sag", tol=1e-4, random_state=0), X, "solver", "tol=0.0001.*n_iter_="),
     "sag, unseeded": (Ridge(solver="sag", tol=1e-4), X, "solver", "tol=0.0001.*n_iter_="),
     "saga": (Ridge(solver="saga", tol=1e-4, random_state=0), X, "solver", "cholesky"),

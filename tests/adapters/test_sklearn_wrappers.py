@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import replace
 from functools import cache
 
@@ -10,6 +12,7 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 import xgboost as xgb
 from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -172,6 +175,14 @@ def test_the_map_is_the_same_however_it_is_asked(name):
         np.testing.assert_allclose(engine.squares(1 << 30), np.square(K[k]).sum(), rtol=1e-9)
     reached = explainer.reach(rows, CASES[name]().X)
     np.testing.assert_allclose(reached.reshape(len(K), -1, 3), K[:, :, rows], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_copies_of_explainers_give_the_same_bits(name):
+    explainer, rows = explain(CASES[name]()), CASES[name]().X_new
+    for again in (copy.deepcopy(explainer), pickle.loads(pickle.dumps(explainer))):
+        found, expected = again(rows).weights, explainer(rows).weights
+        np.testing.assert_array_equal(found, expected)
 
 
 def wrong(case):
@@ -349,14 +360,14 @@ def test_without_a_proof():
 
 
 REFUSED = {
-    "member": (lambda: fit(voting(Ridge(), Lasso())), "estimators_['m1'].class"),
-    "objective": (lambda: fit(voting(lgbm(objective="huber"), Ridge())), "estimators_['m0'].objective"),
+    "member": (lambda: fit(voting(Ridge(), Lasso())), "named_estimators_['m1'].class"),
+    "objective": (lambda: fit(voting(lgbm(objective="huber"), Ridge())), "named_estimators_['m0'].objective"),
     "bagged": (lambda: fit(BaggingRegressor(Lasso(), 2)), "estimators_[0].class"),
     "output": (lambda: fit(MultiOutputRegressor(lgbm(objective="quantile")), y=TWO), "estimators_[0].objective"),
     "hard votes": (lambda: fit(VotingClassifier([("k", KNeighborsClassifier())]), y=CLASSES), "voting"),
     "logistic": (
         lambda: fit(VotingClassifier([("l", LogisticRegression())], voting="soft"), y=CLASSES),
-        "estimators_['l'].class",
+        "named_estimators_['l'].class",
     ),
     "draws": (
         lambda: fit(voting(Ridge(), GradientBoostingRegressor(n_estimators=2, subsample=0.5))),
@@ -393,7 +404,7 @@ class Constant(RegressorMixin, BaseEstimator):
 
 def test_a_member_that_axil_does_not_know_is_refused():
     found = axil.supports(voting(Ridge(), Constant()).fit(DATA.X, DATA.y))
-    assert (found.kind, found.setting) == ("no", "estimators_['m1']")
+    assert (found.kind, found.setting) == ("no", "named_estimators_['m1']")
     assert "Constant" in found.reason
 
 
@@ -426,3 +437,24 @@ def test_members_on_a_scale_of_their_own_are_refused():
     )
     explanation = axil.Explainer(whole.fit(X, y[:, 0]), X, y[:, 0])(X[:4])
     np.testing.assert_allclose(np.sinh(explanation.predictions), whole.predict(X[:4]))
+
+
+@pytest.mark.parametrize("inner", [Ridge(), lgbm(), KNeighborsRegressor()])
+def test_bags_under_metadata_routing(inner):
+    """Rows are drawn by indexing then, unless the weights were requested."""
+    with sklearn.config_context(enable_metadata_routing=True):
+        explain(fit(BaggingRegressor(clone(inner), 3, random_state=0)))
+        requested = clone(inner)
+        if hasattr(requested, "set_fit_request"):
+            requested.set_fit_request(sample_weight=True)
+        explain(fit(BaggingRegressor(requested, 3, random_state=0)))
+
+
+def test_a_boosted_classifier_inside_is_said_to_be_explained_by_itself():
+    members = [("boosted", lgb.LGBMClassifier(n_estimators=3, verbose=-1)), ("forest", RandomForestClassifier(3))]
+    model = VotingClassifier(members, voting="soft").fit(DATA.X, CLASSES)
+    words = r"JacobianExplainer explains named_estimators_\['boosted'\] by itself: pass it with all rows, and .* le_.transform"
+    with pytest.raises(axil.UnsupportedModelError, match=words):
+        axil.Explainer(model, DATA.X, CLASSES)
+    inner = axil.JacobianExplainer(model.named_estimators_["boosted"], DATA.X, model.le_.transform(CLASSES))
+    assert inner.kind == "additive"

@@ -5,6 +5,8 @@ import pandas as pd
 import polars as pl
 import pytest
 from lightgbm import LGBMClassifier, LGBMRegressor
+from scipy import sparse
+from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import Ridge
 
 import axil
@@ -95,3 +97,20 @@ def test_what_is_no_column_is_refused_by_name(tmp_path):
         loaded.group(FRAME[:2], "region")
     with pytest.raises(InputError, match="training rows that are not at hand"):
         loaded(FRAME[:2]).group("region")
+
+
+@pytest.mark.parametrize("kind", ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"])
+def test_sparse_rows_of_any_kind_are_compared(kind):
+    rows = getattr(sparse.random(N, 4, 0.5, random_state=0, format="csr"), f"to{kind}")()
+    model = GradientBoostingClassifier(n_estimators=3).fit(rows.tocsr(), Y > 1)
+    for explainer in (
+        axil.JacobianExplainer(model, rows, Y > 1),
+        axil.Explainer(Ridge().fit(rows.tocsr(), Y), rows, Y),
+    ):
+        assert len(explainer.similar(rows, k=2)) == 2 * N
+
+
+def test_integers_of_128_bits():
+    table = TABLES["polars"].with_columns(pl.col("number").cast(pl.Int128))
+    found = exact(table).similar(table[:3], k=1)
+    assert set(found["number (row)"]) <= set(FRAME["number"])

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 import xgboost as xgb
 from boosting_models import BINARY, CASES, CAT, CLASSES, COUNTS, GB, HIST, LGB, SCORE, XGB, X, case_of
-from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -138,3 +143,9 @@ def test_offsets_where_there_are_none():
 def test_pipelines_are_told_too():
     model = make_pipeline(StandardScaler(), GradientBoostingClassifier(**GB)).fit(X, BINARY)
     assert axil.supports(model).kind == "additive"
+
+
+def test_a_single_class_moves_nothing():
+    model = HistGradientBoostingClassifier(max_iter=2).fit(X, np.ones(len(X), dtype=int))
+    with pytest.raises(axil.InputError, match="knows the class 1 alone"):
+        axil.explain(model, X, np.ones(len(X), dtype=int))

@@ -1,15 +1,20 @@
 """Smooth learners through the public explainer."""
 
+import copy
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 from implicit_models import cancer, diabetes, wine
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge, TweedieRegressor
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import axil
+from axil.jacobian import implicit
 
 pytest.importorskip("axil.jacobian.explainer", reason="the explainer is not part of this tree")
 
@@ -54,6 +59,34 @@ def test_classes_have_weights_each():
     assert list(explainer.outputs) == ["red", "rose", "white"]
     assert explainer.weight_derivatives(X[:4]).shape == (3, 4, len(y))
     assert set(explanation.top(2)["output"]) == {"red", "rose", "white"}
+
+
+LED = {"solver": "lbfgs", "tol": 1e-12, "max_iter": 50000, "max_fun": 500000, "random_state": 0}
+LEARNERS = {
+    "logistic": (LogisticRegression(tol=1e-8), cancer),
+    "pipeline of logistic": (make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8)), cancer),
+    "softmax": (LogisticRegression(tol=1e-8, max_iter=1000), wine),
+    "ridge without intercept": (Ridge(2.0, fit_intercept=False), diabetes),
+    "kernel ridge": (KernelRidge(alpha=0.5, kernel="rbf", gamma=0.05), diabetes),
+    "poisson": (PoissonRegressor(tol=1e-8, max_iter=1000), diabetes),
+    "tweedie by the identity": (TweedieRegressor(power=1.5, link="identity", solver="newton-cholesky"), diabetes),
+    "network": (MLPRegressor(hidden_layer_sizes=(2,), alpha=2.0, activation="tanh", **LED), diabetes),
+}
+
+
+@pytest.mark.parametrize("largest", [0, implicit.DENSE_PARAMETERS])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_copies_of_explainers_give_the_same_bits(name, largest, monkeypatch):
+    monkeypatch.setattr(implicit, "DENSE_PARAMETERS", largest)
+    model, data = LEARNERS[name]
+    X, y = data()
+    y = y / 50 if name in ("network", "tweedie by the identity") else y
+    for output in ("raw", "probability"):
+        explainer = axil.JacobianExplainer(model.fit(X, y), X, y, output=output)
+        for again in (copy.deepcopy(explainer), pickle.loads(pickle.dumps(explainer))):
+            found, expected = again(X[:5]), explainer(X[:5])
+            np.testing.assert_array_equal(found.weights, expected.weights)
+            np.testing.assert_array_equal(found.predictions, expected.predictions)
 
 
 def test_a_budget_is_kept():

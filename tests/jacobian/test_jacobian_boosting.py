@@ -10,6 +10,7 @@ import pytest
 import xgboost as xgb
 from boosting_models import BINARY, CASES, CAT, CLASSES, GB, HIST, LGB, SCORE, WEIGHTS, X_NEW, XGB, N, X, case_of
 from fixed_structure import differences, replay, sigmoid, softmax
+from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
@@ -363,3 +364,21 @@ def test_lightgbm_does_not_start_from_a_mean_next_to_zero(objective):
     model = lgb.LGBMRegressor(**LGB, objective=objective).fit(X, 1e-17 * SCORE)
     own = model.predict(X_NEW)
     np.testing.assert_allclose(axil.explain(model, X, 1e-17 * SCORE)(X_NEW).predictions, own, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "exponential"])
+@pytest.mark.parametrize(("data", "rate"), [(load_breast_cancer, 0.3), (load_breast_cancer, 1.0), (load_iris, 1.0)])
+def test_scikit_learns_stages_once_every_row_is_certain(data, rate, loss):
+    """Gradients end next to zero, and second derivatives are made of them as scikit-learn rounds them."""
+    X, y = data(return_X_y=True)
+    y = y if loss == "log_loss" else y > 0
+    model = GradientBoostingClassifier(n_estimators=150, learning_rate=rate, loss=loss, random_state=0).fit(X, y)
+    explainer = axil.JacobianExplainer(model, X, y)
+    scores = model.decision_function(X)
+    # of the order of the sums alone: no difference of numbers near one is left
+    assert explainer.report["leaf_error"] < 1e-12
+    found = explainer(X[::7])
+    base = explainer.base if y.dtype != bool and y.max() > 1 else explainer.base[0]
+    np.testing.assert_allclose(
+        base + found.contributions.sum(axis=-1).T, scores[::7], rtol=0, atol=1e-12 * np.abs(scores).max()
+    )

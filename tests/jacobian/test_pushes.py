@@ -1,5 +1,6 @@
 """Pushes: an account of every score that adds up, against a loop over leaves that shares no code with axil."""
 
+import copy
 import pickle
 from dataclasses import replace
 from functools import cache
@@ -7,10 +8,15 @@ from functools import cache
 import lightgbm as lgb
 import numpy as np
 import pytest
+import sampled_models
 import xgboost as xgb
 from boosting_models import BINARY, CASES, CLASSES, LGB, SCORE, WEIGHTS, X_NEW, XGB, N, X, case_of
 from fixed_structure import first, pushes, sigmoid
 from more_models import MODELS, kernel, soft, weighted_logistic
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import axil
 from axil.jacobian.pushes import Pushes
@@ -19,10 +25,13 @@ from axil.machine.memory import Budget
 
 ONE = Limits(1, Budget(None))  # thread
 EVERY = [*CASES, *MODELS]
+SAMPLED = [name for name in sampled_models.MODELS if name not in EVERY]
 
 
 @cache
 def fitted(name):
+    if name in SAMPLED:
+        return sampled_models.model_of(name)
     return case_of(name) if name in CASES else MODELS[name]().fit()
 
 
@@ -208,6 +217,28 @@ def test_an_account_that_does_not_add_up_raises_on_construction_and_on_use(name)
     assert account.prove() < 1e-12
 
 
+def test_a_score_is_compared_with_its_own_terms():
+    """Not with the largest score: beside one of 5e27, as in a fit that diverged, any other would pass for exact."""
+    walked = explainer_of("xgboost pseudo-huber")._model.pushes.walked
+    far = np.zeros_like(walked.score)
+    far[3] = 5e27
+    wrong = Pushes(replace(walked, weights=1.01 * walked.weights, score=walked.score + far), ONE)
+    with pytest.raises(axil.ExactnessError, match=r"training row \d+ .*up to 5\.0e\+27: it diverged"):
+        wrong.prove()
+    with pytest.raises(axil.ExactnessError, match=r"explained row .*diverged"):
+        wrong.dense(explainer_of("xgboost pseudo-huber")._model.located(X_NEW)[0])
+
+
+@pytest.mark.parametrize("model", [lgb.LGBMClassifier(verbose=-1), xgb.XGBClassifier(), GradientBoostingClassifier()])
+def test_scores_of_nothing_but_rounding(model):
+    """No column says anything: every score is zero, or what sums of gradients leave over."""
+    rows, classes = np.zeros((41, 2)), np.arange(41) % 2
+    weights = np.where(classes, 1.0, 20 / 21) * 0.1
+    model.set_params(n_estimators=5).fit(rows, classes, sample_weight=weights)
+    explainer = axil.JacobianExplainer(model, rows, classes, weights)
+    assert np.abs(explainer.base + explainer(rows[:2]).contributions.sum(axis=1)).max() < 1e-7
+
+
 def test_scores_too_large_for_their_exponential_are_walked_plainly():
     walked = explainer_of("lightgbm binary")._model.pushes.walked
     far = replace(walked, start=walked.start + 1e4, score=walked.score + 1e4)
@@ -219,12 +250,23 @@ def test_scores_too_large_for_their_exponential_are_walked_plainly():
     assert np.allclose(plain.factors(slice(0, N))[0], Pushes(walked, ONE).factors(slice(0, N))[0], rtol=0, atol=1e-14)
 
 
-def test_explainers_and_explanations_can_be_pickled():
-    for name in ("lightgbm binary", "xgboost custom"):
-        explainer = explainer_of(name)
-        again = pickle.loads(pickle.dumps(explainer))
+@pytest.mark.parametrize("name", [*EVERY, *SAMPLED])
+def test_copies_of_explainers_and_explanations_give_the_same_bits(name):
+    explainer = explainer_of(name)
+    expected = explainer.pushes(X_NEW)
+    for again in (copy.deepcopy(explainer), pickle.loads(pickle.dumps(explainer))):
+        assert np.array_equal(again.pushes(X_NEW), expected)
+    assert np.array_equal(pickle.loads(pickle.dumps(explainer(X_NEW))).contributions, expected)
+
+
+@pytest.mark.parametrize("outer", ["pipeline", "search", "search of pipelines"])
+def test_copies_of_explainers_of_pipelines_and_searches_give_the_same_bits(outer):
+    model = GradientBoostingClassifier(n_estimators=4, subsample=0.7, random_state=0)
+    model = model if outer == "search" else make_pipeline(StandardScaler(), model)
+    model = model if outer == "pipeline" else GridSearchCV(model, {}, cv=2)
+    explainer = axil.JacobianExplainer(model.fit(X, CLASSES), X, CLASSES)
+    for again in (copy.deepcopy(explainer), pickle.loads(pickle.dumps(explainer))):
         assert np.array_equal(again.pushes(X_NEW), explainer.pushes(X_NEW))
-        assert np.array_equal(pickle.loads(pickle.dumps(explainer(X_NEW))).contributions, explainer.pushes(X_NEW))
 
 
 @pytest.mark.parametrize("settings", [{}, {"subsample": 0.6}, {"max_delta_step": 0.3}, {"reg_alpha": 0.02}])

@@ -1,5 +1,8 @@
 """Torch modules: against scikit-learn's learners with the same parameters, and against other optima."""
 
+import copy
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -65,6 +68,14 @@ def network():
     module = torch.nn.Sequential(*layers[:-1])
     decay = {name: 2.0 for name, _ in module.named_parameters() if name.endswith("weight")}
     return X, y, model, module, TrainingLoss(lambda s, y: (s - y) ** 2 / 2, decay, "sum")
+
+
+def test_copies_give_the_same_bits():
+    X, y, _, module, loss = network()
+    found = read(module, X, y, loss=TrainingLoss(torch.nn.MSELoss(reduction="sum"), loss.weight_decay), verify=False)
+    for again in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        np.testing.assert_array_equal(again.target_derivatives(X[:5]), found.target_derivatives(X[:5]))
+        np.testing.assert_array_equal(again.predictions(X[:5]), found.predictions(X[:5]))
 
 
 def test_a_network_is_differentiated_as_scikit_learns():

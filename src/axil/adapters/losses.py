@@ -73,6 +73,8 @@ class Loss(ABC):
     weighs_rows = False
     #: a of `affine`: steps of a score multiply exp(a F), which spares the exponential; 0: the state is the score itself
     exponent = 0.0
+    #: whether leaves need all digits of gradients next to zero, which `affine` takes as differences of numbers near one
+    cancels = False
     #: what the link makes of a score: "probability", "mean", or "" for the score itself
     meaning = "probability"
 

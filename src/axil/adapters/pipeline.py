@@ -78,6 +78,8 @@ class PipelineAdapter(ReadsRows):
         return transformed
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for before there is a last step, when this is copied
+            raise AttributeError(name)
         found = getattr(self._last, name)
         return partial(self.through, found) if name in TAKES_ROWS else found
 

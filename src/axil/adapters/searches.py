@@ -1,4 +1,4 @@
-"""Searches over settings: the model that a search refitted with the best of them is the one that is explained."""
+"""Searches over settings and frozen models: the model inside that predicts is the one that is explained."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ _MISSING = object()
 
 
 def unwrapped(model: Any) -> Any:
-    """The model inside a fitted search (GridSearchCV and all that follow its interface); any other object as it is.
+    """The model inside a fitted search (GridSearchCV and all that follow its interface) or a FrozenEstimator; else the object.
 
-    A search predicts with ``best_estimator_`` alone, which was fitted to all rows after the search.
+    A search predicts with ``best_estimator_`` alone, which was fitted to all rows after the search. A frozen model is never
+    fitted again, whatever is around it.
     """
-    while _is_search(model):
+    while _is_search(model) or _is_frozen(model):
+        if _is_frozen(model):
+            model = vars(model)["estimator"]
+            continue
         found = vars(model).get("best_estimator_", _MISSING)
         if found is _MISSING:
             if model.refit is False and {"cv_results_", "best_params_", "study_"} & vars(model).keys():
@@ -29,6 +33,11 @@ def unwrapped(model: Any) -> Any:
             raise not_fitted(model)
         model = found
     return model
+
+
+def _is_frozen(model: Any) -> bool:
+    kind = type(model)
+    return kind.__name__ == "FrozenEstimator" and kind.__module__.startswith("sklearn.frozen")
 
 
 def _is_search(model: Any) -> bool:

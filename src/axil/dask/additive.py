@@ -29,6 +29,7 @@ from axil.dask.gradients import (
 from axil.dask.partitions import Precision, label_dtype
 from axil.dask.rows import HeldRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from axil.jacobian.pushes import Pushes
 from axil.jacobian.stages import Walked, walk
 from axil.machine.limits import Limits
 from axil.replay.build import with_rows
@@ -44,6 +45,7 @@ class HeldPushes(HeldRows):
     walked: Walked  #: without rows
     shared: Any  #: the same, delayed and held
     largest: float  #: |score| of a training row
+    leaf_sizes: Array  #: (L, 1), or (L, K) where trees are shared: what all rows push into each leaf, by absolute value
 
 
 def build(
@@ -78,7 +80,8 @@ def build(
     report = _check_scores(adapter, smooth, sums, walked) if check else {}
     kinds = cluster.collect([task(label_dtype, part) for part in partitions])
     kind = next(own for own, size in zip(kinds, sizes) if size)
-    return HeldPushes(partitions, sizes, kind, walked, cluster.share(walked), sums.largest), report
+    leaf_sizes = _leaf_sizes(walked, sums, limits)
+    return HeldPushes(partitions, sizes, kind, walked, cluster.share(walked), sums.largest, leaf_sizes), report
 
 
 def _read(
@@ -164,6 +167,14 @@ def _settled(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, chec
     nothing = leaves[:, :0]
     none = np.empty((0, n_outputs))
     return replace(found, smooth=smooth, leaves=nothing, targets=none, weights=np.empty(0), score=none, gradients=None)
+
+
+def _leaf_sizes(walked: Walked, sums: GradientSums, limits: Limits) -> Array:
+    found = np.zeros_like(sums.sizes)
+    for term in (term for terms in Pushes(walked, limits).terms for term in terms):
+        own, column = slice(*walked.starts[term.tree : term.tree + 2]), term.output if walked.smooth.shared else 0
+        found[own, column] += np.abs(term.scale) * sums.sizes[own, column]
+    return found
 
 
 def _rounds(smooth: SmoothTrees, sums: GradientSums, width: int, n_outputs: int) -> list[tuple[Array, Array]]:

@@ -28,7 +28,7 @@ from axil.machine.memory import Budget
 from axil.output.tables import Largest
 from axil.replay.recover import assign_leaves
 from axil.structure import Transferable
-from axil.types import Array
+from axil.types import Array, Leaves
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class GradientSums:
     counts: NDArray[np.int64]  #: (L,) rows of the fit
     g: Array  #: (L, 1), or (L, K) where trees are shared
     h: Array
+    sizes: Array  #: likewise, of absolute values of g
     largest: float  #: |score| of these rows
     off: tuple[float, int, float, float]  #: the largest distance of a score from the model's, its row, and both scores
 
@@ -79,6 +80,7 @@ class GradientSums:
             self.counts + other.counts,
             self.g + other.g,
             self.h + other.h,
+            self.sizes + other.sizes,
             max(self.largest, other.largest),
             max(self.off, other.off, key=lambda one: np.nan_to_num(one[0], nan=np.inf)),
         )
@@ -87,7 +89,7 @@ class GradientSums:
 class PartPushes(Pushes):
     """Pushes of some of the training rows: only those of all rows add up to scores, which is checked where all are added."""
 
-    def _agree(self, total: Array, expected: Array, what: str) -> None:
+    def _agree(self, total: Array, queries: Leaves, step: int = 0) -> None:
         """Compare nothing."""
 
 
@@ -123,7 +125,7 @@ def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) 
     leaves = assign_leaves(adapter, X, n, trees.n_leaves, limits)  # type: ignore[arg-type]
     start = shared.start if observed.offsets is None else shared.start + observed.offsets
     rows = WalkedRows(leaves, observed.given, observed.targets, place.weights, start, frozen(labels))
-    counts, g, h, score = _sums(rows, shared.smooth, slice(None) if place.held_out is None else ~place.held_out)
+    counts, g, h, sizes, score = _sums(rows, shared.smooth, slice(None) if place.held_out is None else ~place.held_out)
     asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
     expected = adapter.scores(inputs.take_rows(X, asked))
     found = leaf_scores(shared.smooth, leaves[:, asked].T, rounded=True)
@@ -132,14 +134,15 @@ def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) 
         apart = np.abs(found - expected)
         i, k = np.unravel_index(int(apart.argmax()), apart.shape)
         off = float(apart[i, k]), place.start + int(asked[i]), float(found[i, k]), float(expected[i, k])
-    return rows, GradientSums(counts, g, h, float(np.abs(score).max(initial=0.0)), off)
+    return rows, GradientSums(counts, g, h, sizes, float(np.abs(score).max(initial=0.0)), off)
 
 
-def _sums(rows: WalkedRows, smooth: SmoothTrees, fitted: Any) -> tuple[NDArray[np.int64], Array, Array, Array]:
-    """Counts of the rows of the fit and sums of gradients over leaves, and the scores in the end."""
+def _sums(rows: WalkedRows, smooth: SmoothTrees, fitted: Any) -> tuple[NDArray[np.int64], Array, Array, Array, Array]:
+    """Counts of the rows of the fit, sums of g, h and |g| over leaves, and the scores in the end."""
     trees, loss = smooth.trees, smooth.loss
     starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
-    G, H, counts = np.zeros_like(trees.values), np.zeros_like(trees.values), np.zeros(int(starts[-1]), dtype=np.int64)
+    G, H, sizes = (np.zeros_like(trees.values) for _ in range(3))
+    counts = np.zeros(int(starts[-1]), dtype=np.int64)
     score = (rows.start + np.zeros_like(rows.rounded)).astype(smooth.score_precision)
     for begin, end in pairwise([*np.flatnonzero(np.diff(smooth.iterations, prepend=-1)), len(starts) - 1]):
         g, h = loss.seen(rows.rounded, score, rows.weights)
@@ -149,8 +152,9 @@ def _sums(rows: WalkedRows, smooth: SmoothTrees, fitted: Any) -> tuple[NDArray[n
             outputs = range(score.shape[1]) if smooth.shared else [int(smooth.outputs[t])]
             for column, k in enumerate(outputs):
                 G[own, column], H[own, column] = (np.bincount(leaf, each[:, k], n) for each in (g, h))
+                sizes[own, column] = np.bincount(leaf, np.abs(g[:, k]), n)
                 score[:, k] += trees.values[own, column].astype(score.dtype, copy=False)[leaf]
-    return counts, G, H, score
+    return counts, G, H, sizes, score
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------------

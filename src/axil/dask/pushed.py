@@ -14,9 +14,9 @@ from axil.dask.cluster import literal, task
 from axil.dask.comparables import Chosen, Compared, compared_pushes
 from axil.dask.gradients import AskedPushes, read_pushes
 from axil.dask.similar import Comparable
-from axil.errors import ExactnessError, InputError, UnsupportedQuestionError
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.jacobian.agreement import leaf_scores
-from axil.jacobian.pushes import CHANGED, EXACT
+from axil.jacobian.pushes import CHANGED, EXACT, NOT_ADDED_UP, check_sums, summed
 from axil.output import tables
 from axil.output.account import Account
 from axil.output.context import Context
@@ -76,20 +76,11 @@ class Pushed(Comparable):
         scores: Array = self._adapter.scores(X)
         if not self._verify or not len(scores):
             return scores
-        smooth = self._held.walked.smooth
+        held, smooth = self._held, self._held.walked.smooth
         of_leaves, as_added = (leaf_scores(smooth, asked.leaves, rounded=rounded) for rounded in (False, True))
-        scale = max(float(np.abs(scores).max()), self._held.largest, 1e-300)
-        wrong = "Please report it: the account of this model does not add up."
-        compared = (
-            (self._adapter.smooth_tolerance, as_added, scores, CHANGED),
-            (EXACT, self.base + made, of_leaves, wrong),
-        )
-        for slack, found, expected, cause in compared:
-            error = np.abs(found - expected)
-            worst = np.unravel_index(int(error.argmax()), error.shape)
-            if not error[worst] <= slack * scale:
-                what = f"score of explained row {worst[0]} (from 0)"
-                raise ExactnessError(what, float(found[worst]), float(expected[worst]), cause)
+        sizes = summed(smooth, np.abs(self.base), held.leaf_sizes, asked.leaves)
+        check_sums(as_added, scores, sizes, self._adapter.smooth_tolerance, held.largest, CHANGED)
+        check_sums(self.base + made, of_leaves, sizes, EXACT, held.largest, NOT_ADDED_UP)
         return scores
 
     def _sums(self, X: Any, labels: NDArray[Any]) -> WeightedSums:

@@ -66,8 +66,13 @@ def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[N
 
 
 def _values(series: nw.Series[Any]) -> NDArray[Any]:
-    """A column as an array; categories through a list, for pyarrow loses the missing ones on the way to an array."""
+    """A column as an array; categories through a list, for pyarrow loses the missing ones on the way to an array.
+
+    NumPy has no integers of 128 bits: those that need so many stay Python's own.
+    """
     kinds = (nw.Categorical, nw.Enum)
+    if series.dtype in (nw.Int128, nw.UInt128):
+        return np.array(series.to_list())
     if isinstance(series.dtype, kinds) or series.dtype in kinds:
         return np.array(series.to_list(), dtype=object)
     return np.asarray(series.to_numpy())

@@ -174,7 +174,9 @@ def _check_columns(frame: nw.DataFrame[Any], model: Columns, what: str) -> None:
 def take_rows(X: Any, rows: slice | NDArray[np.intp]) -> Any:
     """Some rows of X, by position, in X's own type."""
     frame = as_frame(X)
-    return X[rows] if frame is None else frame[rows].to_native()
+    if frame is not None:
+        return frame[rows].to_native()
+    return (X.tocsr() if is_sparse(X) and X.format in ("bsr", "coo", "dia") else X)[rows]  # these have no rows to take
 
 
 def row_labels(X: Any) -> NDArray[Any]:

@@ -22,6 +22,7 @@ from axil.machine.limits import Limits
 from axil.types import Array
 
 LARGEST = 300.0  # of |a F|: far from where exp(a F) overflows
+FULL_DIGITS = 7.0  # of |a F|: a gradient of some exp(-2 |a F|) is still known to ten digits beside one
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Factors:
         return [np.flatnonzero(smooth.outputs == k) for k in range(self.n_outputs)]
 
     @cached_property
-    def _terms(self) -> list[list[Term]]:
+    def terms(self) -> list[list[Term]]:
         """The stages of each round."""
         w = self.walked
         coefficients = np.zeros(len(w.steps))
@@ -88,14 +89,15 @@ class Factors:
 
     @cached_property
     def _exponent(self) -> float:
-        """The loss's, where exp(a F) of no training row can overflow on its way through the trees; else 0."""
+        """The loss's, where exp(a F) of no training row can overflow, or lose digits, on its way through the trees; else 0."""
         w = self.walked
         if not w.loss.exponent:
             return 0.0
         most = float(np.abs(w.start).max(initial=0.0))
         for one in w.rounds:
             most += sum(float(np.abs(gain).max(initial=0.0)) for _, _, gain in w.gains(one))
-        return float(w.loss.exponent) if abs(w.loss.exponent) * most <= LARGEST else 0.0
+        largest = FULL_DIGITS if w.loss.cancels else LARGEST
+        return float(w.loss.exponent) if abs(w.loss.exponent) * most <= largest else 0.0
 
     @cached_property
     def _moves(self) -> list[list[tuple[int, int, Array]]]:
@@ -107,14 +109,14 @@ class Factors:
         """The rounds as a kernel walks through them; None for a loss or leaves that it does not know."""
         w, a = self.walked, self._exponent
         form = None if w.loss.single else w.loss.affine(w.targets[:1])  # kernels compute in double precision
-        terms = [term for one in self._terms for term in one]
+        terms = [term for one in self.terms for term in one]
         if form is None or w.gradients is not None or a != w.loss.exponent or any(t.scale.ndim > 1 for t in terms):
             return None
         if w.drawn is not None and w.drawn.dtype != np.uint8:
             return None
         moves = [move for one in self._moves for move in one]
         begin = np.append(0, np.cumsum([len(own) for own in self.trees]))
-        bounds = [(0, 0), *((len(some), len(others)) for some, others in zip(self._terms, self._moves))]
+        bounds = [(0, 0), *((len(some), len(others)) for some, others in zip(self.terms, self._moves))]
         steps = np.concatenate([np.zeros(0), *(gain for *_, gain in moves)])
         return Program(
             rounds=np.cumsum(bounds, axis=0, dtype=np.int64),
@@ -190,7 +192,7 @@ class Factors:
         y, weights, leaves = w.targets[rows], self._counted(rows), w.leaves[:, rows]
         rounded = w.loss.single and w.smooth.omega is None  # where trees are dropped, the library adds them up again
         score = np.array(self._start(rows), dtype=w.smooth.score_precision if rounded else np.float64)
-        for terms, moves in zip(self._terms, self._moves):
+        for terms, moves in zip(self.terms, self._moves):
             kept = w.gradients
             if kept is not None:
                 g = weights[:, None] * kept[terms[0].round, rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -111,9 +112,7 @@ class Implicit(ReadsRows):
                 "The training loss or its derivatives are not finite at the fitted parameters: most likely X_train or "
                 "y_train are not what the model was fitted on."
             )
-
-        def product(directions: Array) -> Array:
-            return learner.product(directions, *weighted) + training.penalty[:, None] * directions
+        product = partial(_hessian_product, learner, training.penalty, weighted)
 
         self._warned = 0.0  # of this damping
         self.report: dict[str, Any] = {}
@@ -224,6 +223,11 @@ class Implicit(ReadsRows):
         """Bytes per query: gradients, solutions and pushes for all outputs, and the result."""
         (n_train, n_outputs), n_parameters = self.targets.shape, len(self._learner.parameters)
         return int(8 * (n_outputs * (2 * n_parameters + n_train) + 6 * n_parameters) + self._learner.bytes_a_direction)
+
+
+def _hessian_product(learner: Learner, penalty: Array, weighted: tuple[Array, Array], directions: Array) -> Array:
+    """(P, m): the Hessian of the training loss, whose rows have these derivatives by the scores, times directions (P, m)."""
+    return learner.product(directions, *weighted) + penalty[:, None] * directions
 
 
 def check_predictions(found: Array, expected: Array) -> float:

@@ -15,21 +15,26 @@ values a row's scores before every tree depend on that row alone, so blocks of r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.smooth import SmoothTrees
 from axil.errors import ExactnessError
 from axil.jacobian.agreement import leaf_scores
 from axil.jacobian.factors import Factors
 from axil.machine.arrays import host, is_host
 from axil.machine.progress import track
+from axil.replay.checks import CHECKED_ROWS
 from axil.types import Array, Leaves
 
 BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs
-EXACT = 1e-6  # of the largest score: how closely pushes add up
+EXACT = 1e-6  # of all pushes on a score, in absolute value: how closely they add up
 
+DIVERGED = 1e7  # by how much other scores are larger where single precision has no digit left of this one
+NOT_ADDED_UP = "Please report it: the account of this model does not add up."
 CHANGED = "The model may have changed since the explainer was made: make a new one."
 
 
@@ -46,6 +51,13 @@ class Pushes(Factors):
     def scores(self, queries: Leaves) -> Array:
         """(n, K): sums of the model's own leaf values in these leaves, (n, T)."""
         return leaf_scores(self.walked.smooth, queries)
+
+    def sizes(self, queries: Leaves) -> Array:
+        """(n, K): the absolute values that scores in these leaves are sums of: of the base, and of all that rows push there.
+
+        Errors are relative to these terms: beside a score of 1e27 any other score would pass for exact.
+        """
+        return summed(self.walked.smooth, np.abs(self.base), self._leaf_sums[1], queries)
 
     def bytes_per_query(self) -> int:
         """Bytes that one query takes while its pushes are handed on block by block, with its part of a block."""
@@ -71,7 +83,7 @@ class Pushes(Factors):
 
         Arrays of the back end. Once all are given, their sums must be the scores, or `ExactnessError` is raised.
         """
-        n, expected, xp = len(queries), self.scores(queries), self.backend.xp
+        n, xp = len(queries), self.backend.xp
         with self.backend.guard():
             tables = [self._table(queries, k) for k in range(self.n_outputs)]
             total = [xp.full(n, base) for base in self.base]
@@ -84,7 +96,7 @@ class Pushes(Factors):
                     made.append(out)
                 yield rows.start, made
             found = np.stack([host(each) for each in total], axis=1)
-        self._agree(found, expected, "explained row")
+        self._agree(found, queries)
 
     def _own(self, k: int) -> NDArray[np.int64] | None:
         """The trees of output k, as kernels take them: None for all."""
@@ -129,7 +141,7 @@ class Pushes(Factors):
             n_leaves = self.walked.smooth.trees.n_leaves[own]
             for t, begin in zip(own, np.cumsum(n_leaves) - n_leaves):
                 out[:, k] += cells[k][begin + queries[:, t].astype(np.intp)]
-        self._agree(self.base + out.sum(axis=2), self.scores(queries), "explained row")
+        self._agree(self.base + out.sum(axis=2), queries)
         return out
 
     def on_itself(self) -> Array:
@@ -145,31 +157,76 @@ class Pushes(Factors):
     def prove(self) -> float:
         """Compare what all rows together put into each leaf with the leaf's own value; the largest difference, relative.
 
-        So the account adds up for every x, whichever leaves it falls into.
+        So the account adds up for every x, whichever leaves it falls into. A leaf is compared with the largest score, since what
+        a library rounds away from gradients next to zero is not relative to them; training rows, up to `CHECKED_ROWS`, with
+        all that is pushed there.
         """
-        w = self.walked
-        sums = [own[:, 0] for own in self.cells_by_group(np.zeros(len(w.targets), dtype=np.intp), 1)]
-        worst, scale = 0.0, self._scale()
-        for k, found in enumerate(sums):
-            column = k if w.smooth.shared else 0
-            at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in self.trees[k]])
-            error = np.abs(found - w.smooth.trees.values[at, column])
-            largest = int(error.argmax())
-            if not error[largest] <= EXACT * scale:
-                expected = float(w.smooth.trees.values[at[largest], column])
-                raise ExactnessError("sum of the pushes in a leaf", float(found[largest]), expected, CHANGED)
-            worst = max(worst, float(error[largest]) / scale)
-        return worst
+        w, (found, sizes) = self.walked, self._leaf_sums
+        scale = max(float(np.abs(w.score).max()), float(np.abs(self.base).max()), float(sizes.max())) or 1.0
+        error = np.abs(found - w.smooth.trees.values)
+        worst = np.unravel_index(int(error.argmax()), error.shape)
+        if not error[worst] <= EXACT * scale:
+            expected = float(w.smooth.trees.values[worst])
+            raise ExactnessError("sum of the pushes in a leaf", float(found[worst]), expected, CHANGED)
+        step = -(-len(w.targets) // CHECKED_ROWS)
+        asked = w.leaves.T[::step]
+        self._agree(summed(w.smooth, self.base, found, asked), asked, step)
+        return float(error[worst]) / scale
 
-    def _scale(self) -> float:
-        return max(float(np.abs(self.walked.score).max()), float(np.abs(self.base).max()), 1e-300)
+    @cached_property
+    def _leaf_sums(self) -> tuple[Array, Array]:
+        """(L, 1), or (L, K) where outputs share trees: what all rows put into each leaf, and its absolute values; one walk."""
+        w, xp = self.walked, self.backend.xp
+        made = np.zeros((2, *w.smooth.trees.values.shape))
+        with self.backend.guard():
+            n_cells = [int(w.smooth.trees.n_leaves[own].sum()) for own in self.trees]
+            sums = [[xp.zeros((n, 1)) for _ in range(2)] for n in n_cells]
+            for rows in track(list(self._blocks(0)), "pushes"):
+                codes = xp.zeros(rows.stop - rows.start, dtype=xp.int64)
+                for k, factors in enumerate(self.factors(rows)):
+                    self.rows.factor_sums(factors, codes, rows.start, sums[k][0], self._own(k))
+                    self.rows.factor_sums(xp.abs(factors), codes, rows.start, sums[k][1], self._own(k))
+            for k, own in enumerate(self.trees):
+                at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in own])
+                made[:, at, k if w.smooth.shared else 0] = [host(each)[:, 0] for each in sums[k]]
+        return made[0], made[1]
 
-    def _agree(self, total: Array, expected: Array, what: str) -> None:
+    def _agree(self, total: Array, queries: Leaves, step: int = 0) -> None:
+        """Raise unless these are the scores of queries in these leaves, or of every training row at this step."""
         if not len(total):
             return
-        error = np.abs(total - expected)
-        worst = np.unravel_index(int(error.argmax()), error.shape)
-        scale = max(self._scale(), float(np.abs(expected).max()))
-        if not error[worst] <= EXACT * scale:
-            cause = "Please report it: the account of this model does not add up."
-            raise ExactnessError(f"score of {what} {worst[0]} (from 0)", total[worst], expected[worst], cause)
+        expected, sizes = self.scores(queries), self.sizes(queries)
+        largest = float(np.abs(self.walked.score).max(initial=0.0))
+        check_sums(total, expected, sizes, EXACT, largest, NOT_ADDED_UP, step)
+
+
+def summed(smooth: SmoothTrees, base: Array, values: Array, leaves: Leaves) -> Array:
+    """(n, K): the base (K,) and the values, (L, 1) or (L, K) as those of the trees are, of each row's leaves (n, T)."""
+    n_leaves = smooth.trees.n_leaves
+    made = base + np.zeros((len(leaves), len(base)))
+    for t, first in enumerate(np.cumsum(n_leaves) - n_leaves):
+        own = slice(None) if smooth.shared else slice(int(smooth.outputs[t]), int(smooth.outputs[t]) + 1)
+        made[:, own] += values[first + leaves[:, t].astype(np.intp)]
+    return made
+
+
+def check_sums(
+    found: Array, expected: Array, sizes: Array, tolerance: float, largest: float, cause: str, step: int = 0
+) -> None:
+    """Raise where scores (n, K) are further apart than the tolerance times their sizes; see `Pushes.sizes`.
+
+    ``largest``: the largest |score| of a training row. ``step``: these are the training rows at this step, not explained ones.
+    """
+    error, allowed = np.abs(found - expected), tolerance * sizes
+    beyond = np.flatnonzero(~(error <= allowed).all(axis=1))
+    if not len(beyond):
+        return
+    at = np.unravel_index(int((error[beyond] - allowed[beyond]).argmax()), error[beyond].shape)  # nan before all others
+    row = int(beyond[at[0]])
+    if not largest <= DIVERGED * float(sizes[row].max()):
+        cause = (
+            f"The fit has scores of up to {largest:.1e}: it diverged, and beside them the library rounded away what made this "
+            "score. Fit with a smaller learning rate or more regularisation."
+        )
+    what = f"score of {'training' if step else 'explained'} row {row * max(step, 1)} (from 0)"
+    raise ExactnessError(what, float(found[row, at[1]]), float(expected[row, at[1]]), cause)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -26,29 +27,35 @@ Loss = Callable[[Array, Array], RowLosses]  # from scores (N, K) and targets (N,
 Link = Callable[[Array], tuple[Array, Array]]  # scores (n, K) to predictions (n, K) and their derivatives (n, K, K)
 
 
-def separate(loss: losses.Loss) -> Loss:
+@dataclass(frozen=True)
+class Separate:
     """Derivatives of a loss that treats each of its columns by itself."""
 
-    def derivatives(scores: Array, targets: Array) -> RowLosses:
-        found = loss.slopes(targets, scores)
+    loss: losses.Loss
+
+    def __call__(self, scores: Array, targets: Array) -> RowLosses:
+        found = self.loss.slopes(targets, scores)
         curvature, cross = (np.broadcast_to(each, scores.shape) for each in (found.g_by_score, found.g_by_target))
         return RowLosses(found.g, _diagonal(curvature), _diagonal(cross))
 
-    return derivatives
+
+@dataclass(frozen=True)
+class MeanLink:
+    """Means of a loss as a function of its scores, with their derivatives; a copy is equal to the original."""
+
+    loss: losses.Loss
+
+    def __call__(self, scores: Array) -> tuple[Array, Array]:
+        return self.loss.mean(scores), self.loss.mean_slopes(scores)
 
 
-def link(loss: losses.Loss) -> Link:
-    """Means of a loss as a function of its scores, with their derivatives."""
-    return lambda scores: (loss.mean(scores), loss.mean_slopes(scores))
+squared = Separate(losses.Squared())
+log_loss = Separate(losses.Logistic())
 
-
-squared = separate(losses.Squared())
-log_loss = separate(losses.Logistic())
-
-identity_link = link(losses.Squared())
-exp_link = link(losses.poisson())
-sigmoid_link = link(losses.Logistic())
-softmax_link = link(losses.Softmax())
+identity_link = MeanLink(losses.Squared())
+exp_link = MeanLink(losses.poisson())
+sigmoid_link = MeanLink(losses.Logistic())
+softmax_link = MeanLink(losses.Softmax())
 
 
 def deviance(power: float, log_link: bool) -> Loss:
@@ -58,16 +65,14 @@ def deviance(power: float, log_link: bool) -> Loss:
     itself; then ``dl/ds = (s - y) s^-power``.
     """
     if log_link:
-        return separate(losses.Deviance(power=power))
-    if power == 0:
-        return squared
+        return Separate(losses.Deviance(power=power))
+    return squared if power == 0 else partial(_identity_deviance, power)
 
-    def derivatives(scores: Array, targets: Array) -> RowLosses:
-        cross = -(scores**-power)
-        curvature = -(1 - power) * cross + power * targets * scores ** (-power - 1)
-        return RowLosses((targets - scores) * cross, _diagonal(curvature), _diagonal(cross))
 
-    return derivatives
+def _identity_deviance(power: float, scores: Array, targets: Array) -> RowLosses:
+    cross = -(scores**-power)
+    curvature = -(1 - power) * cross + power * targets * scores ** (-power - 1)
+    return RowLosses((targets - scores) * cross, _diagonal(curvature), _diagonal(cross))
 
 
 def softmax_loss(scores: Array, targets: Array) -> RowLosses:

@@ -20,7 +20,7 @@ from axil.adapters.smooth import refuse_learners
 from axil.errors import ExactnessError, InputError, UnsupportedModelError, shown
 from axil.jacobian import row_losses
 from axil.jacobian.implicit import Implicit, Learner, Predictor, Training, check_predictions
-from axil.jacobian.linear import Linear, with_ones
+from axil.jacobian.linear import Linear, as_they_are, with_ones
 from axil.jacobian.network import Network
 from axil.machine.limits import Limits
 from axil.types import Array
@@ -130,7 +130,7 @@ def _predict(model: Any, reading: Reading, output: str, rows: Any) -> Array:
         return np.asarray(model.decision_function(rows), dtype=float).reshape(shape)
     found = np.asarray(model.predict_proba(rows) if hasattr(model, "classes_") else model.predict(rows), dtype=float)
     found = found[:, 1:] if hasattr(model, "classes_") and shape[1] == 1 else found.reshape(shape)
-    if output == "probability" or reading.link is row_losses.identity_link:
+    if output == "probability" or reading.link == row_losses.identity_link:
         return found
     scores = reading.learner.scores(rows)
     check_predictions(reading.link(scores)[0], found)
@@ -181,7 +181,7 @@ def _linear(model: Any, rows: Any, l2: float | Array, of_intercept: float = 0.0)
     coefficients = np.atleast_2d(np.asarray(model.coef_, dtype=float))
     by_output = np.broadcast_to(np.reshape(l2, (-1, 1)), coefficients.shape)
     if not model.fit_intercept:
-        return Linear(coefficients, lambda rows: rows, rows), by_output.ravel()
+        return Linear(coefficients, as_they_are, rows), by_output.ravel()
     intercepts = np.broadcast_to(np.reshape(model.intercept_, (-1, 1)), (len(coefficients), 1))
     penalty = np.hstack([by_output, np.full((len(coefficients), 1), of_intercept)])
     return Linear(np.hstack([coefficients, intercepts]), with_ones, rows), penalty.ravel()
@@ -234,9 +234,13 @@ def _kernel_ridge(model: Any, rows: Any, targets: Array, weights: Array) -> Read
     basis = V[:, kept] / np.sqrt(e[kept])
     dual = np.asarray(model.dual_coef_, dtype=float).reshape(len(rows), -1)
     coefficients = ((V[:, kept] * np.sqrt(e[kept])).T @ dual).T
-    learner = Linear(coefficients, lambda rows: adapter.coordinates(rows) @ basis, rows)
+    learner = Linear(coefficients, partial(_kernel_features, adapter, basis), rows)
     alpha = np.broadcast_to(np.reshape(np.asarray(model.alpha, dtype=float), (-1, 1)), coefficients.shape)
     return _squared(learner, alpha.ravel(), targets, weights)
+
+
+def _kernel_features(adapter: KernelRidgeAdapter, basis: Array, rows: Any) -> Array:
+    return np.asarray(adapter.coordinates(rows) @ basis)
 
 
 def _squared(learner: Linear, penalty: Array, targets: Array, weights: Array) -> Reading:

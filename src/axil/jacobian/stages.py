@@ -33,6 +33,7 @@ from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
 
+ROUNDINGS = 8  # of the sum of |w g| that a leaf's sum of w g may be off by
 ROUNDED = 1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
 
 
@@ -91,7 +92,8 @@ class Walked:
         """(L_t,): what regularisation adds to a leaf's H; infinite where the library set the value to zero."""
         own = slice(self.starts[tree], self.starts[tree + 1])
         l2 = self.smooth.trees.l2[own]
-        return l2 if self.zeroed is None else np.where(self.zeroed[own, output], np.inf, l2)
+        column = output if self.smooth.shared else 0
+        return l2 if self.zeroed is None else np.where(self.zeroed[own, column], np.inf, l2)
 
     def counted(self, tree: int) -> Array:
         """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves."""
@@ -180,6 +182,9 @@ class _Walk:
         self.ends: list[tuple[int, list[int]]] = []  # of each iteration: its last round, and its stages
         self.zeroed = np.zeros(trees.values.shape, dtype=np.bool_) if smooth.lightest > 0 else None
         self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
+        self.sizes: Array | None = (
+            None  # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
+        )
 
     def run(self, check: bool) -> Walked:
         if check and self.trees.base is None:
@@ -196,7 +201,7 @@ class _Walk:
             check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), self.drawn)
         rates, recovered = recover_rates(self.trees, self.replayed)
         replayed = self.replayed * np.repeat(rates, self.trees.n_leaves)[:, None]
-        error = check_values(self.adapter, self.trees, replayed) if check else 0.0
+        error = check_values(self.adapter, self.trees, replayed, self._noise) if check else 0.0
         self._settle(rates)
         return Walked(
             smooth=self.smooth,
@@ -217,6 +222,20 @@ class _Walk:
             zeroed=self.zeroed,
             gradients=np.stack(self.gradients) if self.gradients else None,
         )
+
+    def _noise(self) -> Array:
+        """(L, K): roundings of the sums of all |w g| in each leaf, in the library's precision; the fit is walked once more."""
+        found = np.zeros_like(self.replayed)
+        if self.drawn is not None or self.loss.recorded or self.loss.joint or self.n_steps > 1:
+            return found  # which are not walked twice
+        again = _Walk(self.adapter, self.smooth, self.leaves, self.targets, None, self.each, self.backend)
+        again.start, again.score = self.start, self.start + np.zeros_like(self.targets)
+        again.sizes = found
+        for number, iteration in enumerate(np.unique(self.smooth.iterations)):
+            trees = np.flatnonzero(self.smooth.iterations == iteration)
+            again._iteration(number, range(trees[0], trees[-1] + 1))
+        rates = np.repeat(np.nan_to_num(self.trees.rates, nan=1.0), self.trees.n_leaves)[:, None]
+        return np.asarray(ROUNDINGS * float(np.finfo(self.adapter.precision).eps) * rates * found)
 
     def _iteration(self, iteration: int, trees: range) -> None:
         """The trees of one iteration, of which each takes its steps: several only where it is the only one."""
@@ -339,6 +358,9 @@ class _Walk:
                     self.zeroed[place, column] = light & (self.trees.values[place, column] == 0)
                     l2 = np.where(self.zeroed[place, column], np.inf, l2)
                 steps.append(leaf_step(G, H, l2, self.smooth.l1, self.smooth.most))
+                if self.sizes is not None:
+                    sums = np.bincount(self.leaves[t], w * np.abs(slopes.g[:, k]), len(G))
+                    self.sizes[place, column] = sums * steps[-1].share
         first = len(self.steps)
         for column, (k, step) in enumerate(zip(self._outputs(t), steps)):
             step = step.scaled(scale)

@@ -6,6 +6,7 @@ import copy
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def read(
     decay = _decay(model, given.weight_decay)
     scaled = given.reduction == "mean"
     training = Training(
-        loss=_differentiated(given.rows),
+        loss=partial(_differentiated, given.rows),
         targets=targets,
         weights=weights,
         penalty=decay * weights.sum() if scaled else decay,
@@ -111,7 +112,7 @@ def read(
         library="torch",
         columns=columns,
         prepare=_prepare,
-        predict=lambda rows: link(_own_outputs(kept, rows))[0],
+        predict=partial(_linked_outputs, kept, link),
         link=link,
         outputs=None if module.n_outputs == 1 else np.arange(module.n_outputs),
         remedy=_REMEDY,
@@ -232,25 +233,25 @@ def _own_outputs(model: Any, rows: Array) -> Array:
     return np.asarray(found.reshape(len(rows), -1).double().cpu().numpy())
 
 
-def _differentiated(rows: Callable[[Any, Any], Any]) -> row_losses.Loss:
-    """The loss of rows with its derivatives by outputs and targets, by automatic differentiation."""
+def _linked_outputs(model: Any, link: row_losses.Link, rows: Array) -> Array:
+    return link(_own_outputs(model, rows))[0]
 
-    def losses(scores: Array, targets: Array) -> row_losses.RowLosses:
-        import torch
-        from torch.func import grad, jacrev, vmap
 
-        def one(score: Any, target: Any) -> Any:
-            return rows(score[None], target[None]).sum()
+def _differentiated(rows: Callable[[Any, Any], Any], scores: Array, targets: Array) -> row_losses.RowLosses:
+    """Derivatives of the loss of rows by their scores and targets, by automatic differentiation."""
+    import torch
+    from torch.func import grad, jacrev, vmap
 
-        s, y = torch.tensor(scores), torch.tensor(targets)
-        try:
-            slope = grad(one)
-            parts = (vmap(f)(s, y) for f in (slope, jacrev(slope, 0), jacrev(slope, 1)))
-            return row_losses.RowLosses(*(part.detach().numpy() for part in parts))
-        except RuntimeError as error:
-            raise InputError(
-                "The loss cannot be differentiated twice by torch.func; expected a function of one row's outputs and targets, "
-                f"both (1, {scores.shape[1]}) in float64: {error}"
-            ) from error
+    def one(score: Any, target: Any) -> Any:
+        return rows(score[None], target[None]).sum()
 
-    return losses
+    s, y = torch.tensor(scores), torch.tensor(targets)
+    try:
+        slope = grad(one)
+        parts = (vmap(f)(s, y) for f in (slope, jacrev(slope, 0), jacrev(slope, 1)))
+        return row_losses.RowLosses(*(part.detach().numpy() for part in parts))
+    except RuntimeError as error:
+        raise InputError(
+            "The loss cannot be differentiated twice by torch.func; expected a function of one row's outputs and targets, "
+            f"both (1, {scores.shape[1]}) in float64: {error}"
+        ) from error

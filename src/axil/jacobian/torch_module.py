@@ -18,28 +18,29 @@ class TorchModule:
 
     def __init__(self, model: Any, X: Array):
         import torch
-        from torch.func import functional_call
 
         module = copy.deepcopy(model).double().cpu().eval()
-        trained = {name: part.detach() for name, part in module.named_parameters() if part.requires_grad}
-        fixed = {name: part.detach() for name, part in module.named_parameters() if not part.requires_grad}
-        fixed |= dict(module.named_buffers())
-        sizes = [part.numel() for part in trained.values()]
-
-        def outputs(theta: Any, rows: Any) -> Any:
-            parts = zip(trained, torch.split(theta, sizes))
-            named = {name: part.reshape(trained[name].shape) for name, part in parts}
-            return functional_call(module, {**named, **fixed}, (rows,)).reshape(len(rows), -1)
-
-        self._outputs = outputs
-        self._theta = torch.cat([part.reshape(-1) for part in trained.values()])
+        self._module = module
+        self._trained = {name: part.detach() for name, part in module.named_parameters() if part.requires_grad}
+        self._fixed = {name: part.detach() for name, part in module.named_parameters() if not part.requires_grad}
+        self._fixed |= dict(module.named_buffers())
+        self._theta = torch.cat([part.reshape(-1) for part in self._trained.values()])
         self._training = torch.as_tensor(X)
         self.parameters = self._theta.numpy()
         with torch.no_grad():
-            found = outputs(self._theta, self._training)
+            found = self._outputs(self._theta, self._training)
         self.n_outputs = int(found.shape[1])
         # What one direction holds on its way: what the layers give for each row, and itself.
         self.bytes_a_direction = 8 * (len(X) * (self.n_outputs + _width(module)) + 2 * len(self.parameters))
+
+    def _outputs(self, theta: Any, rows: Any) -> Any:
+        """Outputs of rows with these parameters."""
+        import torch
+        from torch.func import functional_call
+
+        split = torch.split(theta, [part.numel() for part in self._trained.values()])
+        named = {name: part.reshape(own.shape) for part, (name, own) in zip(split, self._trained.items())}
+        return functional_call(self._module, {**named, **self._fixed}, (rows,)).reshape(len(rows), -1)
 
     def scores(self, X: Array) -> Array:
         """(n, K)."""

@@ -69,7 +69,7 @@ def left_out(deletion: Deletion) -> LeftOut:
     """
     fitted = deletion.fitted
     if fitted.structure.averages:
-        return _averaged(deletion, own)
+        return _averaged(deletion)
     s, lonely = fitted.structure, Which(fitted.structure, Parts.lonely)
     trees = stages(s)
     found, sums, total = np.empty_like(fitted.targets), np.zeros((len(trees), len(fitted.base))), 0.0
@@ -92,7 +92,7 @@ def left_out(deletion: Deletion) -> LeftOut:
     return LeftOut(found, Curve(trees, means(sums, total), int(every.sum()), fitted, every))
 
 
-def _averaged(deletion: Deletion, own: Array) -> LeftOut:
+def _averaged(deletion: Deletion) -> LeftOut:
     """`left_out` for averaged trees: no number of them but all is a model."""
     fitted = deletion.fitted
     s, found = fitted.structure, np.empty_like(fitted.targets)
@@ -102,7 +102,7 @@ def _averaged(deletion: Deletion, own: Array) -> LeftOut:
         gone, values = emptied_with(fitted, rows)
         lost, taken = (s.final @ gone)[:, None], np.einsum("t,tjk->jk", s.final, values)
         made = over_the_rest(s, started - left, lost, taken, base_without(fitted, rows).T)
-        found[rows] = fitted.targets[rows] - started + made + own
+        found[rows] = fitted.targets[rows] - started + made
     return LeftOut(found, emptied=np.isnan(found).any(axis=1))
 
 

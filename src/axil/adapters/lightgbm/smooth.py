@@ -45,7 +45,8 @@ def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
     import lightgbm
 
     if isinstance(model, lightgbm.Booster):
-        return SmoothLightGBM(model, None, None, as_objective(objective, None, native=True))
+        own = as_objective(objective, None, native=True)
+        return (SmoothLightGBM if own is None else CustomLightGBM)(model, None, None, own)
     if not isinstance(model, lightgbm.LGBMModel):
         return None
     if not model.__sklearn_is_fitted__():
@@ -62,7 +63,8 @@ def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
     own = as_objective(objective, given, native=False)
     stops = str(settings.get("pred_early_stop") or "")
     stops = "" if stops.lower() in ("false", "0", "-") else stops
-    return SmoothLightGBM(model.booster_, getattr(model, "classes_", None), model.class_weight, own, stops)
+    kind = SmoothLightGBM if own is None else CustomLightGBM
+    return kind(model.booster_, getattr(model, "classes_", None), model.class_weight, own, stops)
 
 
 def _name(model: Reading) -> str:
@@ -149,8 +151,6 @@ class SmoothLightGBM(LightGBMAdapter):
         custom: Objective | None = None,
         stops_early: str = "",
     ):
-        if custom is not None:
-            self.refusals = tuple(row for row in SMOOTH if row is not _UNKNOWN)
         super().__init__(booster, stops_early)
         self._class_weight, self._custom = class_weight, custom
         self.class_weight = class_weight
@@ -300,3 +300,9 @@ class SmoothLightGBM(LightGBMAdapter):
             rate, lost = self._settings.precisely("learning_rate", printed.pop())
             rate = np.nan if lost else rate
         return np.array([rate if tree.n_leaves > 1 else 0.0 for tree in self._trees])
+
+
+class CustomLightGBM(SmoothLightGBM):
+    """A LightGBM booster with the user's own objective."""
+
+    refusals = tuple(row for row in SMOOTH if row is not _UNKNOWN)

@@ -11,7 +11,7 @@ from axil.adapters.contract import FittedSmoother
 from axil.adapters.kept_rows import check_rows, check_targets
 from axil.adapters.sklearn.smoothers import SmootherAdapter, dense
 from axil.adapters.sklearn.solutions import neighbour_weights
-from axil.errors import InputError, UnsupportedModelError
+from axil.errors import InputError, UnsupportedModelError, shown
 from axil.inputs.owned import owned
 from axil.types import Array
 
@@ -89,7 +89,16 @@ class NeighboursAdapter(SmootherAdapter):
                 f"Row {alone[0]} of these ({len(alone)} in all) has no training row within radius={self._model.radius}: "
                 f"the model predicts {given} for it, which no row makes. Leave such rows out, or fit with a larger radius."
             )
-        return neighbour_weights(distances, found, self._model.weights, n_rows)
+        weights = neighbour_weights(distances, found, self._model.weights, n_rows)
+        if not np.isfinite(weights.data).all():
+            row = int(np.flatnonzero(~np.isfinite(weights.sum(axis=1)))[0])
+            near = shown(np.asarray(distances[row]).tolist()[:5])
+            raise InputError(
+                f"The function given as weights makes no shares of the distances {near} of row {row} (from 0): the model "
+                "itself predicts nan there. A training row is at distance 0 of itself: fit with a function that is "
+                'finite there, such as lambda d: 1 / (d**2 + 1e-9), or with weights="distance".'
+            )
+        return weights
 
     def _neighbours(self, rows: Array) -> tuple[Any, Any]:
         find = self._model.radius_neighbors if hasattr(self._model, "radius_neighbors") else self._model.kneighbors

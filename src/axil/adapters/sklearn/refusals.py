@@ -54,7 +54,8 @@ CLASSES: dict[str, RefusedClass] = {
     "CalibratedClassifierCV": RefusedClass(
         "its probabilities are a curve of those of another classifier, fitted to the targets once more",
         "(ii)",
-        "Explain the classifier inside on the rows of its fit (calibrated_classifiers_[0].estimator).",
+        "Explain a classifier inside, calibrated_classifiers_[i].estimator, on the rows of its own fit: those that fold i left "
+        "to train on, or all rows with ensemble=False; a frozen one (cv='prefit') on the rows that it was fitted on before.",
     ),
     **dict.fromkeys(
         ("RegressorChain", "ClassifierChain"),

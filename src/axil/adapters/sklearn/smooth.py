@@ -6,7 +6,7 @@ compute_node_value, sklearn/ensemble/_hist_gradient_boosting/splitting.pyx.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,53 @@ from axil.adapters.sklearn.draws import StageSampler, training_rows
 from axil.adapters.sklearn.refusals import DRAWS, MONOTONIC, fits_init, unknown_init, unknown_split
 from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, no_offsets
 from axil.adapters.smooth import SmoothTrees, weighed_classes
+from axil.errors import InputError
 from axil.types import Array
+
+LIGHTEST = (
+    1e-150  # mean second derivative of a leaf below which its value is zero (_safe_divide, sklearn/ensemble/_gb.py)
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageLogistic(Logistic):
+    """Its leaves have no regularisation, so the digits of gradients next to zero count; h is that of ``p = y + g``, rounded."""
+
+    cancels = True
+
+    def gradient(self, y: Array, F: Array) -> Array:
+        """p - y without a difference of numbers near one, as scikit-learn takes it."""
+        odds = np.exp(-np.maximum(F, -37.0))
+        return np.where(F > -37, ((1 - y) - y * odds) / (1 + odds), np.exp(np.minimum(F, 0.0)) - y)
+
+    def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
+        """g, and p (1 - p) of the probability that scikit-learn makes of g."""
+        g = self.gradient(y, F)
+        p = y + g
+        return g, p * (1 - p)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageSoftmax(Softmax):
+    """Its leaves have no regularisation, so the digits of gradients next to zero count, and the order of their sums."""
+
+    cancels = True
+
+    def mean(self, F: Array) -> Array:
+        """p, with the exponentials summed class after class."""
+        shares: Array = np.exp(F - F.max(axis=1, keepdims=True))
+        total = np.zeros((len(F), 1))
+        for k in range(F.shape[1]):
+            total += shares[:, k : k + 1]
+        shares /= total
+        return shares
+
+    def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
+        """g, and p (1 - p) of the probability that scikit-learn makes of g."""
+        g = self.gradient(y, F)
+        p = y + g
+        return g, p * (1 - p)
+
 
 _LOSSES: dict[str, Loss] = {
     "squared_error": Squared(),
@@ -81,6 +127,16 @@ STAGES: tuple[Refusal[Any], ...] = (
 )
 
 
+def _known_classes(model: Any) -> Any:
+    """The names of a classifier's classes, None for a regressor."""
+    classes = getattr(model, "classes_", None)
+    if classes is not None and len(classes) < 2:
+        raise InputError(
+            f"This {type(model).__name__} knows the class {classes[0]} alone: its predictions do not move. Fit it to two classes."
+        )
+    return classes
+
+
 class SmoothStages(GradientBoostingAdapter):
     """GradientBoostingClassifier and GradientBoostingRegressor: every leaf is a Newton step, in float64."""
 
@@ -90,7 +146,7 @@ class SmoothStages(GradientBoostingAdapter):
         refuse(STAGES, model)
         SklearnAdapter.__init__(self, model)
         self.refused_draws = refusal(DRAWS, model)
-        self.classes = getattr(model, "classes_", None)
+        self.classes = _known_classes(model)
         self.n_outputs = model.estimators_.shape[1]
         self._stack = TreeStack([tree.tree_ for tree in model.estimators_.ravel()])
         self.fingerprint = self._stack.fingerprint()
@@ -113,8 +169,13 @@ class SmoothStages(GradientBoostingAdapter):
         # Clipped in float32 (_init_raw_predictions).
         least = float(np.finfo(np.float32).eps)
         prior = np.clip(init.class_prior_, least, 1 - least)
-        loss = _loss(self._model, self.n_outputs)
-        return loss.link(prior[1:] if self.n_outputs == 1 else prior), True
+        return self._loss.link(prior[1:] if self.n_outputs == 1 else prior), True
+
+    @property
+    def _loss(self) -> Loss:
+        if self._model.loss != "log_loss":
+            return _LOSSES[self._model.loss]
+        return StageSoftmax(centred=True) if self.n_outputs > 1 else StageLogistic()
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """The trees, stage after stage."""
@@ -144,7 +205,8 @@ class SmoothStages(GradientBoostingAdapter):
             held_out=all_but(fitted, n_rows),
             sampler=sampler,
         )
-        return SmoothTrees(trees, _loss(model, n_outputs), numbers // n_outputs, numbers % n_outputs)
+        lightest = LIGHTEST * rows.totals.weight
+        return SmoothTrees(trees, self._loss, numbers // n_outputs, numbers % n_outputs, lightest=lightest)
 
 
 class SmoothHistograms(HistGradientBoostingAdapter):
@@ -154,8 +216,8 @@ class SmoothHistograms(HistGradientBoostingAdapter):
 
     def __init__(self, model: Any):
         refuse(LOSSES, model)
+        self.classes = _known_classes(model)
         self._read(model, [tree for iteration in model._predictors for tree in iteration])
-        self.classes = getattr(model, "classes_", None)
         self.class_weight = getattr(model, "class_weight", None)  # by the numbers of the classes, not by their names
         self.n_outputs = int(model.n_trees_per_iteration_)
         self._labels: Array | None = None

@@ -78,7 +78,8 @@ class SmootherAdapter(SklearnAdapter, SmootherModel):
 
     def unsolved(self, X: Any, weights: Array | None, error: float) -> UnsupportedModelError:
         """Why the solver may stay so far from the solution of its own data."""
-        found = Unsolved(self._model, error, self._in_single_precision(), self._condition(X, weights))
+        single = self._in_single_precision()
+        found = Unsolved(self._model, error, single, self._condition(X, weights), bool(issparse(X)))
         why = refusal(SOLVERS, found)
         assert why is not None  # the last row of the table takes all
         return why

@@ -55,8 +55,10 @@ def neighbour_weights(distances: Any, neighbours: Any, rule: str | Callable[[Any
             near = distance == 0
             weight = near.astype(float) if near.any() else 1.0 / distance
         elif callable(rule):
-            weight = np.asarray(rule(distance), dtype=float)
-        data.append(weight / weight.sum() if len(weight) else weight)
+            with np.errstate(divide="ignore", invalid="ignore"):  # one divided by a distance of zero, say
+                weight = np.asarray(rule(distance), dtype=float)
+        with np.errstate(invalid="ignore", divide="ignore"):  # infinite shares, which the caller refuses
+            data.append(weight / weight.sum() if len(weight) else weight)
         columns.append(found)
         ends.append(ends[-1] + len(found))
     return csr_array((np.concatenate(data), np.concatenate(columns), ends), shape=(len(data), n_rows))

@@ -24,6 +24,7 @@ class Unsolved:
     error: float  #: of its predictions, relative to the largest
     single: bool  #: whether it was solved in float32
     condition: float  #: of the matrix that it solves with
+    sparse: bool = False  #: whether its features are
 
     @property
     def off(self) -> str:
@@ -48,6 +49,11 @@ def _stopped_sparse(fit: Unsolved) -> str:
     return f"{getattr(fit.model, 'tol', 1e-6):g} ({fit.off})" if fitted_sparse(fit.model) else ""
 
 
+def _searched_sparse(fit: Unsolved) -> str:
+    cv = getattr(fit.model, "cv", None) if hasattr(fit.model, "alphas") else None
+    return f"{cv} ({fit.off})" if fit.sparse and cv is not None else ""
+
+
 def _of(fit: Unsolved) -> str:
     alpha = getattr(fit.model, "alpha_", None) if hasattr(fit.model, "alphas") else getattr(fit.model, "alpha", None)
     smallest = "" if alpha is None else f" with alpha={np.min(alpha):g}"
@@ -69,6 +75,14 @@ SOLVERS: tuple[Refusal[Unsolved], ...] = (
         "lsqr, which fits sparse features, stopped before it had converged, as it does when it is run again on these data",
         None,
         "Fit with tol=1e-12, or on dense features.",
+    ),
+    Refusal(
+        "cv",
+        _searched_sparse,
+        "RidgeCV with cv fits sparse features by sparse_cg, which stopped before it had converged, as it does when it is run "
+        "again on these data",
+        None,
+        "Fit Ridge with the alpha_ that was found and tol=1e-12 and explain that, or fit without cv, or on dense features.",
     ),
     Refusal(
         "dtype",

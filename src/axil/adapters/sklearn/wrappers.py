@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,12 +42,13 @@ def _voting(model: Any, inside: Read) -> SumModel:
             "(ii)",
         )
     used = [(name, weight) for (name, part), weight in zip(model.estimators, _weights(model)) if not _dropped(part)]
+    classes = getattr(model, "classes_", None)
+    targets = "y" if classes is None else "le_.transform(y), the classes by their numbers"
     shares = np.array([weight for _, weight in used]) / sum(weight for _, weight in used)
     members = [
-        Member(name, _read(inside, estimator, f"estimators_[{name!r}]"), float(share))
+        Member(name, _read(inside, estimator, f"named_estimators_[{name!r}]", targets), float(share))
         for (name, _), share, estimator in zip(used, shares, model.estimators_)
     ]
-    classes = getattr(model, "classes_", None)
     kept = as_it_is(model)
     predict = kept.predict if classes is None else kept.predict_proba
     return SumModel(predict, members, members[0].model, None if classes is None else owned(np.asarray(classes)))
@@ -127,11 +129,7 @@ def _bagging(model: Any, inside: Read) -> SumModel:
         )
     kept = as_it_is(model)
     vars(kept).pop("feature_names_in_", None)  # rows reach it as an array, so it must not look for names
-
-    def predict(X: Any) -> Any:
-        rows = numbers(X, np.float64)
-        return kept.predict(rows) if classes is None else kept.predict_proba(rows)
-
+    predict = partial(_of_numbers, kept.predict if classes is None else kept.predict_proba)
     found = BaggingModel(predict, members, outer, None if classes is None else owned(np.asarray(classes)))
     found.fitted_rows = int(model._n_samples)
     found.keeps_weights = drawn_by_weight
@@ -140,9 +138,18 @@ def _bagging(model: Any, inside: Read) -> SumModel:
     return found
 
 
+def _of_numbers(predict: Callable[[Any], Any], X: Any) -> Any:
+    return predict(numbers(X, np.float64))
+
+
 def _takes_weights(estimator: Any) -> bool:
+    """Whether bagging hands a model the draws as weights: it does not where metadata is routed and none were requested."""
+    from sklearn import get_config
+    from sklearn.utils.metadata_routing import get_routing_for_object
     from sklearn.utils.validation import has_fit_parameter
 
+    if get_config().get("enable_metadata_routing"):
+        return bool(get_routing_for_object(estimator).consumes("fit", ("sample_weight",)))
     return bool(has_fit_parameter(estimator, "sample_weight"))
 
 
@@ -180,13 +187,20 @@ WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
 }
 
 
-def _read(inside: Read, estimator: Any, name: str) -> Model:
-    """The adapter of a model inside; what is refused says which."""
+def _read(inside: Read, estimator: Any, name: str, targets: str = "") -> Model:
+    """The adapter of a model inside; what is refused says which. ``targets``: those of its fit, where its rows were all."""
     try:
         found = inside(estimator)
     except UnsupportedModelError as error:
+        instead = error.instead
+        if error.derivative:  # of the model inside alone: a sum of such ones is not read
+            rows = f"all rows, and for targets {targets}" if targets else "the rows of its own fit"
+            instead = (
+                f"axil.JacobianExplainer explains {name} by itself: pass it with {rows}. Or fit the whole with members that have "
+                "exact weights, such as forests."
+            )
         raise UnsupportedModelError(
-            f"{name}.{error.setting}", error.value, error.reason, error.instead, error.condition
+            f"{name}.{error.setting}", error.value, error.reason, instead, error.condition
         ) from None
     if found is None:
         raise UnsupportedModelError(

@@ -274,6 +274,10 @@ class Subsample:
     _current: int = -1
     _powers: NDArray[np.uint64] | None = field(default=None, repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the running draws, which cannot be copied: a copy draws again from the first iteration."""
+        return {**vars(self), "_drawn": None}
+
     def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> Bag:
         """(N,): whether each row was drawn for the tree. The cost is N, and for "exact" N for each tree passed over."""
         iteration, place = divmod(int(self.trees[tree]), self.plan.n_trees)
