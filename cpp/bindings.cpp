@@ -295,6 +295,12 @@ void replay(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Vec
     });
 }
 
+// How many ranks the nodes that look at this view may have: one per threshold, and of categories the one between left and right.
+std::uint64_t ranks_of(const axil::Routes& routes, const axil::View& view) {
+    if (view.kind == axil::View::categories) return 1;
+    return static_cast<std::uint64_t>(routes.columns[2 * view.column + 3] - routes.columns[2 * view.column + 1]);
+}
+
 axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& thresholds,
                      const Array<const std::int64_t, 2>& views, const Array<const std::uint8_t, 1>& outcomes,
                      const Array<const std::int32_t, 2>& nodes, const Numbers& starts, bool single, bool strict,
@@ -318,7 +324,8 @@ axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& 
         const bool has_outcomes = view.kind != axil::View::categories ||
                           (view.count >= 0 && outcomes.shape(0) >= 2 &&
                            fits(view.first, static_cast<std::uint64_t>(view.count), outcomes.shape(0) - 2));
-        if (!within(view.column, routes.n_columns) || !has_outcomes || (v && routes.views[v - 1].column > view.column))
+        if (!within(view.column, routes.n_columns) || !within(view.kind, axil::View::categories + 1) || !has_outcomes ||
+            (v && routes.views[v - 1].column > view.column))
             refuse("view " + to_string(v) + " does not fit its column.");
     }
     for (std::size_t t = 0; t < trees; ++t) {
@@ -337,8 +344,13 @@ axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& 
                     refuse("tree " + to_string(t) + ": node " + to_string(child) + " has two parents.");
                 has_parent[static_cast<std::size_t>(child)] = true;
             }
-            if (!within(node.view, routes.n_views) || node.rank < 0 || node.rank > 65535)
-                refuse("tree " + to_string(t) + ": node " + to_string(i) + " has no such view or rank.");
+            if (!within(node.view, routes.n_views))
+                refuse("tree " + to_string(t) + ": node " + to_string(i) + " has no such view.");
+            // A rank beyond them would lose its upper bits in a code of one byte.
+            const auto ranks = ranks_of(routes, routes.views[node.view]);
+            if (!within(node.rank, ranks))
+                refuse("tree " + to_string(t) + ": node " + to_string(i) + " has rank " + to_string(node.rank) +
+                       " where there are " + to_string(ranks) + ".");
         }
     }
     return routes;
