@@ -79,13 +79,8 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
                              double* out) {
     for (; begin < end; begin += most_rows) {
         const std::size_t n = std::min(most_rows, end - begin);
-        for (const Tile& one : job.tiles) switch (one.width) {
-                case 16: tile<16, W>(job, one, begin, n, room, out); break;
-                case 8: tile<8, W>(job, one, begin, n, room, out); break;
-                case 4: tile<4, W>(job, one, begin, n, room, out); break;
-                case 2: tile<2, W>(job, one, begin, n, room, out); break;
-                default: tile<1, W>(job, one, begin, n, room, out);
-            }
+        for (const Tile& one : job.tiles)
+            by_width(one, [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room, out); });
     }
 }
 

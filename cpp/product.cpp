@@ -51,13 +51,8 @@ AXIL_INLINE void tile(const Job& job, std::size_t column, std::size_t begin, std
 
 template <std::size_t W>
 AXIL_INLINE void chunk_lanes(const Job& job, std::size_t begin, std::size_t end) {
-    for (const Tile& one : job.tiles) switch (one.width) {
-            case 16: tile<16, W>(job, one.column, begin, end); break;
-            case 8: tile<8, W>(job, one.column, begin, end); break;
-            case 4: tile<4, W>(job, one.column, begin, end); break;
-            case 2: tile<2, W>(job, one.column, begin, end); break;
-            default: tile<1, W>(job, one.column, begin, end);
-        }
+    for (const Tile& one : job.tiles)
+        by_width(one, [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one.column, begin, end); });
 }
 
 using Size = std::size_t;
@@ -138,13 +133,8 @@ AXIL_INLINE void tile(const Job& job, const Tile& tile, std::size_t begin, std::
 
 template <std::size_t W>
 AXIL_INLINE void block_lanes(const Job& job, std::size_t begin, std::size_t n, double* room, double* sums) {
-    for (const Tile& one : job.tiles) switch (one.width) {
-            case 16: tile<16, W>(job, one, begin, n, room, sums); break;
-            case 8: tile<8, W>(job, one, begin, n, room, sums); break;
-            case 4: tile<4, W>(job, one, begin, n, room, sums); break;
-            case 2: tile<2, W>(job, one, begin, n, room, sums); break;
-            default: tile<1, W>(job, one, begin, n, room, sums);
-        }
+    for (const Tile& one : job.tiles)
+        by_width(one, [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room, sums); });
 }
 
 using Size = std::size_t;

@@ -61,13 +61,8 @@ template <std::size_t W, class Leaf>
 AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end, const Scratch<Leaf>& room) {
     for (; begin < end; begin += job.block) {
         const std::size_t n = std::min(job.block, end - begin);
-        for (const Tile& one : job.tiles) switch (one.width) {
-                case 16: tile<16, W>(job, one, begin, n, room); break;
-                case 8: tile<8, W>(job, one, begin, n, room); break;
-                case 4: tile<4, W>(job, one, begin, n, room); break;
-                case 2: tile<2, W>(job, one, begin, n, room); break;
-                default: tile<1, W>(job, one, begin, n, room);
-            }
+        for (const Tile& one : job.tiles)
+            by_width(one, [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room); });
     }
 }
 

@@ -66,13 +66,8 @@ template <std::size_t W, class Leaf>
 AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end) {
     for (; begin < end; begin += block_rows) {
         const std::size_t stop = std::min(begin + block_rows, end);
-        for (std::size_t i = 0; i < job.tiles.size(); ++i) switch (job.tiles[i].width) {
-                case 16: tile<16, W>(job, i, begin, stop); break;
-                case 8: tile<8, W>(job, i, begin, stop); break;
-                case 4: tile<4, W>(job, i, begin, stop); break;
-                case 2: tile<2, W>(job, i, begin, stop); break;
-                default: tile<1, W>(job, i, begin, stop);
-            }
+        for (std::size_t i = 0; i < job.tiles.size(); ++i)
+            by_width(job.tiles[i], [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, i, begin, stop); });
     }
 }
 

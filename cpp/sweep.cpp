@@ -88,14 +88,8 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, const Tree<Leaf>* sums, std::
         for (std::size_t i = 0; i < job.tiles.size(); ++i) {
             const Tree<Leaf>*apply = job.table.data() + i * n_apply, *gather = sums + i * n_gather;
             const Trees<Leaf> trees{apply, apply + n_apply, gather, gather + n_gather};
-            const std::size_t column = job.tiles[i].column;
-            switch (job.tiles[i].width) {
-                case 16: tile<16, W>(job, trees, column, begin, stop); break;
-                case 8: tile<8, W>(job, trees, column, begin, stop); break;
-                case 4: tile<4, W>(job, trees, column, begin, stop); break;
-                case 2: tile<2, W>(job, trees, column, begin, stop); break;
-                default: tile<1, W>(job, trees, column, begin, stop);
-            }
+            const Tile& one = job.tiles[i];
+            by_width(one, [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, trees, one.column, begin, stop); });
         }
     }
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "buffer.hpp"
@@ -34,6 +35,18 @@ inline std::vector<Tile> tiles_of(std::size_t columns, bool padded) {
         column += used;
     }
     return tiles;
+}
+
+// Call f with the width of a tile as a type, whose value is a constant.
+template <class F>
+AXIL_INLINE void by_width(const Tile& tile, const F& f) {
+    switch (tile.width) {
+        case 16: return f(std::integral_constant<std::size_t, 16>());
+        case 8: return f(std::integral_constant<std::size_t, 8>());
+        case 4: return f(std::integral_constant<std::size_t, 4>());
+        case 2: return f(std::integral_constant<std::size_t, 2>());
+        default: return f(std::integral_constant<std::size_t, 1>());
+    }
 }
 
 inline std::size_t padded_columns(const std::vector<Tile>& tiles) {
