@@ -314,11 +314,6 @@ std::unique_ptr<Blocks> blocks_of(const Leaves<Leaf>& leaves, const float* place
     return made;
 }
 
-#define AXIL_BLOCKS_OF(LEAF) \
-    template std::unique_ptr<Blocks> blocks_of(const Leaves<LEAF>&, const float*, std::size_t, const Crew&);
-AXIL_BLOCKS_OF(std::uint8_t)
-AXIL_BLOCKS_OF(std::uint16_t)
-AXIL_BLOCKS_OF(std::uint32_t)
-#undef AXIL_BLOCKS_OF
+AXIL_INSTANTIATE(blocks_of)
 
 }  // namespace axil

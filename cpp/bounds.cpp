@@ -117,9 +117,7 @@ AXIL_VERSIONS(one_block, (const std::uint32_t* at, const float* entries, float c
     AXIL_VERSIONS(one_read, (const LEAF* cells, const std::int64_t* starts, std::size_t trees, const float* entries,      \
                          float constant, float* sums),                                                                \
                   (cells, starts, trees, entries, constant, sums))
-AXIL_READ(std::uint8_t)
-AXIL_READ(std::uint16_t)
-AXIL_READ(std::uint32_t)
+AXIL_LEAVES(AXIL_READ)
 #undef AXIL_READ
 
 #define AXIL_READ(LEAF)                                                                                              \
@@ -127,9 +125,7 @@ AXIL_READ(std::uint32_t)
               float* sums) {                                                                                         \
         one_read(cells, starts, trees, entries, constant, sums);                                                      \
     }
-AXIL_READ(std::uint8_t)
-AXIL_READ(std::uint16_t)
-AXIL_READ(std::uint32_t)
+AXIL_LEAVES(AXIL_READ)
 #undef AXIL_READ
 
 void bound_level(const Level& level, const float* entries, const float* constant, float* bounds) {

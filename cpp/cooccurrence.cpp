@@ -208,8 +208,6 @@ void cooccurrence(const Leaves<Leaf>& leaves, const double* weights, double* out
     }
 }
 
-template void cooccurrence(const Leaves<std::uint8_t>&, const double*, double*, const Crew&);
-template void cooccurrence(const Leaves<std::uint16_t>&, const double*, double*, const Crew&);
-template void cooccurrence(const Leaves<std::uint32_t>&, const double*, double*, const Crew&);
+AXIL_INSTANTIATE(cooccurrence)
 
 }  // namespace axil

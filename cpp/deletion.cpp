@@ -156,8 +156,6 @@ void deletions(const Deletions<Leaf>& job, const Crew& crew) {
              [&](std::size_t i, std::size_t) { Chunk<Leaf>(job, chunks.begin(i), chunks.end(i)).walk(); });
 }
 
-template void deletions(const Deletions<std::uint8_t>&, const Crew&);
-template void deletions(const Deletions<std::uint16_t>&, const Crew&);
-template void deletions(const Deletions<std::uint32_t>&, const Crew&);
+AXIL_INSTANTIATE(deletions)
 
 }  // namespace axil

@@ -23,6 +23,15 @@ struct Leaves {
     std::size_t total() const { return start(trees); }
 };
 
+// MACRO(LEAF) for every type that leaf numbers may have.
+#define AXIL_LEAVES(MACRO) MACRO(std::uint8_t) MACRO(std::uint16_t) MACRO(std::uint32_t)
+
+// The kernel, a template of one argument, for all of them.
+#define AXIL_INSTANTIATE(KERNEL)                                  \
+    template decltype(KERNEL<std::uint8_t>) KERNEL<std::uint8_t>;   \
+    template decltype(KERNEL<std::uint16_t>) KERNEL<std::uint16_t>; \
+    template decltype(KERNEL<std::uint32_t>) KERNEL<std::uint32_t>;
+
 struct TreeList {
     const std::int64_t* trees;
     std::size_t size;

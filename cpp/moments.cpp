@@ -88,9 +88,7 @@ using Size = std::size_t;
 #define AXIL_CHUNK(LEAF)                                                                                    \
     AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end, const Scratch<LEAF>& room, double* out), \
                   (job, begin, end, room, out))
-AXIL_CHUNK(std::uint8_t)
-AXIL_CHUNK(std::uint16_t)
-AXIL_CHUNK(std::uint32_t)
+AXIL_LEAVES(AXIL_CHUNK)
 #undef AXIL_CHUNK
 
 }  // namespace reducing
@@ -132,12 +130,6 @@ void moments(const Leaves<Leaf>& leaves, const double* table, std::size_t table_
     }
 }
 
-#define AXIL_MOMENTS(LEAF)                                                                                          \
-    template void moments(const Leaves<LEAF>&, const double*, std::size_t, std::size_t, const double*, const double*, \
-                          const double*, std::size_t, double*, const Crew&);
-AXIL_MOMENTS(std::uint8_t)
-AXIL_MOMENTS(std::uint16_t)
-AXIL_MOMENTS(std::uint32_t)
-#undef AXIL_MOMENTS
+AXIL_INSTANTIATE(moments)
 
 }  // namespace axil

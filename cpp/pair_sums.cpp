@@ -68,11 +68,6 @@ void pair_sums(const Leaves<Leaf>& leaves, const double* table, const double* fa
     });
 }
 
-template void pair_sums(const Leaves<std::uint8_t>&, const double*, const double*, std::size_t, std::size_t, double*,
-                        const Crew&);
-template void pair_sums(const Leaves<std::uint16_t>&, const double*, const double*, std::size_t, std::size_t, double*,
-                        const Crew&);
-template void pair_sums(const Leaves<std::uint32_t>&, const double*, const double*, std::size_t, std::size_t, double*,
-                        const Crew&);
+AXIL_INSTANTIATE(pair_sums)
 
 }  // namespace axil

@@ -92,16 +92,12 @@ AXIL_INLINE void few_lanes(const Few<Leaf>& job, std::size_t begin, std::size_t 
 using Size = std::size_t;
 #define AXIL_FEW(LEAF) \
     AXIL_VERSIONS(few, (const Few<LEAF>& job, Size begin, Size end, double* part), (job, begin, end, part))
-AXIL_FEW(std::uint8_t)
-AXIL_FEW(std::uint16_t)
-AXIL_FEW(std::uint32_t)
+AXIL_LEAVES(AXIL_FEW)
 #undef AXIL_FEW
 #define AXIL_CHUNK(LEAF)                                                                               \
     AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end, const Scratch<LEAF>& room), \
                   (job, begin, end, room))
-AXIL_CHUNK(std::uint8_t)
-AXIL_CHUNK(std::uint16_t)
-AXIL_CHUNK(std::uint32_t)
+AXIL_LEAVES(AXIL_CHUNK)
 #undef AXIL_CHUNK
 
 }  // namespace reading
@@ -143,12 +139,6 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t table
     }
 }
 
-#define AXIL_READ_OUT(LEAF)                                                                                         \
-    template void read_out(const Leaves<LEAF>&, const double*, std::size_t, std::size_t, const double*, const double*, \
-                           std::size_t, std::size_t, double*, std::size_t, const Crew&);
-AXIL_READ_OUT(std::uint8_t)
-AXIL_READ_OUT(std::uint16_t)
-AXIL_READ_OUT(std::uint32_t)
-#undef AXIL_READ_OUT
+AXIL_INSTANTIATE(read_out)
 
 }  // namespace axil

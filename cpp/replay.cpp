@@ -80,9 +80,10 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
 }
 
 using Size = std::size_t;
-AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, Size from, Size to, double* sums), (job, from, to, sums))
-AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, Size from, Size to, double* sums), (job, from, to, sums))
-AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size from, Size to, double* sums), (job, from, to, sums))
+#define AXIL_CHUNK(LEAF) \
+    AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size from, Size to, double* sums), (job, from, to, sums))
+AXIL_LEAVES(AXIL_CHUNK)
+#undef AXIL_CHUNK
 
 }  // namespace replaying
 
@@ -106,11 +107,6 @@ void replay(const Leaves<Leaf>& leaves, const double* values, const double* targ
     std::copy_n(partials.get() + total, total, counts);
 }
 
-template void replay(const Leaves<std::uint8_t>&, const double*, const double*, const double*, bool, bool, double*,
-                     double*, double*, const Crew&);
-template void replay(const Leaves<std::uint16_t>&, const double*, const double*, const double*, bool, bool, double*,
-                     double*, double*, const Crew&);
-template void replay(const Leaves<std::uint32_t>&, const double*, const double*, const double*, bool, bool, double*,
-                     double*, double*, const Crew&);
+AXIL_INSTANTIATE(replay)
 
 }  // namespace axil

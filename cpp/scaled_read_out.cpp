@@ -72,9 +72,10 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
 }
 
 using Size = std::size_t;
-AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, Size begin, Size end), (job, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, Size begin, Size end), (job, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size begin, Size end), (job, begin, end))
+#define AXIL_CHUNK(LEAF) \
+    AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end), (job, begin, end))
+AXIL_LEAVES(AXIL_CHUNK)
+#undef AXIL_CHUNK
 
 }  // namespace scaling
 
@@ -119,13 +120,7 @@ void residual_factors(const Leaves<Leaf>& leaves, const double* steps, const dou
     });
 }
 
-#define AXIL_SCALING(LEAF)                                                                                         \
-    template void scaled_read_out(const Leaves<LEAF>&, const double*, std::size_t, const double*, std::size_t,     \
-                                  std::size_t, double*, const Crew&);                                              \
-    template void residual_factors(const Leaves<LEAF>&, const double*, const double*, const double*, const double*, \
-                                   std::size_t, std::size_t, double*, const Crew&);
-AXIL_SCALING(std::uint8_t)
-AXIL_SCALING(std::uint16_t)
-AXIL_SCALING(std::uint32_t)
+AXIL_INSTANTIATE(scaled_read_out)
+AXIL_INSTANTIATE(residual_factors)
 
 }  // namespace axil

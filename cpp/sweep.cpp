@@ -95,12 +95,10 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, const Tree<Leaf>* sums, std::
 }
 
 using Size = std::size_t;
-AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, const Tree<std::uint8_t>* sums, Size begin, Size end),
-              (job, sums, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, const Tree<std::uint16_t>* sums, Size begin, Size end),
-              (job, sums, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, const Tree<std::uint32_t>* sums, Size begin, Size end),
-              (job, sums, begin, end))
+#define AXIL_CHUNK(LEAF) \
+    AXIL_VERSIONS(chunk, (const Job<LEAF>& job, const Tree<LEAF>* sums, Size begin, Size end), (job, sums, begin, end))
+AXIL_LEAVES(AXIL_CHUNK)
+#undef AXIL_CHUNK
 
 }  // namespace sweeping
 
@@ -137,11 +135,6 @@ void sweep(const Leaves<Leaf>& leaves, double* state, std::size_t columns, TreeL
                total, job.gather.starts[i]);
 }
 
-template void sweep(const Leaves<std::uint8_t>&, double*, std::size_t, TreeList, const double*, const double*, TreeList,
-                    double*, const double*, const Crew&);
-template void sweep(const Leaves<std::uint16_t>&, double*, std::size_t, TreeList, const double*, const double*,
-                    TreeList, double*, const double*, const Crew&);
-template void sweep(const Leaves<std::uint32_t>&, double*, std::size_t, TreeList, const double*, const double*,
-                    TreeList, double*, const double*, const Crew&);
+AXIL_INSTANTIATE(sweep)
 
 }  // namespace axil

@@ -227,9 +227,7 @@ using Size = std::size_t;
 #define AXIL_SUM(LEAF)                                                                                          \
     AXIL_VERSIONS(sum, (const Job<LEAF>& job, Size begin, Size rows, IdOf<LEAF>* ids, float* sums), \
                   (job, begin, rows, ids, sums))
-AXIL_SUM(std::uint8_t)
-AXIL_SUM(std::uint16_t)
-AXIL_SUM(std::uint32_t)
+AXIL_LEAVES(AXIL_SUM)
 #undef AXIL_SUM
 AXIL_VERSIONS(sift, (const float* sums, const float* factors, Size rows, const float* slack, const float* least,
                      std::uint32_t* hits),
@@ -374,12 +372,6 @@ void top_rows(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
     }
 }
 
-#define AXIL_TOP_ROWS(LEAF)                                                                                        \
-    template void top_rows(const Leaves<LEAF>&, const double*, std::size_t, const double*, const double*, const double*, \
-                           std::size_t, double*, std::int64_t*, const Crew&);
-AXIL_TOP_ROWS(std::uint8_t)
-AXIL_TOP_ROWS(std::uint16_t)
-AXIL_TOP_ROWS(std::uint32_t)
-#undef AXIL_TOP_ROWS
+AXIL_INSTANTIATE(top_rows)
 
 }  // namespace axil
