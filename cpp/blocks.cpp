@@ -278,21 +278,12 @@ private:
         for (std::size_t r = 0; r < std::min(block_rows, rows_ - first); ++r) {
             if (query.size(std::fabs(sums[r])) * factors.of_row(first + r) < places.least()) continue;
             const std::size_t j = order_[first + r];
-            const double sum = exactly(query, cells + r), value = weights ? weights[j] * sum : sum;
+            const double sum = exact_sum(lookups_, query.constant, [&](std::size_t t) {
+                return query.exact[start(t) + cells[t * block_rows + r]];
+            });
+            const double value = weights ? weights[j] * sum : sum;
             places.offer({std::fabs((scale ? scale[j] : 1.0) * value), value, static_cast<std::int64_t>(j)});
         }
-    }
-
-    // A sum as top_rows and read_out compute it.
-    double exactly(const Query& query, const Leaf* cells) const {
-        double sum = query.constant;
-        for (const Lookup& lookup : lookups_) {
-            double part = 0.0;
-            for (std::size_t t = lookup.first; t < lookup.last; ++t)
-                part += query.exact[start(t) + cells[t * block_rows]];
-            sum += part;
-        }
-        return sum;
     }
 
     std::vector<std::int64_t> starts_;

@@ -56,6 +56,19 @@ std::vector<Lookup> lookups_of(const Leaves<Leaf>& leaves, std::size_t rows, std
 
 inline std::size_t cells_of(const std::vector<Lookup>& all) { return all.empty() ? 0 : all.back().start + all.back().cells; }
 
+// A row's sum in double as read_out computes it, where entry(t) is that of the row's leaf in tree t. All that screen rows in single
+// precision take their values from here, so they agree to the bit.
+template <class Entry>
+double exact_sum(const std::vector<Lookup>& lookups, double constant, const Entry& entry) {
+    double sum = constant;
+    for (const Lookup& lookup : lookups) {
+        double part = 0.0;
+        for (std::size_t t = lookup.first; t < lookup.last; ++t) part += entry(t);
+        sum += part;
+    }
+    return sum;
+}
+
 // The entries of every row of a block: (numbers of all look-ups, stride).
 template <class Leaf>
 AXIL_INLINE void number_cells(const Leaves<Leaf>& leaves, const Lookup* lookup, const Lookup* end, std::size_t begin,

@@ -193,13 +193,9 @@ struct Job {
 // A value as read_out computes it.
 template <class Leaf>
 double exactly(const Job<Leaf>& job, std::size_t j, std::size_t query) {
-    double sum = job.constant[query];
-    for (const Lookup& lookup : job.lookups) {
-        double part = 0.0;
-        for (std::size_t t = lookup.first; t < lookup.last; ++t)
-            part += job.table[(job.leaves.start(t) + job.leaves.tree(t)[j]) * job.columns + query];
-        sum += part;
-    }
+    const double sum = exact_sum(job.lookups, job.constant[query], [&](std::size_t t) {
+        return job.table[(job.leaves.start(t) + job.leaves.tree(t)[j]) * job.columns + query];
+    });
     return job.factors.weights ? job.factors.weights[j] * sum : sum;
 }
 
