@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "blocks.hpp"
+#include "instruction_sets.hpp"
 #include "kernels.hpp"
-#include "targets.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

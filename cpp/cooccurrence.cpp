@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "cells.hpp"
+#include "instruction_sets.hpp"
+#include "joint_cells.hpp"
 #include "kernels.hpp"
-#include "targets.hpp"
 
 namespace axil {
 namespace joining {

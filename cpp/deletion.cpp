@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "buffer.hpp"
+#include "instruction_sets.hpp"
 #include "kernels.hpp"
-#include "targets.hpp"
 
 namespace axil {
 namespace deleting {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "blocks.hpp"
-#include "targets.hpp"
+#include "instruction_sets.hpp"
 
 namespace axil {
 namespace blocking {

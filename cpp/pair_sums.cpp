@@ -5,7 +5,7 @@
 // in the order of their leaves, so that one row of the table serves many training rows in turn.
 #include <vector>
 
-#include "cells.hpp"
+#include "joint_cells.hpp"
 #include "kernels.hpp"
 
 namespace axil {

@@ -5,8 +5,8 @@
 #include <array>
 #include <vector>
 
+#include "instruction_sets.hpp"
 #include "kernels.hpp"
-#include "targets.hpp"
 #include "tiles.hpp"
 
 namespace axil {

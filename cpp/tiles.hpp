@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "buffer.hpp"
+#include "instruction_sets.hpp"
 #include "kernels.hpp"
-#include "targets.hpp"
 
 namespace axil {
 
