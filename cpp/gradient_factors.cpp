@@ -106,8 +106,7 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
 }
 
 using Size = std::size_t;
-#define AXIL_CHUNK(LEAF) \
-    AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end), (job, begin, end))
+#define AXIL_CHUNK(LEAF) AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end), (job, begin, end))
 AXIL_LEAVES(AXIL_CHUNK)
 #undef AXIL_CHUNK
 

@@ -34,9 +34,9 @@
 // The templates it calls must be AXIL_INLINE all the way down, and lambdas AXIL_INLINE_LAMBDA after their parameters: only what is
 // inlined takes on the instruction set.
 #if AXIL_MULTIVERSION
-#define AXIL_VERSIONS(NAME, PARAMETERS, ARGUMENTS)                                                    \
-    __attribute__((target("arch=x86-64-v4"))) void NAME PARAMETERS { NAME##_lanes<8> ARGUMENTS; }     \
-    __attribute__((target("arch=x86-64-v3"))) void NAME PARAMETERS { NAME##_lanes<4> ARGUMENTS; }     \
+#define AXIL_VERSIONS(NAME, PARAMETERS, ARGUMENTS)                                                \
+    __attribute__((target("arch=x86-64-v4"))) void NAME PARAMETERS { NAME##_lanes<8> ARGUMENTS; } \
+    __attribute__((target("arch=x86-64-v3"))) void NAME PARAMETERS { NAME##_lanes<4> ARGUMENTS; } \
     __attribute__((target("default"))) void NAME PARAMETERS { NAME##_lanes<2> ARGUMENTS; }
 #elif AXIL_GNU
 #define AXIL_VERSIONS(NAME, PARAMETERS, ARGUMENTS) \

@@ -58,8 +58,8 @@ AXIL_INLINE void add_value(const double* sizes, std::size_t n, const double* val
 }
 
 template <std::size_t C, std::size_t W, class Leaf>
-AXIL_INLINE void tile(const Job<Leaf>& job, const Tile& tile, std::size_t begin, std::size_t n, const Scratch<Leaf>& room,
-                      double* out) {
+AXIL_INLINE void tile(const Job<Leaf>& job, const Tile& tile, std::size_t begin, std::size_t n,
+                      const Scratch<Leaf>& room, double* out) {
     for (std::size_t r = 0; r < n; ++r) std::copy_n(job.constant + tile.column, C, room.sums + r * C);
     add_all<double, C, W>(job.leaves, job.lookups, job.packed + job.total * tile.column, begin, n, most_rows, room.ids,
                           room.sums);
@@ -85,7 +85,7 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
 }
 
 using Size = std::size_t;
-#define AXIL_CHUNK(LEAF)                                                                                    \
+#define AXIL_CHUNK(LEAF)                                                                                       \
     AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end, const Scratch<LEAF>& room, double* out), \
                   (job, begin, end, room, out))
 AXIL_LEAVES(AXIL_CHUNK)
@@ -116,7 +116,8 @@ void moments(const Leaves<Leaf>& leaves, const double* table, std::size_t table_
         join_all(leaves, lookups, table, table_stride, strip, tiles, packed.get(), crew);
         pack(constant + strip, 1, columns, tiles, constants.get(), 1, 0);
         std::fill_n(partials.get(), chunks.count() * size, 0.0);
-        const Job<Leaf> job{leaves, lookups, tiles, total, padded, packed.get(), constants.get(), weights, values, n_values};
+        const Job<Leaf> job{leaves,       lookups,         tiles,   total,  padded,
+                            packed.get(), constants.get(), weights, values, n_values};
         parallel(crew, chunks.count(), [&](std::size_t i, std::size_t thread) {
             const Scratch<Leaf> room{sums.get() + thread * most_rows * widest,
                                      ids.get() + thread * most_together * most_rows};

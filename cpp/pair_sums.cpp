@@ -46,7 +46,8 @@ void pair_sums(const Leaves<Leaf>& leaves, const double* table, const double* fa
                std::size_t rows, double* out, const Crew& crew) {
     using namespace pairing;
     const std::size_t trees = leaves.trees, total = leaves.total();
-    const std::size_t most = std::clamp(chunk_bytes / sizeof(Leaf) / std::max<std::size_t>(trees, 1), least_rows, most_rows);
+    const std::size_t most = std::clamp(chunk_bytes / sizeof(Leaf) / std::max<std::size_t>(trees, 1), least_rows,
+                                        most_rows);
     const Chunks chunks(rows, most, rows / most + 1);
     parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) {
         const std::size_t begin = chunks.begin(i);

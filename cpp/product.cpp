@@ -31,15 +31,17 @@ AXIL_INLINE void rows(const Job& job, std::size_t column, std::size_t first) {
     constexpr std::size_t n = Row::count;
     const double *a = job.a + first * job.a_stride, *b = job.packed + job.inner * column;
     V total[R * n] = {};
-    for (std::size_t k = 0; k < job.inner; ++k, ++a, b += C)
+    for (std::size_t k = 0; k < job.inner; ++k, ++a, b += C) {
         AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
             const double factor = a[r * job.a_stride];
             AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) total[r * n + i] += load<V>(b + i * Row::lanes) * factor;
         }
+    }
     double* out = job.out + first * job.out_stride + column;
-    AXIL_UNROLL for (std::size_t r = 0; r < R; ++r)
+    AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
         AXIL_UNROLL for (std::size_t i = 0; i < n; ++i)
             store(out + r * job.out_stride + i * Row::lanes, total[r * n + i]);
+    }
 }
 
 template <std::size_t C, std::size_t W>
@@ -74,7 +76,7 @@ void product(const double* a, std::size_t a_stride, std::size_t rows, std::size_
 
 namespace adding {
 
-constexpr std::size_t block_rows = 2048;       // whose sums are made one after the other, then added block by block
+constexpr std::size_t block_rows = 2048;        // whose sums are made one after the other, then added block by block
 constexpr std::size_t least_numbers = 1 << 17;  // worth handing to a thread
 
 struct Job {
@@ -99,7 +101,8 @@ AXIL_INLINE void copy(const Job& job, const Tile& tile, std::size_t begin, std::
                          static_cast<std::ptrdiff_t>(tile.column) * job.column_stride;
     std::fill_n(to, tile.used < C ? n * C : 0, 0.0);
     const auto at = [&](std::size_t r, std::size_t c) {
-        return from[static_cast<std::ptrdiff_t>(r) * job.row_stride + static_cast<std::ptrdiff_t>(c) * job.column_stride];
+        return from[static_cast<std::ptrdiff_t>(r) * job.row_stride +
+                    static_cast<std::ptrdiff_t>(c) * job.column_stride];
     };
     if (job.column_stride == 1)
         for (std::size_t r = 0; r < n; ++r)

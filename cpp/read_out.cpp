@@ -11,8 +11,8 @@ namespace reading {
 
 // Measured: the sums stay in the second-level cache, with the output where it is written tile by tile.
 constexpr std::size_t most_rows = 2048, wide_rows = 1024;
-constexpr std::size_t rows_per_leaf = 2;  // fewer rows than half of the leaves of a tree: its table is not packed
-constexpr std::size_t strip_columns = 112;                      // seven tiles
+constexpr std::size_t rows_per_leaf = 2;    // fewer rows than half of the leaves of a tree: its table is not packed
+constexpr std::size_t strip_columns = 112;  // seven tiles
 constexpr std::size_t most_chunks = 4096, least_work = 300000;  // look-ups worth handing to a thread
 
 template <class Leaf>
@@ -20,7 +20,8 @@ struct Job {
     Leaves<Leaf> leaves;
     const std::vector<Lookup>& lookups;
     const std::vector<Tile>& tiles;
-    std::size_t total, stride, strip, block;  // entries; from row to row of out; where the strip begins; rows of a block
+    // Entries; from row to row of out; where the strip begins; rows of a block.
+    std::size_t total, stride, strip, block;
     const double *packed, *constant, *weights;
     std::size_t first;
     double* out;
@@ -46,7 +47,8 @@ struct Scratch {
 };
 
 template <std::size_t C, std::size_t W, class Leaf>
-AXIL_INLINE void tile(const Job<Leaf>& job, const Tile& tile, std::size_t begin, std::size_t n, const Scratch<Leaf>& room) {
+AXIL_INLINE void tile(const Job<Leaf>& job, const Tile& tile, std::size_t begin, std::size_t n,
+                      const Scratch<Leaf>& room) {
     for (std::size_t r = 0; r < n; ++r) std::copy_n(job.constant + tile.column, C, room.sums + r * C);
     add_all<double, C, W>(job.leaves, job.lookups, job.packed + job.total * tile.column, begin, n, most_rows, room.ids,
                           room.sums);
@@ -94,7 +96,7 @@ using Size = std::size_t;
     AXIL_VERSIONS(few, (const Few<LEAF>& job, Size begin, Size end, double* part), (job, begin, end, part))
 AXIL_LEAVES(AXIL_FEW)
 #undef AXIL_FEW
-#define AXIL_CHUNK(LEAF)                                                                               \
+#define AXIL_CHUNK(LEAF)                                                                          \
     AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end, const Scratch<LEAF>& room), \
                   (job, begin, end, room))
 AXIL_LEAVES(AXIL_CHUNK)
@@ -130,7 +132,8 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t table
         const auto tiles = tiles_of(std::min(strip_columns, columns - strip), true);
         join_all(leaves, lookups, table, table_stride, strip, tiles, packed.get(), crew);
         pack(constant + strip, 1, columns, tiles, constants.get(), 1, 0);
-        const Job<Leaf> job{leaves, lookups, tiles, total, out_stride, strip, block, packed.get(), constants.get(), weights, first, out};
+        const Job<Leaf> job{leaves, lookups,      tiles,           total,   out_stride, strip,
+                            block,  packed.get(), constants.get(), weights, first,      out};
         parallel(crew, chunks.count(), [&](std::size_t i, std::size_t thread) {
             const Scratch<Leaf> room{sums.get() + thread * most_rows * widest,
                                      ids.get() + thread * most_together * most_rows};

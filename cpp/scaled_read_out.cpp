@@ -72,8 +72,7 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
 }
 
 using Size = std::size_t;
-#define AXIL_CHUNK(LEAF) \
-    AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end), (job, begin, end))
+#define AXIL_CHUNK(LEAF) AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end), (job, begin, end))
 AXIL_LEAVES(AXIL_CHUNK)
 #undef AXIL_CHUNK
 
@@ -89,8 +88,8 @@ void scaled_read_out(const Leaves<Leaf>& leaves, const double* table, std::size_
     pack(table, leaves.total(), columns, tiles, packed.get(), leaves.total(), 0);
     Group<Leaf> group;
     for (std::size_t t = 0; t < leaves.trees; ++t) group.add(leaves, t);
-    const Job<Leaf> job{tiles, trees_by_tile(group, tiles, packed.get()), leaves.trees, columns, first, rows,
-                        factors, out};
+    const Job<Leaf> job{tiles, trees_by_tile(group, tiles, packed.get()), leaves.trees, columns, first, rows, factors,
+                        out};
     const Chunks chunks(rows, least_work / std::max<Size>(leaves.trees * columns, 1), most_chunks);
     parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) { chunk(job, chunks.begin(i), chunks.end(i)); });
 }
