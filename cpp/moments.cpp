@@ -80,7 +80,8 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
     for (; begin < end; begin += most_rows) {
         const std::size_t n = std::min(most_rows, end - begin);
         for (const Tile& one : job.tiles)
-            by_width(one, [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room, out); });
+            by_width(one, [&job, &one, &room, begin, n, out](auto width)
+                              AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room, out); });
     }
 }
 

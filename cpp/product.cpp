@@ -54,7 +54,8 @@ AXIL_INLINE void tile(const Job& job, std::size_t column, std::size_t begin, std
 template <std::size_t W>
 AXIL_INLINE void chunk_lanes(const Job& job, std::size_t begin, std::size_t end) {
     for (const Tile& one : job.tiles)
-        by_width(one, [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one.column, begin, end); });
+        by_width(one, [&job, &one, begin, end](auto width)
+                          AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one.column, begin, end); });
 }
 
 using Size = std::size_t;
@@ -137,7 +138,8 @@ AXIL_INLINE void tile(const Job& job, const Tile& tile, std::size_t begin, std::
 template <std::size_t W>
 AXIL_INLINE void block_lanes(const Job& job, std::size_t begin, std::size_t n, double* room, double* sums) {
     for (const Tile& one : job.tiles)
-        by_width(one, [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room, sums); });
+        by_width(one, [&job, &one, begin, n, room, sums](auto width)
+                          AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room, sums); });
 }
 
 using Size = std::size_t;

@@ -64,7 +64,8 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
     for (; begin < end; begin += job.block) {
         const std::size_t n = std::min(job.block, end - begin);
         for (const Tile& one : job.tiles)
-            by_width(one, [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room); });
+            by_width(one, [&job, &one, &room, begin, n](auto width)
+                              AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room); });
     }
 }
 

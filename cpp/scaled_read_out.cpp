@@ -67,7 +67,8 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
     for (; begin < end; begin += block_rows) {
         const std::size_t stop = std::min(begin + block_rows, end);
         for (std::size_t i = 0; i < job.tiles.size(); ++i)
-            by_width(job.tiles[i], [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, i, begin, stop); });
+            by_width(job.tiles[i], [&job, i, begin, stop](auto width)
+                                       AXIL_INLINE_LAMBDA { tile<width.value, W>(job, i, begin, stop); });
     }
 }
 

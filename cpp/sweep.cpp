@@ -89,8 +89,8 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, const Tree<Leaf>* sums, std::
             const Tree<Leaf>*apply = job.table.data() + i * n_apply, *gather = sums + i * n_gather;
             const Trees<Leaf> trees{apply, apply + n_apply, gather, gather + n_gather};
             const Tile& one = job.tiles[i];
-            by_width(one,
-                     [&](auto width) AXIL_INLINE_LAMBDA { tile<width.value, W>(job, trees, one.column, begin, stop); });
+            by_width(one, [&job, &trees, &one, begin, stop](auto width)
+                              AXIL_INLINE_LAMBDA { tile<width.value, W>(job, trees, one.column, begin, stop); });
         }
     }
 }

@@ -37,7 +37,8 @@ inline std::vector<Tile> tiles_of(std::size_t columns, bool padded) {
     return tiles;
 }
 
-// Call f with the width of a tile as a type, whose value is a constant.
+// Call f, a lambda that is AXIL_INLINE_LAMBDA, with the width of a tile as a type whose value is a constant. Numbers that the
+// lambda captures by value stay in registers.
 template <class F>
 AXIL_INLINE void by_width(const Tile& tile, const F& f) {
     switch (tile.width) {
