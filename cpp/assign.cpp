@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "buffer.hpp"
+#include "instruction_sets.hpp"
 #include "kernels.hpp"
-#include "targets.hpp"
 
 namespace axil {
 namespace assigning {
@@ -114,12 +114,12 @@ Plan plan_of(const Routes& routes, Size most_leaves) {
 // One thread's block.
 template <class Code>
 struct Scratch {
-    Buffer values;                  // (block,)
-    BufferOf<std::int32_t> ranks;   // (block,)
-    BufferOf<Code> base;            // (columns, block): ranks of the values, those of missing ones 0
-    BufferOf<Code> codes;           // (views, block): where a view has codes of its own
-    BufferOf<Code> findings;        // (places, block)
-    std::vector<const Code*> views; // where the codes of each view are
+    Buffer values;                   // (block,)
+    BufferOf<std::int32_t> ranks;    // (block,)
+    BufferOf<Code> base;             // (columns, block): ranks of the values, those of missing ones 0
+    BufferOf<Code> codes;            // (views, block): where a view has codes of its own
+    BufferOf<Code> findings;         // (places, block)
+    std::vector<const Code*> views;  // where the codes of each view are
     bool infinite = false;
 
     explicit Scratch(const Plan& plan)
@@ -134,7 +134,8 @@ void read_column(const Table<Value>& table, Size feature, Size begin, Size rows,
     if (table.row_stride == 1)
         for (Size r = 0; r < rows; ++r) values[r] = static_cast<double>(from[r]);
     else
-        for (Size r = 0; r < rows; ++r) values[r] = static_cast<double>(from[static_cast<std::ptrdiff_t>(r) * table.row_stride]);
+        for (Size r = 0; r < rows; ++r)
+            values[r] = static_cast<double>(from[static_cast<std::ptrdiff_t>(r) * table.row_stride]);
     std::fill(values + rows, values + block, 0.0);
 }
 
@@ -261,12 +262,16 @@ void code_views(const Plan& plan, const Table<Value>& table, Size begin, Size ro
                 case View::zero_low: mask(values, base, Code(0), true, own); break;
                 case View::zero_high: mask(values, base, beyond, true, own); break;
                 case View::missing_high:
-                    if (seen.missing) mask(values, base, beyond, false, own);
-                    else scratch.views[view] = base;
+                    if (seen.missing)
+                        mask(values, base, beyond, false, own);
+                    else
+                        scratch.views[view] = base;
                     break;
                 case View::missing_zero:
-                    if (seen.missing) mask(values, base, static_cast<Code>(column.rank_of_zero), false, own);
-                    else scratch.views[view] = base;
+                    if (seen.missing)
+                        mask(values, base, static_cast<Code>(column.rank_of_zero), false, own);
+                    else
+                        scratch.views[view] = base;
                     break;
                 default: scratch.views[view] = base;  // missing_low: nothing is below a missing value, so its rank is 0
             }

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "blocks.hpp"
+#include "instruction_sets.hpp"
 #include "kernels.hpp"
-#include "targets.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -129,7 +129,8 @@ using Rows = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
 template <class T>
 std::size_t stride_of(const Rows<T>& array, const char* name) {
     if (array.size() == 0) return 0;
-    if (array.shape(1) > 1 && array.stride(1) != 1) refuse(std::string(name) + " must have its columns next to each other.");
+    if (array.shape(1) > 1 && array.stride(1) != 1)
+        refuse(std::string(name) + " must have its columns next to each other.");
     if (array.shape(0) > 1 && array.stride(0) < static_cast<std::int64_t>(array.shape(1)))
         refuse(std::string(name) + " has rows that overlap.");
     return static_cast<std::size_t>(array.shape(0) > 1 ? array.stride(0) : 0);
@@ -137,7 +138,8 @@ std::size_t stride_of(const Rows<T>& array, const char* name) {
 
 template <class Leaf>
 void read_out(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Rows<const double>& table,
-              const Vector& constant, const Maybe& weights, std::int64_t first, const Rows<double>& out, int n_threads) {
+              const Vector& constant, const Maybe& weights, std::int64_t first, const Rows<double>& out,
+              int n_threads) {
     const auto all = checked(leaves, starts);
     const std::size_t rows = out.shape(0), columns = out.shape(1);
     if (table.shape(0) != all.total() || table.shape(1) != columns)
@@ -179,7 +181,8 @@ void column_sums(const Rows<const double>& block, const Matrix& values, std::int
 
 template <class Leaf>
 void moments(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Rows<const double>& table,
-             const Vector& constant, const Maybe& weights, const Matrix& values, const Array<double, 3>& out, int n_threads) {
+             const Vector& constant, const Maybe& weights, const Matrix& values, const Array<double, 3>& out,
+             int n_threads) {
     const auto all = checked(leaves, starts);
     const std::size_t columns = table.shape(1), n_values = values.shape(1);
     if (table.shape(0) != all.total())
@@ -191,7 +194,8 @@ void moments(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Ro
     const std::size_t table_stride = stride_of(table, "table");
     const double* w = pointer(weights, all.rows, "weights");
     run(n_threads, [&](const axil::Crew& crew) {
-        axil::moments(all, table.data(), table_stride, columns, constant.data(), w, values.data(), n_values, out.data(), crew);
+        axil::moments(all, table.data(), table_stride, columns, constant.data(), w, values.data(), n_values, out.data(),
+                      crew);
     });
 }
 
@@ -261,8 +265,8 @@ std::unique_ptr<axil::Blocks> blocks(const Array<const Leaf, 2>& leaves, const N
 }
 
 void top_blocks(const axil::Blocks& blocks, const Matrix& table, const Vector& constant, const Maybe& weights,
-                const Maybe& scale, std::uint64_t most, const Array<double, 2>& values, const Array<std::int64_t, 2>& rows,
-                const Array<std::uint8_t, 1>& done, int n_threads) {
+                const Maybe& scale, std::uint64_t most, const Array<double, 2>& values,
+                const Array<std::int64_t, 2>& rows, const Array<std::uint8_t, 1>& done, int n_threads) {
     const std::size_t columns = constant.shape(0), k = values.shape(1);
     require_shape(table, blocks.total(), columns, "table");
     require_shape(values, columns, k, "values");
@@ -270,11 +274,13 @@ void top_blocks(const axil::Blocks& blocks, const Matrix& table, const Vector& c
     require_length(done.shape(0), columns, "done");
     for (std::size_t i = 0; i < rows.size(); ++i)
         if (rows.data()[i] >= 0 && !within(rows.data()[i], blocks.rows()))
-            refuse("rows has row " + to_string(rows.data()[i]) + ", but there are only " + to_string(blocks.rows()) + ".");
+            refuse("rows has row " + to_string(rows.data()[i]) + ", but there are only " + to_string(blocks.rows()) +
+                   ".");
     const double* w = pointer(weights, blocks.rows(), "weights");
     const double* s = pointer(scale, blocks.rows(), "scale");
     run(n_threads, [&](const axil::Crew& crew) {
-        blocks.top(table.data(), columns, constant.data(), w, s, k, most, values.data(), rows.data(), done.data(), crew);
+        blocks.top(table.data(), columns, constant.data(), w, s, k, most, values.data(), rows.data(), done.data(),
+                   crew);
     });
 }
 
@@ -295,6 +301,12 @@ void replay(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Vec
     });
 }
 
+// How many ranks the nodes that look at this view may have: one per threshold, and of categories the one between left and right.
+std::uint64_t ranks_of(const axil::Routes& routes, const axil::View& view) {
+    if (view.kind == axil::View::categories) return 1;
+    return static_cast<std::uint64_t>(routes.columns[2 * view.column + 3] - routes.columns[2 * view.column + 1]);
+}
+
 axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& thresholds,
                      const Array<const std::int64_t, 2>& views, const Array<const std::uint8_t, 1>& outcomes,
                      const Array<const std::int32_t, 2>& nodes, const Numbers& starts, bool single, bool strict,
@@ -303,9 +315,17 @@ axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& 
     const std::size_t trees = starts.shape(0) - 1;
     if (columns.shape(0) < 1 || columns.shape(1) != 2 || views.shape(1) != 4 || nodes.shape(1) != 4)
         refuse("columns must be (n + 1, 2), views and nodes (n, 4).");
-    const axil::Routes routes{columns.data(), columns.shape(0) - 1, thresholds.data(),
-                              reinterpret_cast<const axil::View*>(views.data()), views.shape(0), outcomes.data(),
-                              reinterpret_cast<const axil::Node*>(nodes.data()), starts.data(), trees, single, strict,
+    const axil::Routes routes{columns.data(),
+                              columns.shape(0) - 1,
+                              thresholds.data(),
+                              reinterpret_cast<const axil::View*>(views.data()),
+                              views.shape(0),
+                              outcomes.data(),
+                              reinterpret_cast<const axil::Node*>(nodes.data()),
+                              starts.data(),
+                              trees,
+                              single,
+                              strict,
                               zero};
     for (std::size_t c = 0; c < routes.n_columns; ++c) {
         const auto first = routes.columns[2 * c + 1], last = routes.columns[2 * c + 3];
@@ -316,9 +336,10 @@ axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& 
     for (std::size_t v = 0; v < routes.n_views; ++v) {
         const axil::View& view = routes.views[v];
         const bool has_outcomes = view.kind != axil::View::categories ||
-                          (view.count >= 0 && outcomes.shape(0) >= 2 &&
-                           fits(view.first, static_cast<std::uint64_t>(view.count), outcomes.shape(0) - 2));
-        if (!within(view.column, routes.n_columns) || !has_outcomes || (v && routes.views[v - 1].column > view.column))
+                                  (view.count >= 0 && outcomes.shape(0) >= 2 &&
+                                   fits(view.first, static_cast<std::uint64_t>(view.count), outcomes.shape(0) - 2));
+        if (!within(view.column, routes.n_columns) || !within(view.kind, axil::View::categories + 1) || !has_outcomes ||
+            (v && routes.views[v - 1].column > view.column))
             refuse("view " + to_string(v) + " does not fit its column.");
     }
     for (std::size_t t = 0; t < trees; ++t) {
@@ -330,15 +351,21 @@ axil::Routes checked(const Array<const std::int64_t, 2>& columns, const Vector& 
         for (std::size_t i = 0; i < n; ++i) {
             const axil::Node& node = routes.nodes[static_cast<std::size_t>(starts.data()[t]) + i];
             for (const std::int32_t child : {node.left, node.right}) {
-                if (child < 0 ? !within(~child, most_leaves) : !within(child, n) || static_cast<std::size_t>(child) <= i)
+                if (child < 0 ? !within(~child, most_leaves)
+                              : !within(child, n) || static_cast<std::size_t>(child) <= i)
                     refuse("tree " + to_string(t) + ": node " + to_string(i) + " has a child out of order.");
                 if (child < 0) continue;
                 if (has_parent[static_cast<std::size_t>(child)])  // followed from its root, such a tree may never end
                     refuse("tree " + to_string(t) + ": node " + to_string(child) + " has two parents.");
                 has_parent[static_cast<std::size_t>(child)] = true;
             }
-            if (!within(node.view, routes.n_views) || node.rank < 0 || node.rank > 65535)
-                refuse("tree " + to_string(t) + ": node " + to_string(i) + " has no such view or rank.");
+            if (!within(node.view, routes.n_views))
+                refuse("tree " + to_string(t) + ": node " + to_string(i) + " has no such view.");
+            // A rank beyond them would lose its upper bits in a code of one byte.
+            const auto ranks = ranks_of(routes, routes.views[node.view]);
+            if (!within(node.rank, ranks))
+                refuse("tree " + to_string(t) + ": node " + to_string(i) + " has rank " + to_string(node.rank) +
+                       " where there are " + to_string(ranks) + ".");
         }
     }
     return routes;
@@ -414,8 +441,8 @@ void gradient_factors(const Array<const Leaf, 2>& leaves, const Numbers& starts,
                       const Array<const std::int64_t, 2>& rounds, const Array<const std::int64_t, 2>& terms,
                       const Vector& scales, const Array<const std::int64_t, 2>& moves, const Vector& steps,
                       const std::optional<Array<const std::uint8_t, 2>>& draws, int link, bool product,
-                      const Matrix& intercepts, const Matrix& slopes, const Array<double, 2>& state,
-                      std::int64_t first, const Array<double, 2>& out, int n_threads) {
+                      const Matrix& intercepts, const Matrix& slopes, const Array<double, 2>& state, std::int64_t first,
+                      const Array<double, 2>& out, int n_threads) {
     const auto all = checked(leaves, starts);
     const std::size_t outputs = state.shape(0), rows = state.shape(1), places = out.shape(0);
     if (rounds.shape(0) < 1 || rounds.shape(1) != 2 || terms.shape(1) != 3 || moves.shape(1) != 2)
@@ -440,9 +467,18 @@ void gradient_factors(const Array<const Leaf, 2>& leaves, const Numbers& starts,
     require_shape(slopes, outputs, rows, "slopes");
     require_shape(out, places, rows, "out");
     require_rows(first, rows, all.rows);
-    const axil::Program program{rounds.data(), rounds.shape(0) - 1, term, terms.shape(0), scales.data(), move,
-                                moves.shape(0), steps.data(), draws ? draws->data() : nullptr, outputs,
-                                static_cast<axil::Program::Link>(link), product};
+    const axil::Program program{rounds.data(),
+                                rounds.shape(0) - 1,
+                                term,
+                                terms.shape(0),
+                                scales.data(),
+                                move,
+                                moves.shape(0),
+                                steps.data(),
+                                draws ? draws->data() : nullptr,
+                                outputs,
+                                static_cast<axil::Program::Link>(link),
+                                product};
     run(n_threads, [&](const axil::Crew& crew) {
         axil::gradient_factors(all, program, intercepts.data(), slopes.data(), state.data(),
                                static_cast<std::size_t>(first), rows, places, out.data(), crew);
@@ -464,7 +500,8 @@ void pair_sums(const Array<const Leaf, 2>& leaves, const Numbers& starts, const 
 }
 
 template <class T>
-void require_shape(const Array<T, 3>& array, std::size_t outputs, std::size_t trees, std::size_t rows, const char* name) {
+void require_shape(const Array<T, 3>& array, std::size_t outputs, std::size_t trees, std::size_t rows,
+                   const char* name) {
     const auto shape = [](std::size_t a, std::size_t b, std::size_t c) {
         return "(" + to_string(a) + ", " + to_string(b) + ", " + to_string(c) + ")";
     };
@@ -504,10 +541,25 @@ void deletions(const Array<const Leaf, 2>& leaves, const Numbers& starts, std::i
     bool in_turn = true;
     for (std::size_t t = 0; t < trees; ++t)
         for (std::size_t s = 0; s < t; ++s) in_turn = in_turn && steps.data()[t * trees + s] == 0;
-    const axil::Deletions<Leaf> job{all, n_levels, table.data(), stride_of(table, "table"), factors.data(), by_row,
-                                    values.data(), slopes.data(), steps.data(), in_turn, drifts.data(), start.data(),
-                                    base.data(), changed.data(), static_cast<std::size_t>(first), rows, outputs,
-                                    residuals ? residuals->data() : nullptr, added ? added->data() : nullptr};
+    const axil::Deletions<Leaf> job{all,
+                                    n_levels,
+                                    table.data(),
+                                    stride_of(table, "table"),
+                                    factors.data(),
+                                    by_row,
+                                    values.data(),
+                                    slopes.data(),
+                                    steps.data(),
+                                    in_turn,
+                                    drifts.data(),
+                                    start.data(),
+                                    base.data(),
+                                    changed.data(),
+                                    static_cast<std::size_t>(first),
+                                    rows,
+                                    outputs,
+                                    residuals ? residuals->data() : nullptr,
+                                    added ? added->data() : nullptr};
     run(n_threads, [&](const axil::Crew& crew) { axil::deletions(job, crew); });
 }
 
@@ -544,8 +596,9 @@ auto maybe(const char* name) { return nb::arg(name).noconvert().none(); }
 
 template <class Leaf>
 void bind(nb::module_& m) {
-    m.def("sweep", aligned(sweep<Leaf>), array("leaves"), array("starts"), array("state"), array("apply"), array("table"),
-          maybe("apply_weights"), array("gather"), array("sums"), maybe("gather_weights"), "n_threads"_a);
+    m.def("sweep", aligned(sweep<Leaf>), array("leaves"), array("starts"), array("state"), array("apply"),
+          array("table"), maybe("apply_weights"), array("gather"), array("sums"), maybe("gather_weights"),
+          "n_threads"_a);
     m.def("read_out", aligned(read_out<Leaf>), array("leaves"), array("starts"), array("table"), array("constant"),
           maybe("weights"), "first"_a, array("out"), "n_threads"_a);
     m.def("moments", aligned(moments<Leaf>), array("leaves"), array("starts"), array("table"), array("constant"),
@@ -556,8 +609,8 @@ void bind(nb::module_& m) {
           maybe("weights"), maybe("scale"), array("values"), array("rows"), "n_threads"_a);
     m.def("blocks", aligned(blocks<Leaf>), array("leaves"), array("starts"), array("places"), "n_threads"_a);
     m.def("replay", aligned(replay<Leaf>), array("leaves"), array("starts"), array("values"), array("targets"),
-          maybe("weights"), "single"_a, "single_score"_a, array("score"), array("sums"),
-          array("counts"), "n_threads"_a);
+          maybe("weights"), "single"_a, "single_score"_a, array("score"), array("sums"), array("counts"),
+          "n_threads"_a);
     m.def("scaled_read_out", aligned(scaled_read_out<Leaf>), array("leaves"), array("starts"), array("table"),
           array("factors"), "first"_a, array("out"), "n_threads"_a);
     m.def("residual_factors", aligned(residual_factors<Leaf>), array("leaves"), array("starts"), array("steps"),
@@ -565,18 +618,19 @@ void bind(nb::module_& m) {
     m.def("gradient_factors", aligned(gradient_factors<Leaf>), array("leaves"), array("starts"), array("rounds"),
           array("terms"), array("scales"), array("moves"), array("steps"), maybe("draws"), "link"_a, "product"_a,
           array("intercepts"), array("slopes"), array("state"), "first"_a, array("out"), "n_threads"_a);
-    m.def("pair_sums", aligned(pair_sums<Leaf>), array("leaves"), array("starts"), array("table"), maybe("factors"), "first"_a,
-          array("out"), "n_threads"_a);
+    m.def("pair_sums", aligned(pair_sums<Leaf>), array("leaves"), array("starts"), array("table"), maybe("factors"),
+          "first"_a, array("out"), "n_threads"_a);
     m.def("deletions", aligned(deletions<Leaf>), array("leaves"), array("starts"), "levels"_a, array("table"),
-          array("factors"), "by_row"_a, array("values"), array("slopes"), array("steps"), array("drifts"), array("start"),
-          array("base"), array("changed"), "first"_a, maybe("residuals"), maybe("added"), "n_threads"_a);
+          array("factors"), "by_row"_a, array("values"), array("slopes"), array("steps"), array("drifts"),
+          array("start"), array("base"), array("changed"), "first"_a, maybe("residuals"), maybe("added"),
+          "n_threads"_a);
 }
 
 template <class Value, class Leaf>
 void bind_assign(nb::module_& m) {
-    m.def("assign", aligned(assign<Value, Leaf>), array("values"), array("columns"), array("thresholds"), array("views"),
-          array("outcomes"), array("nodes"), array("starts"), "single"_a, "strict"_a, "zero"_a, array("out"),
-          "n_threads"_a);
+    m.def("assign", aligned(assign<Value, Leaf>), array("values"), array("columns"), array("thresholds"),
+          array("views"), array("outcomes"), array("nodes"), array("starts"), "single"_a, "strict"_a, "zero"_a,
+          array("out"), "n_threads"_a);
 }
 
 }  // namespace
@@ -590,10 +644,12 @@ NB_MODULE(_core, m) {
     bind_assign<double, std::uint16_t>(m);
     bind_assign<float, std::uint8_t>(m);
     bind_assign<float, std::uint16_t>(m);
-    m.def("top", aligned(top), array("block"), "first"_a, maybe("scale"), array("values"), array("rows"), "n_threads"_a);
-    m.def("top_blocks", aligned(top_blocks), "blocks"_a, array("table"), array("constant"), maybe("weights"), maybe("scale"),
-          "most"_a, array("values"), array("rows"), array("done"), "n_threads"_a);
+    m.def("top", aligned(top), array("block"), "first"_a, maybe("scale"), array("values"), array("rows"),
+          "n_threads"_a);
+    m.def("top_blocks", aligned(top_blocks), "blocks"_a, array("table"), array("constant"), maybe("weights"),
+          maybe("scale"), "most"_a, array("values"), array("rows"), array("done"), "n_threads"_a);
     m.def("product", aligned(product), array("a"), array("b"), array("out"), "n_threads"_a);
-    m.def("column_sums", aligned(column_sums), array("block"), array("values"), "measure"_a, array("out"), "n_threads"_a);
+    m.def("column_sums", aligned(column_sums), array("block"), array("values"), "measure"_a, array("out"),
+          "n_threads"_a);
     m.def("instruction_set", axil::instruction_set);
 }

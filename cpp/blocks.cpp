@@ -26,7 +26,8 @@ using ranking::Candidate;
 
 constexpr std::size_t joined_columns = 32;  // as many as top_rows reads together: its values are the same to the bit
 constexpr std::size_t rows_per_number = 5, least_numbers = 4096;  // a block with more leaves than that bounds nothing
-constexpr double rounding = 1.0 / (1 << 24), caution = 1e-9;  // caution: more than the few roundings of a size in double
+constexpr double rounding = 1.0 / (1 << 24);
+constexpr double caution = 1e-9;  // more than the few roundings of a size in double
 
 // One query's entries: in double as they are, in single precision in units of their largest sum, so that nothing underflows.
 struct Query {
@@ -89,7 +90,8 @@ public:
         parallel(crew, trees_, [&](std::size_t t, std::size_t) {
             const Leaf* tree = leaves.tree(t);
             for (std::size_t i = 0; i < count(block_rows) * block_rows; ++i)
-                cells_.get()[(i / block_rows * trees_ + t) * block_rows + i % block_rows] = tree[order_[std::min(i, rows_ - 1)]];
+                cells_.get()[(i / block_rows * trees_ + t) * block_rows + i % block_rows] =
+                    tree[order_[std::min(i, rows_ - 1)]];
         });
         std::size_t most = std::max(trees_ * rows_ / rows_per_number, least_numbers), size = block_rows * branches;
         const auto of_rows = [&](std::size_t block, Collector& collector) {
@@ -108,7 +110,7 @@ public:
             const auto of_blocks = [&](std::size_t block, Collector& collector) {
                 for (std::size_t i = 0; i < branches && block * branches + i < below.blocks(); ++i)
                     for (const std::uint32_t* at = below.of(block * branches + i); *at;) {
-                        const std::uint32_t *last = at + 2 + at[0] * at[1];
+                        const std::uint32_t* last = at + 2 + at[0] * at[1];
                         for (at += 2; at < last; ++at) collector.add(tree_of_[entry_of(*at)], entry_of(*at), i);
                     }
             };
@@ -122,13 +124,14 @@ public:
 
     std::size_t bytes() const override {
         std::size_t sum = sizeof(std::uint32_t) * rows_ + sizeof(Leaf) * count(block_rows) * trees_ * block_rows;
-        for (const auto& level : levels_) sum += sizeof(std::uint32_t) * level.data.size() + sizeof(std::size_t) * level.starts.size();
+        for (const auto& level : levels_)
+            sum += sizeof(std::uint32_t) * level.data.size() + sizeof(std::size_t) * level.starts.size();
         return sum;
     }
 
-    void top(const double* table, std::size_t columns, const double* constant, const double* weights, const double* scale,
-             std::size_t k, std::size_t most, double* values, std::int64_t* rows, std::uint8_t* done,
-             const Crew& crew) const override {
+    void top(const double* table, std::size_t columns, const double* constant, const double* weights,
+             const double* scale, std::size_t k, std::size_t most, double* values, std::int64_t* rows,
+             std::uint8_t* done, const Crew& crew) const override {
         if (k == 0 || columns == 0) return std::fill(done, done + columns, std::uint8_t(1));
         const Factors factors = factors_of(weights, scale, crew);
         const std::size_t group = std::clamp<std::size_t>(columns / (4 * crew.n_threads), 1, lanes);
@@ -161,9 +164,9 @@ private:
     struct Room {
         Room(std::size_t total, std::size_t blocks)
             : exact(total * lanes), entries(total * lanes), together(total * lanes), bounds(blocks * lanes) {}
-        BufferOf<double> exact;            // (lanes, leaves)
+        BufferOf<double> exact;             // (lanes, leaves)
         BufferOf<float> entries, together;  // (lanes, leaves), (leaves, lanes)
-        std::vector<float> bounds;         // (blocks of the last level, lanes)
+        std::vector<float> bounds;          // (blocks of the last level, lanes)
         float constants[lanes];
         std::vector<Open> open;
     };
@@ -201,8 +204,8 @@ private:
     }
 
     // The entries of n queries from a table (leaves, columns).
-    void take(const double* table, std::size_t columns, const double* constant, std::size_t first, std::size_t n, Room& room,
-              Query* queries) const {
+    void take(const double* table, std::size_t columns, const double* constant, std::size_t first, std::size_t n,
+              Room& room, Query* queries) const {
         const std::size_t size = total();
         std::fill(room.together.get(), room.together.get() + size * lanes, 0.0f);
         std::fill(room.constants, room.constants + lanes, 0.0f);
@@ -225,9 +228,15 @@ private:
             const double unit = sound ? std::ldexp(1.0, exponent) : 1.0;
             for (std::size_t l = 0; l < size; ++l)
                 room.together.get()[l * lanes + c] = entries[l] = static_cast<float>(exact[l] / unit);
-            const double roundings = 1.01 * static_cast<double>(trees_ + 8);  // of an entry, all additions, a sum in double
-            queries[c] = {exact, entries, constant[first + c], unit, static_cast<float>(constant[first + c] / unit),
-                          static_cast<float>(bound / unit * roundings * rounding), sound};
+            // Roundings of an entry, all additions, a sum in double.
+            const double roundings = 1.01 * static_cast<double>(trees_ + 8);
+            queries[c] = {exact,
+                          entries,
+                          constant[first + c],
+                          unit,
+                          static_cast<float>(constant[first + c] / unit),
+                          static_cast<float>(bound / unit * roundings * rounding),
+                          sound};
             room.constants[c] = queries[c].start;
         }
     }
@@ -240,7 +249,8 @@ private:
         open.clear();
         const auto last = static_cast<std::uint32_t>(levels_.size());
         for (std::size_t b = 0; b < levels_.back().blocks(); ++b)
-            open.push_back({query.size(room.bounds[b * lanes + lane]) * factors.of(last, b), last, static_cast<std::uint32_t>(b)});
+            open.push_back(
+                {query.size(room.bounds[b * lanes + lane]) * factors.of(last, b), last, static_cast<std::uint32_t>(b)});
         std::make_heap(open.begin(), open.end());
         std::size_t work = 0;
         while (!open.empty() && !(open.front().bound < places.least())) {
@@ -278,21 +288,12 @@ private:
         for (std::size_t r = 0; r < std::min(block_rows, rows_ - first); ++r) {
             if (query.size(std::fabs(sums[r])) * factors.of_row(first + r) < places.least()) continue;
             const std::size_t j = order_[first + r];
-            const double sum = exactly(query, cells + r), value = weights ? weights[j] * sum : sum;
+            const double sum = exact_sum(lookups_, query.constant, [&](std::size_t t) {
+                return query.exact[start(t) + cells[t * block_rows + r]];
+            });
+            const double value = weights ? weights[j] * sum : sum;
             places.offer({std::fabs((scale ? scale[j] : 1.0) * value), value, static_cast<std::int64_t>(j)});
         }
-    }
-
-    // A sum as top_rows and read_out compute it.
-    double exactly(const Query& query, const Leaf* cells) const {
-        double sum = query.constant;
-        for (const Lookup& lookup : lookups_) {
-            double part = 0.0;
-            for (std::size_t t = lookup.first; t < lookup.last; ++t)
-                part += query.exact[start(t) + cells[t * block_rows]];
-            sum += part;
-        }
-        return sum;
     }
 
     std::vector<std::int64_t> starts_;
@@ -307,18 +308,15 @@ private:
 }  // namespace blocking
 
 template <class Leaf>
-std::unique_ptr<Blocks> blocks_of(const Leaves<Leaf>& leaves, const float* places, std::size_t dimensions, const Crew& crew) {
+std::unique_ptr<Blocks> blocks_of(const Leaves<Leaf>& leaves, const float* places, std::size_t dimensions,
+                                  const Crew& crew) {
     if (leaves.total() > blocking::most_entries) return nullptr;
-    auto made = std::make_unique<blocking::BlocksOf<Leaf>>(leaves, blocking::order_of(places, leaves.rows, dimensions, crew));
+    auto made = std::make_unique<blocking::BlocksOf<Leaf>>(leaves,
+                                                           blocking::order_of(places, leaves.rows, dimensions, crew));
     if (!made->fill(leaves, crew)) return nullptr;
     return made;
 }
 
-#define AXIL_BLOCKS_OF(LEAF) \
-    template std::unique_ptr<Blocks> blocks_of(const Leaves<LEAF>&, const float*, std::size_t, const Crew&);
-AXIL_BLOCKS_OF(std::uint8_t)
-AXIL_BLOCKS_OF(std::uint16_t)
-AXIL_BLOCKS_OF(std::uint32_t)
-#undef AXIL_BLOCKS_OF
+AXIL_INSTANTIATE(blocks_of)
 
 }  // namespace axil

@@ -27,16 +27,18 @@ public:
 // Rows whose places (rows, dimensions) lie close together come into one block. Null: the blocks are so mixed that their
 // lists of leaves would be as long as a fifth of all rows' leaves, so that nothing would be won; or there are too many leaves.
 template <class Leaf>
-std::unique_ptr<Blocks> blocks_of(const Leaves<Leaf>& leaves, const float* places, std::size_t dimensions, const Crew& crew);
+std::unique_ptr<Blocks> blocks_of(const Leaves<Leaf>& leaves, const float* places, std::size_t dimensions,
+                                  const Crew& crew);
 
 namespace blocking {
 
-constexpr std::size_t block_rows = 32;  // of a block of the first level
-constexpr std::size_t branches = 8;     // blocks that make one of the next level
+constexpr std::size_t block_rows = 32;     // of a block of the first level
+constexpr std::size_t branches = 8;        // blocks that make one of the next level
 constexpr std::size_t least_blocks = 256;  // of the last level, where every query begins
 
 // (rows,): the rows in the order of a k-d tree whose leaves are blocks.
-std::unique_ptr<std::uint32_t[]> order_of(const float* places, std::size_t rows, std::size_t dimensions, const Crew& crew);
+std::unique_ptr<std::uint32_t[]> order_of(const float* places, std::size_t rows, std::size_t dimensions,
+                                          const Crew& crew);
 
 }  // namespace blocking
 }  // namespace axil

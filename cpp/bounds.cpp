@@ -11,7 +11,7 @@ namespace blocking {
 
 template <std::size_t, class Leaf>
 AXIL_INLINE void one_read_lanes(const Leaf* cells, const std::int64_t* starts, std::size_t trees, const float* entries,
-                            float constant, float* sums) {
+                                float constant, float* sums) {
     float total[block_rows];
     for (std::size_t r = 0; r < block_rows; ++r) total[r] = constant;
     for (std::size_t t = 0; t < trees; ++t, cells += block_rows) {
@@ -113,23 +113,20 @@ AXIL_VERSIONS(one_level, (const Level& level, const float* entries, const float*
               (level, entries, constant, bounds))
 AXIL_VERSIONS(one_block, (const std::uint32_t* at, const float* entries, float constant, float* bounds),
               (at, entries, constant, bounds))
-#define AXIL_READ(LEAF)                                                                                               \
-    AXIL_VERSIONS(one_read, (const LEAF* cells, const std::int64_t* starts, std::size_t trees, const float* entries,      \
-                         float constant, float* sums),                                                                \
+#define AXIL_READ(LEAF)                                                                                    \
+    AXIL_VERSIONS(one_read,                                                                                \
+                  (const LEAF* cells, const std::int64_t* starts, std::size_t trees, const float* entries, \
+                   float constant, float* sums),                                                           \
                   (cells, starts, trees, entries, constant, sums))
-AXIL_READ(std::uint8_t)
-AXIL_READ(std::uint16_t)
-AXIL_READ(std::uint32_t)
+AXIL_LEAVES(AXIL_READ)
 #undef AXIL_READ
 
-#define AXIL_READ(LEAF)                                                                                              \
+#define AXIL_READ(LEAF)                                                                                               \
     void read(const LEAF* cells, const std::int64_t* starts, std::size_t trees, const float* entries, float constant, \
-              float* sums) {                                                                                         \
+              float* sums) {                                                                                          \
         one_read(cells, starts, trees, entries, constant, sums);                                                      \
     }
-AXIL_READ(std::uint8_t)
-AXIL_READ(std::uint16_t)
-AXIL_READ(std::uint32_t)
+AXIL_LEAVES(AXIL_READ)
 #undef AXIL_READ
 
 void bound_level(const Level& level, const float* entries, const float* constant, float* bounds) {

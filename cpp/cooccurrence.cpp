@@ -8,15 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "cells.hpp"
+#include "instruction_sets.hpp"
+#include "joint_cells.hpp"
 #include "kernels.hpp"
-#include "targets.hpp"
 
 namespace axil {
 namespace joining {
 
 constexpr std::size_t slab_bytes = 128 << 20, slab_rows = 1 << 20;  // sorting takes 16 bytes a row on each thread
-constexpr std::size_t ahead = 12;  // rows to prefetch
+constexpr std::size_t ahead = 12;                                   // rows to prefetch
 constexpr std::size_t few_trees = 10;
 // Nanoseconds, measured: sorting a row, counting it in one tree (and in one pair of trees, unsorted), and handing on
 // one count of a cell.
@@ -30,7 +30,7 @@ AXIL_INLINE void hand_on_lanes(Count* counts, std::size_t n, double* out, Count*
         for (std::size_t i = 0; i < n; ++i) prefix[i] += counts[i];
     for (std::size_t i = 0; i < n; ++i) counts[i] = 0;
 }
-AXIL_VERSIONS(hand_on, (std::int32_t * counts, std::size_t n, double* out, std::int32_t* prefix),
+AXIL_VERSIONS(hand_on, (std::int32_t* counts, std::size_t n, double* out, std::int32_t* prefix),
               (counts, n, out, prefix))
 AXIL_VERSIONS(hand_on, (double* counts, std::size_t n, double* out, double* prefix), (counts, n, out, prefix))
 
@@ -208,8 +208,6 @@ void cooccurrence(const Leaves<Leaf>& leaves, const double* weights, double* out
     }
 }
 
-template void cooccurrence(const Leaves<std::uint8_t>&, const double*, double*, const Crew&);
-template void cooccurrence(const Leaves<std::uint16_t>&, const double*, double*, const Crew&);
-template void cooccurrence(const Leaves<std::uint32_t>&, const double*, double*, const Crew&);
+AXIL_INSTANTIATE(cooccurrence)
 
 }  // namespace axil

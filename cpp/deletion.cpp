@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "buffer.hpp"
+#include "instruction_sets.hpp"
 #include "kernels.hpp"
-#include "targets.hpp"
 
 namespace axil {
 namespace deleting {
@@ -16,7 +16,8 @@ namespace deleting {
 constexpr std::size_t chunk_bytes = 6 << 20;  // of additions that a chunk's rows have made
 constexpr std::size_t least_rows = 64, most_rows = 8192;
 constexpr std::size_t least_share = 512;  // rows worth handing to a thread
-constexpr std::size_t trees_together = 2, others_together = 4;  // whose part of the table is 32 KiB for trees of 31 leaves
+// Trees whose part of the table is 32 KiB where they have 31 leaves.
+constexpr std::size_t trees_together = 2, others_together = 4;
 
 // Some rows in all trees.
 template <class Leaf>
@@ -54,7 +55,8 @@ private:
     }
     double* sums(std::size_t k, std::size_t p) const { return sums_.get() + (k * trees_together + p) * rows_; }
     double* added(std::size_t k, std::size_t t) const {
-        return job_.added ? job_.added + (k * trees_ + t) * job_.rows + begin_ : additions_.get() + (k * trees_ + t) * rows_;
+        return job_.added ? job_.added + (k * trees_ + t) * job_.rows + begin_
+                          : additions_.get() + (k * trees_ + t) * rows_;
     }
     std::size_t leaves_before(std::size_t t) const { return job_.cells.start(t) / job_.levels; }
     const Leaf* cells(std::size_t t) const { return job_.cells.tree(t) + job_.first + begin_; }
@@ -105,7 +107,8 @@ private:
 
     void note(std::size_t t, std::size_t k) const {
         if (job_.residuals)
-            std::copy_n(residuals_.get() + k * rows_, rows_, job_.residuals + (k * (trees_ + 1) + t) * job_.rows + begin_);
+            std::copy_n(residuals_.get() + k * rows_, rows_,
+                        job_.residuals + (k * (trees_ + 1) + t) * job_.rows + begin_);
     }
 
     // The rows' own leaves in tree t, once all that earlier trees send there is in the sums.
@@ -119,8 +122,8 @@ private:
         for (std::size_t j = 0; j < rows_; ++j) {
             const std::size_t at = job_.by_row ? t * job_.rows + begin_ + j : job_.cells.start(t) + cell[j];
             const double* f = job_.factors + at * Deletions<Leaf>::n_factors;
-            const double seen =
-                job_.values[(before + leaf[j]) * job_.outputs + k] + changed[j] * job_.slopes[before + leaf[j]] + sum[j];
+            const double seen = job_.values[(before + leaf[j]) * job_.outputs + k] +
+                                changed[j] * job_.slopes[before + leaf[j]] + sum[j];
             value[j] = f[0] * (seen - f[1] * residual[j]);
             out[j] = -(f[2] * residual[j] + f[3] * value[j] + f[4]);
         }
@@ -156,8 +159,6 @@ void deletions(const Deletions<Leaf>& job, const Crew& crew) {
              [&](std::size_t i, std::size_t) { Chunk<Leaf>(job, chunks.begin(i), chunks.end(i)).walk(); });
 }
 
-template void deletions(const Deletions<std::uint8_t>&, const Crew&);
-template void deletions(const Deletions<std::uint16_t>&, const Crew&);
-template void deletions(const Deletions<std::uint32_t>&, const Crew&);
+AXIL_INSTANTIATE(deletions)
 
 }  // namespace axil

@@ -106,9 +106,9 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
 }
 
 using Size = std::size_t;
-AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, Size begin, Size end), (job, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, Size begin, Size end), (job, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size begin, Size end), (job, begin, end))
+#define AXIL_CHUNK(LEAF) AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end), (job, begin, end))
+AXIL_LEAVES(AXIL_CHUNK)
+#undef AXIL_CHUNK
 
 }  // namespace gradients
 
@@ -138,11 +138,6 @@ void gradient_factors(const Leaves<Leaf>& leaves, const Program& program, const 
     parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) { chunk(job, chunks.begin(i), chunks.end(i)); });
 }
 
-template void gradient_factors(const Leaves<std::uint8_t>&, const Program&, const double*, const double*, double*,
-                               std::size_t, std::size_t, std::size_t, double*, const Crew&);
-template void gradient_factors(const Leaves<std::uint16_t>&, const Program&, const double*, const double*, double*,
-                               std::size_t, std::size_t, std::size_t, double*, const Crew&);
-template void gradient_factors(const Leaves<std::uint32_t>&, const Program&, const double*, const double*, double*,
-                               std::size_t, std::size_t, std::size_t, double*, const Crew&);
+AXIL_INSTANTIATE(gradient_factors)
 
 }  // namespace axil

@@ -23,6 +23,15 @@ struct Leaves {
     std::size_t total() const { return start(trees); }
 };
 
+// MACRO(LEAF) for every type that leaf numbers may have.
+#define AXIL_LEAVES(MACRO) MACRO(std::uint8_t) MACRO(std::uint16_t) MACRO(std::uint32_t)
+
+// The kernel, a template of one argument, for all of them.
+#define AXIL_INSTANTIATE(KERNEL)                                    \
+    template decltype(KERNEL<std::uint8_t>) KERNEL<std::uint8_t>;   \
+    template decltype(KERNEL<std::uint16_t>) KERNEL<std::uint16_t>; \
+    template decltype(KERNEL<std::uint32_t>) KERNEL<std::uint32_t>;
+
 struct TreeList {
     const std::int64_t* trees;
     std::size_t size;
@@ -70,8 +79,8 @@ void top_rows(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
               const Crew& crew);
 
 template <class Leaf>
-void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights,
-            bool single, bool single_score, double* score, double* sums, double* counts, const Crew& crew);
+void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights, bool single,
+            bool single_score, double* score, double* sums, double* counts, const Crew& crew);
 
 // The tests of some trees, and how values are coded for them; see assign.cpp.
 struct Node {
@@ -164,16 +173,16 @@ template <class Leaf>
 struct Deletions {
     static constexpr std::size_t n_factors = 5;  // kept, drawn, weight, stiffer, constant
     Leaves<Leaf> cells;
-    std::size_t levels;  // cells of one leaf: those of level i are numbered i * n_leaves + leaf
-    const double* table;  // (leaves, leaves)
-    std::size_t stride;   // from one row of the table to the next
+    std::size_t levels;     // cells of one leaf: those of level i are numbered i * n_leaves + leaf
+    const double* table;    // (leaves, leaves)
+    std::size_t stride;     // from one row of the table to the next
     const double* factors;  // (cells, 5), or by row (trees * rows, 5)
     bool by_row;
-    const double* values;  // (leaves, outputs)
-    const double* slopes;  // (leaves,)
-    const double* steps;   // (trees, trees)
-    bool in_turn;          // the steps are zero but on the diagonal
-    const double* drifts;  // (trees,)
+    const double* values;                  // (leaves, outputs)
+    const double* slopes;                  // (leaves,)
+    const double* steps;                   // (trees, trees)
+    bool in_turn;                          // the steps are zero but on the diagonal
+    const double* drifts;                  // (trees,)
     const double *start, *base, *changed;  // (outputs, rows)
     std::size_t first, rows, outputs;
     double *residuals, *added;  // (outputs, trees + 1, rows) and (outputs, trees, rows); null: not wanted

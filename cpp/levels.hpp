@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "blocks.hpp"
-#include "targets.hpp"
+#include "instruction_sets.hpp"
 
 namespace axil {
 namespace blocking {
@@ -27,7 +27,9 @@ struct Level {
 
 constexpr std::size_t most_entries = std::size_t(1) << (32 - branches);  // that a number has room for besides the parts
 
-constexpr std::uint32_t met(std::size_t entry, std::size_t parts) { return static_cast<std::uint32_t>(entry << branches | parts); }
+constexpr std::uint32_t met(std::size_t entry, std::size_t parts) {
+    return static_cast<std::uint32_t>(entry << branches | parts);
+}
 AXIL_INLINE std::size_t entry_of(std::uint32_t met) { return met >> branches; }
 AXIL_INLINE std::size_t parts_of(std::uint32_t met) { return met & ((1u << branches) - 1); }
 
@@ -62,7 +64,7 @@ public:
     }
 
 private:
-    std::vector<std::uint8_t> parts_;                 // (entries,) bits
+    std::vector<std::uint8_t> parts_;                // (entries,) bits
     std::vector<std::vector<std::uint32_t>> found_;  // by tree
     std::vector<std::pair<std::size_t, std::size_t>> by_count_;
     std::vector<std::uint32_t>& out_;
@@ -70,8 +72,8 @@ private:
 
 // A level from what adds the leaves of one of its blocks. Of more than `most` numbers nothing is made.
 template <class Add>
-bool make_level(std::size_t blocks, const std::vector<std::int64_t>& starts, std::size_t most, Level& level, const Crew& crew,
-                const Add& add) {
+bool make_level(std::size_t blocks, const std::vector<std::int64_t>& starts, std::size_t most, Level& level,
+                const Crew& crew, const Add& add) {
     const Chunks chunks(blocks, 64, 256);
     std::vector<std::vector<std::uint32_t>> parts(chunks.count());
     level.starts.assign(blocks + 1, 0);

@@ -21,16 +21,17 @@ namespace axil {
 
 // Some consecutive trees that are added up together.
 struct Lookup {
-    std::size_t first, last;  // trees first .. last - 1
+    std::size_t first, last;   // trees first .. last - 1
     std::size_t start, cells;  // where its entries begin among those of all look-ups, and how many there are
-    bool joined;  // an entry for each combination of leaves; else for each leaf, tree by tree
+    bool joined;               // an entry for each combination of leaves; else for each leaf, tree by tree
 
     std::size_t numbers() const { return joined ? 1 : last - first; }  // of entries, for a row
 };
 
-constexpr std::size_t most_cells = 1024;  // of joined trees: those that occur, a third or so, stay in the second-level cache
+// Cells of joined trees: those that occur, a third or so, stay in the second-level cache.
+constexpr std::size_t most_cells = 1024;
 constexpr std::size_t most_columns = 32;  // of a joined table: more would not fit the last cache
-constexpr std::size_t rows_per_cell = 4;    // below that joining the tables costs more than it saves
+constexpr std::size_t rows_per_cell = 4;  // below that joining the tables costs more than it saves
 
 // Look-ups added at a time, so that their entries stay in the nearest caches; of joined trees fewer.
 constexpr std::size_t most_together = 12, joined_together = 4;
@@ -54,7 +55,22 @@ std::vector<Lookup> lookups_of(const Leaves<Leaf>& leaves, std::size_t rows, std
     return all;
 }
 
-inline std::size_t cells_of(const std::vector<Lookup>& all) { return all.empty() ? 0 : all.back().start + all.back().cells; }
+inline std::size_t cells_of(const std::vector<Lookup>& all) {
+    return all.empty() ? 0 : all.back().start + all.back().cells;
+}
+
+// A row's sum in double as read_out computes it, where entry(t) is that of the row's leaf in tree t. All that screen rows in single
+// precision take their values from here, so they agree to the bit.
+template <class Entry>
+double exact_sum(const std::vector<Lookup>& lookups, double constant, const Entry& entry) {
+    double sum = constant;
+    for (const Lookup& lookup : lookups) {
+        double part = 0.0;
+        for (std::size_t t = lookup.first; t < lookup.last; ++t) part += entry(t);
+        sum += part;
+    }
+    return sum;
+}
 
 // The entries of every row of a block: (numbers of all look-ups, stride).
 template <class Leaf>
@@ -161,7 +177,8 @@ struct Span {
 
 // Add some look-ups of one entry each to the sums of R rows of a tile of C columns, on registers of W doubles.
 template <class Real, std::size_t C, std::size_t W, std::size_t R, class Id>
-AXIL_INLINE void add_rows(const Real* const* entries, std::size_t n_lookups, const Id* ids, std::size_t stride, Real* sums) {
+AXIL_INLINE void add_rows(const Real* const* entries, std::size_t n_lookups, const Id* ids, std::size_t stride,
+                          Real* sums) {
     using Row = Vectors<C, W, Real>;
     using V = typename Row::type;
     constexpr std::size_t n = Row::count;
@@ -180,7 +197,8 @@ AXIL_INLINE void add_rows(const Real* const* entries, std::size_t n_lookups, con
 
 // The same of look-ups of two trees each that are not joined.
 template <class Real, std::size_t C, std::size_t W, std::size_t R, class Id>
-AXIL_INLINE void add_pairs(const Real* const* entries, std::size_t n_trees, const Id* ids, std::size_t stride, Real* sums) {
+AXIL_INLINE void add_pairs(const Real* const* entries, std::size_t n_trees, const Id* ids, std::size_t stride,
+                           Real* sums) {
     using Row = Vectors<C, W, Real>;
     using V = typename Row::type;
     constexpr std::size_t n = Row::count;
@@ -235,7 +253,8 @@ AXIL_INLINE void add_all(const Leaves<Leaf>& leaves, const std::vector<Lookup>& 
             spans[n_spans++] = {n, lookup.numbers()};
             pairs = pairs && lookup.numbers() == 2;
             for (std::size_t t = 0; t < lookup.numbers(); ++t)
-                entries[n++] = packed + (lookup.start + leaves.start(lookup.first + t) - leaves.start(lookup.first)) * C;
+                entries[n++] = packed +
+                               (lookup.start + leaves.start(lookup.first + t) - leaves.start(lookup.first)) * C;
         }
         number_cells(leaves, lookups.data() + from, lookups.data() + to, begin, rows, stride, ids);
         std::size_t r = 0;

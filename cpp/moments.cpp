@@ -58,8 +58,8 @@ AXIL_INLINE void add_value(const double* sizes, std::size_t n, const double* val
 }
 
 template <std::size_t C, std::size_t W, class Leaf>
-AXIL_INLINE void tile(const Job<Leaf>& job, const Tile& tile, std::size_t begin, std::size_t n, const Scratch<Leaf>& room,
-                      double* out) {
+AXIL_INLINE void tile(const Job<Leaf>& job, const Tile& tile, std::size_t begin, std::size_t n,
+                      const Scratch<Leaf>& room, double* out) {
     for (std::size_t r = 0; r < n; ++r) std::copy_n(job.constant + tile.column, C, room.sums + r * C);
     add_all<double, C, W>(job.leaves, job.lookups, job.packed + job.total * tile.column, begin, n, most_rows, room.ids,
                           room.sums);
@@ -79,23 +79,17 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
                              double* out) {
     for (; begin < end; begin += most_rows) {
         const std::size_t n = std::min(most_rows, end - begin);
-        for (const Tile& one : job.tiles) switch (one.width) {
-                case 16: tile<16, W>(job, one, begin, n, room, out); break;
-                case 8: tile<8, W>(job, one, begin, n, room, out); break;
-                case 4: tile<4, W>(job, one, begin, n, room, out); break;
-                case 2: tile<2, W>(job, one, begin, n, room, out); break;
-                default: tile<1, W>(job, one, begin, n, room, out);
-            }
+        for (const Tile& one : job.tiles)
+            by_width(one, [&job, &one, &room, begin, n, out](auto width)
+                              AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room, out); });
     }
 }
 
 using Size = std::size_t;
-#define AXIL_CHUNK(LEAF)                                                                                    \
+#define AXIL_CHUNK(LEAF)                                                                                       \
     AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end, const Scratch<LEAF>& room, double* out), \
                   (job, begin, end, room, out))
-AXIL_CHUNK(std::uint8_t)
-AXIL_CHUNK(std::uint16_t)
-AXIL_CHUNK(std::uint32_t)
+AXIL_LEAVES(AXIL_CHUNK)
 #undef AXIL_CHUNK
 
 }  // namespace reducing
@@ -123,7 +117,8 @@ void moments(const Leaves<Leaf>& leaves, const double* table, std::size_t table_
         join_all(leaves, lookups, table, table_stride, strip, tiles, packed.get(), crew);
         pack(constant + strip, 1, columns, tiles, constants.get(), 1, 0);
         std::fill_n(partials.get(), chunks.count() * size, 0.0);
-        const Job<Leaf> job{leaves, lookups, tiles, total, padded, packed.get(), constants.get(), weights, values, n_values};
+        const Job<Leaf> job{leaves,       lookups,         tiles,   total,  padded,
+                            packed.get(), constants.get(), weights, values, n_values};
         parallel(crew, chunks.count(), [&](std::size_t i, std::size_t thread) {
             const Scratch<Leaf> room{sums.get() + thread * most_rows * widest,
                                      ids.get() + thread * most_together * most_rows};
@@ -137,12 +132,6 @@ void moments(const Leaves<Leaf>& leaves, const double* table, std::size_t table_
     }
 }
 
-#define AXIL_MOMENTS(LEAF)                                                                                          \
-    template void moments(const Leaves<LEAF>&, const double*, std::size_t, std::size_t, const double*, const double*, \
-                          const double*, std::size_t, double*, const Crew&);
-AXIL_MOMENTS(std::uint8_t)
-AXIL_MOMENTS(std::uint16_t)
-AXIL_MOMENTS(std::uint32_t)
-#undef AXIL_MOMENTS
+AXIL_INSTANTIATE(moments)
 
 }  // namespace axil

@@ -9,7 +9,7 @@ namespace axil {
 namespace blocking {
 namespace {
 
-constexpr std::size_t small = 16384;  // rows below which a thread goes on by itself
+constexpr std::size_t small = 16384;   // rows below which a thread goes on by itself
 constexpr std::size_t sampled = 1024;  // rows that say along which axis the others lie apart
 
 using Range = std::pair<std::size_t, std::size_t>;
@@ -76,7 +76,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<std::uint32_t[]> order_of(const float* places, std::size_t rows, std::size_t dimensions, const Crew& crew) {
+std::unique_ptr<std::uint32_t[]> order_of(const float* places, std::size_t rows, std::size_t dimensions,
+                                          const Crew& crew) {
     std::unique_ptr<std::uint32_t[]> order(new std::uint32_t[rows]);
     for (std::size_t j = 0; j < rows; ++j) order[j] = static_cast<std::uint32_t>(j);
     const Splitter splitter(places, dimensions, order.get());

@@ -5,7 +5,7 @@
 // in the order of their leaves, so that one row of the table serves many training rows in turn.
 #include <vector>
 
-#include "cells.hpp"
+#include "joint_cells.hpp"
 #include "kernels.hpp"
 
 namespace axil {
@@ -46,7 +46,8 @@ void pair_sums(const Leaves<Leaf>& leaves, const double* table, const double* fa
                std::size_t rows, double* out, const Crew& crew) {
     using namespace pairing;
     const std::size_t trees = leaves.trees, total = leaves.total();
-    const std::size_t most = std::clamp(chunk_bytes / sizeof(Leaf) / std::max<std::size_t>(trees, 1), least_rows, most_rows);
+    const std::size_t most = std::clamp(chunk_bytes / sizeof(Leaf) / std::max<std::size_t>(trees, 1), least_rows,
+                                        most_rows);
     const Chunks chunks(rows, most, rows / most + 1);
     parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) {
         const std::size_t begin = chunks.begin(i);
@@ -68,11 +69,6 @@ void pair_sums(const Leaves<Leaf>& leaves, const double* table, const double* fa
     });
 }
 
-template void pair_sums(const Leaves<std::uint8_t>&, const double*, const double*, std::size_t, std::size_t, double*,
-                        const Crew&);
-template void pair_sums(const Leaves<std::uint16_t>&, const double*, const double*, std::size_t, std::size_t, double*,
-                        const Crew&);
-template void pair_sums(const Leaves<std::uint32_t>&, const double*, const double*, std::size_t, std::size_t, double*,
-                        const Crew&);
+AXIL_INSTANTIATE(pair_sums)
 
 }  // namespace axil

@@ -1,7 +1,8 @@
-// Loops over fixed chunks on a bounded number of threads.
+// Loops over chunks on a bounded number of threads.
 //
-// Chunks are cut by the sizes of the data alone, never by the number of threads, and whatever is summed per chunk is
-// added up in chunk order: so no result depends on n_threads.
+// No result depends on n_threads. Chunks that have sums of their own are cut by the sizes of the data alone, and their sums are
+// added up in chunk order. Only where no row (deletion.cpp) or query (blocks.cpp) depends on the others of its chunk does the
+// number of threads have a say in how chunks are cut.
 #pragma once
 
 #include <algorithm>

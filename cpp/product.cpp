@@ -31,15 +31,17 @@ AXIL_INLINE void rows(const Job& job, std::size_t column, std::size_t first) {
     constexpr std::size_t n = Row::count;
     const double *a = job.a + first * job.a_stride, *b = job.packed + job.inner * column;
     V total[R * n] = {};
-    for (std::size_t k = 0; k < job.inner; ++k, ++a, b += C)
+    for (std::size_t k = 0; k < job.inner; ++k, ++a, b += C) {
         AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
             const double factor = a[r * job.a_stride];
             AXIL_UNROLL for (std::size_t i = 0; i < n; ++i) total[r * n + i] += load<V>(b + i * Row::lanes) * factor;
         }
+    }
     double* out = job.out + first * job.out_stride + column;
-    AXIL_UNROLL for (std::size_t r = 0; r < R; ++r)
+    AXIL_UNROLL for (std::size_t r = 0; r < R; ++r) {
         AXIL_UNROLL for (std::size_t i = 0; i < n; ++i)
             store(out + r * job.out_stride + i * Row::lanes, total[r * n + i]);
+    }
 }
 
 template <std::size_t C, std::size_t W>
@@ -51,13 +53,9 @@ AXIL_INLINE void tile(const Job& job, std::size_t column, std::size_t begin, std
 
 template <std::size_t W>
 AXIL_INLINE void chunk_lanes(const Job& job, std::size_t begin, std::size_t end) {
-    for (const Tile& one : job.tiles) switch (one.width) {
-            case 16: tile<16, W>(job, one.column, begin, end); break;
-            case 8: tile<8, W>(job, one.column, begin, end); break;
-            case 4: tile<4, W>(job, one.column, begin, end); break;
-            case 2: tile<2, W>(job, one.column, begin, end); break;
-            default: tile<1, W>(job, one.column, begin, end);
-        }
+    for (const Tile& one : job.tiles)
+        by_width(one, [&job, &one, begin, end](auto width)
+                          AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one.column, begin, end); });
 }
 
 using Size = std::size_t;
@@ -79,7 +77,7 @@ void product(const double* a, std::size_t a_stride, std::size_t rows, std::size_
 
 namespace adding {
 
-constexpr std::size_t block_rows = 2048;       // whose sums are made one after the other, then added block by block
+constexpr std::size_t block_rows = 2048;        // whose sums are made one after the other, then added block by block
 constexpr std::size_t least_numbers = 1 << 17;  // worth handing to a thread
 
 struct Job {
@@ -104,7 +102,8 @@ AXIL_INLINE void copy(const Job& job, const Tile& tile, std::size_t begin, std::
                          static_cast<std::ptrdiff_t>(tile.column) * job.column_stride;
     std::fill_n(to, tile.used < C ? n * C : 0, 0.0);
     const auto at = [&](std::size_t r, std::size_t c) {
-        return from[static_cast<std::ptrdiff_t>(r) * job.row_stride + static_cast<std::ptrdiff_t>(c) * job.column_stride];
+        return from[static_cast<std::ptrdiff_t>(r) * job.row_stride +
+                    static_cast<std::ptrdiff_t>(c) * job.column_stride];
     };
     if (job.column_stride == 1)
         for (std::size_t r = 0; r < n; ++r)
@@ -138,13 +137,9 @@ AXIL_INLINE void tile(const Job& job, const Tile& tile, std::size_t begin, std::
 
 template <std::size_t W>
 AXIL_INLINE void block_lanes(const Job& job, std::size_t begin, std::size_t n, double* room, double* sums) {
-    for (const Tile& one : job.tiles) switch (one.width) {
-            case 16: tile<16, W>(job, one, begin, n, room, sums); break;
-            case 8: tile<8, W>(job, one, begin, n, room, sums); break;
-            case 4: tile<4, W>(job, one, begin, n, room, sums); break;
-            case 2: tile<2, W>(job, one, begin, n, room, sums); break;
-            default: tile<1, W>(job, one, begin, n, room, sums);
-        }
+    for (const Tile& one : job.tiles)
+        by_width(one, [&job, &one, begin, n, room, sums](auto width)
+                          AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room, sums); });
 }
 
 using Size = std::size_t;

@@ -11,8 +11,8 @@ namespace reading {
 
 // Measured: the sums stay in the second-level cache, with the output where it is written tile by tile.
 constexpr std::size_t most_rows = 2048, wide_rows = 1024;
-constexpr std::size_t rows_per_leaf = 2;  // fewer rows than half of the leaves of a tree: its table is not packed
-constexpr std::size_t strip_columns = 112;                      // seven tiles
+constexpr std::size_t rows_per_leaf = 2;    // fewer rows than half of the leaves of a tree: its table is not packed
+constexpr std::size_t strip_columns = 112;  // seven tiles
 constexpr std::size_t most_chunks = 4096, least_work = 300000;  // look-ups worth handing to a thread
 
 template <class Leaf>
@@ -20,7 +20,8 @@ struct Job {
     Leaves<Leaf> leaves;
     const std::vector<Lookup>& lookups;
     const std::vector<Tile>& tiles;
-    std::size_t total, stride, strip, block;  // entries; from row to row of out; where the strip begins; rows of a block
+    // Entries; from row to row of out; where the strip begins; rows of a block.
+    std::size_t total, stride, strip, block;
     const double *packed, *constant, *weights;
     std::size_t first;
     double* out;
@@ -46,7 +47,8 @@ struct Scratch {
 };
 
 template <std::size_t C, std::size_t W, class Leaf>
-AXIL_INLINE void tile(const Job<Leaf>& job, const Tile& tile, std::size_t begin, std::size_t n, const Scratch<Leaf>& room) {
+AXIL_INLINE void tile(const Job<Leaf>& job, const Tile& tile, std::size_t begin, std::size_t n,
+                      const Scratch<Leaf>& room) {
     for (std::size_t r = 0; r < n; ++r) std::copy_n(job.constant + tile.column, C, room.sums + r * C);
     add_all<double, C, W>(job.leaves, job.lookups, job.packed + job.total * tile.column, begin, n, most_rows, room.ids,
                           room.sums);
@@ -61,13 +63,9 @@ template <std::size_t W, class Leaf>
 AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end, const Scratch<Leaf>& room) {
     for (; begin < end; begin += job.block) {
         const std::size_t n = std::min(job.block, end - begin);
-        for (const Tile& one : job.tiles) switch (one.width) {
-                case 16: tile<16, W>(job, one, begin, n, room); break;
-                case 8: tile<8, W>(job, one, begin, n, room); break;
-                case 4: tile<4, W>(job, one, begin, n, room); break;
-                case 2: tile<2, W>(job, one, begin, n, room); break;
-                default: tile<1, W>(job, one, begin, n, room);
-            }
+        for (const Tile& one : job.tiles)
+            by_width(one, [&job, &one, &room, begin, n](auto width)
+                              AXIL_INLINE_LAMBDA { tile<width.value, W>(job, one, begin, n, room); });
     }
 }
 
@@ -97,16 +95,12 @@ AXIL_INLINE void few_lanes(const Few<Leaf>& job, std::size_t begin, std::size_t 
 using Size = std::size_t;
 #define AXIL_FEW(LEAF) \
     AXIL_VERSIONS(few, (const Few<LEAF>& job, Size begin, Size end, double* part), (job, begin, end, part))
-AXIL_FEW(std::uint8_t)
-AXIL_FEW(std::uint16_t)
-AXIL_FEW(std::uint32_t)
+AXIL_LEAVES(AXIL_FEW)
 #undef AXIL_FEW
-#define AXIL_CHUNK(LEAF)                                                                               \
+#define AXIL_CHUNK(LEAF)                                                                          \
     AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end, const Scratch<LEAF>& room), \
                   (job, begin, end, room))
-AXIL_CHUNK(std::uint8_t)
-AXIL_CHUNK(std::uint16_t)
-AXIL_CHUNK(std::uint32_t)
+AXIL_LEAVES(AXIL_CHUNK)
 #undef AXIL_CHUNK
 
 }  // namespace reading
@@ -139,7 +133,8 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t table
         const auto tiles = tiles_of(std::min(strip_columns, columns - strip), true);
         join_all(leaves, lookups, table, table_stride, strip, tiles, packed.get(), crew);
         pack(constant + strip, 1, columns, tiles, constants.get(), 1, 0);
-        const Job<Leaf> job{leaves, lookups, tiles, total, out_stride, strip, block, packed.get(), constants.get(), weights, first, out};
+        const Job<Leaf> job{leaves, lookups,      tiles,           total,   out_stride, strip,
+                            block,  packed.get(), constants.get(), weights, first,      out};
         parallel(crew, chunks.count(), [&](std::size_t i, std::size_t thread) {
             const Scratch<Leaf> room{sums.get() + thread * most_rows * widest,
                                      ids.get() + thread * most_together * most_rows};
@@ -148,12 +143,6 @@ void read_out(const Leaves<Leaf>& leaves, const double* table, std::size_t table
     }
 }
 
-#define AXIL_READ_OUT(LEAF)                                                                                         \
-    template void read_out(const Leaves<LEAF>&, const double*, std::size_t, std::size_t, const double*, const double*, \
-                           std::size_t, std::size_t, double*, std::size_t, const Crew&);
-AXIL_READ_OUT(std::uint8_t)
-AXIL_READ_OUT(std::uint16_t)
-AXIL_READ_OUT(std::uint32_t)
-#undef AXIL_READ_OUT
+AXIL_INSTANTIATE(read_out)
 
 }  // namespace axil

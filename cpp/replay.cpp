@@ -5,8 +5,8 @@
 #include <array>
 #include <vector>
 
+#include "instruction_sets.hpp"
 #include "kernels.hpp"
-#include "targets.hpp"
 #include "tiles.hpp"
 
 namespace axil {
@@ -35,11 +35,12 @@ AXIL_INLINE void add(const Leaf* leaf, const double* residuals, std::size_t n, s
         std::array<double, turns> own[few_leaves];
         std::array<std::uint32_t, turns> seen[few_leaves];
         for (std::size_t l = 0; l < n_leaves; ++l) own[l] = {}, seen[l] = {};
-        for (; j + turns <= n; j += turns)
+        for (; j + turns <= n; j += turns) {
             AXIL_UNROLL for (std::size_t r = 0; r < turns; ++r) {
                 own[leaf[j + r]][r] += residuals[j + r];
                 ++seen[leaf[j + r]][r];
             }
+        }
         for (std::size_t l = 0; l < n_leaves; ++l) {
             sums[l] += (own[l][0] + own[l][1]) + (own[l][2] + own[l][3]);
             counts[l] += (seen[l][0] + seen[l][1]) + (seen[l][2] + seen[l][3]);
@@ -80,15 +81,16 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_
 }
 
 using Size = std::size_t;
-AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, Size from, Size to, double* sums), (job, from, to, sums))
-AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, Size from, Size to, double* sums), (job, from, to, sums))
-AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size from, Size to, double* sums), (job, from, to, sums))
+#define AXIL_CHUNK(LEAF) \
+    AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size from, Size to, double* sums), (job, from, to, sums))
+AXIL_LEAVES(AXIL_CHUNK)
+#undef AXIL_CHUNK
 
 }  // namespace replaying
 
 template <class Leaf>
-void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights,
-            bool single, bool single_score, double* score, double* sums, double* counts, const Crew& crew) {
+void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights, bool single,
+            bool single_score, double* score, double* sums, double* counts, const Crew& crew) {
     using namespace replaying;
     const Job<Leaf> job{leaves, values, targets, weights, single, single_score, score};
     const std::size_t total = leaves.total(), size = 2 * total;  // sums and counts
@@ -106,11 +108,6 @@ void replay(const Leaves<Leaf>& leaves, const double* values, const double* targ
     std::copy_n(partials.get() + total, total, counts);
 }
 
-template void replay(const Leaves<std::uint8_t>&, const double*, const double*, const double*, bool, bool, double*,
-                     double*, double*, const Crew&);
-template void replay(const Leaves<std::uint16_t>&, const double*, const double*, const double*, bool, bool, double*,
-                     double*, double*, const Crew&);
-template void replay(const Leaves<std::uint32_t>&, const double*, const double*, const double*, bool, bool, double*,
-                     double*, double*, const Crew&);
+AXIL_INSTANTIATE(replay)
 
 }  // namespace axil

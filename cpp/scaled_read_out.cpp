@@ -66,20 +66,16 @@ template <std::size_t W, class Leaf>
 AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, std::size_t begin, std::size_t end) {
     for (; begin < end; begin += block_rows) {
         const std::size_t stop = std::min(begin + block_rows, end);
-        for (std::size_t i = 0; i < job.tiles.size(); ++i) switch (job.tiles[i].width) {
-                case 16: tile<16, W>(job, i, begin, stop); break;
-                case 8: tile<8, W>(job, i, begin, stop); break;
-                case 4: tile<4, W>(job, i, begin, stop); break;
-                case 2: tile<2, W>(job, i, begin, stop); break;
-                default: tile<1, W>(job, i, begin, stop);
-            }
+        for (std::size_t i = 0; i < job.tiles.size(); ++i)
+            by_width(job.tiles[i], [&job, i, begin, stop](auto width)
+                                       AXIL_INLINE_LAMBDA { tile<width.value, W>(job, i, begin, stop); });
     }
 }
 
 using Size = std::size_t;
-AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, Size begin, Size end), (job, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, Size begin, Size end), (job, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, Size begin, Size end), (job, begin, end))
+#define AXIL_CHUNK(LEAF) AXIL_VERSIONS(chunk, (const Job<LEAF>& job, Size begin, Size end), (job, begin, end))
+AXIL_LEAVES(AXIL_CHUNK)
+#undef AXIL_CHUNK
 
 }  // namespace scaling
 
@@ -93,8 +89,8 @@ void scaled_read_out(const Leaves<Leaf>& leaves, const double* table, std::size_
     pack(table, leaves.total(), columns, tiles, packed.get(), leaves.total(), 0);
     Group<Leaf> group;
     for (std::size_t t = 0; t < leaves.trees; ++t) group.add(leaves, t);
-    const Job<Leaf> job{tiles, trees_by_tile(group, tiles, packed.get()), leaves.trees, columns, first, rows,
-                        factors, out};
+    const Job<Leaf> job{tiles, trees_by_tile(group, tiles, packed.get()), leaves.trees, columns, first, rows, factors,
+                        out};
     const Chunks chunks(rows, least_work / std::max<Size>(leaves.trees * columns, 1), most_chunks);
     parallel(crew, chunks.count(), [&](std::size_t i, std::size_t) { chunk(job, chunks.begin(i), chunks.end(i)); });
 }
@@ -124,13 +120,7 @@ void residual_factors(const Leaves<Leaf>& leaves, const double* steps, const dou
     });
 }
 
-#define AXIL_SCALING(LEAF)                                                                                         \
-    template void scaled_read_out(const Leaves<LEAF>&, const double*, std::size_t, const double*, std::size_t,     \
-                                  std::size_t, double*, const Crew&);                                              \
-    template void residual_factors(const Leaves<LEAF>&, const double*, const double*, const double*, const double*, \
-                                   std::size_t, std::size_t, double*, const Crew&);
-AXIL_SCALING(std::uint8_t)
-AXIL_SCALING(std::uint16_t)
-AXIL_SCALING(std::uint32_t)
+AXIL_INSTANTIATE(scaled_read_out)
+AXIL_INSTANTIATE(residual_factors)
 
 }  // namespace axil

@@ -88,25 +88,18 @@ AXIL_INLINE void chunk_lanes(const Job<Leaf>& job, const Tree<Leaf>* sums, std::
         for (std::size_t i = 0; i < job.tiles.size(); ++i) {
             const Tree<Leaf>*apply = job.table.data() + i * n_apply, *gather = sums + i * n_gather;
             const Trees<Leaf> trees{apply, apply + n_apply, gather, gather + n_gather};
-            const std::size_t column = job.tiles[i].column;
-            switch (job.tiles[i].width) {
-                case 16: tile<16, W>(job, trees, column, begin, stop); break;
-                case 8: tile<8, W>(job, trees, column, begin, stop); break;
-                case 4: tile<4, W>(job, trees, column, begin, stop); break;
-                case 2: tile<2, W>(job, trees, column, begin, stop); break;
-                default: tile<1, W>(job, trees, column, begin, stop);
-            }
+            const Tile& one = job.tiles[i];
+            by_width(one, [&job, &trees, &one, begin, stop](auto width)
+                              AXIL_INLINE_LAMBDA { tile<width.value, W>(job, trees, one.column, begin, stop); });
         }
     }
 }
 
 using Size = std::size_t;
-AXIL_VERSIONS(chunk, (const Job<std::uint8_t>& job, const Tree<std::uint8_t>* sums, Size begin, Size end),
-              (job, sums, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint16_t>& job, const Tree<std::uint16_t>* sums, Size begin, Size end),
-              (job, sums, begin, end))
-AXIL_VERSIONS(chunk, (const Job<std::uint32_t>& job, const Tree<std::uint32_t>* sums, Size begin, Size end),
-              (job, sums, begin, end))
+#define AXIL_CHUNK(LEAF) \
+    AXIL_VERSIONS(chunk, (const Job<LEAF>& job, const Tree<LEAF>* sums, Size begin, Size end), (job, sums, begin, end))
+AXIL_LEAVES(AXIL_CHUNK)
+#undef AXIL_CHUNK
 
 }  // namespace sweeping
 
@@ -143,11 +136,6 @@ void sweep(const Leaves<Leaf>& leaves, double* state, std::size_t columns, TreeL
                total, job.gather.starts[i]);
 }
 
-template void sweep(const Leaves<std::uint8_t>&, double*, std::size_t, TreeList, const double*, const double*, TreeList,
-                    double*, const double*, const Crew&);
-template void sweep(const Leaves<std::uint16_t>&, double*, std::size_t, TreeList, const double*, const double*,
-                    TreeList, double*, const double*, const Crew&);
-template void sweep(const Leaves<std::uint32_t>&, double*, std::size_t, TreeList, const double*, const double*,
-                    TreeList, double*, const double*, const Crew&);
+AXIL_INSTANTIATE(sweep)
 
 }  // namespace axil

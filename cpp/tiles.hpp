@@ -6,11 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "buffer.hpp"
+#include "instruction_sets.hpp"
 #include "kernels.hpp"
-#include "targets.hpp"
 
 namespace axil {
 
@@ -34,6 +35,19 @@ inline std::vector<Tile> tiles_of(std::size_t columns, bool padded) {
         column += used;
     }
     return tiles;
+}
+
+// Call f, a lambda that is AXIL_INLINE_LAMBDA, with the width of a tile as a type whose value is a constant. Numbers that the
+// lambda captures by value stay in registers.
+template <class F>
+AXIL_INLINE void by_width(const Tile& tile, const F& f) {
+    switch (tile.width) {
+        case 16: return f(std::integral_constant<std::size_t, 16>());
+        case 8: return f(std::integral_constant<std::size_t, 8>());
+        case 4: return f(std::integral_constant<std::size_t, 4>());
+        case 2: return f(std::integral_constant<std::size_t, 2>());
+        default: return f(std::integral_constant<std::size_t, 1>());
+    }
 }
 
 inline std::size_t padded_columns(const std::vector<Tile>& tiles) {

@@ -139,7 +139,7 @@ using ranking::Largest;
 
 constexpr std::size_t width = 32;  // columns of a tile
 constexpr std::size_t block_rows = 2048, chunk_rows = 8192;
-constexpr float caution = 1e-6f;  // more than the screen's own few roundings
+constexpr float caution = 1e-6f;     // more than the screen's own few roundings
 constexpr float minute = 0x1p-126f;  // more than is lost where a factor or a size underflows
 constexpr double rounding = 0x1p-24;
 constexpr int least_exponent = -32, most_exponent = 16;  // of a bound whose sums are read as they are
@@ -193,13 +193,9 @@ struct Job {
 // A value as read_out computes it.
 template <class Leaf>
 double exactly(const Job<Leaf>& job, std::size_t j, std::size_t query) {
-    double sum = job.constant[query];
-    for (const Lookup& lookup : job.lookups) {
-        double part = 0.0;
-        for (std::size_t t = lookup.first; t < lookup.last; ++t)
-            part += job.table[(job.leaves.start(t) + job.leaves.tree(t)[j]) * job.columns + query];
-        sum += part;
-    }
+    const double sum = exact_sum(job.lookups, job.constant[query], [&](std::size_t t) {
+        return job.table[(job.leaves.start(t) + job.leaves.tree(t)[j]) * job.columns + query];
+    });
     return job.factors.weights ? job.factors.weights[j] * sum : sum;
 }
 
@@ -218,21 +214,21 @@ AXIL_INLINE void sift_lanes(const float* sums, const float* factors, std::size_t
         const float* row = sums + r * width;
         const float factor = factors[r];
         std::uint32_t hit = 0;
-        for (std::size_t c = 0; c < width; ++c) hit |= (std::fabs(row[c]) + slack[c]) * factor + minute < least[c] ? 0 : 1;
+        for (std::size_t c = 0; c < width; ++c)
+            hit |= (std::fabs(row[c]) + slack[c]) * factor + minute < least[c] ? 0 : 1;
         hits[r] = hit;
     }
 }
 
 using Size = std::size_t;
-#define AXIL_SUM(LEAF)                                                                                          \
+#define AXIL_SUM(LEAF)                                                                              \
     AXIL_VERSIONS(sum, (const Job<LEAF>& job, Size begin, Size rows, IdOf<LEAF>* ids, float* sums), \
                   (job, begin, rows, ids, sums))
-AXIL_SUM(std::uint8_t)
-AXIL_SUM(std::uint16_t)
-AXIL_SUM(std::uint32_t)
+AXIL_LEAVES(AXIL_SUM)
 #undef AXIL_SUM
-AXIL_VERSIONS(sift, (const float* sums, const float* factors, Size rows, const float* slack, const float* least,
-                     std::uint32_t* hits),
+AXIL_VERSIONS(sift,
+              (const float* sums, const float* factors, Size rows, const float* slack, const float* least,
+               std::uint32_t* hits),
               (sums, factors, rows, slack, least, hits))
 
 // One thread's work on a tile.
@@ -268,12 +264,14 @@ private:
         std::vector<float> sizes(rows);
         for (std::size_t c = 0; c < job_.tile.used; ++c) {
             for (std::size_t r = 0; r < rows; ++r)
-                sizes[r] = std::fmax((std::fabs(sums_.get()[r * width + c]) - job_.scaled.slack[c]) * factors_[r] - minute,
-                                     0.0f);  // not NaN
+                sizes[r] = std::fmax(
+                    (std::fabs(sums_.get()[r * width + c]) - job_.scaled.slack[c]) * factors_[r] - minute,
+                    0.0f);  // not NaN
             std::nth_element(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(k_ - 1), sizes.end(),
                              std::greater<float>());
             const double size = std::ldexp(double{below(sizes[k_ - 1])}, exponent(c));
-            if (std::isfinite(size) && size >= std::numeric_limits<double>::min()) largest_.raise(c, size);  // all its digits
+            if (std::isfinite(size) && size >= std::numeric_limits<double>::min())
+                largest_.raise(c, size);  // all its digits
         }
     }
 
@@ -305,7 +303,8 @@ private:
 // The columns of a tile. Every partial sum is at most the sum of the trees' largest entries.
 template <class Leaf>
 Scaled scaled_of(const Job<Leaf>& job) {
-    std::size_t roundings = job.lookups.size() + 3, together = 0;  // of sums of look-ups; and of the sums of trees in these
+    std::size_t roundings = job.lookups.size() + 3;  // of sums of look-ups
+    std::size_t together = 0;                        // of the sums of trees in these
     for (const Lookup& lookup : job.lookups) together = std::max(together, lookup.numbers());
     Scaled made;
     for (std::size_t c = 0; c < job.tile.used; ++c) {
@@ -320,7 +319,8 @@ Scaled scaled_of(const Job<Leaf>& job) {
         const int exponent = exponent_of(bound);
         made.exponents[c] = exponent < least_exponent || exponent > most_exponent ? exponent : 0;
         made.constant[c] = static_cast<float>(std::ldexp(constant, -made.exponents[c]));
-        made.slack[c] = static_cast<float>(std::ldexp(bound, -made.exponents[c]) * static_cast<double>(roundings + together) * rounding);
+        made.slack[c] = static_cast<float>(std::ldexp(bound, -made.exponents[c]) *
+                                           static_cast<double>(roundings + together) * rounding);
     }
     return made;
 }
@@ -358,7 +358,8 @@ void top_rows(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
         };
         std::vector<double> least(used);
         for (std::size_t s = 0; s < used; ++s) least[s] = standing(s).least(0);
-        Job<Leaf> job{leaves, lookups, table, constant, factors, columns, first, Tile{0, width, used}, packed.get(), {}};
+        Job<Leaf> job{leaves,       lookups, table, constant, factors, columns, first, Tile{0, width, used},
+                      packed.get(), {}};
         job.scaled = scaled_of(job);
         join_scaled(job, packed.get(), crew);
 
@@ -374,12 +375,6 @@ void top_rows(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
     }
 }
 
-#define AXIL_TOP_ROWS(LEAF)                                                                                        \
-    template void top_rows(const Leaves<LEAF>&, const double*, std::size_t, const double*, const double*, const double*, \
-                           std::size_t, double*, std::int64_t*, const Crew&);
-AXIL_TOP_ROWS(std::uint8_t)
-AXIL_TOP_ROWS(std::uint16_t)
-AXIL_TOP_ROWS(std::uint32_t)
-#undef AXIL_TOP_ROWS
+AXIL_INSTANTIATE(top_rows)
 
 }  // namespace axil

@@ -119,7 +119,7 @@ def program(rng: np.random.Generator, starts: np.ndarray, rows: int, first: int,
 
 def routes(rng: np.random.Generator, rows: int, n_trees: int) -> dict[str, Any]:
     """Trees of three nodes over two columns, the second of categories."""
-    one_tree = [[0, 1, 1, 2], [1, 0, ~0, ~1], [2, 2, ~2, ~3]]
+    one_tree = [[0, 1, 1, 2], [1, 0, ~0, ~1], [2, 0, ~2, ~3]]
     return {
         "values": rng.normal(size=(rows, 3)).astype(rng.choice([np.float32, np.float64])),
         "columns": np.array([[0, 0], [2, 4], [0, 4]]),

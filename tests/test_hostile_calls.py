@@ -68,6 +68,10 @@ def test_rows_of_a_block(changes: dict[str, Any], message: str) -> None:
         ("nodes", (0, 2), 0, "out of order"),
         ("nodes", (0, 2), 2, "node 2 has two parents"),
         ("nodes", (0, 0), 3, "no such view"),
+        ("nodes", (0, 1), -1, "rank -1"),
+        ("nodes", (0, 1), 256, "rank 256"),  # 0 in a code of one byte
+        ("nodes", (0, 1), 65535, "rank 65535"),
+        ("views", (0, 1), 6, "view 0 does not fit"),
         ("nodes", (1, 2), -(2**31), "out of order"),
     ],
 )

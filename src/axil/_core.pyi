@@ -185,8 +185,9 @@ def assign(
     """Fill ``out`` (T, n) with the leaf of every row of ``values`` (n, features) in every tree; see `adapters.routes`.
 
     The code of a value x in a column is the number of the column's thresholds below x (``strict``: below or equal); node
-    (view, rank, left, right) sends a row left if its code in that view is at most the rank. Returns whether any value in the
-    columns used is infinite. ``values`` may have any strides; in ``out`` the rows of a tree lie next to each other.
+    (view, rank, left, right) sends a row left if its code in that view is at most the rank, which is that of a threshold of the
+    column, and 0 for categories. Returns whether any value in the columns used is infinite. ``values`` may have any strides; in
+    ``out`` the rows of a tree lie next to each other.
     """
 
 def scaled_read_out(

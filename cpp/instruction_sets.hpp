@@ -12,6 +12,7 @@
 
 #if AXIL_GNU
 #define AXIL_INLINE __attribute__((always_inline)) inline
+#define AXIL_INLINE_LAMBDA __attribute__((always_inline))
 #define AXIL_NOINLINE __attribute__((noinline))
 #define AXIL_RESTRICT __restrict__
 #define AXIL_UNROLL _Pragma("GCC unroll 16")
@@ -20,6 +21,7 @@
 #define AXIL_VECTOR(NAME, REAL, LANES) typedef REAL NAME __attribute__((vector_size((LANES) * sizeof(REAL))))
 #else
 #define AXIL_INLINE inline
+#define AXIL_INLINE_LAMBDA
 #define AXIL_NOINLINE
 #define AXIL_RESTRICT
 #define AXIL_UNROLL
@@ -29,11 +31,12 @@
 #endif
 
 // AXIL_VERSIONS(f, (int x), (x)) defines f(int x) to call f_lanes<W>(x), W the doubles in a vector register.
-// The templates it calls must be AXIL_INLINE all the way down: only what is inlined takes on the instruction set.
+// The templates it calls must be AXIL_INLINE all the way down, and lambdas AXIL_INLINE_LAMBDA after their parameters: only what is
+// inlined takes on the instruction set.
 #if AXIL_MULTIVERSION
-#define AXIL_VERSIONS(NAME, PARAMETERS, ARGUMENTS)                                                    \
-    __attribute__((target("arch=x86-64-v4"))) void NAME PARAMETERS { NAME##_lanes<8> ARGUMENTS; }     \
-    __attribute__((target("arch=x86-64-v3"))) void NAME PARAMETERS { NAME##_lanes<4> ARGUMENTS; }     \
+#define AXIL_VERSIONS(NAME, PARAMETERS, ARGUMENTS)                                                \
+    __attribute__((target("arch=x86-64-v4"))) void NAME PARAMETERS { NAME##_lanes<8> ARGUMENTS; } \
+    __attribute__((target("arch=x86-64-v3"))) void NAME PARAMETERS { NAME##_lanes<4> ARGUMENTS; } \
     __attribute__((target("default"))) void NAME PARAMETERS { NAME##_lanes<2> ARGUMENTS; }
 #elif AXIL_GNU
 #define AXIL_VERSIONS(NAME, PARAMETERS, ARGUMENTS) \
