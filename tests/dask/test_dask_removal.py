@@ -1,6 +1,7 @@
 """Deletions and pushes of squared error over Dask collections: the numbers of one machine, with one row, some, or groups gone."""
 
 import pickle
+import warnings
 
 import dask
 import dask.array as da
@@ -115,11 +116,11 @@ def test_rows_are_named_by_their_labels(pair):
     ):
         with pytest.raises(axil.InputError, match=message):
             explainer.without(QUERIES, rows)
-    twice = X.set_axis(["a"] * len(X), axis=0)
-    model = lgb.LGBMRegressor(n_estimators=2, n_jobs=1, verbose=-1).fit(twice, Y)
-    alike = axil.dask.Explainer(model, partitioned(twice), partitioned(Y))
-    with pytest.raises(axil.InputError, match="a label of several training rows"):
-        alike.without(twice.iloc[:1], ["a"])
+    shared = X.set_axis(np.arange(len(X)) % 50, axis=0).sort_index()
+    model = lgb.LGBMRegressor(n_estimators=2, n_jobs=1, verbose=-1).fit(shared, Y)
+    alike = axil.dask.Explainer(model, partitioned(shared), partitioned(Y))
+    expected = axil.Explainer(model, shared, Y).without(shared.iloc[:3], [7, 30])
+    same_table(alike.without(shared.iloc[:3], [7, 30]), expected, ("before", "after", "change"))
 
 
 def test_a_group_of_all_rows(pair):
@@ -229,3 +230,17 @@ def test_with_a_client(pair):
         same_table(found, expected, ("before", "after", "change"))
         assert list(spread.similar(QUERIES, 3)["row"]) == list(whole.similar(QUERIES, 3)["row"])
         assert len(client.compute(spread.leave_one_out()).result()) == len(X)
+
+
+def test_trees_that_lost_their_rows_are_no_part_of_the_mean():
+    model = RandomForestRegressor(6, bootstrap=False, max_features=1, random_state=0, n_jobs=1).fit(X, Y)
+    explainer, whole = axil.dask.Explainer(model, partitioned(X), partitioned(Y)), axil.Explainer(model, X, Y)
+    gone, groups = list(X.index[::2]), np.arange(len(X)) % 3 > 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        same_table(explainer.without(QUERIES, gone), whole.without(QUERIES, gone), ("before", "after", "change"))
+        found = explainer.removal_group(QUERIES, da.from_array(groups, chunks=(unequal(len(X)),)))
+        same_table(found, whole.removal_group(QUERIES, groups), ("before", "after", "change"))
+        np.testing.assert_allclose(explainer.removal(QUERIES).compute(), whole.removal(QUERIES), rtol=0, atol=1e-9)
+    with pytest.warns(UserWarning, match="no tree has a training row left"):
+        explainer.without(QUERIES, list(X.index[:-2]))

@@ -118,8 +118,11 @@ def test_bad_changes_are_refused():
             explainer.what_if(new, case.X_new)
     repeated = pd.DataFrame(np.asarray(case.X), index=np.arange(len(case.y)) // 2)
     repeated.columns = getattr(case.model, "booster_", case.model).feature_name()
-    with pytest.raises(InputError, match="several training rows"):
-        axil.Explainer(case.model, repeated, case.y).what_if({3: 1.0}, case.X_new)
+    shared = axil.Explainer(case.model, repeated, case.y)  # a label of two rows names both
+    both, apart = shared.what_if({3: 1.0, 5: 2.0}, case.X_new), {6: 1.0, 7: 1.0, 10: 2.0, 11: 2.0}
+    np.testing.assert_array_equal(both["change"], explainer.what_if(apart, case.X_new)["change"])
+    both = shared.without(case.X_new, [5, 3])
+    np.testing.assert_array_equal(both["change"], explainer.without(case.X_new, [6, 7, 10, 11])["change"])
     classifier = explainer_of("sklearn", "RandomForestClassifier")
     with pytest.raises(InputError, match="knows the classes"):
         classifier.what_if({0: "no such class"}, case_of("sklearn", "RandomForestClassifier").X_new)

@@ -22,6 +22,8 @@ from xgboost import XGBRFRegressor
 
 import axil
 from axil import InputError
+from axil.errors import CostWarning
+from axil.questions import noise
 from axil.weights import deletion
 
 MODELS = [
@@ -302,3 +304,12 @@ def test_greedy_sets_of_forests_follow_exact_effects():
     for query, rows in table.groupby("query"):
         change = explainer.without(Q[[query]], rows["row"].tolist())["change"][0]
         np.testing.assert_allclose(rows["effect"].sum(), change, atol=1e-12)
+
+
+def test_long_work_on_sets_and_groups_is_announced(monkeypatch):
+    case, explainer = case_of("lightgbm", "regressor"), explainer_of("lightgbm", "regressor")
+    monkeypatch.setattr(noise, "PATIENCE", 1e-6)
+    with pytest.warns(CostWarning, match="Fits without each of 2 groups take some"):
+        explainer.removal_group(case.X_new[:2], np.arange(len(case.y)) % 2)
+    with pytest.warns(CostWarning, match="Greedy sets of 2 predictions take some"):
+        explainer.removal_set(case.X_new[:2], 2, greedy=True)

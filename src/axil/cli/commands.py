@@ -111,7 +111,8 @@ def what_if(arguments: argparse.Namespace, out: Any) -> int:
     targets = named.new_targets(training, arguments.set, question.adapter.classes)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     table = explainer.what_if(queries, targets)
-    title = f"{counted(len(queries), 'prediction')} with {len(targets)} of {len(training.features)} targets changed"
+    changed = int(training.features.index.isin(list(targets)).sum())
+    title = f"{counted(len(queries), 'prediction')} with {changed} of {len(training.features)} targets changed"
     return output.give([table], question.words(title, table))
 
 
@@ -161,16 +162,19 @@ def remove(arguments: argparse.Namespace, out: Any) -> int:
     question = question_of(arguments)
     training, queries = question.training, question.rows(arguments.query).features
     if arguments.rows is None:
-        rows = list(training.features.index[training.marks.to_numpy()])
-        if not rows:
+        rows = marked = training.marks.to_numpy()
+        if not marked.any():
             raise InputError(
                 f"Column {arguments.where} of {training.path} (--where) marks no row; there is nothing to delete."
             )
     else:
         rows = named.labelled_rows(training, arguments.rows, "--rows")
+        marked = training.features.index.isin(rows)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     table = explainer.without(queries, rows)
-    title = f"{counted(len(queries), 'prediction')} without {len(rows)} of {len(training.features)} training rows"
+    title = (
+        f"{counted(len(queries), 'prediction')} without {int(marked.sum())} of {len(training.features)} training rows"
+    )
     return output.give([table], question.words(title, table))
 
 

@@ -22,7 +22,7 @@ from axil.structure import Regularisation, Structure, Transferable
 from axil.types import Array, Leaves
 from axil.weights import removal
 from axil.weights.answers import Effects
-from axil.weights.deletion import ByReplay, InLeafSpace, Level, blocks_of
+from axil.weights.deletion import ByReplay, InLeafSpace, Level, Sums, blocks_of, sum_responses
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace, asked
 from axil.weights.left_out import left_out
@@ -80,6 +80,22 @@ def levels_of(
     """The fits of structures at several shares, and their responses, from co-occurrences over all rows, (L, L)."""
     spaces = [space_of(s, together, n_threads) for s in structures]
     return [Fit.of(space, sums) for space in spaces], Responses([space.responses for space in spaces])
+
+
+def responses_of_sums(together: Array, structure: Structure, n_threads: int) -> Array:
+    """(L, L): the responses of leaf sums to leaf sums, from co-occurrences over all rows."""
+    return sum_responses(structure, np.array(together, order="C"), Cpu(n_threads))
+
+
+def row_beyond(
+    partition: Partition, entry: int, plans: list[Plan], known: list[Responses | None], sums: Array, n_threads: int
+) -> list[Any] | None:
+    """The label of one of these rows whose deletion changes the pattern, in a list; None: there is none."""
+    tables = known[entry]
+    if tables is None or not len(partition.labels):
+        return None
+    found = Sums(deletion_of(partition, entry, plans[entry], tables, n_threads), sums).row_beyond()
+    return None if found is None else [partition.labels[found]]
 
 
 def effects_of(

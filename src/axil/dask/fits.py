@@ -85,9 +85,14 @@ def coded(partition: Partition, labels: Any) -> tuple[NDArray[np.intp], tuple[ND
     return codes, (groups, np.bincount(codes, minlength=len(groups)))
 
 
+def places_of_code(groups: Any, code: int) -> NDArray[np.intp]:
+    """Where the rows of one group stand in their partition, by its number there."""
+    return np.flatnonzero(groups[0] == code)
+
+
 def group_sums(partition: Partition, groups: Any, code: int, entry: int, counted: bool, n_threads: int) -> RowSums:
     """The sums over these rows without those of one group, by its number here; -1: it has none."""
-    return row_sums(partition, entry, np.flatnonzero(groups[0] == code), counted, n_threads)
+    return row_sums(partition, entry, places_of_code(groups, code), counted, n_threads)
 
 
 @dataclass(frozen=True)
@@ -136,14 +141,16 @@ def space_of(structure: Structure, together: Array | None, n_threads: int) -> Le
     return LeafSpace.of(structure, np.array(together, order="C"), Cpu(n_threads))
 
 
-def residual_sums(partition: Partition, entry: int, fit: Fit) -> Array:
-    """(L, K): the sums of weight * draw * residual over these rows, tree by tree."""
+def residual_sums(partition: Partition, entry: int, fit: Fit, gone: Any) -> Array:
+    """(L, K): the sums of weight * draw * residual over these rows, tree by tree, without those at the positions ``gone``."""
     fitted = fit.on(partition, entry)
     s, found = fitted.structure, np.zeros_like(fit.values)
-    step = max(1, WALKED // s.n_trees)
+    kept, step = np.ones(s.n_rows), max(1, WALKED // s.n_trees)
+    if len(gone):
+        kept[gone] = 0.0
     for first in range(0, s.n_rows, step):
         rows = slice(first, min(first + step, s.n_rows))
-        weights = np.ones(rows.stop - first) if s.row_weights is None else s.row_weights[rows]
+        weights = kept[rows] if s.row_weights is None else kept[rows] * s.row_weights[rows]
         for one in fitted.steps(rows):
             np.add.at(found, one.leaf, (weights * one.drawn)[:, None] * one.residual)
     return found

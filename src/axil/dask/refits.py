@@ -12,14 +12,24 @@ from numpy.typing import NDArray
 
 from axil.dask.cluster import added, literal, task
 from axil.dask.comparables import Chosen, Compared, compared_weights
-from axil.dask.deletion import Plan, alone, dominant_rows, levels_of, row_weights_of
-from axil.dask.fits import Fit, group_sums, places, residual_sums, row_sums
+from axil.dask.deletion import (
+    Plan,
+    alone,
+    dominant_rows,
+    levels_of,
+    responses_of_sums,
+    row_beyond,
+    row_weights_of,
+)
+from axil.dask.fits import Fit, group_sums, places, places_of_code, residual_sums, row_sums
 from axil.dask.partitions import together
 from axil.dask.weighted import Batch, Weighted
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.shared import Kept
+from axil.output import tables
+from axil.questions.left_out import warn_pattern
 from axil.types import Array
-from axil.weights.deletion import at_share, shares_of
+from axil.weights.deletion import at_share, leaves_beyond, shares_of
 from axil.weights.forest import is_forest
 from axil.weights.removal import known_regularisation
 
@@ -55,11 +65,52 @@ class Refits(Weighted):
         space = self._held.entries[e].trees.leaf_space
         assert space is not None
         fit = Fit.of(space, self._sums_without(e, [()] * len(self._held.sizes), False))
-        if fit.structure.shift is None:
+        rule = fit.structure.regularisation
+        if fit.structure.shift is None and (rule is None or not rule.bends):
             return fit
         shared = literal(fit)
-        sums = self._cluster.total([task(residual_sums, part, e, shared) for part in self._held.partitions])
+        sums = self._cluster.total([task(residual_sums, part, e, shared, ()) for part in self._held.partitions])
         return replace(fit, sums=sums)
+
+    def _beyond(self, fits: list[Fit], gone: list[Any]) -> int:
+        """How many leaves would have another pattern in these fits, without the rows at these positions."""
+        found = 0
+        for e, fit in enumerate(fits):
+            rule = fit.structure.regularisation
+            if rule is not None and rule.bends:
+                held, shared = zip(self._held.partitions, gone), literal(fit)
+                sums = self._cluster.total([task(residual_sums, part, e, shared, own) for part, own in held])
+                found += leaves_beyond(fit.structure, sums, fit.values)
+        return found
+
+    def _group_beyond(self, fits: list[Fit], coded_rows: list[Any], codes: list[int]) -> int:
+        """Likewise, without the rows that have these codes in their partitions."""
+        held = zip(coded_rows, codes)
+        return self._beyond(fits, [task(places_of_code, groups, code) for groups, code in held])
+
+    def _pattern_note(self) -> str:
+        """The note on exact deletions of single rows, after a warning where one of them changes the pattern that is held."""
+        row = self._kept.get("row beyond", self._row_beyond)
+        if row is None:
+            return tables.NOTE
+        warn_pattern(f"Without single training rows, such as {shown(row)}, leaves would have another pattern")
+        return tables.HELD
+
+    def _row_beyond(self) -> Any:
+        """The label of a training row whose deletion changes the pattern; None: there is none."""
+        plans, known = self._plans(True)
+        n_threads, cluster = self._limits.n_threads, self._cluster
+        for e, fit in enumerate(self._fits()):
+            rule = fit.structure.regularisation
+            if rule is None or not rule.bends:
+                continue
+            counted = added([task(together, part, e, n_threads) for part in self._held.partitions])
+            (sums,) = cluster.hold([task(responses_of_sums, counted, literal(fit.structure), n_threads)])
+            tasks = [task(row_beyond, part, e, plans, known, sums, n_threads) for part in self._held.partitions]
+            for found in cluster.collect(tasks):
+                if found is not None:
+                    return found[0]
+        return None
 
     def _sums_without(self, e: int, gone: list[Any], counted: bool) -> Any:
         held = zip(self._held.partitions, gone)
@@ -92,7 +143,7 @@ class Refits(Weighted):
         return np.concatenate(parts, axis=1) + batch.offsets.values
 
     def _positions(self, asked: NDArray[Any]) -> list[list[int]]:
-        """Where the rows with these labels stand in their partitions."""
+        """Where the rows with these labels stand in their partitions; of a label that several rows share all of them."""
         shared = literal(asked)
         found = self._cluster.collect([task(places, part, shared) for part in self._held.partitions])
         which = np.bincount(np.concatenate([one[0] for one in found]), minlength=len(asked))
@@ -101,10 +152,6 @@ class Refits(Weighted):
             raise InputError(
                 f"rows names row {shown(asked[missing[0]])} ({len(missing)} of {len(asked)} are unknown); expected labels of "
                 "training rows: the index of a Dask DataFrame, else positions from 0."
-            )
-        if (which > 1).any():
-            raise InputError(
-                f"rows names row {shown(asked[which.argmax()])}, a label of several training rows. Give X unique labels."
             )
         return [one[1].tolist() for one in found]
 

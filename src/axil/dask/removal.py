@@ -24,7 +24,10 @@ from axil.dask.fits import coded
 from axil.dask.refits import Refits
 from axil.dask.weighted import Batch
 from axil.errors import UnsupportedQuestionError
+from axil.machine.progress import track
 from axil.output import tables
+from axil.questions.left_out import warn_pattern
+from axil.questions.removal import warn_emptied
 from axil.types import Array
 
 METHODS = ("exact", "first-order")
@@ -134,7 +137,8 @@ class Deletions(Refits):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         rows : sequence of labels
-            The training rows to delete: labels of the Dask DataFrame's index, or positions from 0 in a Dask Array.
+            The training rows to delete: labels of the Dask DataFrame's index, or positions from 0 in a Dask Array. Of a label
+            that several rows share all of them are deleted.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         """
@@ -150,7 +154,13 @@ class Deletions(Refits):
             parts.append(
                 columns | {"before": before.ravel(), "after": after.ravel(), "change": (after - before).ravel()}
             )
-        return tables.note(tables.concatenate(parts, "pandas"), tables.NOTE)
+        lost = sum(int(np.isnan(part["after"]).sum()) for part in parts)
+        warn_emptied(lost, sum(len(part["after"]) for part in parts))
+        note = tables.NOTE
+        if beyond := self._beyond(left, gone):
+            warn_pattern(f"Without these rows up to {beyond:,} leaves would have another pattern")
+            note = tables.HELD
+        return tables.note(tables.concatenate(parts, "pandas"), note)
 
     def removal_group(self, X: Any, labels: Any, init_score: Any = None) -> Any:
         """The change of each prediction on deleting each group of training rows: `axil.Explainer.removal_group`.
@@ -180,16 +190,25 @@ class Deletions(Refits):
             counts[code] += sizes
             local.append(dict(zip(code.tolist(), range(len(own)))))
             done += len(own)
-        left = [self._fits_without_group(pairs, [own.get(g, -1) for own in local]) for g in range(len(groups))]
-        fits, parts = self._fits(), []
+        left, beyond = [], 0
+        for g in track(range(len(groups)), "groups"):
+            own_codes = [own.get(g, -1) for own in local]
+            left.append(self._fits_without_group(pairs, own_codes))
+            beyond = max(beyond, 0 if left[-1] is None else self._group_beyond(left[-1], pairs, own_codes))
+        note = tables.HELD if beyond else tables.NOTE
+        if beyond:
+            warn_pattern(f"Without a group up to {beyond:,} leaves would have another pattern")
+        fits, parts, emptied = self._fits(), [], 0
         for batch in self._batches(X, offsets):
             before = self._predicted(fits, batch)
             batch.check(before)
             after = [np.full_like(before, np.nan) if own is None else self._predicted(own, batch) for own in left]
+            emptied += sum(int(np.isnan(made).sum()) for made, own in zip(after, left) if own is not None)
             changed, started = np.stack(after, axis=2).ravel(), np.repeat(before.ravel(), len(groups))
             lines = self._lines(batch.labels, "group", groups) | {"rows": np.tile(counts, before.size)}
             parts.append(lines | {"before": started, "after": changed, "change": changed - started})
-        return tables.note(tables.concatenate(parts, "pandas"), tables.NOTE)
+        warn_emptied(emptied, sum(len(part["after"]) for part in parts))
+        return tables.note(tables.concatenate(parts, "pandas"), note)
 
     def leave_one_out(self) -> Any:
         """The prediction of every training row by the fit without that row: the table of `axil.Explainer.leave_one_out`.
@@ -203,6 +222,7 @@ class Deletions(Refits):
         for name in ("target", "prediction", "residual"):
             meta[name] = np.empty(0)
         meta["alone"] = np.empty(0, dtype=bool)
+        self._pattern_note()  # which warns
         found = zip(self._held.partitions, self._left_out(), self._held.sizes)
         parts = [task(left_out_table, part, own, outputs) for part, own, size in found if size]
         return dd.from_delayed(parts, meta=meta, verify_meta=False)
@@ -218,6 +238,8 @@ class Deletions(Refits):
         X, offsets = self._queries(X, None)
         if method != "pushes":
             self._refuse_unknown(question)
+        if method == "exact":
+            self._pattern_note()  # which warns
         plans, known = self._plans(method == "exact")
         found, held = [], [pair for pair in zip(self._held.partitions, self._held.sizes) if pair[1]]
         for batch in self._batches(X, offsets):
@@ -247,6 +269,8 @@ class Deletions(Refits):
             kept = best.size.ravel() > 0  # rows without effect are left out
             parts.append({column: values[kept] for column, values in lines.items()})
         note = tables.FIRST_ORDER if method == "first-order" else tables.NOTE
+        if method == "exact":
+            note = self._pattern_note()
         return tables.note(tables.concatenate(parts, "pandas"), note)
 
 

@@ -142,24 +142,24 @@ def as_mask(values: Any, n_rows: int, what: str) -> NDArray[np.bool_]:
     return found.astype(bool)
 
 
-def positions(labels: list[Any], index: NDArray[Any], what: str) -> NDArray[np.intp]:
-    """Where the rows with these labels stand; each label must name one row, and no row twice.
+def positions(labels: list[Any], index: NDArray[Any], what: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Which label each row with one of these labels has, and where the row stands; label by label. No label is given twice.
 
-    True and False are labels only where the index has them: they are not the rows 1 and 0.
+    A label that several rows share names all of them. True and False are labels only where the index has them: they are not the
+    rows 1 and 0.
     """
     asked = _each_once(labels, what)
     which, places = places_among(asked, index)
-    times = np.bincount(which, minlength=len(asked))
-    _refuse_unknown(labels, times > 0, index, what)
-    if (times > 1).any():
-        many = shown(labels[int(np.argmax(times > 1))])
-        raise InputError(f"{what} names row {many}, a label of several training rows. Give X_train unique labels.")
-    found: NDArray[np.intp] = places[np.argsort(which)]
-    return found
+    _refuse_unknown(labels, np.bincount(which, minlength=len(asked)) > 0, index, what)
+    order = np.argsort(which, kind="stable")
+    return which[order], places[order]
 
 
 def named_rows(rows: Any, index: NDArray[Any]) -> NDArray[np.intp]:
-    """Where the training rows of a user's list of labels stand, or those that a truth value for each of them marks."""
+    """Where the training rows of a user's list of labels stand, or those that a truth value for each of them marks.
+
+    Of a label that several rows share all of them.
+    """
     labels = listed_labels(rows)
     if labels and all(map(is_truth, labels)) and not any(map(is_truth, index.tolist())):  # else they are labels
         mask = as_mask(labels, len(index), "rows")
@@ -171,7 +171,7 @@ def named_rows(rows: Any, index: NDArray[Any]) -> NDArray[np.intp]:
                 ".loc[X_train.index]; or, if it is in the order of X_train already, without its labels."
             )
         return np.flatnonzero(mask)
-    return positions(labels, index, "rows")
+    return positions(labels, index, "rows")[1]
 
 
 def listed_labels(rows: Any) -> list[Any]:

@@ -139,10 +139,10 @@ def changed_targets(model: Boosting, index: NDArray[Any], targets: Mapping[Any, 
     if not hasattr(targets, "items") or len(getattr(targets, "shape", ())) > 1:
         raise InputError(f"targets is a {type(targets).__name__}; expected {{row label: new target, ...}}.")
     labels, values = [label for label, _ in targets.items()], [value for _, value in targets.items()]
-    rows = inputs.positions(labels, index, "targets")
+    which, rows = inputs.positions(labels, index, "targets")
     made = model.targets.copy()
     if len(rows):
-        made[rows] = model.as_targets(values, len(values), "targets", "changed")
+        made[rows] = model.as_targets(values, len(values), "targets", "changed")[which]
     return made
 
 

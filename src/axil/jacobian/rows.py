@@ -74,7 +74,8 @@ class RowQuestions(ABC):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         rows : sequence of labels, or of n_train truth values
-            The training rows to delete, by label as in `what_if`, or marked with True, such as ``branch == "North"``.
+            The training rows to delete, by label as in `what_if`, or marked with True, such as ``branch == "North"``. Of a
+            label that several rows share, such as a customer's, all of them are deleted.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `JacobianExplainer.explain`.
 

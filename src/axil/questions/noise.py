@@ -52,10 +52,16 @@ def _leverages(proven: ProvenModel) -> Array:
     return found
 
 
-def announce(what: str, seconds: float, instead: str) -> None:
-    """Say, before work on all training rows begins, how long it takes, if that is long."""
-    if WARNED < seconds < np.inf:
-        warn(f"{what} {in_time(seconds)} on two cores, once for this explainer. {instead}", CostWarning)
+def announce(what: str, seconds: float, instead: str, once: bool = True) -> None:
+    """Say, before work on all training rows begins, how long it takes, if that is long.
+
+    ``once``: it is done once for an explainer. Work that every call does again is announced sooner.
+    """
+    if (WARNED if once else PATIENCE) < seconds < np.inf:
+        warn(
+            f"{what} {in_time(seconds)} on two cores{', once for this explainer' if once else ''}. {instead}",
+            CostWarning,
+        )
 
 
 def sigma_of(proven: ProvenModel, given: Any) -> Array:

@@ -42,7 +42,7 @@ class Questions(LabelQuestions):
         X : table
             The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
         targets : mapping of row label to target
-            The new targets, given as ``y_train`` was.
+            The new targets, given as ``y_train`` was. Of a label that several training rows share, all of them get the target.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
         """
@@ -56,14 +56,9 @@ class Questions(LabelQuestions):
 
         Columns of K: ``explainer(X).weights[..., rows]``, without the other weights. Exact with the structure held fixed.
 
-        Parameters
-        ----------
-        X : table
-            The n rows to explain.
-        rows : sequence of labels, or of n_train truth values
-            The training rows, by label as in `what_if`, or marked with True.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `Explainer.explain`.
+            Parameters ---------- X : table The n rows to explain. rows : sequence of labels, or of n_train truth values The
+            training rows, by label as in `what_if`, or marked with True. A label that several rows share has a column for each.
+            init_score : array of shape (n,) or (n, K), optional Offsets of the rows of X, as in `Explainer.explain`.
 
         Returns
         -------

@@ -26,10 +26,12 @@ from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
 from axil.weights.answers import Effects
+from axil.weights.boosting import BoostedTrees
 from axil.weights.contract import Engine
-from axil.weights.deletion import REPLAYS
+from axil.weights.deletion import GROUP_SECONDS, REPLAYS
 from axil.weights.forest import Forest
 from axil.weights.removal import BLOCK_ENTRIES
+from axil.weights.sums import Sum
 
 Rows = NDArray[np.int64]
 Ask = Callable[[Engine, Any, Array], Sequence[Effects]]
@@ -197,12 +199,18 @@ def removal_set(proven: ProvenModel, queries: Queries, m: int, greedy: bool, way
     working = proven.streamed_bytes() + 6 * 8 * lines
     size = tables.batch_size(proven.budget, len(queries), lines, 6 if outputs is None else 7, working)
     beyond, bends = list[int](), proven.verification is None or proven.verification.held is not None
+    if greedy:
+        seconds = (
+            2 * len(queries) * n_outputs * min(m, n_train) * _refit_seconds(proven)
+        )  # and first-order effects of it
+        instead = "Fewer predictions, smaller sets or greedy=False take less."
+        announce(f"Greedy sets of {len(queries)} predictions take", seconds, instead, once=False)
     served = [(engine, own, k) for engine, own in proven.by_output(proven.targets) for k in range(own.shape[1])]
     for start, batch, effects_of in _effects(proven, queries, size, way):
         sets = [SignedSet(len(batch), m, n_train, proven.n_threads) for _ in range(n_outputs)]
         _read(sets, effects_of)
         unranked += sum(own.unranked for own in sets)
-        for i in range(len(batch)):
+        for i in track(range(len(batch)), "greedy sets") if greedy else range(len(batch)):
             for output, ((engine, own, k), largest) in enumerate(zip(served, sets)):
                 rows, effects = largest.chosen(i)
                 if greedy:
@@ -302,8 +310,8 @@ def removal_group(proven: ProvenModel, queries: Queries, codes: NDArray[np.intp]
     """The table of `RowQuestions.removal_group`."""
     n_lines = len(queries) * proven.targets.shape[1] * len(groups)
     proven.budget.require(tables.bytes_of(n_lines, 6), f"The table of {n_lines} lines", tables.SMALLER)
-    seconds = len(groups) * REPLAYS * sum(engine.costs(proven.budget.available).column for engine in proven.engines)
-    announce(f"Fits without each of {len(groups)} groups take", seconds, "Fewer groups take less.")
+    seconds = len(groups) * _refit_seconds(proven)
+    announce(f"Fits without each of {len(groups)} groups take", seconds, "Fewer groups take less.", once=False)
     before = proven.predicted(queries)  # which checks them
     after, emptied, beyond = np.full((*before.shape, len(groups)), np.nan), 0, list[int]()
     for g in track(range(len(groups)), "groups"):
@@ -322,6 +330,18 @@ def removal_group(proven: ProvenModel, queries: Queries, codes: NDArray[np.intp]
     columns |= {"rows": np.tile(np.bincount(codes, minlength=len(groups)), before.size), "before": shown_before}
     columns |= {"after": shown_after.ravel(), "change": shown_after.ravel() - shown_before}
     return tables.note(tables.make(columns, proven.backend), _note(beyond, "a group"))
+
+
+def _refit_seconds(proven: ProvenModel) -> float:
+    """The time that a fit without some rows takes, roughly."""
+    columns = sum(engine.costs(proven.budget.available).column for engine in proven.engines)
+    return GROUP_SECONDS * sum(map(_n_trees, proven.engines)) + REPLAYS * columns
+
+
+def _n_trees(engine: Engine) -> int:
+    if isinstance(engine, Sum):
+        return sum(_n_trees(term.engine) for term in engine.terms)
+    return engine.structure.n_trees if isinstance(engine, (Forest, BoostedTrees)) else 0
 
 
 def remove_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: tuple[Rows, Array]) -> tuple[Rows, Array]:

@@ -34,12 +34,12 @@ def changed_rows(proven: ProvenModel, targets: Mapping[Any, Any]) -> Array:
     if not hasattr(targets, "items") or len(getattr(targets, "shape", ())) > 1:
         raise InputError(f"targets is a {type(targets).__name__}; expected {{row label: new target, ...}}.")
     labels, values = [label for label, _ in targets.items()], [value for _, value in targets.items()]
-    rows = inputs.positions(labels, proven.index, "targets")
+    which, rows = inputs.positions(labels, proven.index, "targets")
     shape, classes = (len(values), proven.targets.shape[1]), proven.adapter.classes
     given = values if values else np.empty((0,) if shape[1] == 1 or classes is not None else shape)
     new = on_scale(proven, inputs.as_targets(given, *shape, classes, "targets", "changed"), "targets")
     moved = np.zeros_like(proven.targets)
-    moved[rows] = new - proven.targets[rows]
+    moved[rows] = new[which] - proven.targets[rows]
     return moved
 
 

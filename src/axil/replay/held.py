@@ -14,7 +14,6 @@ from axil.types import Array
 from axil.weights import deletion
 from axil.weights.boosting import BoostedTrees
 from axil.weights.contract import Engine
-from axil.weights.deletion import beyond
 from axil.weights.removal import is_known
 from axil.weights.sums import Sum
 
@@ -85,9 +84,10 @@ def leaves_beyond(engine: Engine, targets: Array) -> int:
     if isinstance(engine, Sum):
         return sum(leaves_beyond(term.engine, term.taken(targets)) for term in engine.terms)
     rule = engine.structure.regularisation if isinstance(engine, BoostedTrees) else None
-    return (
-        len(beyond(engine.fit(targets))) if isinstance(engine, BoostedTrees) and rule is not None and rule.bends else 0
-    )
+    if not isinstance(engine, BoostedTrees) or rule is None or not rule.bends:
+        return 0
+    fit = engine.fit(targets)
+    return deletion.leaves_beyond(fit.structure, fit.sums, fit.values)
 
 
 def row_beyond(engine: Engine, targets: Array, available: int) -> int | None:

@@ -33,14 +33,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.kernels import Costs, Rows
+from axil.kernels import Backend, Costs, Rows
 from axil.machine.arrays import host, is_host, like
 from axil.machine.progress import track
 from axil.machine.shared import Kept
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Effects
-from axil.weights.leaf_space import LeafSpace, asked
+from axil.weights.leaf_space import LeafSpace, asked, cooccurrence
 from axil.weights.parts import Parts, Which, factors_of
 from axil.weights.passes import Adjoints
 from axil.weights.removal import known_regularisation, left_of, rescaled
@@ -341,6 +341,11 @@ class ByReplay:
         lost = np.isnan(base_without(self.fitted, slice(j, j + 1))).any()
         return None if lost else self.refit(j, self.fitted.targets)
 
+    def changes_pattern(self, j: int) -> bool:
+        """Whether leaves would have another pattern than the one held without row j."""
+        without = self.without(j)
+        return without is not None and leaves_beyond(without.structure, without.sums, without.values) > 0
+
     def alone(self, rows: slice) -> Alone:
         f, leaves = self.fitted, self.fitted.structure.leaves(rows)
         found = np.full((f.targets.shape[1], len(leaves) + 1, leaves.shape[1]), np.nan)
@@ -380,11 +385,10 @@ class ReplayedEffects:
         return None
 
 
-def beyond(fitted: FittedValues) -> NDArray[np.intp]:
-    """The leaves to whose sums and weights the rule of the fit gives other values than the pattern that is held."""
-    s = fitted.structure
+def leaves_beyond(s: Structure, sums: Array, values: Array) -> int:
+    """How many leaves of these sums (L, K) have other values (L, K) by the rule than by the pattern; K is one where it bends."""
     assert s.regularisation is not None
-    return _apart(s.regularisation.leaf_values(fitted.sums[:, 0], s.leaf_weights), fitted.values[:, 0])
+    return len(_apart(s.regularisation.leaf_values(sums[:, 0], s.leaf_weights), values[:, 0]))
 
 
 def _apart(values: Array, held: Array) -> NDArray[np.intp]:
@@ -397,43 +401,50 @@ def row_beyond(deletion: Deletion, available: int) -> int | None:
     rule, n_rows = f.structure.regularisation, f.structure.n_rows
     if rule is None or not rule.bends:
         return None
-    replayed = deletion if isinstance(deletion, ByReplay) else deletion.replayed
-    sums = _Sums(deletion, available) if isinstance(deletion, InLeafSpace) and _Sums.fits(deletion, available) else None
-    step = 1 if sums is None else max(1, BLOCK_ENTRIES // (8 * f.structure.total_leaves))
-    for first in track(range(0, n_rows, step), "pattern"):
-        rows = slice(first, min(first + step, n_rows))
-        alone = range(rows.start, rows.stop) if sums is None else deletion.dominant(rows)
-        for j in alone:
-            without = replayed.without(int(j))
-            if without is not None and len(beyond(without)):
-                return int(j)
-        found = None if sums is None else sums.row_beyond(rows, alone)
-        if found is not None:
-            return found
-    return None
+    if isinstance(deletion, InLeafSpace) and Sums.fits(deletion, available):
+        level = deletion.levels[0]
+        together = cooccurrence(f.structure, level.rows, 0, f.structure.n_trees)
+        return Sums(deletion, sum_responses(f.structure, together, level.space.backend)).row_beyond()
+    replayed = deletion.replayed if isinstance(deletion, InLeafSpace) else deletion
+    assert isinstance(replayed, ByReplay)
+    return next((j for j in track(range(n_rows), "pattern") if replayed.changes_pattern(j)), None)
 
 
-class _Sums:
+def sum_responses(s: Structure, together: Any, backend: Backend) -> Array:
+    """(L, L): the responses of leaf sums to leaf sums, from co-occurrences over all rows, which are overwritten."""
+    free = np.where(s.leaf_scale > 0, s.leaf_scale, TINY)  # of a constant leaf the sum counts, and moves nothing
+    space = LeafSpace.of(replace(s, leaf_scale=free, shift=None), together, backend)
+    return np.asarray(host(space.responses) / free[:, None])
+
+
+class Sums:
     """The leaf sums and values of the fits without each row: those of all leaves, and not of the row's own alone."""
 
-    def __init__(self, deletion: InLeafSpace, available: int):
-        self.deletion, f = deletion, deletion.fitted
-        s = f.structure
-        self.free = np.where(
-            s.leaf_scale > 0, s.leaf_scale, TINY
-        )  # of a constant leaf the sum counts, and moves nothing
-        level = deletion.levels[0]
-        space = LeafSpace.build(replace(s, leaf_scale=self.free, shift=None), level.space.backend, level.rows)
-        self.responses = host(space.responses) / self.free[:, None]
-        self.by_base = self.responses @ s.base_share
+    def __init__(self, deletion: InLeafSpace, responses: Array):
+        self.deletion, self.responses = deletion, responses
+        self.by_base = responses @ deletion.fitted.structure.base_share
 
     @staticmethod
     def fits(deletion: InLeafSpace, available: int) -> bool:
         """Whether there is memory for them, and one level of l2."""
         return len(deletion.levels) == 1 and 3 * LeafSpace.size(deletion.fitted.structure) <= available
 
-    def row_beyond(self, rows: slice, besides: Any) -> int | None:
-        """One of these rows without which the pattern changes, but for some; None: there is none."""
+    def row_beyond(self) -> int | None:
+        """A row without which the pattern changes; None: there is none."""
+        d, s = self.deletion, self.deletion.fitted.structure
+        step = max(1, BLOCK_ENTRIES // (8 * s.total_leaves))
+        for first in track(range(0, s.n_rows, step), "pattern"):
+            rows = slice(first, min(first + step, s.n_rows))
+            heavy: list[int] = d.dominant(rows).tolist()
+            found = [j for j in heavy if d.replayed.changes_pattern(j)] or [
+                j for j in self.among(rows) if j not in heavy
+            ]
+            if found:
+                return found[0]
+        return None
+
+    def among(self, rows: slice) -> list[int]:
+        """Which of these rows change the pattern, by the formula."""
         f, shift = self.deletion.fitted, self.deletion.fitted.structure.shift
         s, parts, n = f.structure, Parts.of_rows(f.structure, rows), rows.stop - rows.start
         rule, shift = known_regularisation(s), np.zeros(s.total_leaves) if shift is None else shift
@@ -456,10 +467,8 @@ class _Sums:
             if several
             else np.stack([rule.leaf_values(*row) for row in zip(sums, weights)])
         )
-        for i in range(n):
-            if rows.start + i not in besides and not np.isnan(moved[i]) and len(_apart(ruled[i], values[i])):
-                return rows.start + i
-        return None
+        there = np.flatnonzero(~np.isnan(moved))
+        return [rows.start + int(i) for i in there if len(_apart(ruled[i], values[i]))]
 
 
 def gathered(effects: Effects, n_rows: int, n: int) -> Array:

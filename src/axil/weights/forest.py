@@ -145,7 +145,7 @@ class Forest:
         np.add.at(changes, R.indices, found)
         np.add.at(lost, R.indices, np.where(last, np.repeat(s.final, s.n_leaves)[self._entries[0]], 0.0)[:, None])
         made = over_the_rest(s, self.predicted(None, targets) + changes, lost, np.zeros(1), np.zeros(1))
-        return LeftOut(made, emptied=np.isnan(made).any(axis=1))
+        return LeftOut(made, emptied=np.asarray(np.isnan(made).any(axis=1)))
 
     def _changes(self, targets: Array) -> tuple[Array, NDArray[np.bool_]]:
         """(entries, K): ``c_t (a' (S - w b y) - a S)``, the change of predictions in an entry's leaf without its row.

@@ -103,7 +103,7 @@ def _averaged(deletion: Deletion) -> LeftOut:
         lost, taken = (s.final @ gone)[:, None], np.einsum("t,tjk->jk", s.final, values)
         made = over_the_rest(s, started - left, lost, taken, base_without(fitted, rows).T)
         found[rows] = fitted.targets[rows] - started + made
-    return LeftOut(found, emptied=np.isnan(found).any(axis=1))
+    return LeftOut(found, emptied=np.asarray(np.isnan(found).any(axis=1)))
 
 
 def counts(s: Structure, rows: slice, kept: NDArray[np.bool_]) -> Array:
