@@ -16,7 +16,7 @@ from axil.dask.gradients import AskedPushes, read_pushes
 from axil.dask.similar import Comparable
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.jacobian.agreement import leaf_scores
-from axil.jacobian.pushes import CHANGED, EXACT, NOT_ADDED_UP, check_sums, summed
+from axil.jacobian.pushes import CHANGED, EXACT, NOT_ADDED_UP, check_sums, sizes_of
 from axil.output import tables
 from axil.output.account import Account
 from axil.output.context import Context
@@ -78,7 +78,7 @@ class Pushed(Comparable):
             return scores
         held, smooth = self._held, self._held.walked.smooth
         of_leaves, as_added = (leaf_scores(smooth, asked.leaves, rounded=rounded) for rounded in (False, True))
-        sizes = summed(smooth, np.abs(self.base), held.leaf_sizes, asked.leaves)
+        sizes = sizes_of(smooth, self.base, held.leaf_sizes, asked.leaves)
         check_sums(as_added, scores, sizes, self._adapter.smooth_tolerance, held.largest, CHANGED)
         check_sums(self.base + made, of_leaves, sizes, EXACT, held.largest, NOT_ADDED_UP)
         return scores

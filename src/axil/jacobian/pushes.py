@@ -53,11 +53,8 @@ class Pushes(Factors):
         return leaf_scores(self.walked.smooth, queries)
 
     def sizes(self, queries: Leaves) -> Array:
-        """(n, K): the absolute values that scores in these leaves are sums of: of the base, and of all that rows push there.
-
-        Errors are relative to these terms: beside a score of 1e27 any other score would pass for exact.
-        """
-        return summed(self.walked.smooth, np.abs(self.base), self._leaf_sums[1], queries)
+        """(n, K): what errors of scores in these leaves are relative to; see `sizes_of`."""
+        return sizes_of(self.walked.smooth, self.base, self._leaf_sums[1], queries)
 
     def bytes_per_query(self) -> int:
         """Bytes that one query takes while its pushes are handed on block by block, with its part of a block."""
@@ -158,8 +155,8 @@ class Pushes(Factors):
         """Compare what all rows together put into each leaf with the leaf's own value; the largest difference, relative.
 
         So the account adds up for every x, whichever leaves it falls into. A leaf is compared with the largest score, since what
-        a library rounds away from gradients next to zero is not relative to them; training rows, up to `CHECKED_ROWS`, with
-        all that is pushed there.
+        a library rounds away from gradients next to zero is not relative to them. Beside scores far larger than theirs, in
+        a fit that diverged, training rows, up to `CHECKED_ROWS`, are compared with all that is pushed there.
         """
         w, (found, sizes) = self.walked, self._leaf_sums
         scale = max(float(np.abs(w.score).max()), float(np.abs(self.base).max()), float(sizes.max())) or 1.0
@@ -170,7 +167,8 @@ class Pushes(Factors):
             raise ExactnessError("sum of the pushes in a leaf", float(found[worst]), expected, CHANGED)
         step = -(-len(w.targets) // CHECKED_ROWS)
         asked = w.leaves.T[::step]
-        self._agree(summed(w.smooth, self.base, found, asked), asked, step)
+        if scale > DIVERGED * float(self.sizes(asked).min()):
+            self._agree(summed(w.smooth, self.base, found, asked), asked, step)
         return float(error[worst]) / scale
 
     @cached_property
@@ -210,10 +208,24 @@ def summed(smooth: SmoothTrees, base: Array, values: Array, leaves: Leaves) -> A
     return made
 
 
+def sizes_of(smooth: SmoothTrees, base: Array, leaf_sizes: Array, leaves: Leaves) -> Array:
+    """(n, K): the absolute values that scores are sums of: of the base (K,), and of all that rows push into their leaves (n, T).
+
+    Errors are relative to these terms, since beside a score of 1e27 any other would pass for exact. Less than an ordinary leaf
+    of each tree holds does not count: gradients next to zero are rounded beside the scores and targets that they come of.
+    """
+    typical: Array = np.abs(base)
+    for t, own in enumerate(np.split(leaf_sizes, np.cumsum(smooth.trees.n_leaves)[:-1])):
+        ordinary = np.sort(own, axis=0)[(len(own) - 1) // 2]
+        typical = typical + (ordinary if smooth.shared else ordinary * (np.arange(len(base)) == smooth.outputs[t]))
+    found: Array = np.maximum(summed(smooth, np.abs(base), leaf_sizes, leaves), typical.max())
+    return found
+
+
 def check_sums(
     found: Array, expected: Array, sizes: Array, tolerance: float, largest: float, cause: str, step: int = 0
 ) -> None:
-    """Raise where scores (n, K) are further apart than the tolerance times their sizes; see `Pushes.sizes`.
+    """Raise where scores (n, K) are further apart than the tolerance times their sizes; see `sizes_of`.
 
     ``largest``: the largest |score| of a training row. ``step``: these are the training rows at this step, not explained ones.
     """
