@@ -180,7 +180,7 @@ class Pushes(Factors):
             n_cells = [int(w.smooth.trees.n_leaves[own].sum()) for own in self.trees]
             sums = [[xp.zeros((n, 1)) for _ in range(2)] for n in n_cells]
             for rows in track(list(self._blocks(0)), "pushes"):
-                codes = xp.zeros(rows.stop - rows.start, dtype=xp.int64)
+                codes = xp.zeros(rows.stop - rows.start, dtype=np.int64)
                 for k, factors in enumerate(self.factors(rows)):
                     self.rows.factor_sums(factors, codes, rows.start, sums[k][0], self._own(k))
                     self.rows.factor_sums(xp.abs(factors), codes, rows.start, sums[k][1], self._own(k))
