@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.dask.answers import Best
-from axil.dask.cluster import literal, partitions, task
+from axil.dask.cluster import added, literal, partitions, task
 from axil.dask.local import (
     Known,
     Moments,
+    counts_and_twins,
     errors_of,
     has_bags,
+    joined_keys,
     keys_of,
     known_of,
     moments_of,
@@ -118,10 +120,10 @@ class Calibrates(Deletions):
         tasks = [task(keys_of, *pair, single) for pair in zip(self._held.partitions, self._parts_of_X)]
         parts = self._cluster.hold(tasks)
         share = min(1.0, MOST_ROWS / max(self._n_rows, 1))
-        some = np.concatenate(self._cluster.collect([task(some_keys, part, share) for part in parts]))
-        asked = np.append(inputs.row_keys(X, truth, single), some)
-        counts = self._cluster.total([task(occurrences, part, literal(asked)) for part in parts])
-        return trained_on(counts[: len(truth)], counts[len(truth) :])
+        own = literal(inputs.row_keys(X, truth, single))
+        asked = task(joined_keys, own, [task(some_keys, part, share) for part in parts])
+        counts = added([task(occurrences, part, asked) for part in parts])
+        return trained_on(*self._cluster.collect([task(counts_and_twins, counts, len(truth))])[0])
 
     def _training_errors(self, folds: list[Any] | None) -> Errors:
         held, forest = self._held, all(is_forest(entry.trees.structure) for entry in self._held.entries)

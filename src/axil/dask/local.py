@@ -13,6 +13,7 @@ from axil.dask.answers import Asked, Best
 from axil.dask.fits import Fit, own_targets
 from axil.dask.partitions import Partition, named
 from axil.inputs.columns import Keys
+from axil.intervals.calibrate import twins_among
 from axil.intervals.local import moment_values
 from axil.kernels.cpu import Cpu
 from axil.output.tables import Largest
@@ -52,6 +53,16 @@ def keys_of(partition: Partition, X: Any, single: bool) -> Keys:
 def some_keys(keys: Keys, share: float) -> Keys:
     """About this share of the keys, evenly over the partition."""
     return keys[np.linspace(0, len(keys) - 1, int(np.ceil(share * len(keys)))).astype(np.intp)]
+
+
+def joined_keys(asked: Keys, some: list[Keys]) -> Keys:
+    """The keys asked for, and those of some training rows of all partitions after them."""
+    return np.concatenate([asked, *some])
+
+
+def counts_and_twins(counts: NDArray[np.intp], n: int) -> tuple[NDArray[np.intp], tuple[int, int]]:
+    """The counts of the first n keys, and what `twins_among` says of the training rows after them."""
+    return counts[:n], twins_among(counts[n:])
 
 
 def known_of(partition: Partition, errors: Array) -> Known:

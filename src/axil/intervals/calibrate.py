@@ -108,8 +108,8 @@ def held_out(proven: ProvenModel, X: Any, y: Any, folds: Array | None, init_scor
     n = len(queries)
     rows = calibration_rows(n)
     truth = on_scale(proven, inputs.as_table(y, n, proven.targets.shape[1], "y_cal", "calibration"), "y_cal")
-    counts = _equal_rows(proven, inputs.take_rows(queries.rows, rows), truth[rows])
-    rows = rows[~trained_on(*counts, ALIKE if proven.features is not None else ALIKE_TARGET)]
+    held, own = _equal_rows(proven, inputs.take_rows(queries.rows, rows), truth[rows])
+    rows = rows[~trained_on(held, twins_among(own), ALIKE if proven.features is not None else ALIKE_TARGET)]
     if len(rows) < n:
         offsets = None if init_score is None else queries.offsets.values[rows]
         queries, truth = proven.queries(inputs.take_rows(queries.rows, rows), offsets), truth[rows]
@@ -197,10 +197,19 @@ def occurrences(keys: Keys, asked: Keys) -> NDArray[np.intp]:
     return np.bincount(at[known[at] == keys], minlength=len(known))[which.ravel()]
 
 
-def trained_on(held: NDArray[np.intp], trained: NDArray[np.intp], alike: str = ALIKE) -> NDArray[np.bool_]:
+def twins_among(trained: NDArray[np.intp]) -> tuple[int, int]:
+    """How many of some training rows equal no more than `FEW` others, and how many of these equal at least one.
+
+    ``trained``: how many training rows equal each, itself among them.
+    """
+    others = trained - 1
+    return int((others <= FEW).sum()), int(((others > 0) & (others <= FEW)).sum())
+
+
+def trained_on(held: NDArray[np.intp], trained: tuple[int, int], alike: str = ALIKE) -> NDArray[np.bool_]:
     """Which calibration rows are to be left out as rows of the fit; raises where that is most of them.
 
-    ``held``: how many training rows equal each calibration row; ``trained``: each of some training rows, itself among them.
+    ``held``: how many training rows equal each calibration row; ``trained``: what `twins_among` says of some training rows.
 
     If the rows of both are exchangeable, a calibration row equals a training row with the probability that a training row equals
     another one. So their share among the training rows is what duplicates and coarse features predict; only a number of equal
@@ -208,9 +217,8 @@ def trained_on(held: NDArray[np.intp], trained: NDArray[np.intp], alike: str = A
     that equal more than `FEW` training rows are left aside on both sides: a value that common may be more or less common here.
     Of rows of the fit none is without an equal one, so the rows without one tell how many the others are.
     """
-    equal, others = (held > 0) & (held <= FEW), trained - 1
+    equal, (n_train, twins) = (held > 0) & (held <= FEW), trained
     n, m = int((held <= FEW).sum()), int(equal.sum())
-    n_train, twins = int((others <= FEW).sum()), int(((others > 0) & (others <= FEW)).sum())
     if m == 0 or _tail(m, n, twins, n_train) >= CHANCE:
         return np.zeros(len(held), dtype=np.bool_)
     by_chance = twins / max(n_train, 1)
