@@ -101,7 +101,10 @@ def _averaged(deletion: Deletion) -> LeftOut:
         started = fitted.started(rows)
         gone, values = emptied_with(fitted, rows)
         lost, taken = (s.final @ gone)[:, None], np.einsum("t,tjk->jk", s.final, values)
-        made = over_the_rest(s, started - left, lost, taken, base_without(fitted, rows).T)
+        base = base_without(fitted, rows).T
+        made = over_the_rest(s, started - left, lost, taken, base)
+        if not s.own_base:  # as in `left_out`: the row's offset stands in for the base
+            made -= s.beta[-1] * base
         found[rows] = fitted.targets[rows] - started + made
     return LeftOut(found, emptied=np.asarray(np.isnan(found).any(axis=1)))
 
