@@ -196,7 +196,7 @@ class _Walk:
         first = np.flatnonzero(np.diff(self.smooth.iterations, prepend=-1))
         bounds = [*first, len(self.smooth.iterations)]
         for number, (begin, end) in enumerate(track(list(pairwise(bounds)), "replay")):
-            self._iteration(number, range(begin, end))
+            self.iterate(number, range(begin, end))
         if check and self.drawn is not None:
             check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), self.drawn)
         rates, recovered = recover_rates(self.trees, self.replayed)
@@ -233,11 +233,11 @@ class _Walk:
         again.sizes = found
         for number, iteration in enumerate(np.unique(self.smooth.iterations)):
             trees = np.flatnonzero(self.smooth.iterations == iteration)
-            again._iteration(number, range(trees[0], trees[-1] + 1))
+            again.iterate(number, range(trees[0], trees[-1] + 1))
         rates = np.repeat(np.nan_to_num(self.trees.rates, nan=1.0), self.trees.n_leaves)[:, None]
         return np.asarray(ROUNDINGS * float(np.finfo(self.adapter.precision).eps) * rates * found)
 
-    def _iteration(self, iteration: int, trees: range) -> None:
+    def iterate(self, iteration: int, trees: range) -> None:
         """The trees of one iteration, of which each takes its steps: several only where it is the only one."""
         before = self.score if self.n_steps == 1 else self.score.copy()
         own: list[list[int]] = []

@@ -99,7 +99,8 @@ def _of_explanation(explanation: Explanation, query: Any, output: Any, labels: A
 
 def _output_of(one: Explanation, output: Any) -> int:
     """Where the output of this name stands; by default the class that this prediction is for, which outputs of numbers lack."""
-    if output is None and one.outputs is not None and one._sums.classes is not None:
+    of_classes = one.outputs is not None and one.data.ndim == 1  # a row has one class, and a number for each output
+    if output is None and of_classes:
         return int(np.argmax(one.predictions.ravel()))
     return output_position(output, one.outputs)
 

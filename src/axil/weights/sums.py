@@ -146,14 +146,14 @@ class Sum:
         return all(term.rows is None for term in self.terms)
 
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        some = self._saying(queries, targets) if self.thinned else self
-        return some._effects(lambda term: term.engine.removal(term.own(queries), term.taken(targets)))
+        terms = self._saying(queries, targets) if self.thinned else self.terms
+        return self._effects(terms, lambda term: term.engine.removal(term.own(queries), term.taken(targets)))
 
-    def _saying(self, queries: Any, targets: Array) -> Sum:
-        """The mean of the models that still say something of all these queries."""
+    def _saying(self, queries: Any, targets: Array) -> Sequence[Term]:
+        """The terms of the mean of the models that still say something of all these queries."""
         made = [term.engine.predicted(term.own(queries), term.taken(targets)) for term in self.terms]
         said = [term for term, own in zip(self.terms, made) if not np.isnan(own).any()]
-        return self._of(said) if said else self
+        return self._of(said).terms if said else self.terms
 
     def _of(self, terms: Sequence[Term]) -> Sum:
         """The mean of these models alone."""
@@ -218,11 +218,11 @@ class Sum:
         return LeftOut(made, emptied=emptied)
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        return self._effects(lambda term: term.engine.pushes(term.own(queries), term.taken(targets)))
+        return self._effects(self.terms, lambda term: term.engine.pushes(term.own(queries), term.taken(targets)))
 
-    def _effects(self, ask: Callable[[Term], Sequence[Effects]]) -> list[Effects]:
-        """The effects on each output, added up."""
-        asked = [(term, ask(term)) for term in self.terms]
+    def _effects(self, terms: Sequence[Term], ask: Callable[[Term], Sequence[Effects]]) -> list[Effects]:
+        """The effects in these models on each output, added up."""
+        asked = [(term, ask(term)) for term in terms]
         found: list[Effects] = []
         for output in range(len(asked[0][1])):
             total = _total(term.spread(effects[output].dense(), self.n_rows) for term, effects in asked)
