@@ -88,16 +88,19 @@ def _after(question: Callable[..., Any], fit: Fit, given: Any) -> Any:
 
 
 def _compare(fit: Fit, what: str, expected: Array, ask: Callable[[], Any], near: float = NEAR) -> None:
-    """Equal to the replay, or called approximate."""
+    """Equal to the replay, or called approximate; nan where the replay has none, and deletions say so."""
     with silence() as said:
         found = np.reshape(ask(), expected.shape)
     if any(one.startswith("ApproximationWarning") for one in said):
         return
-    if said:
-        raise Wrong(f"{what}: axil printed or warned: {said[0][:300]}")
     none, other = np.isnan(expected), np.isnan(found)
     if (none != other).any():
         raise Wrong(f"{what} is nan in {other.sum()} of {other.size} places, and in {none.sum()} by the replay")
+    announced = [one for one in said if " are nan: without the deleted rows" in one]
+    if len(announced) != (what in ("without", "removal") and none.any()):
+        raise Wrong(f"{what}: {none.sum()} numbers are nan, and {len(announced)} warnings say so")
+    if len(said) > len(announced):
+        raise Wrong(f"{what}: axil printed or warned: {next(one for one in said if one not in announced)[:300]}")
     largest = float(np.abs(expected[~none]).max(initial=0.0))
     if largest > DIVERGED * fit.size:
         return
