@@ -226,11 +226,23 @@ def test_a_class_without_rows():
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("model", [xgb.XGBClassifier(n_estimators=2), HistGradientBoostingClassifier(max_iter=2)])
-def test_classifiers_of_one_class_are_refused_by_name(model):
+def own_squares(y, score):
+    return score - y, np.ones_like(score)
+
+
+@pytest.mark.parametrize(
+    ("model", "objective"),
+    [
+        (xgb.XGBClassifier(n_estimators=2), None),
+        (HistGradientBoostingClassifier(max_iter=2), None),
+        (lgb.LGBMClassifier(n_estimators=2, verbose=-1), None),
+        (lgb.LGBMClassifier(n_estimators=2, verbose=-1, objective=own_squares), own_squares),
+    ],
+)
+def test_classifiers_of_one_class_are_refused_by_name(model, objective):
     model.fit(X, np.zeros(N, dtype=int))
     with pytest.raises(axil.UnsupportedModelError, match="classes_"):
-        axil.JacobianExplainer(model, X, np.zeros(N, dtype=int))
+        axil.JacobianExplainer(model, X, np.zeros(N, dtype=int), objective=objective)
 
 
 SCHEDULED = {

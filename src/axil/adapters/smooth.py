@@ -172,19 +172,19 @@ def find(model: Any, objective: Any = None) -> SmoothModel | None:
     """
     if objective is None:
         found: SmoothModel | None = search(model, library_readers(_LIBRARIES, "smooth"))
-        if found is not None and found.n_outputs == 1 and found.classes is not None and len(found.classes) < 2:
-            raise UnsupportedModelError(
-                "classes_",
-                shown(found.classes.tolist()),
-                "all labels of the fit are of one class, so no training row speaks for another",
-                "Fit it to labels of two classes or more.",
+    else:
+        found = search(model, library_readers(_CUSTOM, "smooth", objective=objective))
+        if found is None:
+            raise InputError(
+                f"objective is given, but the model is a {type(model).__name__}: only LightGBM and XGBoost take such functions. "
+                "Leave it out."
             )
-        return found
-    found = search(model, library_readers(_CUSTOM, "smooth", objective=objective))
-    if found is None:
-        raise InputError(
-            f"objective is given, but the model is a {type(model).__name__}: only LightGBM and XGBoost take such functions. "
-            "Leave it out."
+    if found is not None and found.n_outputs == 1 and found.classes is not None and len(found.classes) < 2:
+        raise UnsupportedModelError(
+            "classes_",
+            shown(found.classes.tolist()),
+            "all labels of the fit are of one class, so no training row speaks for another",
+            "Fit it to labels of two classes or more.",
         )
     return found
 

@@ -161,10 +161,6 @@ class SmoothLightGBM(LightGBMAdapter):
             raise InputError(
                 f"objective is given, but this LightGBM model was fitted with objective={_name(self._reading)}: leave it out."
             )
-        if classes is not None and len(classes) < 2:
-            raise InputError(
-                f"This LightGBM model knows the class {classes[0]} alone: its predictions do not move. Fit it to two classes."
-            )
         objective, *options = (self._reading.text.objective or "custom").split()
         self._objective = objective
         self._options = dict(option.split(":", 1) for option in options if ":" in option)

@@ -21,7 +21,6 @@ from axil.adapters.sklearn.draws import StageSampler, training_rows
 from axil.adapters.sklearn.refusals import DRAWS, MONOTONIC, fits_init, unknown_init, unknown_split
 from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, no_offsets
 from axil.adapters.smooth import SmoothTrees, weighed_classes
-from axil.errors import InputError
 from axil.types import Array
 
 LIGHTEST = (
@@ -127,16 +126,6 @@ STAGES: tuple[Refusal[Any], ...] = (
 )
 
 
-def _known_classes(model: Any) -> Any:
-    """The names of a classifier's classes, None for a regressor."""
-    classes = getattr(model, "classes_", None)
-    if classes is not None and len(classes) < 2:
-        raise InputError(
-            f"This {type(model).__name__} knows the class {classes[0]} alone: its predictions do not move. Fit it to two classes."
-        )
-    return classes
-
-
 class SmoothStages(GradientBoostingAdapter):
     """GradientBoostingClassifier and GradientBoostingRegressor: every leaf is a Newton step, in float64."""
 
@@ -146,7 +135,7 @@ class SmoothStages(GradientBoostingAdapter):
         refuse(STAGES, model)
         SklearnAdapter.__init__(self, model)
         self.refused_draws = refusal(DRAWS, model)
-        self.classes = _known_classes(model)
+        self.classes = getattr(model, "classes_", None)
         self.n_outputs = model.estimators_.shape[1]
         self._stack = TreeStack([tree.tree_ for tree in model.estimators_.ravel()])
         self.fingerprint = self._stack.fingerprint()
@@ -216,7 +205,7 @@ class SmoothHistograms(HistGradientBoostingAdapter):
 
     def __init__(self, model: Any):
         refuse(LOSSES, model)
-        self.classes = _known_classes(model)
+        self.classes = getattr(model, "classes_", None)
         self._read(model, [tree for iteration in model._predictors for tree in iteration])
         self.class_weight = getattr(model, "class_weight", None)  # by the numbers of the classes, not by their names
         self.n_outputs = int(model.n_trees_per_iteration_)
