@@ -56,9 +56,15 @@ class Questions(LabelQuestions):
 
         Columns of K: ``explainer(X).weights[..., rows]``, without the other weights. Exact with the structure held fixed.
 
-            Parameters ---------- X : table The n rows to explain. rows : sequence of labels, or of n_train truth values The
-            training rows, by label as in `what_if`, or marked with True. A label that several rows share has a column for each.
-            init_score : array of shape (n,) or (n, K), optional Offsets of the rows of X, as in `Explainer.explain`.
+        Parameters
+        ----------
+        X : table
+            The n rows to explain.
+        rows : sequence of labels, or of n_train truth values
+            The training rows, by label as in `what_if`, or marked with True. A label that several rows share has a column for
+            each.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `Explainer.explain`.
 
         Returns
         -------
