@@ -175,11 +175,19 @@ class Fit(Trial):
         return new, own
 
     def alone(self, row: int) -> bool:
-        """Whether the fit without the row has no prediction of it: no other row is in one of its leaves, of an average in any."""
+        """Whether the fit without the row has no prediction of it: no other row is in one of its leaves, of an average in any.
+
+        Leaves that L1 puts to zero, or that a step is clipped in, do not follow their rows, and keep their values without them.
+        """
         kept = np.delete(np.arange(len(self.y)), row)
         counted = np.ones(self.leaves.shape) if self.draws is None else self.draws
         left = ((self.leaves[:, kept] == self.leaves[:, [row]]) & (counted[:, kept] > 0)).any(axis=1)
-        return not (left.all() if self.draws is None else left.any())
+        if self.draws is not None:
+            return not left.any()
+        sizes = np.maximum(self.leaves.max(axis=1), self.asked.max(axis=1)) + 1
+        patterns = self.refitted()[2][np.cumsum(sizes) - sizes + self.leaves[:, row]]
+        follows = (np.abs(patterns) == 1) | ((patterns == 0) & (self.l1 == 0))  # a sum may be zero by itself
+        return bool((~left & follows).any())
 
 
 @dataclass
