@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test test-slow test-oldest test-torch test-browser test-plain test-gpu sanitize fuzz tuned lint format bench bench-gpu bench-growth bench-large docs wheel-check clean
+.PHONY: help demo test test-slow coverage test-oldest test-torch test-browser test-plain test-gpu sanitize fuzz tuned lint format bench bench-gpu bench-growth bench-large docs wheel-check clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -17,8 +17,12 @@ test: .venv/test ## The test suite, without slow tests, and the examples in docs
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 	$(BIN)/python -m pytest --doctest-modules src/axil -q --ignore=src/axil/kernels/cuda  # needs CuPy
 
-test-slow: .venv/test ## The slow tests
-	$(BIN)/python -m pytest -m slow
+test-slow: .venv/test ## The slow tests: experiments, the gallery, the long grids
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+
+coverage: .venv/test ## The test suite with the lines and branches of src/axil that it runs
+	$(BIN)/python -m pip install --quiet 'pytest-cov>=5'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" --cov=axil --cov-branch --cov-report=term:skip-covered
 
 # The lower bounds of pyproject.toml, all together. LightGBM 4.1 cannot train quantised trees, and before scikit-learn 1.8
 # trees may send missing values one way in training and the other way in prediction, which is refused.
@@ -31,7 +35,7 @@ test-oldest: ## The contract tests with the oldest versions supported
 
 # Derivatives of torch modules, in an environment of their own: torch is large. A build without CUDA will do.
 test-torch: .venv-torch/torch ## Derivatives of torch modules
-	.venv-torch/bin/python -m pytest -q tests/jacobian/test_torch.py tests/jacobian/test_implicit_page.py
+	.venv-torch/bin/python -m pytest -q tests/implicit
 
 # The page in a real Chromium, which is installed where apt-get can; here a missing browser is an error, not a skip.
 test-browser: .venv/test .venv/browser ## The page in a real Chromium
@@ -63,7 +67,7 @@ sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedB
 	touch $@
 
 fuzz: .venv/test ## 5,000 random models of every library: exact or refused; answers against replays in NumPy; some five minutes of one core
-	PYTHONPATH=tests $(BIN)/python -m fuzz --n 5000 --jobs 2
+	$(BIN)/python -m tests.fuzz --n 5000 --jobs 2
 
 # DATA: a folder with the paper's data sets as CSV files; without it scikit-learn's own are taken.
 tuned: .venv/test ## 200 models as tuners set them: how many are exact, and what refuses the others
@@ -86,7 +90,7 @@ bench: .venv/test ## Speed and memory of the kernels, as ratios
 CUDA ?= cuda13
 test-gpu: .venv/test ## The kernels and explainers on a GPU
 	$(BIN)/python -m pip install --quiet '.[$(CUDA)]'
-	$(BIN)/python -m pytest -q -rs tests/kernels tests/weights/test_boosting.py tests/adapters/test_routes.py tests/test_devices.py tests/jacobian/test_jacobian_devices.py -k "cuda or gpu or device"
+	$(BIN)/python -m pytest -q -rs tests/kernels tests/weights/test_boosting.py tests/adapters/test_routes.py tests/test_devices.py tests/pushes/test_push_devices.py -k "cuda or gpu or device"
 
 bench-gpu: .venv/test ## Speed on a GPU, beside the cores of the same machine
 	$(BIN)/python -m pip install --quiet '.[$(CUDA)]'

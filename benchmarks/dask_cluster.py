@@ -1,4 +1,4 @@
-"""axil.dask on a LocalCluster beside axil.Explainer in one process: seconds of each step and bytes between workers.
+"""axil.Explainer over a LocalCluster beside the same in one process: seconds of each step and bytes between workers.
 
 python benchmarks/dask_cluster.py --rows 1000000 --trees 50 --leaves 31 --partitions 16 --workers 2
 """
@@ -15,7 +15,6 @@ from dask import delayed
 from distributed import Client, LocalCluster
 
 import axil
-import axil.dask
 
 
 def timed(run):
@@ -50,7 +49,7 @@ def main():
         params = {"objective": "regression", "num_leaves": a.leaves, "verbose": -1, "seed": 0}
         model = lgb.train(params, lgb.Dataset(X, y), a.trees)
         queries, before = X[:: len(X) // 100][:100], sent(client)
-        ours, built = timed(lambda: axil.dask.Explainer(model, data[:, :-1], data[:, -1], client=client))
+        ours, built = timed(lambda: axil.Explainer(model, data[:, :-1], data[:, -1], client=client))
         between = sent(client) - before
         table, asked = timed(lambda: ours.top(queries, 10))
         found = {"construct_s": built, "top_100_s": asked, "MB_between_workers": round(between / 1e6, 1)}
@@ -62,7 +61,7 @@ def main():
         "alone_construct_s": built,
         "alone_prepare_s": prepared,
         "alone_top_100_s": asked,
-        "total_leaves": int(alone.proven.engines[0].structure.total_leaves),
+        "total_leaves": int(alone._model.engines[0].structure.total_leaves),
         "weights_apart": float(np.abs(explanation.weights - alone(queries[:4]).weights).max()),
         "rows_of_top_equal": bool((table["row"] == expected["row"]).all()),
         "max_error": ours.verification.max_error,

@@ -238,7 +238,7 @@ def pushes(report: Report, n_rows: int, threads: int) -> None:
     """Pushes and derivatives of a LightGBM classifier at the public call: construction with its proof, then answers."""
     import lightgbm
 
-    from axil import JacobianExplainer
+    from axil import Explainer
 
     rng = np.random.default_rng(0)
     X = rng.random((n_rows, 10), dtype=np.float32)
@@ -253,14 +253,14 @@ def pushes(report: Report, n_rows: int, threads: int) -> None:
     X.setflags(write=False)
     y.setflags(write=False)
     few, many, regions = np.ascontiguousarray(X[:10]), np.ascontiguousarray(X[:1024]), np.arange(n_rows) % 20
-    answers: dict[str, Callable[[JacobianExplainer], Any]] = {
+    answers: dict[str, Callable[[Explainer], Any]] = {
         "ten explanations": lambda one: one(few),
         "ten explanations again": lambda one: one(few),
         "top 10 of 1,024": lambda one: one.top(many, k=10),
         "sums of 1,024 by 20 groups": lambda one: one.group(many, regions[: len(one.targets)]),
         "derivatives of ten by all weights": lambda one: one.weight_derivatives(few),
     }
-    small = JacobianExplainer(fit(20_000, 5), X[:20_000], y[:20_000], device="cuda")
+    small = Explainer(fit(20_000, 5), X[:20_000], y[:20_000], device="cuda")
     for ask in answers.values():  # compiles
         ask(small)
     for device in ("cuda", "cpu"):
@@ -268,7 +268,7 @@ def pushes(report: Report, n_rows: int, threads: int) -> None:
             "GPU" if device == "cuda" else f"{threads} cores"
         )
         start = time.perf_counter()
-        explainer = JacobianExplainer(model, X, y, device=device)
+        explainer = Explainer(model, X, y, device=device)
         report.add(f"{name}: model to explainer, proof included", time.perf_counter() - start)
         for what, ask in answers.items():
             start = time.perf_counter()

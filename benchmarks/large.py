@@ -125,7 +125,7 @@ def main():
     before = resident("VmRSS")
     measure("model to explainer, proof included", lambda: found.update(explainer=axil.Explainer(model, X, y)))
     explainer = found["explainer"]
-    engine = explainer.proven.engines[0]
+    engine = explainer._model.engines[0]
     report("leaves", engine.structure.total_leaves, "")
 
     queries = engine.structure.leaves()[:, :SWEPT].T.copy()

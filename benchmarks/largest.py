@@ -28,7 +28,7 @@ def trees_of(n, threads):
     """Boosted trees over n rows, in leaf space, with the leaves of the queries; and what the targets are."""
     X, y = friedman(GROWN)
     explainer = axil.Explainer(fit(X, y), X, y, n_threads=threads)
-    assign, grown = explainer.proven.adapter.routes.assign, explainer.proven.engines[0].structure
+    assign, grown = explainer._model.adapter.routes.assign, explainer._model.engines[0].structure
     cells, targets = np.empty((grown.n_trees, n), grown.cells.dtype), np.empty(n)
     for first in range(0, n, ROUTED):
         X, y = friedman(min(ROUTED, n - first), seed=10 + first)

@@ -19,7 +19,7 @@ import numpy as np
 from common import RESULTS, fit, forget_peak, friedman, numpy_baseline, resident, seconds, write_csv
 
 import axil
-from axil.kernels import bounded
+from axil.kernels import bounds
 from axil.kernels.cpu import Cpu
 from axil.replay import proven
 from axil.weights.boosting import BoostedTrees
@@ -58,14 +58,14 @@ def line(rows, step, taken, against, **more):
 def measure(n, threads):
     """All steps at n training rows."""
     worth = proven.WORTH
-    bounded.BUILD, proven.WORTH = np.inf, np.inf  # every row is read, until `largest`, and by sweeps, until `prepare`
+    bounds.BUILD, proven.WORTH = np.inf, np.inf  # every row is read, until `largest`, and by sweeps, until `prepare`
     X, y = friedman(n)
     model = fit(X, y)
     few, many = friedman(10, seed=1)[0], friedman(100, seed=2)[0]
     queries, more = (model.predict(rows, pred_leaf=True) for rows in (few, many))
     explainer = axil.Explainer(model, X, y, n_threads=threads)
-    trees = explainer.proven.engines[0]
-    structure, adapter = trees.structure, explainer.proven.adapter
+    trees = explainer._model.engines[0]
+    structure, adapter = trees.structure, explainer._model.adapter
 
     own = np.empty_like(structure.cells)
     pred_leaf = seconds(lambda: model.predict(X, pred_leaf=True), 2)
@@ -102,12 +102,12 @@ def measure(n, threads):
     yield line(n, "weights built", built, None)
     labels = (y > np.median(y)).astype(int)
     classifier = fit(X, labels, objective="binary")
-    account = axil.JacobianExplainer(classifier, X, labels, n_threads=threads)
-    apart = (
-        f"{np.abs(account.base + account.pushes(few).sum(axis=1) - classifier.predict(few, raw_score=True)).max():.0e}"
-    )
+    account = axil.Explainer(classifier, X, labels, n_threads=threads)
+    found = account(few)
+    made = found.intercepts + found.contributions.sum(axis=1)
+    apart = f"{np.abs(made - classifier.predict(few, raw_score=True)).max():.0e}"
     yield line(n, "pushes 10", seconds(lambda: account.pushes(few)), exact, difference=apart)
-    taken = seconds(lambda: axil.JacobianExplainer(classifier, X, labels, n_threads=threads), 3)
+    taken = seconds(lambda: axil.Explainer(classifier, X, labels, n_threads=threads), 3)
     yield line(n, "pushes built", taken, built)
 
 
@@ -127,7 +127,7 @@ def measure_audit(n, threads):
     labels = (y > np.median(y)).astype(int)
     classifier = fit(X, labels, objective="binary")
     start = time.perf_counter()
-    account = axil.JacobianExplainer(classifier, X, labels, n_threads=threads)
+    account = axil.Explainer(classifier, X, labels, n_threads=threads)
     setup = time.perf_counter() - start
     yield line(n, "audit, classes", seconds(account.audit), setup)
 
@@ -143,9 +143,9 @@ def largest(n, ready):
     queries = friedman(1000, seed=4)[0]
     whole = seconds(lambda: ready.top(queries, 10), 2)
     yield line(n, "all rows", whole, None)
-    bounded.BUILD = 0
+    bounds.BUILD = 0
     start = time.perf_counter()
-    ready.proven.engines[0].rows.index(len(queries), 1 << 60)
+    ready._model.engines[0].rows.index(len(queries), 1 << 60)
     yield line(n, "blocks", time.perf_counter() - start, None)
     yield line(n, "top 10 of 1000", seconds(lambda: ready.top(queries, 10), 3), whole)
 
@@ -155,7 +155,7 @@ def measure_all(threads):
     X, y = friedman(FULL)
     model = fit(X, y)
     explainer = axil.Explainer(model, X, y, n_threads=threads)
-    leaves = explainer.proven.engines[0].structure.leaves().astype(np.intp)
+    leaves = explainer._model.engines[0].structure.leaves().astype(np.intp)
     some = leaves.T[:100]
     baseline = FULL / len(some) * seconds(lambda: numpy_baseline(leaves, some, LEAVES), 3)
     apart = f"{np.abs(explainer.matrix()[:100] - numpy_baseline(leaves, some, LEAVES)).max():.0e}"

@@ -19,7 +19,7 @@ def main():
     arguments = parser.parse_args()
     X, y = friedman(arguments.rows)
     labels, groups = (y > np.median(y)).astype(int), np.arange(arguments.rows) % 5
-    explainer = axil.JacobianExplainer(fit(X, labels, trees=10, objective="binary"), X, labels)
+    explainer = axil.Explainer(fit(X, labels, trees=10, objective="binary"), X, labels)
     queries = friedman(arguments.queries, seed=1)[0]
     answers = {
         "top": lambda: explainer.top(queries, 10),

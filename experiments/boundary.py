@@ -41,14 +41,15 @@ def proof(asked: Asked, kind: str) -> str:
             more = f" ({explainer.scale.name})"
         return f"K y within {found.max_error:.0e}{more}"
     try:
-        report = axil.JacobianExplainer(asked.model, asked.X, asked.y).verification
+        found = axil.Explainer(asked.model, asked.X, asked.y).verification
     except axil.UnsupportedModelError as refused:
         return f"refused: {refused.setting}"
-    if "newton_step" in report:
-        damped = f", damped by {report['damping']:.0e}" if report["damping"] else ""
-        where = "optimum" if report["newton_step"] < 0.01 and not damped else "near an optimum"  # which axil warns of
-        return f"{where}: Newton step {report['newton_step']:.0e}{damped}"
-    return f"replay within {max(report['leaf_error'], report['score_error']):.0e}"
+    step = found.details.get("newton_step")
+    if step is not None:
+        damped = f", damped by {found.details['damping']:.0e}" if found.details["damping"] else ""
+        where = "optimum" if step < 0.01 and not damped else "near an optimum"  # which axil warns of
+        return f"{where}: Newton step {step:.0e}{damped}"
+    return f"replay within {max(found.leaf_error, found.max_error):.0e}"
 
 
 def support(asked: Asked) -> dict[str, object]:

@@ -81,7 +81,7 @@ def optimum_curve(X: Array, y: Array, row: int) -> Curve:
     """A network of scikit-learn, led on to its optimum for every target, with the derivative that axil finds."""
     x = np.linspace(-4, 4, 33)
     fitted = optimum(X, y)
-    slope = axil.JacobianExplainer(fitted, X, y)(X[row : row + 1]).weights[0, row]
+    slope = axil.Explainer(fitted, X, y)(X[row : row + 1]).weights[0, row]
     found = [optimum(X, targets, fitted).predict(X[row : row + 1])[0] for targets in moved_target(y, row, x)]
     return Curve(
         what="MLPRegressor (tanh) at its optimum",

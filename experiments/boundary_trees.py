@@ -139,7 +139,7 @@ def label_curve(X: Array, labels: Array) -> Curve:
     model, plain = LGBMClassifier(**TREES), LGBMRegressor(**TREES)
     score = replayed(model, X, labels, **LOGIT)
     control = replayed(plain, X, labels.astype(float), **MEAN)
-    J = axil.JacobianExplainer(model, X, labels)(X).weights
+    J = axil.Explainer(model, X, labels)(X).weights
     zeros = np.flatnonzero(labels == 0)
     row = int(J[:, zeros].sum(axis=1).argmax())
     turned = np.zeros(len(labels))

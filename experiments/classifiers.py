@@ -8,8 +8,8 @@ model (the paper's settings) is fitted again without them, and the change of tha
 |changes|. Rules, places and paired tests are those of faithfulness.py. The methods:
 
 - pushes: what the row's own gradients put into the score (class_pushes.py)
-- J: the derivative of the score by the row's target, JacobianExplainer's weights
-- removal: the first-order effect of leaving the row out, JacobianExplainer.weight_derivatives
+- J: the derivative of the score by the row's target, Explainer's weights
+- removal: the first-order effect of leaving the row out, Explainer.weight_derivatives
 - BoostIn, LeafInfluence, TREX, TreeSim, Random: axil.baselines
 
 Writes results/classifiers.csv (every method, rule and share), classifiers.md (AURC over that of Random by data set, rows of one
@@ -79,7 +79,7 @@ def scores_of(fitted, new, y_new):
     """Every method's scores, (queries, training rows)."""
     given = fitted.model, fitted.train, fitted.y_train
     fit = baselines.FittedClassifier(*given, n_threads=1)
-    explainer = axil.JacobianExplainer(*given, n_threads=1)
+    explainer = axil.Explainer(*given, n_threads=1)
     return {
         "pushes": pushes(*given, new),
         "J": explainer(new).weights,

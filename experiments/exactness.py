@@ -23,9 +23,8 @@ import axil
 from axil.structure import Structure
 from axil.weights.forest import is_forest
 
-TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "adapters")]
-from test_contract import GRID, case_of, offsets_of, predict, predict_from  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.test_contract import GRID, case_of, offsets_of, predict, predict_from
 
 
 def measure(library: str, name: str) -> Line:
@@ -38,24 +37,24 @@ def measure(library: str, name: str) -> Line:
     training = furthest(explainer, case.X, known, offsets)
     new = furthest(explainer, case.X_new, predict(case, case.X_new))
     return {
-        "library": explainer.proven.adapter.library,
+        "library": explainer._model.adapter.library,
         "configuration": name,
-        "kind": kind(explainer.proven.adapter.library, structures),
+        "kind": kind(explainer._model.adapter.library, structures),
         "with": "; ".join(word for word, holds in traits(case, explainer, structures).items() if holds),
         "rows": proof.n_rows,
         "trees": sum(s.n_trees for s in structures),
-        "outputs": explainer.proven.targets.shape[1],
+        "outputs": explainer._model.targets.shape[1],
         "error, training rows": f"{training:.1e}",
         "error, new rows": f"{new:.1e}",
         "error, leaf values": f"{proof.leaf_error:.1e}" if structures else "",
         "largest error": f"{max(training, new):.1e}",
-        "tolerance": f"{explainer.proven.adapter.tolerance:.1e}",
+        "tolerance": f"{explainer._model.adapter.tolerance:.1e}",
     }
 
 
 def structures_of(explainer: axil.Explainer) -> list[Structure]:
     """Of each output that has trees of its own, or of all; of a linear smoother none."""
-    return [] if explainer.verification.n_trees == 0 else [engine.structure for engine in explainer.proven.engines]
+    return [] if explainer.verification.n_trees == 0 else [engine.structure for engine in explainer._model.engines]
 
 
 def kind(library: str, structures: list[Structure]) -> str:
@@ -91,10 +90,10 @@ def traits(case: object, explainer: axil.Explainer, structures: list[Structure])
         "row weights": weights is not None,
         "class weights": any(getattr(m, "class_weight", None) for m in (model, getattr(model, "estimator", None))),
         "offsets": offsets_of(case) is not None,
-        "categories": has_categories(explainer.proven.adapter.library, model),
+        "categories": has_categories(explainer._model.adapter.library, model),
         "missing values": not sparse.issparse(X) and bool(pd.DataFrame(X).isna().any(axis=None)),
-        "several outputs": explainer.proven.targets.shape[1] > 1 and explainer.proven.adapter.classes is None,
-        "classes": explainer.proven.adapter.classes is not None,
+        "several outputs": explainer._model.targets.shape[1] > 1 and explainer._model.adapter.classes is None,
+        "classes": explainer._model.adapter.classes is not None,
         "rows held out": any((own[given > 0] == 0).any() for own in counted),
         "leaves smoothed": any(s.mixing is not None for s in structures),
         "sparse features": sparse.issparse(X),

@@ -39,7 +39,7 @@ def error(model: object, fitted: Fitted) -> tuple[float, float]:
     explainer = axil.Explainer(model, fitted.train, fitted.y_train, n_threads=1)
     parts = (fitted.train[:ROWS], fitted.new)
     found = max(furthest(explainer, X, np.asarray(model.predict(X), float).reshape(-1, 1)) for X in parts)
-    return found, explainer.proven.adapter.tolerance
+    return found, explainer._model.adapter.tolerance
 
 
 def measure(name: str, fitted: Fitted) -> dict[str, object]:

@@ -11,7 +11,8 @@ queries, p >= 0.05) share the first place; alone there it is a clear win.
 Two rules turn scores into a set of m rows, the same for every method. "size", the paper's: the m of largest |score|. "one sign":
 the m largest of one sign, the one whose m scores add up to more, since rows that pull apart cancel. `removal` is the first-order
 effect of deleting a row, and "greedy" deletes one after the other, each of largest effect once those before are gone
-(Explainer.removal, removal_set). `steps` is what a row's residuals put into the trees' steps at the query (Explainer.pushes).
+(Explainer.removal, also with greedy=True). `steps` is what a row's residuals put into the trees' steps at the query
+(Explainer.pushes).
 
 Writes results/faithfulness.csv (every method, rule and fraction), faithfulness.md (the paper's table), faithfulness_rules.md (all
 methods and rules) and the figure. Fits are kept by data, settings and deleted rows, so methods that agree share them.
@@ -92,9 +93,9 @@ class Worker:
 
     @classmethod
     def remove_in_turn(cls, task):
-        """(m,): the rows that Explainer.removal_set deletes one after the other for a query."""
+        """(m,): the rows that Explainer.removal deletes one after the other for a query."""
         query, m = task
-        return cls.explainer.removal_set(cls.new[query : query + 1], m, greedy=True)["row"].to_numpy()
+        return cls.explainer.removal(cls.new[query : query + 1], m, greedy=True)["row"].to_numpy()
 
 
 def sets_of(name, fitted, new, y_new, kept, setting, pool):

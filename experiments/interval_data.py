@@ -15,8 +15,8 @@ import numpy as np
 from sklearn import datasets
 
 import axil
-from axil.intervals.errors import training_errors
-from axil.intervals.local import Local, Surroundings, around
+from axil.questions.intervals.errors import training_errors
+from axil.questions.intervals.local import Local, Surroundings, around
 
 MOST_ROWS, SEEDS = 3000, 3
 MODELS = {
@@ -94,8 +94,9 @@ def cases() -> Iterator[Case]:
 def _case(
     name: str, explainer: axil.Explainer, X: np.ndarray, y: np.ndarray, held: np.ndarray, tested: np.ndarray
 ) -> Case:
-    proven = explainer.proven
-    known = Surroundings.of(training_errors(proven, None).filled, proven.targets)
+    proven = explainer._model
+    errors = training_errors(proven, None)
+    known = Surroundings.of(proven, [errors.values], errors.source)
     calibration, test = (around(proven, known, proven.queries(X[rows])) for rows in (held, tested))
     train = np.asarray(proven.features)
     unit = train.std(axis=0) + 1e-12

@@ -14,8 +14,8 @@ from interval_data import Case, cases
 from paper_setting import Line, command, markdown, write_csv
 from scipy.stats import rankdata
 
-from axil.intervals.conformal import Conformal
-from axil.intervals.local import PENALTY
+from axil.questions.intervals.conformal import Conformal
+from axil.questions.intervals.local import PENALTY
 
 LARGE = 0.1  # of all test rows
 

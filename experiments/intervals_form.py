@@ -13,8 +13,8 @@ import numpy as np
 from interval_data import Case, cases
 from paper_setting import Line, command, markdown, write_csv
 
-from axil.intervals.conformal import Conformal, order_of
-from axil.intervals.local import NAMES, NEARBY, PENALTY
+from axil.questions.intervals.conformal import Conformal, order_of
+from axil.questions.intervals.local import NAMES, NEARBY, PENALTY
 
 COVERAGE = 0.9
 ALL = tuple(range(len(NAMES)))

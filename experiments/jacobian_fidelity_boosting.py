@@ -124,7 +124,7 @@ def agreement(predicted, found):
 def measure(model, X, y, n_rows, rng):
     X, X_out, y, _ = train_test_split(X, y, test_size=HELD_OUT, random_state=0)
     model = model.fit(X, y)
-    explainer = axil.JacobianExplainer(model, X, y, n_threads=1)
+    explainer = axil.Explainer(model, X, y, n_threads=1)
     inner, J = explainer._model, explainer(X_out).weights.reshape(-1, HELD_OUT, len(y))
     smooth, adapter, targets = inner._walked.smooth, inner._adapter, inner.targets
     leaves, queries = (adapter.coordinates(rows).astype(int) for rows in (X, X_out))

@@ -31,7 +31,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.preprocessing import scale
 
 from axil.errors import AxilError
-from axil.jacobian import sklearn_smooth
+from axil.implicit import learners
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 
@@ -155,11 +155,11 @@ def measure(name: str) -> Iterator[list[object]]:
     fitted = fit(model, X, y, np.ones(n_train))
     settings: dict[str, Any] = {"limits": Limits(1, Budget(None)), "verify": True}
     try:
-        found = sklearn_smooth.read(fitted, X, y, None, None, "raw", None, **settings)
+        found = learners.read(fitted, X, y, None, None, "raw", None, **settings)
     except AxilError as error:
         yield [name, n_train, "", "", f"refused: {type(error).__name__}", *[""] * 4]
         return
-    proof = [f"{found.report[part]:.1e}" for part in ("newton_step", "damping")]
+    proof = [f"{found.verification.details[part]:.1e}" for part in ("newton_step", "damping")]
     rows = np.random.default_rng(1).choice(n_train, N_CHANGED, replace=False)
     by_targets, by_weights = found.target_derivatives(queries), found.weight_derivatives(queries)
     before = scores(fitted, queries)

@@ -41,7 +41,7 @@ CASES = {
 
 def rankings(explainer, X, rng):
     """(n, n_train) orders of the training rows by each rule, first the one to delete first."""
-    targets, effects = explainer(X).weights, -explainer.weight_derivatives(X)
+    targets, effects = explainer(X).weights, explainer.removal(X, method="first-order")
     best = np.sort(effects, axis=1)
     m = max(1, round(SHARES[-1] * effects.shape[1]))
     sign = np.where(best[:, -m:].sum(axis=1) >= -best[:, :m].sum(axis=1), 1.0, -1.0)[:, None]
@@ -61,7 +61,7 @@ def run(name):
     train, held_out = order[: len(y) * 4 // 5], order[len(y) * 4 // 5 :][:QUERIES]
     fitted = model.fit(X[train], y[train])
     before = fitted.predict(X[held_out], raw_score=True)
-    explainer = axil.JacobianExplainer(fitted, X[train], y[train])
+    explainer = axil.Explainer(fitted, X[train], y[train])
     changes = {}
     for rule, orders in rankings(explainer, X[held_out], rng).items():
         changes[rule] = np.zeros((len(held_out), len(SHARES)))

@@ -150,8 +150,8 @@ def orders(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, s
         explainer, unseen, found = explained(X, y), unseen_predictions(X, y, seed), {}
     found |= {
         "out-of-fold residual": Found(np.abs(y - unseen), fits=5),
-        "blame, cross-fitted": gains(explainer.blame(X_val, y_val, correction=unseen)),
-        "residual": Found(np.abs(y - explainer.proven.fitted()[:, 0])),
+        "blame, cross-fitted": gains(explainer.blame(X_val, y_val, out_of_fold=unseen)),
+        "residual": Found(np.abs(y - explainer._model.fitted()[:, 0])),
     }
     if len(y) <= LARGE:
         found["audit, by weights"] = by_weights(explainer, X, y, alone)

@@ -6,7 +6,7 @@
 Half of the rows are trained on, a quarter validates, labels unspoilt. Model, repetitions and measures as in label_noise.py.
 Every method orders the training rows; those on validation rows see their labels, the others do not. With g = p - y:
 
-- audit: `JacobianExplainer.audit`, the share of the row's class among the other rows in its leaves
+- audit: `Explainer.audit`, the share of the row's class among the other rows in its leaves
 - score without self-push: the row's own score less its push on it, on the side of its label
 - self-push: a row's push on its own score (class_pushes.py), the larger the more it holds its own label up
 - pushes, blame: sum over validation rows of g times the row's push: how far it pushes them the wrong way
@@ -60,7 +60,7 @@ def orders(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, s
     fit = baselines.FittedClassifier(model, X, y, n_threads=1)
     unseen = unseen_probabilities(X, y, seed)
     gradient = model.predict_proba(X_val)[:, 1] - y_val
-    explainer = axil.JacobianExplainer(model, X, y, n_threads=1)
+    explainer = axil.Explainer(model, X, y, n_threads=1)
     flip = explainer(X_val).weights * (1 - 2 * y)
     table = explainer.audit().set_index("row").sort_index()
     boostin, rows = baselines.BoostIn(fit), np.arange(len(y))
@@ -87,7 +87,7 @@ def orders(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, s
 
 def held_wrong(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, int]:
     """How many labels each method holds for wrong."""
-    explainer = axil.JacobianExplainer(lgb.LGBMClassifier(**SETTINGS).fit(X, y), X, y, n_threads=1)
+    explainer = axil.Explainer(lgb.LGBMClassifier(**SETTINGS).fit(X, y), X, y, n_threads=1)
     unseen = unseen_probabilities(X, y, seed)
     found = {"audit": explainer.audit(), "audit, out-of-fold": explainer.audit(unseen)}
     counts = {method: int(table["suspect"].sum()) for method, table in found.items()}

@@ -121,7 +121,7 @@ def measure(cell: Cell) -> Line:
 def verdict_of(model: Any, X: Any, y: Any, asked: Any, scores: np.ndarray) -> tuple[str, float | None, str]:
     """One of VERDICTS, the largest error relative to the largest score, and the reason where there is one."""
     try:
-        explainer = axil.explain(model, X, y, n_threads=1)
+        explainer = axil.Explainer(model, X, y, n_threads=1)
         explanations = list(explainer.iter(asked, batch_size=20))
     except axil.ExactnessError as error:
         return "alarm", None, one_line(error)

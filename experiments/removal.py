@@ -39,8 +39,8 @@ def measure(name: str, n_rows: int) -> list[object]:
     X, y = make_friedman1(n_rows + N_QUERIES, noise=1.0, random_state=0)
     train, queries = X[:n_rows], X[n_rows:]
     explainer = axil.Explainer(MODELS[name]().fit(train, y[:n_rows]), train, y[:n_rows])
-    engine, targets = explainer.proven.engines[0], explainer.proven.targets
-    leaves = explainer.proven.adapter.coordinates(queries)
+    engine, targets = explainer._model.engines[0], explainer._model.targets
+    leaves = explainer._model.adapter.coordinates(queries)
     before = engine.predicted(leaves, targets)[:, 0]
 
     def change(rows: np.ndarray) -> np.ndarray:
@@ -51,7 +51,7 @@ def measure(name: str, n_rows: int) -> list[object]:
     exact = np.stack([change(np.array([row])) for row in deleted], axis=1).ravel()
     moved = []
     for greedy in (False, True):
-        table = explainer.removal_set(queries[:N_SETS], SET_SIZE, greedy=greedy, method="first-order")
+        table = explainer.removal(queries[:N_SETS], SET_SIZE, same_sign=True, greedy=greedy, method="first-order")
         rows = [table.loc[table["query"] == i, "row"].to_numpy() for i in range(N_SETS)]
         moved.append(np.mean([abs(change(own)[i]) for i, own in enumerate(rows)]))
     correlation, slope = np.corrcoef(first, exact)[0, 1], first @ exact / (first @ first)

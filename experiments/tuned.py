@@ -24,11 +24,11 @@ from typing import Any
 import paper_data
 from paper_setting import PACKAGES, Line, command, markdown, markdown_line, write, write_shown
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from fuzz import tables, tuned, verdict
-from fuzz.data import Draw, Trial
-from fuzz.judge import silence
-from fuzz.trials import describe
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.fuzz import tables, tuned, verdict
+from tests.fuzz.data import Draw, Trial
+from tests.fuzz.judge import silence
+from tests.fuzz.trials import describe
 
 
 def reader(folder: Path | None) -> tuple[Sequence[str], Callable[[str], tuple[Any, Any]]]:

@@ -19,11 +19,12 @@ import lightgbm as lgb
 import numpy as np
 from paper_setting import markdown, markdown_line
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from fuzz.data import Draw, Trial
-from fuzz.judge import silence
-from fuzz.tables import Table, split
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from tuned import line_of, reader, refused, summary
+
+from tests.fuzz.data import Draw, Trial
+from tests.fuzz.judge import silence
+from tests.fuzz.tables import Table, split
 
 FLAML = {"lgbm": "LightGBM", "xgboost": "XGBoost", "xgb_limitdepth": "XGBoost", "catboost": "CatBoost"}
 

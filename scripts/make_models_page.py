@@ -23,21 +23,22 @@ HEAD = """# Supported models
 
 Made from the adapters' tables by `python scripts/make_models_page.py`; a test compares the two.
 
-axil explains a model exactly, or raises an error that names the setting in the way. *Exact* means: weights times targets plus
+axil has exact weights of a model, or names the setting in their way. *Exact* means: weights times targets plus
 the intercept equal the model's predictions, with the splits kept. The largest error allowed, relative to the largest prediction,
 is 1e-9. It is 1e-6 for libraries that keep targets or residuals in single precision, and slightly more for XGBoost with
 hundreds of trees, because XGBoost adds them up in single precision.
 
 `axil.supports(model)` reports the same for your fitted model; it needs no data.
 
-How to read the tables of refusals:
+How to read the tables of settings without exact weights:
 
-- *value*: the values that are refused; empty where the setting itself is.
+- *value*: the values in the way; empty where the setting itself is.
 - *condition broken*: what is needed for exact weights ([theory](theory.md#where-exact-weights-end)). (i) The first prediction is
   linear in the targets. (ii) Residuals are linear in the targets, and leaf values linear in the residuals. "None" means that the
   model is linear in its targets, but axil cannot replay it.
-- *axil.explain*: "yes" where [`axil.explain`](classifiers.md) takes the model all the same. Scores of boosted trees then
-  add up from pushes. For other models, and beside the pushes, there are derivatives: exact for small changes of a target only.
+- *explained*: "yes" where `axil.Explainer` takes the model all the same. Scores of boosted trees then add up from
+  [pushes](classifiers.md); other models have [derivatives](derivatives.md), for small changes of a target. All others are
+  refused.
 
 [Refused, and what to do](faq.md#refused-and-what-to-do) has the commonest cases.
 
@@ -59,8 +60,8 @@ A model is compared with the data in everything that it records. What it does no
 - **LightGBM, bundled columns.** Where columns with missing values or zeros overlap in a few rows, LightGBM can fit on other
   leaves than it predicts with. The error says so: fit with `enable_bundle=False`.
 - **CatBoost, weights and categories.** Where the fit shuffled the rows to encode categories, the leaf weights that CatBoost
-  records belong to other rows, and are not compared; leaf values are. `axil.dask` cannot count the categories, and ends in
-  an `ExactnessError`: explain such a model on one machine, or fit with `has_time=True`.
+  records belong to other rows, and are not compared; leaf values are. Over Dask collections the categories cannot be counted,
+  and the proof ends in an `ExactnessError`: explain such a model on one machine, or fit with `has_time=True`.
 """
 NOTES = {
     "LightGBM": "With `lambda_l1`, `max_delta_step` and `monotone_constraints` a pattern is held fixed besides the splits: "
@@ -146,15 +147,15 @@ def page() -> str:
         lines += [f"- {line}" for line in exact]
         lines += [
             "",
-            "Refused:",
+            "Without exact weights:",
             "",
-            "| setting | value | why | condition broken | `axil.explain` |",
+            "| setting | value | why | condition broken | explained |",
             "|---|---|---|---|---|",
             *refusals(rows),
             "",
             *([NOTES[library], ""] if library in NOTES else []),
         ]
-    lines += ["### Refused classes of scikit-learn", "", "| class | why | `axil.explain` |", "|---|---|---|"]
+    lines += ["### Classes of scikit-learn without exact weights", "", "| class | why | explained |", "|---|---|---|"]
     for name, refused in sklearn_refusals.CLASSES.items():
         lines.append(f"| `{name}` | {refused.reason} | {'yes' if refused.derivative else ''} |")
     lines += ["", GAPS.rstrip()]

@@ -62,6 +62,10 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         return ndarray, (self.kept,)
 
 
+ndarray.__module__ = "away"  # axil finds a library by the first part of the name of its arrays' module
+sys.modules[ndarray.__module__] = sys.modules[__name__]
+
+
 def _inner(value: Any) -> Any:
     """What an operation on the device works with: its own arrays and plain numbers."""
     if isinstance(value, ndarray):

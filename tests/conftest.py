@@ -6,8 +6,9 @@ Where a test asks for more threads, they wait asleep: by default OpenMP's wait i
 import os
 import sys
 
-import chosen_core  # noqa: F401  (before anything imports axil)
 import pytest
+
+from tests import chosen_core  # noqa: F401  (before anything imports axil)
 
 for name, value in {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}.items():
     os.environ.setdefault(name, value)

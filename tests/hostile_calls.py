@@ -3,7 +3,7 @@
 A call begins as a right one and has some of its arguments changed. A refusal is a TypeError or a ValueError and leaves
 every array as it was. Leaf numbers are trusted (cpp/kernels.hpp), so they are all 0, which every tree has.
 
-    python tests/hostile_calls.py --n 4000
+    python -m tests.hostile_calls --n 4000
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import chosen_core  # noqa: F401  (before anything imports axil)
 import numpy as np
 
+# isort: off
+from tests import chosen_core  # noqa: F401  (before anything imports axil)
 from axil import _core
+
+# isort: on
 
 LARGE = [-(2**63), -(2**62), -1, 1, 2**31, 2**32, 2**62, 2**63 - 1]
 ODD = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324]

@@ -76,6 +76,7 @@ def test_tables_of_a_run():
     assert [line["method"] for line in by_size] == ["J"]
 
 
+@pytest.mark.slow
 def test_wrong_labels_of_classes_are_looked_for(monkeypatch, capsys):
     import label_noise_classes
 
@@ -105,6 +106,7 @@ def test_the_quick_form(monkeypatch, capsys):
     assert not any("nan" in line for line in tables)
 
 
+@pytest.mark.slow
 def test_ordinary_classifiers(tmp_path, monkeypatch, capsys):
     import ordinary_classifiers
 

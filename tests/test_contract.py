@@ -5,18 +5,14 @@ import copy
 import pickle
 from functools import cache
 
-import catboost_models
-import lightgbm_models
 import numpy as np
 import pytest
-import sklearn_models
-import smoother_models
-import xgboost_models
-from reference import dense_weights, replay, replayed_steps
 from scipy import sparse
 from sklearn.base import clone
 
 import axil
+from tests.adapters import catboost_models, lightgbm_models, sklearn_models, smoother_models, xgboost_models
+from tests.reference import dense_weights, replay, replayed_steps
 
 LIBRARIES = {
     "lightgbm": lightgbm_models,
@@ -73,12 +69,17 @@ def predict_from(case, X, offsets):
     return np.asarray(booster.predict(matrix), dtype=float).reshape(X.shape[0], -1)
 
 
+def by_output(numbers, n_outputs=1):
+    """Those of each output, (n, N), of (n, K, N); what outputs share for each of them."""
+    return np.moveaxis(numbers, 1, 0) if numbers.ndim == 3 else [numbers] * n_outputs
+
+
 @pytest.mark.parametrize(("library", "name"), GRID)
 def test_weights_times_targets_are_the_predictions(library, name):
     """In and out of sample, to 1e-6 of the largest prediction where residuals are float32 and 1e-9 where they are not."""
     case = case_of(library, name)
     explainer = explainer_of(library, name)
-    tolerance = explainer.proven.adapter.tolerance
+    tolerance = explainer._model.adapter.tolerance
     assert tolerance <= 2e-6  # XGBoost's own sum of many trees in float32 strays further than 1e-6
     for X, offsets in ((case.X, offsets_of(case)), (case.X_new, None)):
         explanation = explainer(X, init_score=offsets)
@@ -92,13 +93,13 @@ def test_weights_times_targets_are_the_predictions(library, name):
 def test_engines_agree_with_the_dense_recursion(library, name):
     case = case_of(library, name)
     explainer = explainer_of(library, name)
-    leaves = explainer.proven.adapter.leaves(case.X_new)
-    structures = [engine.structure for engine in explainer.proven.engines]
+    leaves = explainer._model.adapter.leaves(case.X_new)
+    structures = [engine.structure for engine in explainer._model.engines]
     expected = [dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])[0] for s in structures]
     prepared = copy.deepcopy(explainer)
     for one in (explainer, prepared.prepare()):
         weights = one(case.X_new).weights
-        for found, right in zip(weights if weights.ndim == 3 else [weights], expected):
+        for found, right in zip(by_output(weights), expected):
             np.testing.assert_allclose(found, right, rtol=0, atol=1e-12)
 
 
@@ -107,13 +108,13 @@ def test_perturbed_targets_move_predictions_by_the_weights(library, name):
     """Linearity by an independent replay: new targets through the model's own structure, tree by tree in NumPy."""
     case = case_of(library, name)
     explainer = explainer_of(library, name)
-    leaves = explainer.proven.adapter.leaves(case.X_new)
+    leaves = explainer._model.adapter.leaves(case.X_new)
     weights = explainer(case.X_new).weights
-    delta = np.random.default_rng(0).normal(size=explainer.proven.targets.shape)
-    for k, found in enumerate(weights if weights.ndim == 3 else [weights] * explainer.proven.targets.shape[1]):
-        s = explainer.proven.engines[k if len(explainer.proven.engines) > 1 else 0].structure
+    delta = np.random.default_rng(0).normal(size=explainer._model.targets.shape)
+    for k, found in enumerate(by_output(weights, explainer._model.targets.shape[1])):
+        s = explainer._model.engines[k if len(explainer._model.engines) > 1 else 0].structure
         own = leaves if s.columns is None else leaves[:, s.columns]
-        y = explainer.proven.targets[:, k]
+        y = explainer._model.targets[:, k]
         moved = replay(s, y + delta[:, k], own) - replay(s, y, own)
         slack = 1e-12 * np.abs(y + delta[:, k]).max()  # two predictions of this size are subtracted
         np.testing.assert_allclose(found @ delta[:, k], moved, rtol=0, atol=slack)
@@ -122,22 +123,22 @@ def test_perturbed_targets_move_predictions_by_the_weights(library, name):
 @pytest.mark.parametrize(("library", "name"), TREES)
 def test_steps_are_those_of_a_replay_and_add_up_to_the_predictions(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
-    X, targets = case.X_new[:5], explainer.proven.targets
-    steps, model, leaves = explainer.pushes(X), predict(case, X), explainer.proven.adapter.leaves(X)
+    X, targets = case.X_new[:5], explainer._model.targets
+    steps, model, leaves = explainer.pushes(X), predict(case, X), explainer._model.adapter.leaves(X)
     assert steps.ndim == 2 + (targets.shape[1] > 1)
     scale = max(np.abs(model).max(), explainer.verification.scale)
-    for k, found in enumerate(steps if steps.ndim == 3 else [steps]):
-        s = explainer.proven.engines[k if len(explainer.proven.engines) > 1 else 0].structure
+    for k, found in enumerate(by_output(steps)):
+        s = explainer._model.engines[k if len(explainer._model.engines) > 1 else 0].structure
         own = leaves if s.columns is None else leaves[:, s.columns]
         np.testing.assert_allclose(
             found,
-            replayed_steps(s, targets[:, k], own, 0 if len(explainer.proven.engines) > 1 else k),
+            replayed_steps(s, targets[:, k], own, 0 if len(explainer._model.engines) > 1 else k),
             rtol=0,
             atol=1e-12 * scale,
         )
         base = np.average(targets[:, k], weights=s.row_weights) if s.base is None else s.base[k % len(s.base)]
         made = found.sum(axis=1) + s.beta[-1] * base
-        np.testing.assert_allclose(made, model[:, k], rtol=0, atol=explainer.proven.adapter.tolerance * scale)
+        np.testing.assert_allclose(made, model[:, k], rtol=0, atol=explainer._model.adapter.tolerance * scale)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_smoothers_refitted_to_other_targets_move_by_the_weights(name):
     moved = refitted.predict(case.X_new) - case.model.predict(case.X_new)
     explainer = explainer_of("smoother", name)
     found = explainer(case.X_new).weights @ delta
-    np.testing.assert_allclose(found, moved, rtol=0, atol=explainer.proven.adapter.tolerance * np.abs(case.y).max())
+    np.testing.assert_allclose(found, moved, rtol=0, atol=explainer._model.adapter.tolerance * np.abs(case.y).max())
 
 
 @pytest.mark.parametrize(("library", "name"), GRID)

@@ -7,13 +7,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-import chosen_core
 import numpy as np
 import pytest
-from hostile_calls import KERNELS, right_call
 
 from axil import _core
+from tests import chosen_core
+from tests.hostile_calls import KERNELS, right_call
 
 
 def results() -> dict[str, str]:
@@ -37,7 +38,11 @@ def results() -> dict[str, str]:
 @pytest.mark.skipif(not chosen_core.PATH, reason="compares the build that AXIL_CORE names with the installed one")
 def test_the_same_bits_as_the_installed_core() -> None:
     others = {name: value for name, value in os.environ.items() if name not in ("AXIL_CORE", "LD_PRELOAD")}
-    assert json.loads(subprocess.check_output([sys.executable, __file__], env=others)) == results()
+    root = Path(__file__).parents[1]
+    assert (
+        json.loads(subprocess.check_output([sys.executable, "-m", "tests.test_core_variants"], cwd=root, env=others))
+        == results()
+    )
 
 
 if __name__ == "__main__":

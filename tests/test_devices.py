@@ -3,11 +3,8 @@
 import subprocess
 import sys
 
-import away
 import numpy as np
 import pytest
-from away import Away
-from devices import need_gpu
 from sklearn.datasets import make_friedman1
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
@@ -15,6 +12,9 @@ import axil
 from axil.errors import InputError
 from axil.kernels import choose
 from axil.replay import build, walk
+from tests import away
+from tests.away import Away
+from tests.devices import need_gpu
 
 # Weights of order 1e-3 to 1 and sums of some thousand of them, in another order: far less than this apart.
 CLOSE = {"rtol": 1e-9, "atol": 1e-12}
@@ -55,7 +55,7 @@ def test_without_a_gpu_cuda_is_refused_and_auto_is_the_cpu(fitted, monkeypatch):
     monkeypatch.setattr(choose, "why_no_gpu", lambda: "CuPy is not installed")
     with pytest.raises(InputError, match=r"CuPy is not installed\. Install CuPy .*axil\[cuda12\]"):
         axil.Explainer(models["plain"], X, y, device="cuda")
-    assert axil.Explainer(models["plain"], X, y, device="auto").proven.limits.device == "cpu"
+    assert axil.Explainer(models["plain"], X, y, device="auto")._model.limits.device == "cpu"
 
 
 def test_a_broken_cupy_is_named(monkeypatch):
@@ -107,7 +107,7 @@ def test_the_same_answers_from_a_device(fitted, name, device, monkeypatch):
     np.testing.assert_allclose(gpu.pushes(queries[:5]), cpu.pushes(queries[:5]), **CLOSE)
     if name != "l1":  # whose pattern these targets would change, and which has no removal
         changed = {row: y[row] + 1 for row in range(0, len(y), 7)}
-        moved = [one.what_if(changed, queries)["after"] for one in (gpu, cpu)]
+        moved = [one.what_if(queries, changed)["after"] for one in (gpu, cpu)]
         np.testing.assert_allclose(moved[0], moved[1], **CLOSE)
         found = [one.leave_one_out()["prediction"] for one in (gpu, cpu)]
         np.testing.assert_allclose(found[0], found[1], rtol=1e-8, atol=1e-9)
@@ -142,7 +142,7 @@ def test_rows_on_a_device_have_answers_there(fitted, device):
 def test_pushes_on_rows_of_a_device_are_there():
     X, y = make_friedman1(200, random_state=0)
     model = HistGradientBoostingClassifier(max_iter=5).fit(X, y > y.mean())
-    explainer = axil.explain(model, away.asarray(X), y > y.mean(), device="auto")
+    explainer = axil.Explainer(model, away.asarray(X), y > y.mean(), device="auto")
     assert isinstance(explainer(away.asarray(X[:3])).contributions, away.ndarray)
     assert isinstance(next(explainer.iter(away.asarray(X[:3]))).contributions, away.ndarray)
 

@@ -16,6 +16,7 @@ import axil
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* has SHA-256")  # scikit-learn's values are newer than the paper's
 @pytest.mark.parametrize("table", ["target_sensitivity", "runtime", "exactness_datasets"])
 def test_tables_of_the_paper(table, tmp_path, monkeypatch):
@@ -39,6 +40,7 @@ def test_tables_of_the_paper(table, tmp_path, monkeypatch):
         assert all(error <= float(name.split()[-1].rstrip(")")) for name, error in errors.items())
 
 
+@pytest.mark.slow
 def test_the_exactness_of_configurations(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
     import exactness
@@ -101,6 +103,7 @@ def written(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* has SHA-256")
 def test_the_weight_matrices(written, monkeypatch):
     import heat_maps
@@ -119,16 +122,17 @@ def test_the_weight_matrices(written, monkeypatch):
     assert (EXPERIMENTS.parent / "docs" / "figures" / "heat_maps.png").stat().st_size < 400_000
 
 
+@pytest.mark.slow
 def test_the_boundary(written):
     import boundary
 
     boundary.main()
-    kinds = {"Yes": {"exact"}, "No": {"additive", "jacobian", "no"}, "Approx.": {"additive", "jacobian"}}
+    kinds = {"Yes": {"exact"}, "No": {"additive", "derivative", "no"}, "Approx.": {"additive", "derivative"}}
     models = lines_of(written / "boundary.csv")
     assert {line["paper"] for line in models} == {"", *kinds}
     for line in models:
         beyond = {"exact"} if line["proof"].endswith((", pattern held", ")")) else set()  # affine, or on another scale
-        assert line["axil"] in kinds.get(line["paper"], {"exact", "additive", "jacobian", "no"}) | beyond, line
+        assert line["axil"] in kinds.get(line["paper"], {"exact", "additive", "derivative", "no"}) | beyond, line
         assert (line["axil"] == "exact") == line["proof"].startswith("K y within"), line
         assert line["axil"] == "exact" or line["setting"], line
     errors = [float(line["proof"].split()[3].strip(",")) for line in models if line["axil"] == "exact"]
@@ -152,7 +156,7 @@ def test_the_page_counts_the_models_of_the_boundary():
     yes, no = ([line for line in models if line["paper"] == verdict] for verdict in ("Yes", "No"))
     beyond = [line for line in models if line["paper"] == "" and line["axil"] == "exact"]
     differentiated = [
-        line for line in no if line["axil"] in ("additive", "jacobian") and not line["proof"].startswith("refused")
+        line for line in no if line["axil"] in ("additive", "derivative") and not line["proof"].startswith("refused")
     ]
     text = " ".join((EXPERIMENTS.parent / "docs" / "paper.md").read_text(encoding="utf-8").split())
     for words in (
@@ -165,6 +169,7 @@ def test_the_page_counts_the_models_of_the_boundary():
         assert words in text
 
 
+@pytest.mark.slow
 def test_wrong_labels_are_looked_for(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
     import label_noise
@@ -177,6 +182,7 @@ def test_wrong_labels_are_looked_for(monkeypatch, capsys):
     assert min(found["audit"], found["audit, out-of-fold"], found["leave-one-out residual"]) > 0.4 > found["Random"]
 
 
+@pytest.mark.slow
 def test_wrong_labels_are_counted(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
     import label_counts
@@ -196,6 +202,7 @@ def _columns(table, key, value):
     return {cells[head.index(key)]: float(cells[head.index(value)]) for cells in lines}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* has SHA-256")  # scikit-learn's values are newer than the paper's
 def test_linear_leaves_have_weights(tmp_path, monkeypatch):
     load_diabetes(as_frame=True).frame.to_csv(tmp_path / "diabetes.csv", index=False)
@@ -208,6 +215,7 @@ def test_linear_leaves_have_weights(tmp_path, monkeypatch):
     assert max(errors) < 1e-7  # LightGBM keeps residuals in single precision
 
 
+@pytest.mark.slow
 def test_leave_one_out_errors_by_trees_are_compared_with_cross_validation(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
     import loo_curve
@@ -226,6 +234,7 @@ def test_leave_one_out_errors_by_trees_are_compared_with_cross_validation(monkey
         )  # the splits saw the rows' own targets
 
 
+@pytest.mark.slow
 def test_comparables_are_means_of_five_prices(monkeypatch):
     """By the definition, from weights and from the model itself."""
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
@@ -255,6 +264,7 @@ def test_comparables_are_means_of_five_prices(monkeypatch):
     np.testing.assert_allclose(again, [wanted["weights, as they are"], wanted["weights, adjusted"]], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_values_of_rows_are_judged(monkeypatch):
     """The parts that need no pyDVL, on rows whose spoilt targets are known."""
     monkeypatch.syspath_prepend(str(EXPERIMENTS))

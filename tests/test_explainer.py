@@ -7,16 +7,18 @@ import sys
 import textwrap
 import time
 
+import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from lightgbm_models import CASES
+from sklearn.linear_model import LogisticRegression
 
 import axil
 from axil import InputError
+from tests.adapters.lightgbm_models import CASES
 
 
 def explain(case, **arguments):
@@ -41,7 +43,7 @@ def test_streamed_top_is_the_top_of_the_weights(case, monkeypatch):
     explainer = explain(case)
     expected = explainer(case.X_new).top(7, by="contribution")
     monkeypatch.setattr("axil.machine.memory.BATCH_BYTES", 8 * len(explainer.targets) * 3)
-    monkeypatch.setattr("axil.weights.boosted_answers.READ_ROWS", 50)
+    monkeypatch.setattr("axil.weights.tree_answers.READ_ROWS", 50)
     streamed = explainer.top(case.X_new, 7, by="contribution")
     pd.testing.assert_frame_equal(streamed, expected)
     pd.testing.assert_frame_equal(explainer.prepare().top(case.X_new, 7, by="contribution"), expected, rtol=1e-10)
@@ -230,3 +232,56 @@ def test_an_interrupt_stops_soon_and_leaves_the_explainer_usable():
         waited = time.monotonic() - start
         assert process.stdout.readline().strip() == "usable"
     assert waited < 5  # promised within a second on a machine of one's own
+
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(80, 3)), RNG.normal(size=80)
+SMALL = {"n_estimators": 3, "num_leaves": 4, "verbose": -1, "n_jobs": 1}
+
+
+def squared(y, F):
+    return F - y, np.ones_like(y)
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "kind"),
+    [
+        (lgb.LGBMRegressor(**SMALL), Y, "exact"),
+        (lgb.LGBMClassifier(**SMALL), Y > 0, "additive"),
+        (lgb.LGBMRegressor(**SMALL, objective=squared), Y, "additive"),
+        (LogisticRegression(tol=1e-10), Y > 0, "derivative"),
+    ],
+)
+def test_an_explainer_says_which_kind_it_is(model, y, kind):
+    found = axil.Explainer(model.fit(X, y), X, y)
+    assert found.kind == axil.supports(model).kind == kind
+    assert repr(found).startswith("<axil.Explainer: ")
+    assert len(found.top(X[:2], 3)) == 6
+
+
+def test_models_that_nothing_explains_are_refused_by_name():
+    model = lgb.LGBMRegressor(**SMALL, objective="l1").fit(X, Y)
+    with pytest.raises(axil.UnsupportedModelError, match="medians"):
+        axil.Explainer(model, X, Y)
+    booster = lgb.LGBMRegressor(**SMALL, objective=squared).fit(X, Y).booster_
+    with pytest.raises(axil.UnsupportedModelError, match="as objective="):
+        axil.Explainer(booster, X, Y)
+    with pytest.raises(axil.ExactnessError):
+        axil.Explainer(lgb.LGBMRegressor(**SMALL).fit(X, Y), X, Y[::-1])
+
+
+def test_names_of_other_libraries_are_refused_with_what_to_pass_instead():
+    for name in ("base_margin", "baseline"):
+        with pytest.raises(axil.InputError, match=f"takes no {name}.*init_score"):
+            axil.Explainer(lgb.LGBMRegressor(), X, Y, **{name: Y})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'wieghts'"):
+        axil.Explainer(lgb.LGBMRegressor(), X, Y, wieghts=1)
+
+
+def test_a_warning_names_the_line_that_asked():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = lgb.LGBMRegressor(n_estimators=4, reg_alpha=1.0, verbose=-1).fit(X, X[:, 0])
+    explainer = axil.Explainer(model, X, X[:, 0])
+    with pytest.warns(axil.ApproximationWarning) as found:
+        explainer.what_if(X[:4], {3: 1000.0})
+    assert [one.filename for one in found] == [__file__]

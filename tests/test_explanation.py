@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from axil import Explainer, Explanation, InputError
 from axil.output.context import Context
-from axil.output.sums import WeightedSums
+from axil.output.predictions import WeightedSums
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_members_are_those_that_users_ask_for(explanation):
     }
     views = {"predictions", "contributions", "probabilities", "effective_size", "negative_share"}
     as_in_shap = {"values", "base_values", "data", "to_shap"}
-    methods = {"top", "similar", "group", "concentration", "portfolio", "column", "show", "to_html", "to_frame"}
+    methods = {"top", "similar", "group", "statistics", "column", "show", "to_html", "to_frame"}
     assert {name for name in dir(explanation) if not name.startswith("_")} == arrays | views | methods | as_in_shap
 
 
@@ -136,7 +136,7 @@ def test_groups_add_up(explanation, dtype):
 
 
 def test_group_wants_one_label_a_row(explanation):
-    with pytest.raises(InputError, match=r"labels has shape \(29,\); expected \(30,\)"):
+    with pytest.raises(InputError, match=r"groups has shape \(29,\); expected \(30,\)"):
         explanation.group(["a"] * 29)
 
 

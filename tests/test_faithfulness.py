@@ -37,10 +37,11 @@ def test_rules(faithfulness):
     assert faithfulness.of_one_sign(-scores, 3).tolist() == [2, 4, 0]
 
 
-def test_the_sign_rule_is_that_of_removal_set(faithfulness):
+@pytest.mark.slow
+def test_the_sign_rule_is_that_of_removal(faithfulness):
     fitted = faithfulness.Fitted("friedman")
     explainer = axil.Explainer(fitted.model, fitted.train, fitted.y_train)
-    effects, sets = explainer.removal(fitted.new[:10]), explainer.removal_set(fitted.new[:10], 4)
+    effects, sets = explainer.removal(fitted.new[:10]), explainer.removal(fitted.new[:10], 4, same_sign=True)
     for query, own in sets.groupby("query"):
         assert set(own["row"]) == set(faithfulness.of_one_sign(effects[query], 4))
 
@@ -93,6 +94,7 @@ def test_keys_tell_arrays_apart(faithfulness):
     assert faithfulness.key("a", one) == faithfulness.key("a", one.copy())
 
 
+@pytest.mark.slow
 def test_a_change_by_hand(faithfulness, tmp_path):
     """One query of one data set, fitted again here without the code of the experiment."""
     fitted = faithfulness.Fitted("friedman")
@@ -112,7 +114,8 @@ def test_a_change_by_hand(faithfulness, tmp_path):
     assert float(lines[0]["AURC"]) == pytest.approx(found["AXIL", "size"].mean(), rel=1e-4)
 
 
-@pytest.mark.parametrize("n_sets", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_sets", [1, 2])
 def test_the_quick_form(faithfulness, n_sets, monkeypatch, capsys):
     monkeypatch.setattr(faithfulness, "FRACTIONS", (0.01, 0.02))
     monkeypatch.setattr(faithfulness, "QUICK", faithfulness.QUICK[:n_sets])

@@ -5,12 +5,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from fuzz import answers, mutations, refits, trials
-from fuzz.data import Draw, Trial
-from fuzz.judge import Wrong
 from lightgbm import LGBMRegressor
 
 import axil
+from tests.fuzz import answers, mutations, refits, trials
+from tests.fuzz.data import Draw, Trial
+from tests.fuzz.judge import Wrong
 
 SEEDS = trials.seeds(100, 0)
 CHUNKS = [SEEDS[i : i + 20] for i in range(0, 100, 20)]
@@ -98,8 +98,8 @@ def test_an_answer_that_is_not_the_replays_is_reported(question, fit, monkeypatc
 
 def test_pushes_that_are_not_the_replays_are_reported(monkeypatch):
     fit = refits.make(Draw(1), "lightgbm", loss="other")
-    right = axil.JacobianExplainer.pushes
-    monkeypatch.setattr(axil.JacobianExplainer, "pushes", lambda self, X: 1.01 * right(self, X))
+    right = axil.Explainer.pushes
+    monkeypatch.setattr(axil.Explainer, "pushes", lambda self, X: 1.01 * right(self, X))
     with pytest.raises(Wrong, match="pushes"):
         answers.check_answers(fit, Draw(0))
 
@@ -112,7 +112,7 @@ def test_a_radius_that_is_too_large_is_reported(monkeypatch):
 
 
 def test_wrong_data_that_pass_are_reported(fit, monkeypatch):
-    monkeypatch.setattr(axil, "explain", partial(axil.explain, verify=False))
+    monkeypatch.setattr(axil, "Explainer", partial(axil.Explainer, verify=False))
     with pytest.raises(Wrong, match="passed, and contributions move"):
         answers.check_mistakes(fit, Draw(0))
 

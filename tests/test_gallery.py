@@ -30,6 +30,7 @@ def cells_of(script):
             yield "code", text.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GALLERY)
 def test_gallery(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -59,6 +60,7 @@ def test_notebooks_are_the_scripts_and_were_run(name):
     assert path.stat().st_size < 200_000
 
 
+@pytest.mark.slow
 def test_the_demo_ends_with_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(EXAMPLES / "diabetes.py"), run_name="__main__")

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hostile_calls import KERNELS, misaligned, right_call
 
 from axil import _core
+from tests.hostile_calls import KERNELS, misaligned, right_call
 
 MOST = 2**63 - 1
 OF_LEAVES = [kernel for kernel in KERNELS if kernel not in ("top", "assign", "top_blocks")]
@@ -128,8 +128,8 @@ def test_arrays_that_are_not_aligned(kernel: str) -> None:
 # A crash ends a process, so these have one of their own.
 @pytest.mark.parametrize("n", [300, pytest.param(6000, marks=pytest.mark.slow)])
 def test_random_calls_are_refused_or_harmless(n: int) -> None:
-    program = Path(__file__).parent / "hostile_calls.py"
-    run = subprocess.run([sys.executable, program, "--n", str(n)], capture_output=True, text=True, timeout=600)
+    program = [sys.executable, "-m", "tests.hostile_calls", "--n", str(n)]
+    run = subprocess.run(program, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stdout + run.stderr
     accepted, refused = (int(word) for word in run.stdout.split() if word.isdigit())
     assert accepted + refused == n

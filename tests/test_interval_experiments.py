@@ -98,6 +98,7 @@ def test_a_factor_is_tuned_on_what_is_given():
     assert change(np.array([1.0]))[0] == pytest.approx(2.5)  # a value of the grid
 
 
+@pytest.mark.slow
 def test_cv_plus_is_its_formula(split):
     import lightgbm as lgb
     from intervals_rivals import FOLDS, MODEL, cv_plus
@@ -116,6 +117,7 @@ def test_cv_plus_is_its_formula(split):
     np.testing.assert_allclose(made.upper, np.sort(high, axis=0)[int(np.ceil(0.9 * (n + 1))) - 1])
 
 
+@pytest.mark.slow
 def test_every_method_of_lightgbm_answers_in_order(split):
     from intervals_rivals import METHODS, REFITS, SAME_MODEL
 
@@ -148,6 +150,7 @@ def test_data_of_openml_become_numbers(monkeypatch):
     np.testing.assert_array_equal(y, [4.0, 5.0, 6.0])
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_and_ties_are_told(tmp_path, monkeypatch, capsys):
     import intervals
     from intervals_report import compared, leaders
@@ -191,3 +194,21 @@ def test_the_page_tells_what_was_measured():
         f"quantile-forest has {to('crps', 'quantile-forest')} and quantile pairs {to('crps', 'quantile pairs')}",
     ):
         assert text in page, text
+
+
+def test_cases_for_the_form_of_intervals():
+    """What is measured around predictions, and the errors that it should foretell."""
+    import interval_data
+    import lightgbm as lgb
+
+    import axil
+
+    rng = np.random.default_rng(0)
+    X = rng.random((200, 3))
+    y = X[:, 0] + 0.1 * rng.normal(size=200)
+    model = lgb.LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1).fit(X[:120], y[:120])
+    explainer = axil.Explainer(model, X[:120], y[:120])
+    case = interval_data._case("noise", explainer, X, y, np.arange(120, 160), np.arange(160, 200))
+    np.testing.assert_allclose(case.test.predictions[:, 0], model.predict(X[160:]), rtol=1e-6)
+    np.testing.assert_allclose(case.test.predictions[:, 0] + case.test_errors, y[160:], rtol=1e-12)
+    assert len(case.calibration.predictions) == 40

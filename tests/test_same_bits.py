@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from test_contract import case_of, offsets_of
 
 import axil
+from tests.test_contract import case_of, offsets_of
 
 MODELS = [
     ("lightgbm", "regressor"),
@@ -38,20 +38,17 @@ def answers(explainer, X):
     labels = np.arange(n_train) % 3
     explanation = explainer(X)
     found = {
-        "weights": np.moveaxis(explanation.weights, -2, 0),
+        "weights": explanation.weights,
         "predictions": explanation.predictions,
         "intercepts": explanation.intercepts,
         "top": explainer.top(X, 5)["weight"],
         "top by contribution": explainer.top(X, 5, by="contribution")["contribution"],
         "similar": explainer.similar(X, 3)["share"],
         "group": explainer.group(X, labels)["contribution"],
-        "effective size": np.atleast_2d(explainer.effective_size(X)).T,
-        "negative share": np.atleast_2d(explainer.negative_share(X)).T,
-        "portfolio": explainer.portfolio(X)[["net", "gross", "short", "top_share"]],
-        "concentration": explainer.concentration(X)["rows"],
+        "statistics": explainer.statistics(X).drop(columns=["query", "output", "turnover"], errors="ignore"),
         "standard error": explainer.standard_error(X, sigma=1.0),
         "of the explanation": explanation.top(5)["weight"],
-        "effective size of the explanation": np.atleast_2d(explanation.effective_size).T,
+        "effective size of the explanation": explanation.effective_size,
     }
     return {name: np.asarray(values, dtype=float).reshape(n, -1) for name, values in found.items()}
 
@@ -75,12 +72,12 @@ def test_rows_alone_and_in_any_batch(library, name, prepared):
     for size in (1, 7):
         parts = list(explainer.iter(X, batch_size=size))
         for key in ("weights", "predictions"):
-            found = np.concatenate([getattr(part, key) for part in parts], axis=-2 if key == "weights" else 0)
+            found = np.concatenate([getattr(part, key) for part in parts])
             np.testing.assert_array_equal(found, getattr(whole, key))
     for part in (whole[4], whole[3:9], whole[[5, 2, 15]]):
         own = [list(whole.query_index).index(label) for label in part.query_index]
         np.testing.assert_array_equal(part.predictions, whole.predictions[own])
-        np.testing.assert_array_equal(part.effective_size, whole.effective_size[..., own])
+        np.testing.assert_array_equal(part.effective_size, whole.effective_size[own])
 
 
 @pytest.mark.parametrize("prepared", [False, True])
@@ -103,7 +100,7 @@ def test_saved_and_loaded(library, name, prepared, tmp_path):
     X, explainer = rows_of(case, 12), made(library, name, prepared)
     explainer.save(tmp_path / "explainer.npz")
     loaded = axil.load(tmp_path / "explainer.npz", case.model, X_train=case.X)
-    assert loaded.proven.is_prepared == prepared
+    assert loaded._model.is_prepared == prepared
     assert_same(answers(loaded, X), answers(explainer, X), "loaded")
 
 
@@ -116,7 +113,7 @@ def test_many_queries_by_sweeps_name_the_faster_way(monkeypatch):
     monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: False)
     with pytest.warns(axil.CostWarning, match=r"20 queries by sweeps take about 120 s.*prepare\(\).*about 50 s"):
         explainer(X)
-    assert explainer.proven.engines[0].leaf_space is None
+    assert explainer._model.engines[0].leaf_space is None
     explainer(X[:10])  # prepared it would take as long: no warning, which is an error here
 
 
@@ -131,8 +128,8 @@ def test_the_way_is_chosen_by_the_model_alone(monkeypatch):
     np.testing.assert_array_equal(explainer.top(X[:1], 5)["weight"], expected["weight"])
     np.testing.assert_array_equal(explainer(X[:1]).top(5)["weight"], expected["weight"])
     assert set(asked) == {64}
-    assert explainer.proven.engines[0].leaf_space is None
-    assert explainer.proven.for_many().engines[0].leaf_space is not None
+    assert explainer._model.engines[0].leaf_space is None
+    assert explainer._model.for_many().engines[0].leaf_space is not None
     case = case_of("lightgbm", "regressor")
     small = axil.Explainer(case.model, case.X, case.y, case.sample_weight, memory_limit="200KiB")
-    assert small.proven.for_many().engines[0].leaf_space is None
+    assert small._model.for_many().engines[0].leaf_space is None

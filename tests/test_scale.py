@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
-from page_models import data_of
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import PoissonRegressor, Ridge
@@ -22,8 +21,8 @@ import axil.baselines
 import axil.plots
 from axil import ExactnessError, InputError, UnsupportedModelError
 from axil.cli import main
-from axil.dask import Explainer as DaskExplainer
 from axil.scale import IDENTITY, fitted_targets
+from tests.output.page.page_models import data_of
 
 N, Q = 200, 4
 # Predictions agree to 1e-6 of the largest on the scale of the fit; the exponential makes that 12 times as much in prices.
@@ -157,7 +156,7 @@ def test_reg_sqrt(homes, sign):
     np.testing.assert_allclose(explanation.predictions, model.predict(X[:Q], raw_score=True), rtol=1e-5)
     assert list(explainer.top(X[:1], 1).columns)[-2:] == ["target", "contribution (sqrt)"]
     with pytest.raises(UnsupportedModelError, match="reg_sqrt"):
-        axil.JacobianExplainer(LGBMRegressor(verbose=-1, n_jobs=1, reg_sqrt=True, reg_alpha=1.0).fit(X, y), X, y)
+        axil.Explainer(LGBMRegressor(verbose=-1, n_jobs=1, reg_sqrt=True, objective="fair").fit(X, y), X, y)
 
 
 @pytest.mark.parametrize("kind", ["wrapped", "reg_sqrt", "by hand"])
@@ -269,7 +268,7 @@ def test_dask_refuses_it_by_name(homes):
     X, prices = homes
     model = wrapped(REGRESSORS["lightgbm"], X.to_numpy(), prices.to_numpy(), func=np.log, inverse_func=np.exp)
     with pytest.raises(UnsupportedModelError, match="Dask"):
-        DaskExplainer(model, da.from_array(X.to_numpy(), (100, 4)), da.from_array(prices.to_numpy(), 100))
+        axil.Explainer(model, da.from_array(X.to_numpy(), (100, 4)), da.from_array(prices.to_numpy(), 100))
 
 
 # -- answers -------------------------------------------------------------------------------------------------------------
@@ -324,16 +323,16 @@ def test_what_if_is_in_prices(homes):
     weights = explainer(X[:Q]).weights
     row = int(np.argmax(np.abs(weights[0])))
     new = 2 * prices.iloc[row]
-    table = explainer.what_if({X.index[row]: new}, X[:Q])
+    table = explainer.what_if(X[:Q], {X.index[row]: new})
     np.testing.assert_allclose(table["before"], model.predict(X[:Q]), rtol=1e-12)
     expected = model.predict(X[:Q]) * 2 ** weights[:, row]
     np.testing.assert_allclose(table["after"], expected, rtol=1e-12)
     np.testing.assert_allclose(table["change"], table["after"] - table["before"])
-    pd.testing.assert_frame_equal(by_hand.what_if({X.index[row]: np.log(new)}, X[:Q]), table, rtol=1e-9)
+    pd.testing.assert_frame_equal(by_hand.what_if(X[:Q], {X.index[row]: np.log(new)}), table, rtol=1e-9)
     with pytest.raises(InputError, match="as y_train was given, transformed"):
-        by_hand.what_if({X.index[row]: new}, X[:Q])
+        by_hand.what_if(X[:Q], {X.index[row]: new})
     with pytest.raises(InputError, match="the model does that itself"):
-        explainer.what_if({X.index[row]: -1.0}, X[:Q])
+        explainer.what_if(X[:Q], {X.index[row]: -1.0})
 
 
 def test_blame_measures_the_error_on_the_scale_of_the_fit(homes):
@@ -351,7 +350,7 @@ def test_blame_measures_the_error_on_the_scale_of_the_fit(homes):
     np.testing.assert_allclose(explainer.blame(X[:20], prices[:20], guesses)["corrected"].max(), guesses.max())
     with pytest.raises(InputError, match="y_val holds"):
         by_hand.blame(X[:20], prices[:20])
-    assert "effect (log)" in explainer.removal_set(X[:1], 2).columns
+    assert "effect (log)" in explainer.removal(X[:1], 2, same_sign=True).columns
 
 
 def test_deletions_are_in_prices_and_their_errors_on_the_scale_of_the_fit(homes):
@@ -359,7 +358,7 @@ def test_deletions_are_in_prices_and_their_errors_on_the_scale_of_the_fit(homes)
     model, explainer, by_hand = both(homes)
     plain = axil.Explainer(model.regressor_, X, np.log(prices))
     gone = list(X.index[:3])
-    table, logs = explainer.without(gone, X[:Q]), plain.without(gone, X[:Q])
+    table, logs = explainer.without(X[:Q], gone), plain.without(X[:Q], gone)
     np.testing.assert_allclose(table["before"], model.predict(X[:Q]), rtol=1e-9)
     np.testing.assert_allclose(table["after"], np.exp(logs["after"]), rtol=1e-12)
     np.testing.assert_allclose(table["change"], table["after"] - table["before"])
@@ -402,7 +401,7 @@ def test_budgets_take_lines_and_ranges_as_targets_were_given(homes):
     assert len(listed) == explainer.budget(X[:1], line, most)["fewest"][0] > 1
     weights = dict(zip(X.index, explainer(X[:1]).weights[0]))
     moved = {row: prices[row] * (1.2 if weights[row] > 0 else 0.8) for row in listed["row"]}
-    after = explainer.what_if(moved, X[:1])["after"][0]
+    after = explainer.what_if(X[:1], moved)["after"][0]
     np.testing.assert_allclose(listed["prediction"].iloc[-1], after, rtol=1e-12)
     assert after >= line > listed["prediction"].iloc[-2]
     logs = np.log(prices.to_numpy() - most), np.log(prices.to_numpy() + most)
@@ -452,7 +451,7 @@ def test_the_waterfall_of_logarithms_multiplies(homes):
     assert f"all targets at {np.exp(mean):,.0f}" in said
     assert f"(target / {np.exp(mean):,.0f}) ^ weight" in said
     assert "running sum of weight × target (log)" in texts(
-        axil.plots.contributions(explanation.top(5), prediction=explanation.predictions[0])
+        axil.plots.waterfall(explanation.top(5), prediction=explanation.predictions[0])
     )
     height = axil.plots.targets(explanation).lines[-1].get_ydata()[0]
     assert height == pytest.approx(model.predict(X[:1])[0])
@@ -467,12 +466,12 @@ def test_pictures_name_any_other_scale(homes):
     assert f"prediction {model.predict(X[:1])[0]:,.0f}" in said
     assert "running sum of weight × target (sqrt)" in said
     assert "prediction (sqrt)" in said
-    for source, options in ((explanation, {"labels": labels}), (explainer.group(X[:1], labels), {})):
+    for source, options in ((explanation, {"groups": labels}), (explainer.group(X[:1], labels), {})):
         ax = axil.plots.group(source, by="contribution", **options)
         assert "contributions (sqrt)" in texts(ax)
         assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(explanation.predictions[0])
     assert "(sqrt)" in texts(axil.plots.blame(explainer.blame(X[:9], prices[:9])))
-    assert "change of the prediction (sqrt)" in texts(axil.plots.removal(explainer.removal_set(X[:1], 3)))
+    assert "change of the prediction (sqrt)" in texts(axil.plots.removal(explainer.removal(X[:1], 3, same_sign=True)))
 
 
 @pytest.mark.parametrize("transform", ["log1p", "sqrt"])
@@ -524,7 +523,7 @@ def test_saved_explainers_keep_their_scale(homes, tmp_path):
         loaded = axil.load(path, own, X_train=X)
         assert loaded.scale.name == "log"
         pd.testing.assert_frame_equal(loaded.similar(X[:Q], 5), saved.similar(X[:Q], 5))
-        pd.testing.assert_frame_equal(loaded.what_if({}, X[:Q]), saved.what_if({}, X[:Q]))
+        pd.testing.assert_frame_equal(loaded.what_if(X[:Q], {}), saved.what_if(X[:Q], {}))
     with pytest.raises(InputError, match="that the explainer was made with"):
         axil.load(path, own, inverse_func=np.exp2)
     explainer.save(path)

@@ -8,9 +8,9 @@ from sklearn.linear_model import LinearRegression
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, TargetEncoder
-from smoother_models import CASES as SMOOTHERS
 
 import axil
+from tests.adapters.smoother_models import CASES as SMOOTHERS
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 3)), RNG.normal(size=60)
@@ -27,7 +27,7 @@ QUIET = {"verbose": -1, "n_estimators": 2}
         (lgb.LGBMClassifier(**QUIET).fit(X, Y > 0), "additive", "objective"),
         (RandomForestClassifier(2).fit(X, Y > 0), "exact", None),
         (GradientBoostingClassifier(n_estimators=2).fit(X, Y > 0), "additive", "class"),
-        (MLPRegressor(hidden_layer_sizes=(2,), max_iter=5).fit(X, Y), "jacobian", "class"),
+        (MLPRegressor(hidden_layer_sizes=(2,), max_iter=5).fit(X, Y), "derivative", "class"),
         (MLPRegressor(hidden_layer_sizes=(2,), max_iter=5, alpha=0.0).fit(X, Y), "no", "alpha"),
         (
             make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(2,), max_iter=5, alpha=0.0)).fit(X, Y),

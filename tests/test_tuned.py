@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz import spaces, tables, tuned, verdict
-from fuzz.data import Draw
-from fuzz.judge import silence
+
+from tests.fuzz import spaces, tables, tuned, verdict
+from tests.fuzz.data import Draw
+from tests.fuzz.judge import silence
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SMALL = ["diabetes", "wine", "iris"]  # scikit-learn's own, which need no connection

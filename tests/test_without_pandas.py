@@ -29,8 +29,8 @@ QUESTIONS = """
 def asked(explainer, rows, kind):
     e = explainer(rows)
     found = [e.top(2), explainer.top(rows, 2), explainer.similar(rows, 2, adjust=True), e.group(groups.tolist())]
-    found += [explainer.what_if({0: 1.0}, rows), explainer.leave_one_out(), explainer.similar(rows, 2, distinct=groups)]
-    found += [e.to_frame(), explainer.audit(), explainer.blame(rows, y[:3]), explainer.removal_set(rows, 2)]
+    found += [explainer.what_if(rows, {0: 1.0}), explainer.leave_one_out(), explainer.similar(rows, 2, distinct=groups)]
+    found += [e.to_frame(), explainer.audit(), explainer.blame(rows, y[:3]), explainer.removal(rows, 2, same_sign=True)]
     found += [explainer.calibrate(X[:40] + 0.1, y[:40]).interval(rows, coverage=0.8)]
     assert {type(table).__module__.split(".")[0] for table in found} == {kind}, [type(one) for one in found]
     assert "<html" in explainer.to_html(rows, columns=None)
@@ -52,7 +52,7 @@ assert np.array_equal(loaded(X[:3]).weights, axil.Explainer(boosted, X, y)(X[:3]
 assert isinstance(loaded.top(X[:3], 2), pl.DataFrame)
 axil.plots.weights_against(loaded(X[:3]), X[:, 0])
 classes = np.where(y > 0, "high", "low")
-pushes = axil.JacobianExplainer(LGBMClassifier(**settings).fit(X, classes), X, classes)
+pushes = axil.Explainer(LGBMClassifier(**settings).fit(X, classes), X, classes)
 assert isinstance(pushes.top(X[:2], 2), pl.DataFrame)
 axil.Explainer(boosted, X, y, index=np.arange(80).astype("M8[D]")).to_html(X[:2], Path(sys.argv[1]) / "page.html")
 """

@@ -15,11 +15,9 @@ from axil.errors import (
 )
 
 if TYPE_CHECKING:
-    from axil.entry import explain, load
-    from axil.explainer import Explainer
+    from axil.explainer import Explainer, load
     from axil.explanation import Explanation
-    from axil.intervals import Predictive
-    from axil.jacobian import JacobianExplainer
+    from axil.questions.intervals import Predictive
     from axil.replay.checks import Verification
     from axil.support import Support, supports
 
@@ -32,27 +30,23 @@ __all__ = [
     "Explainer",
     "Explanation",
     "InputError",
-    "JacobianExplainer",
     "Predictive",
     "Support",
     "UnsupportedModelError",
     "UnsupportedQuestionError",
     "Verification",
-    "explain",
     "load",
     "supports",
 ]
 
-_LAZY = {"baselines", "dask", "jacobian", "plots"}  # public submodules; all are imported when they are first asked for
+_LAZY = {"baselines", "plots"}  # public submodules; all are imported when they are first asked for
 _LAZY_NAMES = {
     "Explainer": "explainer",
     "Explanation": "explanation",
-    "JacobianExplainer": "jacobian",
-    "Predictive": "intervals",
+    "Predictive": "questions.intervals",
     "Support": "support",
     "Verification": "replay.checks",
-    "explain": "entry",
-    "load": "entry",
+    "load": "explainer",
     "supports": "support",
 }  # public names out of submodules, likewise
 

@@ -75,7 +75,7 @@ def warn(message: str, category: type[Warning]) -> None:
 
 OTHERWISE = """
 No exact weights can exist for it as it is; for pushes that add up to its score, or derivatives, write:
-    explainer = axil.explain(model, X_train, y_train)
+    explainer = axil.Explainer(model, X_train, y_train)
     print(explainer.top(X))"""
 
 
@@ -91,7 +91,7 @@ class UnsupportedModelError(AxilError):
     ``setting`` is the name of the setting as its library spells it, and ``value`` what the model has there.
     ``condition`` is the part of the linear leaf-update criterion that it breaks: (i) the first prediction is linear in the
     targets, (ii) residuals are linear in the targets and leaf values linear in the residuals.
-    ``derivative`` says whether `axil.explain` takes it all the same: its score adds up from pushes, or has a derivative.
+    ``derivative`` says whether `axil.Explainer` takes it all the same: its score adds up from pushes, or has a derivative.
     """
 
     def __init__(
@@ -133,10 +133,9 @@ def _subject(setting: str, value: object, condition: str | None) -> str:
     )
 
 
-class UnsupportedQuestionError(AxilError, AttributeError):
+class UnsupportedQuestionError(AxilError):
     """A question that has no answer for this model or these data, where others have.
 
-    It is an AttributeError too: an explainer that has no such method raises it, and ``hasattr`` is False.
     ``question`` names it as it was asked, ``reason`` says why there is no answer and ``instead`` what to ask.
     """
 

@@ -1,47 +1,90 @@
-"""Explainer: read a fitted model, prove that it belongs to its training data, answer with weights."""
+"""Explainer: read a fitted model, prove that it belongs to its training data, answer questions about its predictions."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
 
 from axil import adapters, inputs
 from axil.adapters.contract import TrainingRows
-from axil.errors import ExactnessError, InputError, counted
-from axil.explanation import Explanation
-from axil.inputs.owned import owned, owned_rows
-from axil.intervals.calibrate import Calibrates
-from axil.intervals.on_page import IntervalPages
-from axil.kernels.choose import DEVICES, budget_of, chosen
-from axil.machine.arrays import module_of
+from axil.errors import ExactnessError, InputError, UnsupportedModelError, counted
+from axil.implicit.proven import ProvenOptimum
+from axil.implicit.readers import as_rows, copied, read
+from axil.inputs.copies import frozen, owned, owned_rows
+from axil.kernels.choose import limits_of
 from axil.machine.limits import Limits
+from axil.output import archive
 from axil.output import save as storage
-from axil.output import tables
-from axil.output.archive import Archive
-from axil.questions.explain import STREAM, batches, top, weighted_sums
-from axil.questions.questions import Questions
-from axil.questions.stream import Stream
-from axil.questions.streamed import Streamed
+from axil.pushes import files as push_files
+from axil.pushes.boosting import Boosting
+from axil.pushes.proven import ProvenPushes
+from axil.questions.audit import Audit
+from axil.questions.blame import Blame
+from axil.questions.budget import BudgetQuestion
+from axil.questions.derivatives import Derivatives
+from axil.questions.explain import Explain
+from axil.questions.group import Group
+from axil.questions.intervals.calibrate import Calibrate
+from axil.questions.leave_one_out import LeaveOneOut
+from axil.questions.leverage import Leverage
+from axil.questions.page import Pages
+from axil.questions.removal import Removal
+from axil.questions.shapley import Shapley
+from axil.questions.similar import Similar
+from axil.questions.statistics import Statistics
+from axil.questions.top import Top
+from axil.questions.what_if import WhatIf
+from axil.questions.without import Without
+from axil.questions.write import Write
 from axil.replay import mistakes
 from axil.replay.build import build
-from axil.replay.checks import Verification
+from axil.replay.model import Proven
 from axil.replay.proven import ProvenModel
 from axil.report.write import Reports
 from axil.scale import TargetScale, fitted_targets
 from axil.types import Array
 
+OUTPUTS = ("raw", "probability")
 
-class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
+
+class Explainer(
+    Explain,
+    Top,
+    Similar,
+    Group,
+    Statistics,
+    WhatIf,
+    Without,
+    Removal,
+    LeaveOneOut,
+    Audit,
+    Blame,
+    Shapley,
+    BudgetQuestion,
+    Leverage,
+    Calibrate,
+    Derivatives,
+    Pages,
+    Reports,
+    Write,
+):
     """Which training rows made a prediction, and by exactly how much, with the fitted structure held fixed.
 
+    The model decides which number belongs to a prediction and a training row, and ``kind`` says which it is:
+
+    - "exact": weights. A prediction is ``weights @ targets + intercept``: boosting with squared error, trees, forests,
+      neighbours, linear smoothers.
+    - "additive": pushes. A score is the base plus what each row's own gradients put into it: boosted classifiers, and boosting
+      with other losses. ``weights`` are derivatives, computed when asked for.
+    - "derivative": derivatives of predictions by targets, for small changes: logistic regression, networks and other smooth
+      learners. They do not add up to the prediction.
+
     Construction replays the fit on the training data and raises `ExactnessError` unless leaf counts, leaf values and
-    predictions agree; a model that is not linear in its targets raises `UnsupportedModelError`. Every explanation is
-    checked against the model's own predictions again.
+    predictions agree; derivatives at an optimum need a fit that has reached it. What axil cannot read raises
+    `UnsupportedModelError`, by the name of the setting. Every explanation is checked against the model's own predictions
+    again. A question that has no answer for this kind of model, or for this place of its rows, raises
+    `UnsupportedQuestionError` with what to ask instead.
 
     All answers are about the data and the model as they were then. The explainer keeps copies, of large arrays too unless they
     are read-only, so a later change of the data or a refit of the model does not move them.
@@ -54,10 +97,12 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
     model : fitted model
         A model of any library that axil reads, or a pipeline that ends in one.
     X_train : table
-        The rows that the model was fitted on, in the order of the fit.
+        The rows that the model was fitted on, in the order of the fit: a frame, an array, a sparse matrix, or a Dask collection,
+        whose rows stay in their partitions.
     y_train : array of shape (n_train,) or (n_train, K)
         Their targets, or classes, as the fit got them: prices for a model that takes logarithms itself
-        (TransformedTargetRegressor, LightGBM's reg_sqrt), logarithms where you took them.
+        (TransformedTargetRegressor, LightGBM's reg_sqrt), logarithms where you took them. With X_train in a Dask collection, so
+        are y_train, sample_weight, init_score and bags, in the same partitions.
     sample_weight : array of shape (n_train,), optional
         The weights of the fit.
     init_score : array of shape (n_train,) or (n_train, K), optional
@@ -66,7 +111,16 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         How often each row was drawn for each tree, where the model does not say it.
     inverse_func : callable, optional
         For targets that you transformed before the fit: the function that undoes it, such as ``np.exp`` for logarithms. It
-        takes arrays, keeps the order of the targets or reverses it. Answers are then shown in prices; weights are the same.
+        takes arrays, keeps the order of the targets or reverses it. Answers are then shown in the targets' own units; weights
+        are the same. For models of kind "exact".
+    output : "raw" or "probability", default "raw"
+        For models of the other kinds, what derivatives are of: scores (log-odds, logarithms of means), or probabilities and
+        means. Pushes are always of scores.
+    loss : function or axil.implicit.torch.TrainingLoss, optional
+        For a torch module: the loss of one row, or that with the weight decay of the training.
+    objective : function, optional
+        For a booster that was trained with an objective of your own: the function, as its library calls it. Estimators know
+        theirs.
     index : sequence of length n_train, or str, optional
         The labels of the training rows, or the name of a column of X_train that has them; by default the index of a pandas frame,
         else positions from 0.
@@ -79,7 +133,12 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
     verify : bool, default True
         Prove that model and data belong together. Without it no answer is compared with the model.
     device : "cpu", "cuda" or "auto", default "cpu"
-        Where weights of boosted trees are computed: on the cores, on an NVIDIA GPU through CuPy, or there if there is one.
+        Where weights, pushes and derivatives of boosted trees are computed: on the cores, on an NVIDIA GPU through CuPy, or there
+        if there is one.
+    client : distributed.Client, optional
+        For training rows in Dask collections: the client that their work goes to; by default what Dask itself would choose.
+    **others : refused
+        Names that libraries have for init_score, such as XGBoost's base_margin: the error says what to pass instead.
 
     Examples
     --------
@@ -93,8 +152,6 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
     True
     """
 
-    kind = "exact"  #: as `axil.supports` has it
-
     def __init__(
         self,
         model: Any,
@@ -105,191 +162,122 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         bags: Any = None,
         *,
         inverse_func: Any = None,
+        output: str = "raw",
+        loss: Any = None,
+        objective: Any = None,
         index: Any = None,
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
         scratch: Any = None,
         verify: bool = True,
         device: str = "cpu",
+        client: Any = None,
+        **others: Any,
     ):
+        for name in others:
+            if name not in ("base_margin", "baseline"):
+                raise TypeError(f"Explainer() got an unexpected keyword argument {name!r}")
+            raise InputError(
+                f"axil.Explainer takes no {name}. It is what predictions of the training rows start from: pass it as init_score, "
+                "for every library."
+            )
+        verify, output = inputs.as_flag(verify, "verify"), inputs.as_choice(output, OUTPUTS, "output")
+        if hasattr(X_train, "__dask_graph__"):
+            given = {
+                "inverse_func": inverse_func,
+                "output": None if output == "raw" else output,
+                "loss": loss,
+                "objective": objective,
+                "index": index,
+                "scratch": scratch,
+            }
+            given_rows = X_train, y_train, sample_weight, init_score, bags
+            super().__init__(_on_workers(model, given_rows, client, given, n_threads, memory_limit, verify, device))
+            return
+        named = {"y_train": y_train, "sample_weight": sample_weight, "init_score": init_score, "bags": bags}
+        for name, value in named.items():
+            if hasattr(value, "__dask_graph__"):
+                raise InputError(
+                    f"{name} is a Dask collection, and X_train is none; expected all of them as collections, or all in memory."
+                )
+        if client is not None:
+            raise InputError("client is for training rows in Dask collections, and X_train is none. Leave it out.")
         limits = limits_of(n_threads, memory_limit, scratch, device)
-        verify = inputs.as_flag(verify, "verify")
-        adapter = adapters.read(model)
-        given = X_train, y_train
-        try:
-            X_train = owned_rows(inputs.as_features(X_train, adapter, "X_train"))
-        except InputError as error:
-            raise mistakes.names_target(error, *given) from None
-        n_train = X_train.shape[0]
-        if n_train == 0:
-            raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-        own = owned(inputs.as_targets(y_train, n_train, adapter.n_outputs, adapter.classes))
-        if inverse_func is not None and adapter.classes is not None:
-            raise InputError("inverse_func is for transformed numbers; this model predicts classes. Leave it out.")
-        fitted = fitted_targets(adapter.scale, inverse_func, own, y_train)
-        targets = fitted.targets
-        weights = inputs.as_weights(sample_weight, n_train)
-        offsets = inputs.as_offsets(init_score, n_train, adapter.n_outputs, "training")
-        bags = inputs.as_bags(bags, n_train)
-        labels = inputs.row_index(index, X_train, adapter.feature_names, n_train)
-        if not verify:
-            mistakes.refuse_other_order(*given)
-        rows = TrainingRows(X_train, targets, weights, offsets, bags)
-        try:
-            proven = build(adapter, rows, labels, limits, verify).on(fitted)
-        except ExactnessError as error:
-            raise mistakes.with_cause(
-                error, adapter, rows, given, lambda changed: build(adapter, changed, labels, limits)
-            ) from None
+        rows = X_train, y_train, sample_weight, init_score
+        refused: UnsupportedModelError | None = None
+        if objective is None and loss is None:
+            try:
+                adapter = adapters.read(model)
+            except UnsupportedModelError as error:
+                if not error.derivative:
+                    raise
+                refused = error
+        if refused is None and objective is None and loss is None:
+            if output != "raw":
+                raise InputError(
+                    f"output is {output!r}, which is for models with a link, such as boosted classifiers. Predictions of this "
+                    "model are weighted sums of its targets: leave it out."
+                )
+            proven: Proven = _exact(adapter, *rows, bags, inverse_func, index, limits, verify)
+        else:
+            for given, what in ((bags, "bags"), (inverse_func, "inverse_func")):
+                if given is not None:
+                    raise InputError(_NOT_TAKEN[what])
+            proven = _without_weights(model, *rows, output, loss, objective, index, limits, verify)
         super().__init__(proven)
 
     @classmethod
-    def _of(cls, proven: ProvenModel) -> Explainer:
+    def _of(cls, proven: Proven) -> Explainer:
         """An explainer of a model that is proven already, such as `axil.load` reads from a file."""
         explainer = cls.__new__(cls)  # past the reading and the proof, which are done
-        Questions.__init__(explainer, proven)
+        Explain.__init__(explainer, proven)
         return explainer
 
+    @property
+    def kind(self) -> str:
+        """ "exact" (targets times weights make the prediction), "additive" (pushes make the score) or "derivative"."""
+        return str(self._model.kind)
+
     def __repr__(self) -> str:
-        proof = "not verified" if self.verification is None else f"verified to {self.verification.max_error:.1e}"
-        rows = counted(len(self.targets), "training row")
-        return f"<axil.Explainer: {self.proven.adapter.library}, {rows}, {proof}>"
+        model, kind = (
+            self._model,
+            {"exact": "", "additive": "pushes that add up to the score, ", "derivative": "derivative, "},
+        )
+        error = getattr(model.verification, "max_error", None)
+        proof = (
+            "not verified" if not model.verification else "verified" if error is None else f"verified to {error:.1e}"
+        )
+        rows = counted(model.shape[0], "training row")
+        return f"<axil.Explainer: {model.adapter.library}, {rows}, {kind[model.kind]}{proof}>"
 
     @property
     def targets(self) -> Array:
-        """(n_train,) or (n_train, K): the training targets on the scale of the fit; one-hot for classes."""
-        found = self.proven.targets
-        return found[:, 0] if found.shape[1] == 1 else found
+        """(n_train,) or (n_train, K): the training targets on the scale of the fit; one-hot for classes, 0 and 1 for two."""
+        found: Array = self._model.targets
+        return found[:, 0] if self.outputs is None else found
 
     @property
     def scale(self) -> TargetScale:
-        """The scale of the fit; ``scale.inverse`` leads from it to prices."""
-        return self.proven.scale
+        """The scale of the fit; ``scale.inverse`` leads from it to the targets' own units."""
+        found: TargetScale = self._model.scale
+        return found
 
     @property
     def index(self) -> NDArray[Any]:
         """(n_train,): the labels of the training rows."""
-        return self.proven.index
+        found: NDArray[Any] = self._model.index
+        return found
 
     @property
     def outputs(self) -> NDArray[Any] | None:
         """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
-        return self.proven.outputs
+        found: NDArray[Any] | None = self._model.outputs
+        return found
 
     @property
-    def verification(self) -> Verification | None:
+    def verification(self) -> Any:
         """Findings of the replay; None with ``verify=False``."""
-        return self.proven.verification
-
-    def explain(self, X: Any, init_score: Any = None, sparse: bool = False) -> Explanation:
-        """The weight of every training target in the prediction of every row of X; 8 * n * n_train bytes.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, added to what the model itself predicts; for XGBoost their base_margin, which takes the
-            place of base_score, as in its own ``predict``.
-        sparse : bool, default False
-            Weights as a scipy.sparse CSR array, for forests and neighbours at the cost of the leaves met.
-        """
-        proven = self.proven
-        queries = proven.queries(X, init_score)
-        if not (inputs.as_flag(sparse, "sparse") and proven.engines[0].is_sparse):
-            proven.require(len(queries), STREAM)
-        proven = proven.for_many()
-        proven.advise(len(queries))
-        return Explanation(weighted_sums(proven, queries, sparse), module_of(X))
-
-    __call__ = explain
-
-    def iter(
-        self, X: Any, batch_size: int | None = None, init_score: Any = None, sparse: bool = False
-    ) -> Iterator[Explanation]:
-        """Explanations of X batch by batch, so that never more than one batch of weights is held.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        batch_size : int, optional
-            How many rows to explain at a time; by default as many as memory allows, up to 1024.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `explain`.
-        sparse : bool, default False
-            Weights as a scipy.sparse CSR array, for forests and neighbours at the cost of the leaves met.
-        """
-        inputs.as_flag(sparse, "sparse")
-        proven = self.proven
-        queries = proven.queries(X, init_score)
-        given = None if batch_size is None else inputs.as_count(batch_size, "batch_size")
-        size = given or proven.budget.batch_size(proven.dense_bytes())
-        proven.require(size, "Take a smaller batch_size or raise memory_limit.")
-        return (Explanation(sums, module_of(X)) for sums in batches(proven, queries, size, sparse))
-
-    def top(self, X: Any, k: int = 10, by: str | None = None, init_score: Any = None, *, per_class: bool = True) -> Any:
-        """The table of `Explanation.top`, for any number of rows of X: never holds an (n, n_train) array.
-
-        Parameters
-        ----------
-        X : table
-            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
-        k : int
-            How many training rows per prediction.
-        by : "weight" or "contribution", default "weight"
-            What the largest are the largest of, in absolute value.
-        init_score : array of shape (n,) or (n, K), optional
-            Offsets of the rows of X, as in `explain`.
-        per_class : True
-            A line for each class. False is for `Explanation.top` and `similar`.
-        """
-        tables.check_by(by)
-        tables.check_per_class(per_class)
-        k = inputs.as_count(k, "k")
-        proven = self.proven
-        return top(proven, proven.queries(X, init_score), k, by or "weight")
-
-    def _stream(self, X: Any, init_score: Any) -> Stream:
-        proven = self.proven
-        queries = proven.queries(X, init_score)
-        return Stream(
-            rows=queries.rows,
-            batches=lambda size: batches(proven, queries, size, proven.is_sparse, even_empty=True),
-            n_targets=proven.targets.shape,
-            index=lambda: proven.index,
-            outputs=proven.outputs,
-            backend=proven.backend,
-            budget=proven.budget,
-            bytes_per_query=proven.dense_bytes(),
-            features=proven.features,
-            feature_names=proven.adapter.feature_names,
-            is_shared=proven.adapter.classes is not None and len(proven.engines) == 1,
-            fitted=lambda: proven.kept.get("fitted", proven.fitted),
-        )
-
-    def matrix(self) -> Array:
-        """K (n_train, n_train), or (K, n_train, n_train): row i has the weights of the prediction of training row i."""
-        proven, n = self.proven, len(self.proven.targets)
-        proven.require(n, STREAM)
-        weights = [engine.ask(None).dense() for engine in proven.prepared_for(n).engines]
-        return weights[0] if len(weights) == 1 else np.stack(weights)
-
-    @property
-    def operator(self) -> LinearOperator:
-        """K as a linear operator: ``operator @ v`` replays the fit with v for targets, ``operator.T @ u`` is K'u."""
-        engines = self.proven.engines
-        if len(engines) > 1:
-            raise InputError(f"This model has {len(engines)} outputs with trees of their own; use explainer.matrix().")
-        n, engine = len(self.targets), engines[0]
-        return LinearOperator(
-            (n, n),
-            matvec=lambda v: engine.apply(None, np.reshape(v, (n, 1)).astype(float))[:, 0],
-            rmatvec=lambda u: engine.combine(None, np.reshape(u, (n, 1)).astype(float))[:, 0],
-            matmat=lambda v: engine.apply(None, v.astype(float)),
-            rmatmat=lambda u: engine.combine(None, u.astype(float)),
-            dtype=np.float64,
-        )
+        return self._model.verification
 
     def prepare(self) -> Explainer:
         """Build leaf space now, so that every later query is fast; see docs/scaling.md.
@@ -297,7 +285,8 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         The first query builds it by itself where 64 queries pay for it. Elsewhere answers differ from those before this call in
         their last bits. A file that `save` writes later is loaded prepared.
         """
-        self._proven = self.proven.prepared()
+        self._model.can("prepare")
+        self._model = self._model.prepared()
         return self
 
     def save(self, path: Any) -> None:
@@ -310,23 +299,169 @@ class Explainer(Questions, Calibrates, IntervalPages, Reports, Streamed):
         path : str or path
             The .npz file to write.
         """
-        storage.save(path, self.proven)
+        self._model.can("save")
+        (storage if self.kind == "exact" else push_files).save(path, self._model)
 
 
-def loaded(file: Archive, model: Any, limits: Limits, X_train: Any = None, inverse_func: Any = None) -> Explainer:
-    """An explainer that `Explainer.save` wrote, for the same fitted model; see `axil.load`."""
-    return Explainer._of(storage.load(file, adapters.read(model), limits, X_train, inverse_func))
+_NOT_TAKEN = {
+    "bags": "bags are draws of rows for models whose predictions are weighted sums of their targets; this model draws its rows "
+    "again by itself, or is refused. Leave it out.",
+    "inverse_func": "inverse_func is for targets that you transformed and weights make predictions of; this model's score has a "
+    "link of its own. Leave it out.",
+}
 
 
-def limits_of(
-    n_threads: int | None, memory_limit: int | str | None, scratch: Any = None, device: str = "cpu"
-) -> Limits:
-    """The limits that the user sets, or else the machine: a thread for each processor that this process may use, free memory."""
-    if n_threads is not None:
-        threads = inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS)
-    else:
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    limit = None if memory_limit is None else inputs.as_bytes(memory_limit)
-    found = chosen(inputs.as_choice(device, DEVICES, "device"))
-    budget = budget_of(found, limit, None if scratch is None else inputs.as_directory(scratch))
-    return Limits(threads, budget, found)
+def _exact(
+    adapter: Any,
+    X_train: Any,
+    y_train: Any,
+    sample_weight: Any,
+    init_score: Any,
+    bags: Any,
+    inverse_func: Any,
+    index: Any,
+    limits: Limits,
+    verify: bool,
+) -> ProvenModel:
+    """The proven model of predictions that are weighted sums of the targets."""
+    given = X_train, y_train
+    try:
+        X_train = owned_rows(inputs.as_features(X_train, adapter, "X_train"))
+    except InputError as error:
+        raise mistakes.names_target(error, *given) from None
+    n_train = X_train.shape[0]
+    if n_train == 0:
+        raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
+    own = owned(inputs.as_targets(y_train, n_train, adapter.n_outputs, adapter.classes))
+    if inverse_func is not None and adapter.classes is not None:
+        raise InputError("inverse_func is for transformed numbers; this model predicts classes. Leave it out.")
+    fitted = fitted_targets(adapter.scale, inverse_func, own, y_train)
+    weights = inputs.as_weights(sample_weight, n_train)
+    offsets = inputs.as_offsets(init_score, n_train, adapter.n_outputs, "training")
+    bags = inputs.as_bags(bags, n_train)
+    labels = inputs.row_index(index, X_train, adapter.feature_names, n_train)
+    if not verify:
+        mistakes.refuse_other_order(*given)
+    rows = TrainingRows(X_train, fitted.targets, weights, offsets, bags)
+    try:
+        return build(adapter, rows, labels, limits, verify).on(fitted)
+    except ExactnessError as error:
+        raise mistakes.with_cause(
+            error, adapter, rows, given, lambda changed: build(adapter, changed, labels, limits)
+        ) from None
+
+
+def _on_workers(
+    model: Any,
+    rows: tuple[Any, Any, Any, Any, Any],
+    client: Any,
+    given: dict[str, Any],
+    n_threads: int | None,
+    memory_limit: int | str | None,
+    verify: bool,
+    device: str,
+) -> Proven:
+    """The proven model of training rows in Dask collections, which stay in their partitions."""
+    from axil.dask.build import proven, refuse_gpu
+
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name} is for training rows in memory, and X_train is a Dask collection. Leave it out.")
+    refuse_gpu(device)
+    limits = limits_of(1 if n_threads is None else n_threads, memory_limit)
+    return proven(model, *rows, client, limits, verify)
+
+
+def _without_weights(
+    model: Any,
+    X_train: Any,
+    y_train: Any,
+    sample_weight: Any,
+    init_score: Any,
+    output: str,
+    loss: Any,
+    objective: Any,
+    index: Any,
+    limits: Limits,
+    verify: bool,
+) -> Proven:
+    """The proven model of scores that pushes make, or of predictions that have derivatives alone."""
+    X_train = owned_rows(as_rows(X_train))
+    y_train, sample_weight, init_score = map(copied, (y_train, sample_weight, init_score))
+    settings: dict[str, Any] = {"limits": limits, "verify": verify}
+    settings |= {} if objective is None else {"objective": objective}
+    found = read((model, X_train, y_train, sample_weight, init_score, output, loss), settings)
+    features = X_train if hasattr(X_train, "shape") else None
+    labels = frozen(inputs.row_index(index, features, found.feature_names, len(found.targets)))
+    return proven_of(found, labels, features, inputs.backend_of(X_train), limits)
+
+
+def proven_of(found: Any, index: NDArray[Any], features: Any, backend: str, limits: Limits) -> Proven:
+    """The proven model of what a reader found."""
+    kind = ProvenPushes if isinstance(found, Boosting) else ProvenOptimum
+    return kind(found, index, features, backend, limits, found.verification)
+
+
+def load(
+    path: Any,
+    model: Any,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    X_train: Any = None,
+    inverse_func: Any = None,
+    *,
+    objective: Any = None,
+    device: str = "cpu",
+) -> Explainer:
+    """An explainer that ``save`` wrote, for the same fitted model; ``X_train`` only for ``similar``.
+
+    The file may come from anywhere: its parts must fit each other and the model, what it states of its proof must follow from
+    its arrays, and every answer is compared with the model's predictions, whatever the file says. A digest shows every entry that
+    was changed since. It is no signature: that labels and targets are those of the fit only the training data could prove. An
+    additive explainer is proven again: the fit is replayed from the file's arrays, and every leaf value must be
+    the model's.
+
+    Parameters
+    ----------
+    path : str or path
+        A file that `Explainer.save` wrote.
+    model : fitted model
+        The model that the file was made with.
+    n_threads : int, optional
+        How many threads to use; by default one for each processor that the process may use.
+    memory_limit : int or str, optional
+        The bytes that one request may take, or text such as "2GiB"; by default most of what is free.
+    X_train : table, optional
+        The training rows, for ``similar``.
+    inverse_func : callable, optional
+        The function that the explainer was made with, where a file cannot keep it: all but NumPy's own such as ``np.exp``.
+    objective : function, optional
+        Your own objective, where the explainer was made with one; see `Explainer`.
+    device : "cpu", "cuda" or "auto", default "cpu"
+        Where weights, pushes and derivatives of boosted trees are computed; see `Explainer`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import axil
+    >>> from lightgbm import LGBMRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "explainer.npz"
+    >>> axil.Explainer(model, X, y).save(path)
+    >>> axil.load(path, model).kind
+    'exact'
+    """
+    limits = limits_of(n_threads, memory_limit, device=device)
+    file = archive.read(path, limits.budget)
+    given = {"inverse_func": inverse_func, "objective": objective}
+    unused = {"exact": "objective", "additive": "inverse_func"}.get(str(file.kind))
+    if unused is None:
+        raise file.damaged(ValueError(f"kind {file.kind!r}"))
+    if given[unused] is not None:
+        raise InputError(f"{unused} is given, but {file.path} is of an explainer that takes none. Leave it out.")
+    if file.kind == "exact":
+        return Explainer._of(storage.load(file, adapters.read(model), limits, X_train, inverse_func))
+    features = None if X_train is None else owned_rows(as_rows(X_train))
+    return Explainer._of(push_files.load(file, model, limits, features, objective))

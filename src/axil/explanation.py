@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil.effects import notes
+from axil.effects.comparables import Choice
 from axil.errors import InputError, UnsupportedQuestionError, counted
 from axil.inputs import as_count, as_positions, as_share, as_shares, group_codes, row_values
-from axil.output import page, tables
+from axil.output import comparables, page, tables
 from axil.output.arrays import Arrays
 from axil.output.columns import columns_of
 from axil.output.portfolio import Portfolio
@@ -26,13 +28,13 @@ class Explanation(Arrays):
 
     ``predictions = weights @ targets + intercepts``. A weight is what the prediction would move by if that one target
     were one larger and the trees kept their splits; it says nothing of what a refit would do. With several outputs, or
-    classes, that share trees the weights are the same for all; outputs with trees of their own come first: (K, n, n_train).
+    classes, that share trees the weights are the same for all; outputs with trees of their own have (n, K, n_train).
     All arrays are read-only; what methods return is the caller's own. Explainers make explanations. Where X was a CuPy array,
     so are weights, contributions, predictions and intercepts; tables and measures are the host's.
 
     All arrays are on the scale of the fit, so that they add up. Of a model fitted to logarithms, targets and predictions are
-    logarithms, and ``scale.inverse(predictions)`` are prices. Tables, plots and the page show prices: their column target is in
-    prices, "contribution (log)" is not, and factor is what the row multiplies the prediction by.
+    logarithms, and ``scale.inverse(predictions)`` are in the targets' own units. Tables, plots and the page show these units:
+    their column target has them, "contribution (log)" has not, and factor is what the row multiplies the prediction by.
 
     Of boosted classifiers, and of other losses than squared error, ``kind`` is "additive": no exact weights exist, predictions
     are raw scores. ``contributions`` are pushes, what each row's own gradients put into the score, and with the ``intercepts``
@@ -48,7 +50,7 @@ class Explanation(Arrays):
         return Explanation(self._sums[as_positions(which, len(self))], self._module)
 
     def __repr__(self) -> str:
-        kind = {"exact": "exact", "additive": "pushes that add up to the score", "jacobian": "derivative"}[self.kind]
+        kind = {"exact": "exact", "additive": "pushes that add up to the score", "derivative": "derivative"}[self.kind]
         outputs = "" if self.outputs is None else f" of {len(self.outputs)} outputs"
         rows = f"{counted(len(self), 'prediction')}{outputs} by {counted(len(self.targets), 'training row')}"
         fitted = "" if self.scale.is_identity else f", fitted to {self.scale.name}"
@@ -80,7 +82,8 @@ class Explanation(Arrays):
                 raise InputError(
                     'per_class=False lists rows by weight, which all classes share. Leave by="contribution" out.'
                 )
-            return self._table(self._sums.class_lines(self._sums.largest(k, outputs=1)[0]))
+            made = comparables.listed(*self._sums.compared(Choice(k)), per_class=False).columns
+            return self._table({name: made[name] for name in made if name not in ("share", "position", "asked")})
         if by == "weight" and self._sums.additive:
             return Explanation(self._sums.derived).top(k, by)
         return self._table(self._sums.top_columns(k, self._sums.order(by)))
@@ -92,7 +95,7 @@ class Explanation(Arrays):
     def _noted(self, frame: Any) -> Any:
         return frame if self.exact else tables.note(frame, self._sums.note)
 
-    def group(self, labels: Any) -> Any:
+    def group(self, groups: Any) -> Any:
         """How much of each prediction comes from each group of training rows: the sums of weights and contributions.
 
         ``labels`` (n_train,): a year, a region, a source. A frame with the columns query, group, weight, contribution, and
@@ -101,55 +104,46 @@ class Explanation(Arrays):
 
         Parameters
         ----------
-        labels : sequence of length n_train, or str
+        groups : sequence of length n_train, or str
             A label for each training row: a year, a region, a source; or the name of a column of X_train.
         """
-        return self._table(self._sums.group_columns(*self._groups(labels, "labels")))
+        return self._table(self._sums.group_columns(*self._groups(groups, "groups")))
 
-    def concentration(self, shares: Sequence[float] = (0.5, 0.8, 0.95)) -> Any:
-        """How many training rows, the largest weights first, account for these shares of each prediction's ``sum |k|``.
+    def statistics(self, shares: Sequence[float] = (0.5, 0.8, 0.95), top: float = 0.05) -> Any:
+        """How many training rows each prediction rests on, how far it extrapolates, and how its weights turn over.
 
-        A frame with the columns query, share, rows, and output where outputs have trees of their own.
+        A frame with a line per query, in their order, and the columns
+
+        - effective_size, ``(sum |k|)^2 / sum k^2``: as many rows of equal weight would be as concentrated; 0 on none;
+        - negative_share, the share of negative weights in ``sum |k|``; above 0 a prediction extrapolates;
+        - rows for 50%, and so on for each of ``shares``: how many rows, the largest first, hold that share of ``sum |k|``;
+        - net, ``sum k``, and gross, ``sum |k|``;
+        - short, the sum of the negative weights, 0 or less: ``gross + 2 * short = net``;
+        - top_share, the share of gross in the largest ``top`` of the training rows;
+        - turnover, ``sum_j |k_j - k_j of the query before|``, without a factor of one half; nan of the first query;
+
+        and output where outputs have trees of their own. Of an additive explanation k are pushes: net is then the score without
+        its base. Of an explainer of kind "derivative" k are derivatives.
 
         Parameters
         ----------
         shares : sequence of float
             Shares of ``sum |weight|``, from 0 to 1.
-        """
-        made = tables.make(self._sums.concentration_columns(as_shares(shares)), self._sums.backend)
-        return self._noted(tables.note(made, tables.NOTE))
-
-    def portfolio(self, top: float = 0.05) -> Any:
-        """Each prediction as a portfolio of the training targets: its positions, and what changes from query to query.
-
-        A frame with a line per query, in their order, and the columns
-
-        - net, ``sum k``, and gross, ``sum |k|``;
-        - short, the sum of the negative weights, 0 or less: ``gross + 2 * short = net``;
-        - top_share, the share of gross in the largest ``top`` of the training rows;
-        - effective_size, ``gross^2 / sum k^2``;
-        - turnover, ``sum_j |k_j - k_j of the query before|``, without a factor of one half; nan of the first query;
-
-        and output where outputs have trees of their own. Of an additive explanation k are pushes: net is then the score without
-        its base. Of a `JacobianExplainer` without pushes k are derivatives.
-
-        Parameters
-        ----------
         top : float, default 0.05
             The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded up to whole rows.
         """
-        made = tables.make(Portfolio(as_share(top, "top")).columns(self._sums), self._sums.backend)
-        return self._noted(tables.note(made, tables.NOTE))
+        columns = Portfolio(as_share(top, "top"), as_shares(shares)).columns(self._sums)
+        return self._noted(tables.note(tables.make(columns, self._sums.backend), notes.NOTE))
 
     def to_html(
         self,
         path: Any = None,
+        *,
         groups: Any = None,
         k: int = 50,
         columns: Sequence[Any] | None = None,
         sigma: Any = None,
         map: Any = None,
-        *,
         y: Any = None,
         title: str | None = None,
         unit: str | None = None,
@@ -244,9 +238,9 @@ class Explanation(Arrays):
         n_outputs = 1 if self.outputs is None else len(self.outputs)
         shape = len(self.targets), n_outputs
         known = columns_of(about.X_train, about.X, about.names(), beside)
-        listing = Beside(known, shape, sums.backend, sums.note, sums.is_shared)
-        choice = listing.choice(k, among, distinct, sign, per_class, within)
-        return listed([sums], listing, choice, known.chosen(columns))
+        listing, each = Beside(known, shape, sums.backend, sums.note), as_per_class(per_class, sums.is_shared)
+        choice, allowed = listing.choice(k, among, distinct, sign, within, sums.n_threads)
+        return listed([sums.compared(choice, allowed)], listing, known.chosen(columns), each, known.of_training)
 
     def _groups(self, labels: Any, what: str) -> tuple[NDArray[np.intp], NDArray[Any]]:
         about = self._sums.context
@@ -276,7 +270,7 @@ class Explanation(Arrays):
         weights = self._sums.weights
         if weights.ndim == 3:
             name = "contributions" if self._sums.additive else "weights"
-            raise InputError(f"Each output has {name} of its own, which make no single table; use .{name}[output].")
+            raise InputError(f"Each output has {name} of its own, which make no single table; use .{name}[:, output].")
         weights = weights.toarray() if issparse(weights) else weights.copy()
         if self._sums.backend == "pandas":
             import pandas as pd

@@ -12,11 +12,11 @@ from axil.errors import UnsupportedModelError
 
 @dataclass(frozen=True, repr=False)
 class Support:
-    """The help that axil has for a model."""
+    """The kind of answers that axil has for a model, and the reason."""
 
-    kind: str  #: "exact", "additive" (pushes add up to the score), "jacobian" (a derivative alone exists) or "no"
-    setting: str | None  #: what stands in the way, as the library spells it
-    reason: str
+    kind: str  #: `Explainer.kind` of this model: "exact", "additive" or "derivative"; "no" where axil does not read it
+    setting: str | None  #: the setting that stands in the way of exact weights, as the library spells it
+    reason: str  #: in a sentence or two
 
     @property
     def exact(self) -> bool:
@@ -31,7 +31,7 @@ class Support:
 
 
 def supports(model: Any) -> Support:
-    """Whether exact weights exist for this fitted model and axil reads it, and if not, why; no data is needed.
+    """Which kind of answers `Explainer` has for this fitted model, and why not exact weights; no data is needed.
 
     Parameters
     ----------
@@ -55,8 +55,10 @@ def supports(model: Any) -> Support:
     if refused is not None:
         return Support("no", refused.setting, str(refused))
     if adapter is None and smooth.is_module(model):
-        reason = "A network is not linear in its targets. axil.JacobianExplainer gives the derivative; it takes the loss, loss=."
-        return Support("jacobian", "class", reason)
+        reason = (
+            "A network is not linear in its targets. axil.Explainer gives the derivative; it takes the loss, loss=."
+        )
+        return Support("derivative", "class", reason)
     if adapter is None:
         return Support("no", None, adapters.unknown(model))
     return Support(
@@ -77,4 +79,4 @@ def _smooth(model: Any, error: UnsupportedModelError) -> Support:
     except UnsupportedModelError as second:
         told = second if error.derivative else error  # the reason against exact weights, unless they cannot exist
         return Support("no", told.setting, str(told))
-    return Support("jacobian" if error.derivative else "no", error.setting, str(error))
+    return Support("derivative" if error.derivative else "no", error.setting, str(error))

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import catboost as cb
-import common
 import numpy as np
 import pandas as pd
-from common import Data
 from numpy.typing import NDArray
 from scipy import sparse
+
+from tests.adapters import common
+from tests.adapters.common import Data
 
 Array = NDArray[np.float64]
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-import common
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
-from common import Data
 from numpy.typing import NDArray
-from reference import bent_values
 from scipy import sparse
 
 from axil.adapters.contract import Adapter, Coefficients, FittedTrees, TrainingRows
+from tests.adapters import common
+from tests.adapters.common import Data
+from tests.reference import bent_values
 
 Array = NDArray[np.float64]
 

@@ -20,7 +20,8 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 from sklearn.neighbors import KNeighborsRegressor, RadiusNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn_models import Case, table
+
+from tests.adapters.sklearn_models import Case, table
 
 DATA = table()
 TWO = np.stack([DATA.y, DATA.y**2], axis=1)

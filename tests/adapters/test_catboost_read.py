@@ -15,7 +15,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from catboost_models import CASES, QUIET, Case, loaded, pickled, regressor, table
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.isotonic import isotonic_regression
@@ -24,6 +23,7 @@ from axil import Explainer
 from axil.adapters.catboost.adapter import CatBoostAdapter, read
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.errors import InputError
+from tests.adapters.catboost_models import CASES, QUIET, Case, loaded, pickled, regressor, table
 
 Array = NDArray[np.float64]
 

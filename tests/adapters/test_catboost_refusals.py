@@ -11,7 +11,14 @@ from typing import Any
 import catboost as cb
 import numpy as np
 import pytest
-from catboost_models import (
+from numpy.typing import NDArray
+
+from axil import Explainer
+from axil.adapters.catboost.adapter import read
+from axil.adapters.catboost.blob import parse
+from axil.adapters.catboost.refusals import REFUSALS
+from axil.errors import UnsupportedModelError
+from tests.adapters.catboost_models import (
     CASES,
     MONOTONE,
     ONE_HOT,
@@ -25,14 +32,7 @@ from catboost_models import (
     table,
     with_targets,
 )
-from common import check_refusal
-from numpy.typing import NDArray
-
-from axil import Explainer
-from axil.adapters.catboost.adapter import read
-from axil.adapters.catboost.blob import parse
-from axil.adapters.catboost.refusals import REFUSALS
-from axil.errors import UnsupportedModelError
+from tests.adapters.common import check_refusal
 
 Array = NDArray[np.float64]
 

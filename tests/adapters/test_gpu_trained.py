@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from axil import Explainer, explain
+from axil import Explainer
 from axil.errors import ExactnessError, UnsupportedModelError
 
 MODELS = Path(__file__).with_name("gpu_models.zip")
@@ -68,7 +68,7 @@ def test_is_read_exactly(name: str, tmp_path: Path) -> None:
     model, X, y, w = fitted(name, tmp_path)
     explainer = Explainer(model, X, y, w)
     found = explainer(X[:20])
-    own = explainer.proven.adapter.predictions(X[:20])[:, 0]
+    own = explainer._model.adapter.predictions(X[:20])[:, 0]
     # Leaf values of float32, so up to 6e-8 of the largest prediction each, of up to 21 trees.
     np.testing.assert_allclose(found.weights @ y + found.intercepts, own, rtol=0, atol=2e-6 * np.abs(own).max())
 
@@ -86,15 +86,15 @@ def test_one_other_target_is_noticed(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PUSHED)
 def test_pushes_of_classifiers_add_up(name: str, tmp_path: Path) -> None:
     model, X, y, w = fitted(name, tmp_path)
-    explainer = explain(model, X, y, w)
+    explainer = Explainer(model, X, y, w)
     found, own = explainer(X[:20]), model.predict(X[:20], raw_score=True)
-    sums = np.moveaxis(found.contributions.sum(axis=-1), 0, -1) + found.intercepts
+    sums = found.intercepts + found.contributions.sum(axis=-1)
     # Leaves add up in float32 in the fit, and the pushes to the model's own leaves.
     np.testing.assert_allclose(sums, own, rtol=0, atol=1e-6 * np.abs(own).max())
     y = y.copy()
     y[11] = (y[11] + 1) % (y.max() + 1)
     with pytest.raises(ExactnessError):
-        explain(model, X, y, w)
+        Explainer(model, X, y, w)
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))

@@ -10,7 +10,6 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 import pytest
-from lightgbm_models import BAG, DART, QUIET, Case, booster, read_trees, replay, table
 from numpy.typing import NDArray
 
 from axil import Explainer
@@ -19,6 +18,7 @@ from axil.adapters.lightgbm.bagging import Bagging, Evidence, Goss, Replay, Seen
 from axil.adapters.lightgbm.dart import Dart
 from axil.errors import UnsupportedModelError
 from axil.structure import Regularisation
+from tests.adapters.lightgbm_models import BAG, DART, QUIET, Case, booster, read_trees, replay, table
 
 Array = NDArray[np.float64]
 

@@ -14,13 +14,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from lightgbm_models import CASES, Case, booster, read_trees, regressor, replay, table, with_targets
 from numpy.typing import NDArray
 from scipy import sparse
 
 from axil import Explainer
 from axil.adapters import read
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from tests.adapters.lightgbm_models import CASES, Case, booster, read_trees, regressor, replay, table, with_targets
 
 Array = NDArray[np.float64]
 

@@ -8,9 +8,9 @@ from functools import cache
 import lightgbm as lgb
 import numpy as np
 import pytest
-from common import check_refusal, table
 
 import axil
+from tests.adapters.common import check_refusal, table
 
 OLD, NEW = table(300, 50), table(240, 50, seed=1)
 PLAIN = {"objective": "regression", "verbose": -1, "num_leaves": 6, "learning_rate": 0.13, "min_data_in_leaf": 5}
@@ -65,7 +65,7 @@ def test_a_what_if_is_a_refit_to_other_targets(name):
     model, given = refit(name)
     changed = NEW.y.copy()
     changed[:5] += 2.0
-    found = explainer(model, given).what_if(dict(zip(range(5), changed[:5])), NEW.X_new)
+    found = explainer(model, given).what_if(NEW.X_new, dict(zip(range(5), changed[:5])))
     again = CASES[name]()[0].refit(NEW.X, changed, decay_rate=0.0, **given)
     expected = again.predict(NEW.X_new)
     np.testing.assert_allclose(found["after"].to_numpy(), expected, rtol=0, atol=1e-6 * np.abs(expected).max())

@@ -9,14 +9,25 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 import pytest
-from common import check_refusal
-from lightgbm_models import BAG, CAT, DART, booster, continued, decay, read_trees, table, with_gaps, with_targets
 from numpy.typing import NDArray
 
 from axil import Explainer
 from axil.adapters import read
 from axil.adapters.lightgbm.refusals import REFUSALS
 from axil.errors import ExactnessError, UnsupportedModelError
+from tests.adapters.common import check_refusal
+from tests.adapters.lightgbm_models import (
+    BAG,
+    CAT,
+    DART,
+    booster,
+    continued,
+    decay,
+    read_trees,
+    table,
+    with_gaps,
+    with_targets,
+)
 
 Array = NDArray[np.float64]
 

@@ -11,9 +11,9 @@ from scipy.sparse import csr_matrix
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, RadiusNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn_models import Case, labels, table
 
 import axil
+from tests.adapters.sklearn_models import Case, labels, table
 
 DATA = table(150)
 Y = labels(DATA.y)
@@ -71,7 +71,7 @@ def test_what_if_classes_were_others_is_a_refit():
     case = CASES["uniform"]()
     changed = case.y.copy()
     changed[:3] = "few"
-    found = axil.Explainer(case.model, case.X, case.y).what_if(dict.fromkeys(range(3), "few"), case.X_new)
+    found = axil.Explainer(case.model, case.X, case.y).what_if(case.X_new, dict.fromkeys(range(3), "few"))
     expected = KNeighborsClassifier(7).fit(case.X, changed).predict_proba(case.X_new)
     np.testing.assert_allclose(found["after"].to_numpy().reshape(expected.shape), expected, rtol=0, atol=1e-14)
 

@@ -149,4 +149,4 @@ def test_xgboost_splits_chosen_by_other_gradients(tmp_path):
         with pytest.raises(axil.UnsupportedModelError, match="objective=custom"):
             axil.Explainer(model, X, y)
         with pytest.raises(axil.UnsupportedModelError, match="objective=custom"):
-            axil.JacobianExplainer(model, X, y, objective=Split())
+            axil.Explainer(model, X, y, objective=Split())

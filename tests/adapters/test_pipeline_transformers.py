@@ -12,9 +12,9 @@ from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, TargetEncoder
-from sklearn_models import table
 
 import axil
+from tests.adapters.sklearn_models import table
 
 DATA = table(150)
 Y = DATA.y

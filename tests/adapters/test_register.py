@@ -130,7 +130,7 @@ def test_the_command_line_sees_what_the_module_of_a_model_registers(tmp_path, mo
     (tmp_path / "own_models.py").write_text(
         textwrap.dedent("""
             from axil import adapters
-            import test_register
+            from tests.adapters import test_register
 
             class Stored(test_register.Own):
                 pass

@@ -8,16 +8,16 @@ import pandas as pd
 import polars as pl
 import pytest
 import xgboost as xgb
-from devices import GPU
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lightgbm_models import CASES as LIGHTGBM
-from xgboost_models import CASES as XGBOOST
 
 import axil
 from axil import InputError, _core, adapters
 from axil.adapters.routes import Kind, Splits, make_routes
 from axil.kernels.cpu import Cpu
+from tests.adapters.lightgbm_models import CASES as LIGHTGBM
+from tests.adapters.xgboost_models import CASES as XGBOOST
+from tests.devices import GPU
 
 TINY = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
 ODD = [

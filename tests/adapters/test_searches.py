@@ -17,9 +17,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV, RandomizedSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, TargetEncoder
-from sklearn_models import table
 
 import axil
+from tests.adapters.sklearn_models import table
 
 DATA = table(120)
 X, Y, X_NEW = DATA.X, DATA.y, DATA.X_new
@@ -129,13 +129,11 @@ def test_what_is_refused_alone_is_refused_inside():
 @pytest.mark.parametrize("wrap", [lambda search: search, lambda search: make_pipeline(StandardScaler(), search)])
 def test_derivatives_look_into_searches_too(wrap):
     model = wrap(GridSearchCV(LogisticRegression(tol=1e-10, max_iter=1000), {"C": [0.1, 1.0]}, cv=3)).fit(X, Y > 5)
-    assert axil.supports(model).kind == "jacobian"
-    found = axil.JacobianExplainer(model, X, Y > 5)(X_NEW).weights
+    assert axil.supports(model).kind == "derivative"
+    found = axil.Explainer(model, X, Y > 5)(X_NEW).weights
     search = model if isinstance(model, GridSearchCV) else model[-1]
     rows = [X, X_NEW] if search is model else [model[:-1].transform(part) for part in (X, X_NEW)]
-    np.testing.assert_array_equal(
-        axil.JacobianExplainer(search.best_estimator_, rows[0], Y > 5)(rows[1]).weights, found
-    )
+    np.testing.assert_array_equal(axil.Explainer(search.best_estimator_, rows[0], Y > 5)(rows[1]).weights, found)
 
 
 def test_frozen_models_are_looked_into():
@@ -147,5 +145,5 @@ def test_frozen_models_are_looked_into():
     boosted = GradientBoostingClassifier(n_estimators=3).fit(X, labels)
     model = CalibratedClassifierCV(frozen.FrozenEstimator(boosted)).fit(X, labels)
     with pytest.raises(axil.UnsupportedModelError, match=r"calibrated_classifiers_\[i\].estimator"):
-        axil.explain(model, X, labels)
-    assert axil.explain(model.calibrated_classifiers_[0].estimator, X, labels).kind == "additive"
+        axil.Explainer(model, X, labels)
+    assert axil.Explainer(model.calibrated_classifiers_[0].estimator, X, labels).kind == "additive"

@@ -19,9 +19,9 @@ from sklearn.linear_model import Lasso, LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn_models import Case, table
 
 import axil
+from tests.adapters.sklearn_models import Case, table
 
 DATA = table(150)
 SIZE = np.abs(DATA.y).max()
@@ -68,14 +68,14 @@ def test_weights_make_the_predictions(name):
 def test_the_map_is_the_same_however_it_is_asked(name):
     case = CASES[name]()
     explainer = explain(case)
-    K, (engine,) = explainer.matrix(), explainer.proven.engines
+    K, (engine,) = explainer.matrix(), explainer._model.engines
     v = np.random.default_rng(0).normal(size=(len(K), 2))
     # sums of float64 numbers in another order
     np.testing.assert_allclose(engine.apply(None, v), K @ v, rtol=0, atol=1e-11)
     np.testing.assert_allclose(engine.combine(None, v), K.T @ v, rtol=0, atol=1e-11)
     np.testing.assert_allclose(engine.leverage(1 << 30), np.diagonal(K), rtol=0, atol=1e-11)
     np.testing.assert_allclose(engine.squares(1 << 30), np.square(K).sum(), rtol=1e-9)
-    np.testing.assert_allclose(explainer.reach([3, 8], case.X), K[:, [3, 8]], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(explainer.reach(case.X, [3, 8]), K[:, [3, 8]], rtol=0, atol=1e-11)
 
 
 def test_what_if_is_a_fit_to_other_targets_with_the_same_leaves():
@@ -88,14 +88,14 @@ def test_what_if_is_a_fit_to_other_targets_with_the_same_leaves():
         leaf, leaf_new, residual = tree.apply(case.X), tree.apply(case.X_new), changed - score
         means = {own: 0.1 * residual[leaf == own].mean() for own in np.unique(leaf)}
         score, new = score + [means[own] for own in leaf], new + [means[own] for own in leaf_new]
-    found = explain(case).what_if({row: changed[row] for row in range(5)}, case.X_new)
+    found = explain(case).what_if(case.X_new, {row: changed[row] for row in range(5)})
     np.testing.assert_allclose(found["after"], new, rtol=0, atol=SINGLE)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_other_data_than_those_of_the_fit_show(name):
     case = CASES[name]()
-    kept = explain(case).proven.adapter.kept_rows(len(case.y))
+    kept = explain(case)._model.adapter.kept_rows(len(case.y))
     first, second = (3, int(case.y.argmax())) if kept is None else kept[[0, case.y[kept].argmax()]]
     one, two = case.y.copy(), case.y.copy()
     one[first] += 0.5
@@ -113,14 +113,14 @@ def test_other_data_than_those_of_the_fit_show(name):
 
 def test_questions_without_an_answer_say_so(tmp_path):
     explainer = explain(CASES["ridge"]())
-    for ask in (explainer.removal, explainer.pushes, lambda X: explainer.without([0], X)):
+    for ask in (explainer.removal, explainer.pushes, lambda X: explainer.without(X, [0])):
         with pytest.raises(axil.UnsupportedQuestionError, match="what another model leaves over"):
             ask(DATA.X_new)
     with pytest.raises(axil.UnsupportedQuestionError, match="leave_one_out"):
         explainer.leave_one_out()
     with pytest.warns(axil.ApproximationWarning, match="approximate here"):
         explainer.blame(DATA.X_new, np.zeros(len(DATA.X_new)))
-    with pytest.raises(axil.InputError, match="not saved"):
+    with pytest.raises(axil.UnsupportedQuestionError, match="not saved"):
         explainer.save(tmp_path / "file.npz")
     assert np.all(explainer.standard_error(DATA.X_new[:3]) > 0)
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 import sklearn
 from numpy.typing import NDArray
-from reference import bent_tree
 from scipy import sparse
 from sklearn import ensemble
 from sklearn.impute import SimpleImputer
@@ -22,12 +21,13 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn_models import CASES, Case, boosted, fit, forest, frame, hist, lone, named, table
 
 from axil import Explainer
 from axil.adapters.contract import Adapter, FittedTrees, TrainingRows
 from axil.adapters.sklearn.adapter import read as find
 from axil.errors import InputError, UnsupportedModelError
+from tests.adapters.sklearn_models import CASES, Case, boosted, fit, forest, frame, hist, lone, named, table
+from tests.reference import bent_tree
 
 Array = NDArray[np.float64]
 

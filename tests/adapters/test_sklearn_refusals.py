@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from common import check_refusal
 from sklearn import (
     calibration,
     ensemble,
@@ -18,12 +17,13 @@ from sklearn import (
     tree,
 )
 from sklearn.dummy import DummyRegressor
-from sklearn_models import boosted, fit, forest, hist, labels, lone, table, warmed
 
 from axil.adapters.sklearn.adapter import ADAPTERS, read
 from axil.adapters.sklearn.refusals import CLASSES, LOSSES, STAGES, TREES
 from axil.adapters.sklearn.wrappers import WRAPPERS
 from axil.errors import InputError, UnsupportedModelError
+from tests.adapters.common import check_refusal
+from tests.adapters.sklearn_models import boosted, fit, forest, hist, labels, lone, table, warmed
 
 ABOVE = {"change": np.abs}
 

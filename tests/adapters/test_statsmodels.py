@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn_models import table
 
 import axil
+from tests.adapters.sklearn_models import table
 
 sm = pytest.importorskip("statsmodels.api")
 smf = pytest.importorskip("statsmodels.formula.api")
@@ -67,7 +67,7 @@ def test_weights_make_the_predictions_and_a_what_if_is_a_refit(name):
     np.testing.assert_allclose(explainer(new).predictions, model.predict(new), rtol=0, atol=1e-11 * scale)
     changed = Y.copy()
     changed[:5] += 3.0
-    after = explainer.what_if(dict(zip(range(5), changed[:5])), new)["after"]
+    after = explainer.what_if(new, dict(zip(range(5), changed[:5])))["after"]
     np.testing.assert_allclose(after, fit(changed).predict(new), rtol=0, atol=1e-11 * scale)
 
 

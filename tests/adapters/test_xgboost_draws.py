@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import xgboost as xgb
 from numpy.typing import NDArray
-from xgboost_models import VERSION
 
 import axil
 from axil.adapters.xgboost.document import parse, settings
 from axil.adapters.xgboost.draws import Columns, Dart, Plan, Stream, Subsample, bag, iterations, philox_bag, powers
 from axil.adapters.xgboost.plan import columns_of, plan_of_draws
+from tests.adapters.xgboost_models import VERSION
 
 UPDATERS = {"hist": "grow_quantile_histmaker", "approx": "grow_histmaker", "exact": "grow_colmaker"}
 

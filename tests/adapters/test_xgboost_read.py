@@ -15,15 +15,15 @@ import pyarrow as pa
 import pytest
 import xgboost as xgb
 from numpy.typing import NDArray
-from reference import bent_tree
 from scipy import sparse
-from xgboost_models import CASES, OLD, VERSION, Case, booster, loaded, regressor, table, with_targets
 
 from axil import Explainer
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.xgboost.adapter import XGBoostAdapter, read
 from axil.adapters.xgboost.document import Tree
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from tests.adapters.xgboost_models import CASES, OLD, VERSION, Case, booster, loaded, regressor, table, with_targets
+from tests.reference import bent_tree
 
 Array = NDArray[np.float64]
 

@@ -8,14 +8,25 @@ from typing import Any
 import numpy as np
 import pytest
 import xgboost as xgb
-from common import check_refusal
 from numpy.typing import NDArray
-from xgboost_models import CAT, OLD, booster, loaded, outputs, regressor, schedule, table, three, with_targets
 
 import axil
 from axil.adapters.xgboost.adapter import read
 from axil.adapters.xgboost.refusals import REFUSALS
 from axil.errors import UnsupportedModelError
+from tests.adapters.common import check_refusal
+from tests.adapters.xgboost_models import (
+    CAT,
+    OLD,
+    booster,
+    loaded,
+    outputs,
+    regressor,
+    schedule,
+    table,
+    three,
+    with_targets,
+)
 
 Array = NDArray[np.float64]
 

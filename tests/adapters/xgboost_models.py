@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-import common
 import numpy as np
 import pandas as pd
 import xgboost as xgb
-from common import Data
 from numpy.typing import NDArray
 from scipy import sparse
+
+from tests.adapters import common
+from tests.adapters.common import Data
 
 QUIET: dict[str, Any] = {"nthread": 1, "verbosity": 0, "seed": 7}
 N_ROWS, N_NEW, N_TREES = 400, 60, 10

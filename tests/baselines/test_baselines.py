@@ -1,17 +1,15 @@
 """What holds for every baseline: shapes, orientation, sign, refusals, memory, threads."""
 
-import catboost_models
-import lightgbm_models
 import numpy as np
 import pandas as pd
 import pytest
-import smoother_models
-from direct import asked
-from test_contract import TREES, explainer_of
 
 import axil
 from axil import InputError, UnsupportedQuestionError
 from axil.baselines import TREX, Baseline, BoostIn, LeafInfluence, LeafMatch, Random, TreeSim
+from tests.adapters import catboost_models, lightgbm_models, smoother_models
+from tests.baselines.direct import asked
+from tests.test_contract import TREES, explainer_of
 
 EVERY = [BoostIn, LeafInfluence, TREX, TreeSim, LeafMatch, Random]
 LOSS = [BoostIn, LeafInfluence]
@@ -81,7 +79,7 @@ def test_positive_rows_lower_the_loss(kind):
 @pytest.mark.parametrize(("library", "name"), [("sklearn", "hist early stopping"), ("lightgbm", "weights some zero")])
 def test_rows_without_weight_score_zero(kind, library, name):
     a = asked(library, name)
-    without = a.explainer.proven.engines[0].structure.row_weights == 0
+    without = a.explainer._model.engines[0].structure.row_weights == 0
     assert without.any()
     scores = a.scores(kind(a.explainer))
     assert not scores[:, without].any()
@@ -157,7 +155,7 @@ def test_memory_is_asked_for_before_it_is_taken(kind, case):
     limit = 8 * len(X) * len(case.y) // 2
     explainer = explain(case)
     baseline = kind(explainer)
-    explainer.proven.budget.limit = limit
+    explainer._model.budget.limit = limit
     with pytest.raises(
         InputError, match=rf"The {kind.__name__} scores of {len(X)} x {len(case.y)} rows would take .* memory_limit"
     ):
@@ -173,7 +171,7 @@ def test_the_system_of_trex_must_fit(case):
 def test_a_model_that_changed_is_noticed(case):
     model = catboost_models.CASES["defaults"]()
     explainer = axil.Explainer(model.model, model.X, model.y)
-    baseline, copied = TreeSim(explainer), explainer.proven.adapter._model  # which no one else has
+    baseline, copied = TreeSim(explainer), explainer._model.adapter._model  # which no one else has
     scale, bias = copied.get_scale_and_bias()
     copied.set_scale_and_bias(scale, bias + 1.0)
     with pytest.raises(axil.ExactnessError, match="may have changed"):

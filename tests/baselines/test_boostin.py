@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from direct import BOOSTED, FORESTS, asked
 
 import axil
 from axil.baselines import BoostIn
+from tests.baselines.direct import BOOSTED, FORESTS, asked
 
 
 def direct(a):

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from direct import BOOSTED, FORESTS, Fit, asked, rounding
 
 from axil.baselines import LeafInfluence
+from tests.baselines.direct import BOOSTED, FORESTS, Fit, asked, rounding
 
 
 def forward(a):

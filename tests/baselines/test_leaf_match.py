@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from direct import BOOSTED, FORESTS, asked
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
 from axil.baselines import FittedClassifier, LeafMatch
+from tests.baselines.direct import BOOSTED, FORESTS, asked
 
 X, Y = load_diabetes(return_X_y=True)
 
@@ -42,7 +42,7 @@ def test_trees_of_all_classes_count():
 @pytest.mark.parametrize(("library", "name"), (BOOSTED + FORESTS)[::3])
 def test_every_library(library, name):
     a, total, trees = asked(library, name), 0.0, 0
-    for engine in a.explainer.proven.engines:
+    for engine in a.explainer._model.engines:
         s = engine.structure
         queries = a.leaves if s.columns is None else a.leaves[:, s.columns]
         own = s.leaves().T

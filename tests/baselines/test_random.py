@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from direct import asked
 
 from axil import InputError
 from axil.baselines import Random
+from tests.baselines.direct import asked
 
 
 def test_scores_follow_from_the_seed_alone():

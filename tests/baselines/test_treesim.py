@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-from direct import BOOSTED, FORESTS, asked, kernel
 
 from axil.baselines import TreeSim
+from tests.baselines.direct import BOOSTED, FORESTS, asked, kernel
 
 
 @pytest.mark.parametrize(("library", "name"), (BOOSTED + FORESTS)[1::2])
 def test_scores_are_signed_similarities(library, name):
     a = asked(library, name)
-    engines, alike, pull = a.explainer.proven.engines, 0.0, 0.0
+    engines, alike, pull = a.explainer._model.engines, 0.0, 0.0
     for k, (fit, queries, targets) in enumerate(a.fits()):
         if k < len(engines):  # outputs that share trees share the kernel
             alike = alike + kernel(fit.s, queries)[0] * fit.weights

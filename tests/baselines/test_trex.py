@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from direct import BOOSTED, FORESTS, asked, kernel
 
 from axil import InputError
 from axil.baselines import TREX, trex
+from tests.baselines.direct import BOOSTED, FORESTS, asked, kernel
 
 
 def surrogate(fit, queries, l2):

@@ -4,9 +4,9 @@ import json
 import shlex
 
 import pytest
-from cli_models import FILES, MODELS, QUERY, TRAIN, VALIDATION, X, Y
 
 from axil.cli import main
+from tests.cli.cli_models import FILES, MODELS, QUERY, TRAIN, VALIDATION, X, Y
 
 
 @pytest.fixture(scope="session")

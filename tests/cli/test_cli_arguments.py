@@ -1,9 +1,9 @@
 """Arguments that are refused, and the usage of every command."""
 
 import pytest
-from cli_models import EXPLAIN, INTERVALS, PLAIN
 
 import axil
+from tests.cli.cli_models import EXPLAIN, INTERVALS, PLAIN
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,15 @@ import axil
         (f"{EXPLAIN} --query query.csv --csv no/where.csv", ["There is no directory", "where.csv"]),
         (f"{EXPLAIN} --query query.csv --csv .", ["--csv is '.', a directory"]),
         (f"blame lightgbm.txt {PLAIN} --validation noy.csv", ["noy.csv has no column 'y' (--target)"]),
-        (f"remove lightgbm.txt {PLAIN} --query query.csv --rows 3,150", ["no row labelled '150' (--rows)", "from 0"]),
-        (f"remove lightgbm.txt {PLAIN} --query query.csv --rows 3,3", ["names row 3 twice"]),
-        (f"remove lightgbm.txt {PLAIN} --query query.csv --where drop", ["train.csv has no column 'drop' (--where)"]),
-        (f"remove lightgbm.txt {PLAIN} --query query.csv --where kind", ["(--where) holds 'high'", "expected numbers"]),
-        (f"remove lightgbm.txt {PLAIN} --query query.csv --where y2", ["(--where) holds ", "1 for rows to delete"]),
-        (f"remove lightgbm.txt {PLAIN} --query query.csv --where age", ["'age' among its features, which --where"]),
+        (f"without lightgbm.txt {PLAIN} --query query.csv --rows 3,150", ["no row labelled '150' (--rows)", "from 0"]),
+        (f"without lightgbm.txt {PLAIN} --query query.csv --rows 3,3", ["names row 3 twice"]),
+        (f"without lightgbm.txt {PLAIN} --query query.csv --where drop", ["train.csv has no column 'drop' (--where)"]),
+        (
+            f"without lightgbm.txt {PLAIN} --query query.csv --where kind",
+            ["(--where) holds 'high'", "expected numbers"],
+        ),
+        (f"without lightgbm.txt {PLAIN} --query query.csv --where y2", ["(--where) holds ", "1 for rows to delete"]),
+        (f"without lightgbm.txt {PLAIN} --query query.csv --where age", ["'age' among its features, which --where"]),
         (f"what-if lightgbm.txt {PLAIN} --query query.csv --set 3", ["--set is '3'; expected a row label and its new"]),
         (f"what-if lightgbm.txt {PLAIN} --query query.csv --set 3=x", ["target 'x'; expected a number, such as 12=80"]),
         (f"what-if lightgbm.txt {PLAIN} --query query.csv --set 3=1 --set 3=2", ["--set names row '3' twice"]),
@@ -82,7 +85,7 @@ def test_usage(run):
         "nonsense",
         f"{EXPLAIN} --query query.csv --by size",
         "check",
-        f"remove lightgbm.txt {PLAIN} --query query.csv",
+        f"without lightgbm.txt {PLAIN} --query query.csv",
     ):
         code, out, err = run(words)
         assert (code, out) == (2, "")
@@ -95,7 +98,7 @@ def test_usage(run):
         "check",
         "audit",
         "blame",
-        "remove",
+        "without",
         "intervals",
         "report",
         "demo",

@@ -6,10 +6,13 @@ import joblib
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
-from cli_models import DATA, FEATURES, MODELS, N_TRAIN, PLAIN, TRAIN, VALIDATION, X, Y, table_of
+import pytest
+import xgboost as xgb
+from catboost import CatBoostClassifier
 from sklearn.ensemble import RandomForestClassifier
 
 import axil
+from tests.cli.cli_models import DATA, FEATURES, MODELS, N_TRAIN, PLAIN, TRAIN, VALIDATION, X, Y, table_of
 
 
 def test_blame(run):
@@ -70,3 +73,26 @@ def test_audit_of_classes_and_of_pushes(run):
     code, _, err = run(f"{words} --validation validation.csv")
     assert code == 2
     assert "--validation needs a model with exact weights" in err
+
+
+CLASSIFIERS = {
+    "classes.txt": lambda y: lgb.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(X, y),
+    "classes.json": lambda y: xgb.XGBClassifier(n_estimators=5, n_jobs=1).fit(X, y),
+    "classes.cbm": lambda y: CatBoostClassifier(
+        iterations=5, thread_count=1, verbose=0, allow_writing_files=False, random_seed=0
+    ).fit(X, y),
+}
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("file", CLASSIFIERS)
+def test_the_audit_of_a_file_is_that_of_the_classifier(file, n_classes, run):
+    """A file may hold less of a classifier than its Python object does, such as no names of classes."""
+    classes = pd.qcut(Y, n_classes, labels=False)
+    model = CLASSIFIERS[file](classes)
+    (model.booster_ if file == "classes.txt" else model).save_model(file)
+    TRAIN.assign(y=classes).to_csv("labels.csv", index=False)
+    code, _, err = run(f"audit {file} {PLAIN.replace('train.csv', 'labels.csv')} --csv all.csv")
+    assert code == 0, err
+    found, expected = pd.read_csv("all.csv"), axil.Explainer(model, X, classes).audit()
+    pd.testing.assert_frame_equal(found[list(expected.columns)], expected, check_dtype=False, rtol=1e-9)

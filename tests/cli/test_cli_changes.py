@@ -1,4 +1,4 @@
-"""axil remove and axil what-if: predictions without rows and with other targets."""
+"""axil without and axil what-if: predictions without rows and with other targets."""
 
 import json
 import re
@@ -7,18 +7,18 @@ import joblib
 import numpy as np
 import pandas as pd
 import xgboost as xgb
-from cli_models import DATA, FEATURES, MODELS, N_QUERY, N_TRAIN, QUERY, TRAIN, X, Y, table_of
 from sklearn.ensemble import RandomForestClassifier
 
 import axil
+from tests.cli.cli_models import DATA, FEATURES, MODELS, N_QUERY, N_TRAIN, QUERY, TRAIN, X, Y, table_of
 
 
-def test_remove(run):
-    words = f"remove lightgbm.txt {DATA.replace('--weights w ', '')} --query query.csv"
+def test_without(run):
+    words = f"without lightgbm.txt {DATA.replace('--weights w ', '')} --query query.csv"
     code, out, _ = run(f"{words} --rows p003,p077 --format csv --csv all.csv")
     assert code == 0
     explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X.set_axis(TRAIN["id"]), Y)
-    expected = explainer.without(["p003", "p077"], QUERY[FEATURES].set_axis(QUERY["id"]))
+    expected = explainer.without(QUERY[FEATURES].set_axis(QUERY["id"]), ["p003", "p077"])
     pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
     pd.testing.assert_frame_equal(pd.read_csv("all.csv"), expected, check_dtype=False, rtol=1e-9)
     TRAIN.assign(drop=TRAIN["id"].isin(["p003", "p077"])).to_csv("marked.csv", index=False)
@@ -32,14 +32,14 @@ def test_remove(run):
     assert out.endswith("\nExact with the fitted structure held fixed; not a retraining.\n")
 
 
-def test_remove_rows_by_number_and_with_several_outputs(run):
+def test_without_rows_by_number_and_with_several_outputs(run):
     model = xgb.XGBRegressor(n_jobs=1, n_estimators=4, max_depth=2).fit(X, TRAIN[["y", "y2"]])
     model.save_model("own.json")
-    code, out, _ = run("remove own.json --train train.csv --target y,y2 --query train.csv --rows 149 --format json")
+    code, out, _ = run("without own.json --train train.csv --target y,y2 --query train.csv --rows 149 --format json")
     assert code == 0
-    expected = axil.Explainer(model, X, TRAIN[["y", "y2"]]).without([149], X)
+    expected = axil.Explainer(model, X, TRAIN[["y", "y2"]]).without(X, [149])
     np.testing.assert_allclose([json.loads(line)["change"] for line in out.splitlines()], expected["change"], rtol=1e-9)
-    code, out, _ = run("remove own.json --train train.csv --target y,y2 --query train.csv --rows 149")
+    code, out, _ = run("without own.json --train train.csv --target y,y2 --query train.csv --rows 149")
     assert code == 0
     assert f"{2 * N_TRAIN - 20} more lines: --out FILE" in out
 

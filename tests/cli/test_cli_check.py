@@ -10,7 +10,8 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 import xgboost as xgb
-from cli_models import MODELS, PLAIN, TRAIN, TRUSTED, X, Y, lightgbm_model, trust
+
+from tests.cli.cli_models import MODELS, PLAIN, TRAIN, TRUSTED, X, Y, lightgbm_model, trust
 
 
 @pytest.mark.parametrize("name", MODELS)

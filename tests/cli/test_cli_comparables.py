@@ -6,9 +6,9 @@ from pathlib import Path
 import lightgbm as lgb
 import pandas as pd
 import pytest
-from cli_models import FEATURES, MODELS, N_QUERY, N_TRAIN, QUERY, RNG, TRAIN, VALIDATION, X, Y
 
 import axil
+from tests.cli.cli_models import FEATURES, MODELS, N_QUERY, N_TRAIN, QUERY, RNG, TRAIN, VALIDATION, X, Y
 
 SOLD = pd.Timestamp("2022-01-01") + pd.to_timedelta(RNG.integers(0, 900, N_TRAIN + N_QUERY), "D")
 PLACES = pd.DataFrame(

@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from cli_models import shell
+
+from tests.cli.cli_models import shell
 
 
 def test_completion_in_bash(run, folder):
@@ -17,7 +18,7 @@ def test_completion_in_bash(run, folder):
         "axil explain m.txt --by ": "weight contribution",
         "axil explain --train ": "",
         "axil completion ": "bash zsh fish",
-        "axil remove --cs": "",
+        "axil without --cs": "",
     }
     lines = ["source axil.bash"]
     for line in asked:

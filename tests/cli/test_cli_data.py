@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import skops.io
 import xgboost as xgb
-from cli_models import EXPLAIN, FEATURES, PLAIN, QUERY, TRAIN, X, Y, lightgbm_model, table_of
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import axil
+from tests.cli.cli_models import EXPLAIN, FEATURES, PLAIN, QUERY, TRAIN, X, Y, lightgbm_model, table_of
 
 
 def test_categories(run, fails):

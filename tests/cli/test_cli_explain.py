@@ -11,7 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
-from cli_models import (
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+import axil
+from tests.cli.cli_models import (
     EXPLAIN,
     FEATURES,
     MODELS,
@@ -26,9 +29,6 @@ from cli_models import (
     table_of,
     trust,
 )
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-
-import axil
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -138,7 +138,7 @@ def test_outputs_with_trees_of_their_own(run):
     assert code == 0
     explanation = axil.Explainer(model, X, TRAIN[["y", "y2"]])(QUERY[FEATURES])
     for query, output in np.ndindex(N_QUERY, 2):
-        held = np.abs(explanation.weights[output, query])
+        held = np.abs(explanation.weights[query, output])
         part = out.split(f"Query {query}, output {output}: predicted {explanation.predictions[query, output]:.7g}\n")[1]
         assert f"\n{np.sort(held)[-3:].sum() / held.sum():.0%} of the absolute" in part.split("Query")[0]
     code, out, _ = run("blame own.json --train train.csv --target y,y2 --validation validation.csv --top 3")
@@ -177,16 +177,16 @@ def test_pushes_of_a_classifier_add_up_on_the_screen_too(run):
     assert ": score " in out
     found = pd.read_csv("pushes.csv")
     assert "weight" not in found
-    base = float(axil.explain(model, X, Y > 140).base[0])
+    base = float(axil.Explainer(model, X, Y > 140)(X.head(1)).intercepts[0])
     for _, own in found.groupby("query"):
         assert abs(own["contribution"].sum() + base - own["prediction"].iloc[0]) < 1e-9
         assert abs(1 / (1 + np.exp(-own["prediction"].iloc[0])) - own["probability"].iloc[0]) < 1e-9
     code, out, _ = run(f"check dear.txt {more}")
     assert code == 0
     assert "pushes that add up to the score, proven on labels.csv" in out
-    code, out, _ = run(f"remove dear.txt {more} --query query.csv --rows 3 --format csv")
+    code, out, _ = run(f"without dear.txt {more} --query query.csv --rows 3 --format csv")
     assert code == 0
-    expected = axil.explain(model, X, Y > 140).without([3], QUERY[FEATURES])
+    expected = axil.Explainer(model, X, Y > 140).without(QUERY[FEATURES], [3])
     np.testing.assert_allclose(table_of(out)["change"], expected["change"], rtol=1e-9)
     code, out, _ = run(f"blame dear.txt {more} --validation labels.csv --top 2")
     assert code == 0

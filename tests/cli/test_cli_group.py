@@ -5,9 +5,9 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
-from cli_models import FEATURES, MODELS, PLAIN, QUERY, TRAIN, X, Y, table_of
 
 import axil
+from tests.cli.cli_models import FEATURES, MODELS, PLAIN, QUERY, TRAIN, X, Y, table_of
 
 BANDS = np.array(["below 40", "40 to 60", "60 and over"])
 

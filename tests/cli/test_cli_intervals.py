@@ -10,7 +10,11 @@ import joblib
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
-from cli_models import (
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.model_selection import cross_val_predict
+
+import axil
+from tests.cli.cli_models import (
     DATA,
     FEATURES,
     MODELS,
@@ -24,10 +28,6 @@ from cli_models import (
     lightgbm_model,
     table_of,
 )
-from sklearn.ensemble import RandomForestRegressor
-from sklearn.model_selection import cross_val_predict
-
-import axil
 
 
 def test_intervals(run):

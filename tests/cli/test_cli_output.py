@@ -8,9 +8,9 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from cli_models import EXPLAIN, N_TRAIN, PLAIN, TRAIN, X, Y, lightgbm_model
 
 from axil.cli import screen
+from tests.cli.cli_models import EXPLAIN, N_TRAIN, PLAIN, TRAIN, X, Y, lightgbm_model
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ TABLES = {
     "similar": f"similar lightgbm.txt {PLAIN} --query query.csv --top 2 --columns bmi,city",
     "group": f"group lightgbm.txt {PLAIN} --query query.csv --by city",
     "what-if": f"what-if lightgbm.txt {PLAIN} --query query.csv --set 3=80",
-    "remove": f"remove lightgbm.txt {PLAIN} --query query.csv --rows 3",
+    "without": f"without lightgbm.txt {PLAIN} --query query.csv --rows 3",
     "intervals": f"intervals lightgbm.txt {PLAIN} --query query.csv --calibration validation.csv",
     "audit": f"audit lightgbm.txt {PLAIN} --top {N_TRAIN}",
     "blame": f"blame lightgbm.txt {PLAIN} --validation validation.csv --top {N_TRAIN}",

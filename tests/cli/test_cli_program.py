@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from cli_models import EXPLAIN, N_QUERY, TRAIN, shell, table_of
 
 from axil.cli import main
+from tests.cli.cli_models import EXPLAIN, N_QUERY, TRAIN, shell, table_of
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from fuzz.trials import main
+from tests.fuzz.trials import main
 
 if __name__ == "__main__":
     sys.exit(main())

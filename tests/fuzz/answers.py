@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 import axil
-from fuzz.data import Array, Draw
-from fuzz.judge import Wrong, silence
-from fuzz.mutations import CHANGES
-from fuzz.refits import AGREES, Fit
+from tests.fuzz.data import Array, Draw
+from tests.fuzz.judge import Wrong, silence
+from tests.fuzz.mutations import CHANGES
+from tests.fuzz.refits import AGREES, Fit
 
 NEAR = 1e-6  # of the largest number in a fit: bases are in float32, all else of a replay is in float64
 DIVERGED = 100.0  # of that number: rounding decides about scores that are larger
@@ -27,23 +27,21 @@ ENTRIES = 6  # of a file, that are changed one at a time
 def explained(fit: Fit) -> Any:
     """The explainer, whose scores must be the model's own."""
     with silence() as said:
-        explainer = axil.explain(fit.model, fit.X, fit.y, fit.sample_weight, fit.offsets)
+        explainer = axil.Explainer(fit.model, fit.X, fit.y, fit.sample_weight, fit.offsets)
         found = explainer(fit.X_new, init_score=fit.new_offsets)
         theirs = np.reshape(fit.raw(fit.X_new, fit.new_offsets), (len(fit.X_new), -1))
     if said:
         raise Wrong(f"axil printed or warned: {said[0][:300]}")
-    made = _outputs_last(found.contributions, fit).sum(axis=-2) + np.reshape(found.intercepts, theirs.shape)
+    made = _outputs_last(found.contributions).sum(axis=-2) + np.reshape(found.intercepts, theirs.shape)
     if not np.abs(made - theirs).max() <= 10 * NEAR * max(fit.size, np.abs(theirs).max()):
         raise Wrong(f"contributions and intercepts are {np.abs(made - theirs).max():.3g} away from the model's scores")
     return explainer
 
 
-def _outputs_last(found: Any, fit: Fit) -> Array:
-    """(n, N, K) of (n, N), or of one of the two orders that several outputs may have."""
+def _outputs_last(found: Any) -> Array:
+    """(n, N, K) of (n, N), or of (n, K, N)."""
     found = np.asarray(found)
-    if found.ndim == 2:
-        return found[:, :, None]
-    return np.moveaxis(found, 0 if len(found) == fit.columns.shape[1] else 1, -1)
+    return found[:, :, None] if found.ndim == 2 else np.moveaxis(found, 1, -1)
 
 
 def check_answers(fit: Fit, draw: Draw) -> None:
@@ -60,14 +58,14 @@ def check_answers(fit: Fit, draw: Draw) -> None:
     known = np.array([_has_base(fit, gone) for gone in every])
     effects = [unoffset.scores(weights=np.where(gone, 0.0, fit.weights))[0] for gone in every]
     effects = np.stack(effects, axis=1) - unoffset.scores()[0][:, None]
-    _compare(fit, "removal", effects[:, known], lambda: _outputs_last(explainer.removal(fit.X_new), fit)[:, known])
-    if hasattr(explainer, "leave_one_out"):
+    _compare(fit, "removal", effects[:, known], lambda: _outputs_last(explainer.removal(fit.X_new))[:, known])
+    if explainer.kind == "exact":
         own = [fit.scores(weights=np.where(gone, 0.0, fit.weights))[1][row] for row, gone in enumerate(every)]
         own = np.where([[fit.alone(row)] for row in range(n)], np.nan, own)
         _compare(fit, "leave_one_out", own, lambda: explainer.leave_one_out()["prediction"])
     if explainer.kind == "additive":
         pushes = np.moveaxis(unoffset.refitted()[3], 0, -1)
-        _compare(fit, "pushes", pushes, lambda: _outputs_last(explainer.pushes(fit.X_new), fit), AGREES)
+        _compare(fit, "pushes", pushes, lambda: _outputs_last(explainer.pushes(fit.X_new)), AGREES)
     changed, y = rng.choice(n, min(n, 3), replace=False), fit.y.copy()
     y[changed] = rng.permutation(fit.y)[: len(changed)] if fit.loss.n_classes else y[changed] * 0.8 + 0.2
     if not _has_base(replace(fit, y=y), np.zeros(n, dtype=bool)):
@@ -180,7 +178,7 @@ def _answers(explainer: Any, fit: Fit) -> dict[str, Array]:
         answers = {"contributions": np.asarray(found.contributions), "removal": explainer.removal(fit.X_new)}
         gone = np.arange(len(fit.y)) % 3 == 0
         answers["without"] = np.asarray(explainer.without(fit.X_new, gone)["after"], dtype=float)
-        if hasattr(explainer, "leave_one_out"):
+        if explainer.kind == "exact":
             answers["leave_one_out"] = np.asarray(explainer.leave_one_out()["prediction"], dtype=float)
     return answers
 
@@ -195,7 +193,7 @@ def check_mistakes(fit: Fit, draw: Draw) -> None:
             continue
         try:
             with silence():
-                other = axil.explain(wrong.model, wrong.X, wrong.y, wrong.sample_weight, wrong.offsets)
+                other = axil.Explainer(wrong.model, wrong.X, wrong.y, wrong.sample_weight, wrong.offsets)
                 found = np.asarray(other(fit.X_new, init_score=fit.new_offsets).contributions)
         except axil.AxilError:
             continue

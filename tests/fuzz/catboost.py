@@ -10,7 +10,7 @@ from typing import Any
 import catboost as cb
 import numpy as np
 
-from fuzz.data import Data, Draw, Trial, table
+from tests.fuzz.data import Data, Draw, Trial, table
 
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "learning_rate": (0.01, 0.1, 1 / 3, 0.5, 1.0),

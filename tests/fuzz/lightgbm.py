@@ -8,8 +8,8 @@ from typing import Any
 import lightgbm as lgb
 import numpy as np
 
-from fuzz import spaces
-from fuzz.data import Data, Draw, Trial, table
+from tests.fuzz import spaces
+from tests.fuzz.data import Data, Draw, Trial, table
 
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "learning_rate": (0.01, 0.1, 1 / 3, 0.5, 1.0),

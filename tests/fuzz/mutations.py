@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import axil
-from fuzz.data import Array, Draw, Trial
-from fuzz.refits import Fit
+from tests.fuzz.data import Array, Draw, Trial
+from tests.fuzz.refits import Fit
 
 VISIBLE = 100  # times the tolerance: a mistake that moves predictions by less may pass
 SCALE = 3.0  # of weights
@@ -23,7 +23,7 @@ class Proven:
     explainer: Any
     rows: Any  #: what the weights were asked for
     offsets: Array | None
-    weights: Array  #: (outputs * rows, N)
+    weights: Array  #: (rows * outputs, N)
 
     @property
     def visible(self) -> float:
@@ -114,7 +114,7 @@ def passed(name: str, trial: Trial, proven: Proven, draw: Draw) -> str:
         return ""
     if change is not None:
         return f"{name} and passed, though predictions move by {np.abs(change).max():.3g}"
-    means = other.verification.n_trees and all(e.structure.n_leaves.max() == 1 for e in other.proven.engines)
+    means = other.verification.n_trees and all(e.structure.n_leaves.max() == 1 for e in other._model.engines)
     if means or len(np.unique(trial.y)) < 2:
         return ""  # a mean, or equal targets, may be the same with and without: docs/models.md
     weights = weights.reshape(len(proven.weights), -1)

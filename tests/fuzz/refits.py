@@ -17,7 +17,7 @@ import xgboost as xgb
 from scipy.special import expit, logit, softmax
 from sklearn import ensemble, tree
 
-from fuzz.data import Array, Draw, Trial
+from tests.fuzz.data import Array, Draw, Trial
 
 AGREES = 1e-5  # of the largest number in a fit: XGBoost's leaf values and scores are in float32
 N_NEW = 7

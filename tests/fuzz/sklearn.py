@@ -21,8 +21,8 @@ from sklearn.neighbors import KNeighborsRegressor, RadiusNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, TargetEncoder
 
-from fuzz import spaces
-from fuzz.data import Data, Draw, Trial, table
+from tests.fuzz import spaces
+from tests.fuzz.data import Data, Draw, Trial, table
 
 GROWTH: dict[str, tuple[Any, ...]] = {
     "max_depth": (1, 3, None),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fuzz.data import Array, Draw
+from tests.fuzz.data import Array, Draw
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn import datasets
 
-from fuzz.data import Array, Draw
+from tests.fuzz.data import Array, Draw
 
 FEW = 12  # values of a column that may count as categories
 MOST_ROWS = 4000

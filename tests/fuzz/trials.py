@@ -36,20 +36,20 @@ from typing import Any
 import numpy as np
 
 import axil
-import fuzz.catboost
-import fuzz.lightgbm
-import fuzz.sklearn
-import fuzz.xgboost
-from fuzz import answers, refits
-from fuzz.data import Draw, Trial
-from fuzz.judge import Wrong, judge, silence
+import tests.fuzz.catboost
+import tests.fuzz.lightgbm
+import tests.fuzz.sklearn
+import tests.fuzz.xgboost
+from tests.fuzz import answers, refits
+from tests.fuzz.data import Draw, Trial
+from tests.fuzz.judge import Wrong, judge, silence
 
 LIBRARIES = {
-    "lightgbm": fuzz.lightgbm.make,
-    "xgboost": fuzz.xgboost.make,
-    "catboost": fuzz.catboost.make,
-    "sklearn": fuzz.sklearn.make,
-    "smoother": fuzz.sklearn.make_smoother,
+    "lightgbm": tests.fuzz.lightgbm.make,
+    "xgboost": tests.fuzz.xgboost.make,
+    "catboost": tests.fuzz.catboost.make,
+    "sklearn": tests.fuzz.sklearn.make,
+    "smoother": tests.fuzz.sklearn.make_smoother,
 }
 
 

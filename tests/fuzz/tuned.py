@@ -14,9 +14,9 @@ import numpy as np
 import xgboost as xgb
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from fuzz import spaces
-from fuzz.data import Draw, Trial
-from fuzz.tables import Table, split
+from tests.fuzz import spaces
+from tests.fuzz.data import Draw, Trial
+from tests.fuzz.tables import Table, split
 
 
 def _trial(model: Any, table: Table) -> Trial:

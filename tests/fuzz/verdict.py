@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 import axil
-from fuzz.data import Draw, Trial
-from fuzz.judge import Wrong, check_wrong_data, prediction_error, silence
-from fuzz.mutations import MUTATIONS, Proven
+from tests.fuzz.data import Draw, Trial
+from tests.fuzz.judge import Wrong, check_wrong_data, prediction_error, silence
+from tests.fuzz.mutations import MUTATIONS, Proven
 
 MISTAKES = 2  # of all kinds, that a model is tried with
 ASKED = 100  # training rows whose weights wrong data are judged by

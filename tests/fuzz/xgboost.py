@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import xgboost as xgb
 
-from fuzz import spaces
-from fuzz.data import Data, Draw, Trial, table
+from tests.fuzz import spaces
+from tests.fuzz.data import Data, Draw, Trial, table
 
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "tree_method": ("hist", "approx", "exact"),

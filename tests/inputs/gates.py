@@ -8,7 +8,6 @@ import warnings
 from functools import cache
 
 import dask.array as da
-import hostile
 import numpy as np
 import pandas as pd
 from catboost import CatBoostRegressor
@@ -22,7 +21,7 @@ from xgboost import XGBRegressor
 
 import axil
 from axil import AxilError, baselines, plots
-from axil import dask as axil_dask
+from tests.inputs import hostile
 
 N, Q = 40, 4  # training rows, queries
 LIMIT = 200_000_000  # bytes: memory_limit of all explainers here
@@ -45,9 +44,9 @@ MODELS = {
     "knn": lambda: KNeighborsRegressor(3).fit(X, Y),
     "ridge": lambda: Ridge().fit(X, Y),
 }
-JACOBIANS = {
-    "lgb": lambda: LGBMClassifier(n_estimators=4, min_child_samples=4, verbose=-1, n_jobs=1).fit(X, CLASSES),
-    "logistic": lambda: LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, CLASSES),
+SMOOTH = {  # what boosted trees of other losses and penalised regressions are: pushes, derivatives
+    "additive": lambda: LGBMClassifier(n_estimators=4, min_child_samples=4, verbose=-1, n_jobs=1).fit(X, CLASSES),
+    "derivative": lambda: LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, CLASSES),
 }
 BASELINES = [getattr(baselines, name) for name in baselines.__all__ if name not in ("Baseline", "FittedClassifier")]
 
@@ -59,7 +58,7 @@ def model(name):
 
 @cache
 def smooth_model(name):
-    return JACOBIANS[name]()
+    return SMOOTH[name]()
 
 
 @cache
@@ -72,8 +71,8 @@ def targets(name):
 
 
 @cache
-def jacobian(name):
-    return axil.JacobianExplainer(smooth_model(name), X, CLASSES, memory_limit=LIMIT, n_threads=1)
+def smooth_explainer(name):
+    return axil.Explainer(smooth_model(name), X, CLASSES, memory_limit=LIMIT, n_threads=1)
 
 
 def chunks(values):
@@ -82,12 +81,12 @@ def chunks(values):
 
 @cache
 def dask_explainer():
-    return axil_dask.Explainer(model("lgb"), chunks(X), chunks(Y), memory_limit=LIMIT)
+    return axil.Explainer(model("lgb"), chunks(X), chunks(Y), memory_limit=LIMIT)
 
 
 @cache
-def dask_jacobian():
-    return axil_dask.JacobianExplainer(smooth_model("lgb"), chunks(X), chunks(CLASSES), memory_limit=LIMIT)
+def dask_additive():
+    return axil.Explainer(smooth_model("additive"), chunks(X), chunks(CLASSES), memory_limit=LIMIT)
 
 
 @cache
@@ -111,19 +110,19 @@ KINDS = {
     **dict.fromkeys(
         (
             *("y_train", "y_val", "y_cal", "y", "sample_weight", "init_score"),
-            *("correction", "out_of_fold", "targets"),
+            *("out_of_fold", "targets"),
         ),
         "vector",
     ),
     **dict.fromkeys(("labels", "groups", "distinct", "index"), "labels"),
     "among": "mask",
     **dict.fromkeys(("within", "beside"), "object"),
-    **dict.fromkeys(("k", "m", "batch_size", "n_threads", "most", "seed", "n", "random_state"), "count"),
+    **dict.fromkeys(("k", "batch_size", "n_threads", "most", "seed", "n", "random_state"), "count"),
     **dict.fromkeys(
         (
             "sparse",
             "greedy",
-            "estimate",
+            "same_sign",
             "verify",
             "exact",
             "cluster",
@@ -182,8 +181,7 @@ DEFAULTS = {
     "y_cal": Y[:Q],
     "q": 0.5,
     "random_state": 0,
-    "labels": NAMES,
-    "m": 2,
+    "groups": NAMES,
     "which": 0,
     "rows": [0, 1],
     "what_if.targets": {0: 1.0},
@@ -205,19 +203,21 @@ def bound(owner, instance, name):
 
 def methods(kind):
     names = [name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))]
-    return names + [name for name in ("__call__", "__getitem__") if name in vars(kind)]
+    defined = {name for one in kind.__mro__ for name in vars(one)}
+    return names + [name for name in ("__call__", "__getitem__") if name in defined]
 
 
 def constructors():
     for name in MODELS:
         needed = {"model": model(name), "X_train": X, "y_train": targets(name), "memory_limit": LIMIT, "n_threads": 1}
         yield f"{name}.Explainer", axil.Explainer, needed
-    for name in JACOBIANS:
+    for name in SMOOTH:
         needed = {"model": smooth_model(name), "X_train": X, "y_train": CLASSES}
-        yield f"{name}.JacobianExplainer", axil.JacobianExplainer, needed
+        yield f"{name}.Explainer", axil.Explainer, needed
     for kind in BASELINES:
         yield f"{kind.__name__}.Baseline", kind, {"explainer": explainer("lgb")}
-    yield "dask.Explainer", axil_dask.Explainer, {"model": model("lgb"), "X": chunks(X), "y": chunks(Y)}
+    needed = {"model": model("lgb"), "X_train": chunks(X), "y_train": chunks(Y), "groups": chunks(np.array(NAMES))}
+    yield "dask.Explainer", axil.Explainer, needed
 
 
 def drawings():
@@ -225,18 +225,18 @@ def drawings():
     frames = {
         "blame": e.blame(X[:Q], Y[:Q]),
         "leverage": e.leverage(),
-        "removal": e.removal_set(X[:Q], 3),
+        "removal": e.removal(X[:Q], 3, same_sign=True),
     }
     for name in plots.__all__:
         needed = {"source": frames.get(name, explanation()), "explanation": explanation()}
-        needed |= {"curves": frames["removal"], "values": frames["leverage"], "labels": None, "frame": e.loo_curve()}
+        needed |= {"curves": frames["removal"], "values": frames["leverage"], "groups": None, "frame": e.loo_curve()}
         needed["dates"] = np.arange(N)
         if name in ("fan", "coverage", "calibration"):
             needed |= {"frame": predictive().interval(X), "y": Y, "values": predictive().cdf(X, Y)}
         if name == "audit":
             needed["frame"] = e.audit()
         if name == "group":
-            needed["labels"] = NAMES
+            needed["groups"] = NAMES
         yield f"plots.{name}", getattr(plots, name), needed
 
 
@@ -248,13 +248,12 @@ def functions():
             yield *bound(name, explainer(name), method), DEFAULTS | known
     for method in methods(axil.Predictive):
         yield *bound("predictive", predictive(), method), DEFAULTS | {"y": Y[:Q]}
-    for name in JACOBIANS:
-        for method in methods(axil.JacobianExplainer):
-            yield *bound(f"jacobian {name}", jacobian(name), method), DEFAULTS
-    for method in methods(axil_dask.Explainer):
-        yield *bound("dask", dask_explainer(), method), DEFAULTS | {"labels": chunks(np.array(NAMES))}
-    for method in methods(axil_dask.JacobianExplainer):
-        yield *bound("dask jacobian", dask_jacobian(), method), DEFAULTS | {"labels": chunks(np.array(NAMES))}
+    for name in SMOOTH:
+        for method in methods(axil.Explainer):
+            yield *bound(name, smooth_explainer(name), method), DEFAULTS
+    for method in methods(axil.Explainer):
+        yield *bound("dask", dask_explainer(), method), DEFAULTS | {"groups": chunks(np.array(NAMES))}
+        yield *bound("dask additive", dask_additive(), method), DEFAULTS | {"groups": chunks(np.array(NAMES))}
     for method in methods(axil.Explanation):
         yield *bound("explanation", explanation(), method), DEFAULTS
     for kind in BASELINES:
@@ -270,25 +269,23 @@ def kind_of(name, parameter):
 
 def expected_size(name, parameter):
     constructs = name.endswith("xplainer")
-    return N if constructs or parameter in ("correction", "out_of_fold") or name.startswith("plots") else Q
+    return N if constructs or parameter == "out_of_fold" or name.startswith("plots") else Q
 
 
 def valued(name, parameter, needed):
     """(whether it is right, refused or either, what it is called, a hostile value), and the plain value."""
     kind, n = kind_of(name, parameter), expected_size(name, parameter)
-    classes = "classes" in name or ("acobian" in name and parameter != "sample_weight")
+    classes = "classes" in name or (any(kind in name for kind in SMOOTH) and parameter != "sample_weight")
     if kind == "vector":
         plain = {"sample_weight": np.ones(N), "init_score": np.zeros(n)}.get(parameter)
         plain = (CLASSES if classes else Y)[:n] if plain is None else plain
-        if name.startswith("dask"):
-            return plain, [("refused", *pair) for pair in hostile.no_numbers(plain)]
         labels = classes and parameter not in (
             "init_score",
-            "correction",
             "out_of_fold",
         )  # any label will do that is a class
         odd = [("either" if labels else "refused", *pair) for pair in hostile.no_numbers(plain)]
-        return plain, [("same", *pair) for pair in hostile.same_vector(plain)] + odd
+        same = [] if name.startswith("dask") else [("same", *pair) for pair in hostile.same_vector(plain)]
+        return plain, same + odd
     if kind == "table":
         plain = needed.get(parameter, X)
         if name == "dask.Explainer":
@@ -298,7 +295,7 @@ def valued(name, parameter, needed):
         return plain, odd + [("refused", *pair) for pair in hostile.no_tables(plain)]
     if kind == "labels":
         if name.startswith("dask"):
-            return needed["labels"], [("refused", *pair) for pair in hostile.no_labels(N)]
+            return needed["groups"], [("refused", *pair) for pair in hostile.no_labels(N)]
         same = [("same", *pair) for pair in hostile.same_labels(NAMES)]
         odd = [("either", str(i), make(N)) for i, make in enumerate(hostile.ODD_LABELS)]
         return NAMES, [*same, *odd, *(("refused", *pair) for pair in hostile.no_labels(N))]

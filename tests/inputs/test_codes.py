@@ -83,6 +83,7 @@ INDEXES = {
     "zone": (DAYS.tz_localize("UTC").to_numpy(), [DAYS[1].tz_localize("UTC")], [1]),
     "spans": (np.array([1, 2], dtype="m8[s]"), [timedelta(seconds=2), pd.Timedelta(seconds=1)], [1, 0]),
     "Python's dates": (np.array([date(2020, 1, 1), date(2020, 1, 2)], dtype=object), [date(2020, 1, 2)], [1]),
+    "shared": (np.array([1, 2, 1]), [2, 1], [1, 0, 2]),
     "truths": (np.array([False, True, "x"], dtype=object), [True], [1]),
 }
 
@@ -109,10 +110,6 @@ def test_rows_by_label(what):
 def test_rows_that_are_not_there(index, asked, message):
     with pytest.raises(InputError, match=message):
         named_rows(asked, index)
-
-
-def test_a_shared_label_names_all_its_rows():
-    np.testing.assert_array_equal(named_rows([2, 1], np.array([1, 2, 1])), [1, 0, 2])
 
 
 @pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series, lambda marks: iter(marks)])

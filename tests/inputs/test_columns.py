@@ -29,7 +29,7 @@ def exact(table, **more):
 
 
 def additive(table, **more):
-    return axil.JacobianExplainer(LGBMClassifier(**SETTINGS).fit(FRAME, Y > 1), table, Y > 1, **more)
+    return axil.Explainer(LGBMClassifier(**SETTINGS).fit(FRAME, Y > 1), table, Y > 1, **more)
 
 
 @pytest.mark.parametrize("kind", [exact, additive])
@@ -46,7 +46,7 @@ def test_a_column_by_name_stands_for_its_values(kind, table):
     ]
     if kind is exact:
         answers += [
-            lambda labels: explainer.removal_group(X[:3], labels),
+            lambda labels: explainer.removal(X[:3], groups=labels),
             lambda labels: explainer.shapley(X[:9], Y[:9], groups=labels),
             lambda labels: explainer.budget(X[:3], 2.0, 0.5, groups=labels),
         ]
@@ -75,16 +75,23 @@ def test_index_labels_the_rows_of_any_table(kind, table, tmp_path):
     assert list(explainer.index) == NAMES
 
 
-def test_explain_hands_labels_on():
+@pytest.mark.parametrize("kind", [exact, additive])
+def test_labels_of_two_levels_name_rows(kind):
+    pairs = pd.MultiIndex.from_arrays([[f"p{i % 7}" for i in range(N)], range(N)])
+    found = kind(FRAME.set_axis(pairs)).without(FRAME[:2], [pairs[3], pairs[7]])
+    pd.testing.assert_frame_equal(found, kind(FRAME).without(FRAME[:2], [3, 7]))
+
+
+def test_labels_of_rows_whatever_the_kind():
     for model in (Ridge().fit(FRAME, Y), LGBMClassifier(**SETTINGS).fit(FRAME, Y > 1)):
         targets = Y if isinstance(model, Ridge) else Y > 1
-        assert list(axil.explain(model, TABLES["numpy"], targets, index=NAMES).index) == NAMES
+        assert list(axil.Explainer(model, TABLES["numpy"], targets, index=NAMES).index) == NAMES
 
 
 def test_what_is_no_column_is_refused_by_name(tmp_path):
     explainer = exact(FRAME)
     with pytest.raises(
-        InputError, match=r"labels is 'postcode', which is no column of X_train; expected one of \['region'"
+        InputError, match=r"groups is 'postcode', which is no column of X_train; expected one of \['region'"
     ):
         explainer.group(FRAME[:2], "postcode")
     with pytest.raises(InputError, match="index is 'postcode', which is no column"):
@@ -104,7 +111,7 @@ def test_sparse_rows_of_any_kind_are_compared(kind):
     rows = getattr(sparse.random(N, 4, 0.5, random_state=0, format="csr"), f"to{kind}")()
     model = GradientBoostingClassifier(n_estimators=3).fit(rows.tocsr(), Y > 1)
     for explainer in (
-        axil.JacobianExplainer(model, rows, Y > 1),
+        axil.Explainer(model, rows, Y > 1),
         axil.Explainer(Ridge().fit(rows.tocsr(), Y), rows, Y),
     ):
         assert len(explainer.similar(rows, k=2)) == 2 * N

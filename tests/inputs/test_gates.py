@@ -11,9 +11,14 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from gates import (
+from sklearn.linear_model import Ridge
+
+import axil
+from axil import InputError, plots
+from tests.inputs.gates import (
     DEFAULTS,
     FUNCTIONS,
+    KINDS,
     LIMIT,
     X,
     Y,
@@ -26,10 +31,6 @@ from gates import (
     table,
     valued,
 )
-from sklearn.linear_model import Ridge
-
-import axil
-from axil import InputError, plots
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,7 +39,7 @@ def _all_functions(tmp_path_factory):
     FUNCTIONS.update({name: (function, parameters, needed) for name, function, parameters, needed in functions()})
 
 
-QUICK = ("lgb.", "predictive.", "rf classes.", "explanation.", "jacobian lgb.", "BoostIn.", "plots.")
+QUICK = ("lgb.", "predictive.", "rf classes.", "explanation.", "additive.", "BoostIn.", "plots.")
 
 
 def quick(name):
@@ -50,6 +51,14 @@ def test_every_parameter_has_a_kind():
         for p in parameters:
             if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
                 assert kind_of(name, p.name), (name, p.name)
+
+
+def test_every_kind_has_a_parameter():
+    known = {p.name for _, parameters, _ in FUNCTIONS.values() for p in parameters}
+    known |= {
+        f"{name.rsplit('.', 1)[1]}.{p.name}" for name, (_, parameters, _) in FUNCTIONS.items() for p in parameters
+    }
+    assert sorted(KINDS.keys() - known) == []
 
 
 def test_scalars():
@@ -147,11 +156,11 @@ def test_the_order_of_columns_is_that_of_the_training_frame():
 
 def test_true_is_not_row_one():
     with pytest.raises(InputError, match="names row True"):
-        explainer("lgb").what_if({True: 1.0}, X[:1])
+        explainer("lgb").what_if(X[:1], {True: 1.0})
     truths = pd.DataFrame(X[:2], index=[False, True])
     ridge = Ridge().fit(X[:2], Y[:2])
-    changed = axil.Explainer(ridge, truths, Y[:2]).what_if({True: 9.0}, X[:1])
-    expected = axil.Explainer(ridge, X[:2], Y[:2]).what_if({1: 9.0}, X[:1])
+    changed = axil.Explainer(ridge, truths, Y[:2]).what_if(X[:1], {True: 9.0})
+    expected = axil.Explainer(ridge, X[:2], Y[:2]).what_if(X[:1], {1: 9.0})
     np.testing.assert_array_equal(changed["change"], expected["change"])
 
 
@@ -163,8 +172,8 @@ def test_predictions_are_chosen_by_position(which):
 def test_exact_numbers_of_python_are_numbers():
     e = explanation()
     for number in (Decimal("1.5"), Fraction(3, 2), np.float16(1.5), np.array(1.5)):
-        drawn = plots.contributions(e, reference=number).get_xlabel()
-        assert drawn == plots.contributions(e, reference=1.5).get_xlabel()
+        drawn = plots.waterfall(e, reference=number).get_xlabel()
+        assert drawn == plots.waterfall(e, reference=1.5).get_xlabel()
 
 
 def test_messages_quote_the_library():

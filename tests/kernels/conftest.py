@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from devices import GPU
 
 from axil.kernels.cpu import Cpu
+from tests.devices import GPU
 
 
 @pytest.fixture(scope="module", params=[pytest.param(Cpu, id="cpu"), *GPU])

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from devices import gpu
-from forests import CLOSE, COLUMNS, DTYPES, Forest, forest, one, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axil import _core
 from axil.machine.arrays import host
+from tests.devices import gpu
+from tests.kernels.forests import CLOSE, COLUMNS, DTYPES, Forest, forest, one, trees
 
 
 class TestSweep:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forests import CLOSE, COLUMNS, DTYPES, Forest, forest
 
 from axil.kernels import LINKS, Program
 from axil.machine.arrays import host
+from tests.kernels.forests import CLOSE, COLUMNS, DTYPES, Forest, forest
 
 
 class TestScaledReadOut:

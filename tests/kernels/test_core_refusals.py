@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from devices import gpu
-from forests import forest, trees
+
+from tests.devices import gpu
+from tests.kernels.forests import forest, trees
 
 
 class TestRefusals:

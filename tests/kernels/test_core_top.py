@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forests import COLUMNS, DTYPES, Forest, forest, largest, one
+
+from tests.kernels.forests import COLUMNS, DTYPES, Forest, forest, largest, one
 
 
 class TestTop:

@@ -64,7 +64,7 @@ def test_scratch_keeps_leaf_numbers_in_a_file_that_leaves_nothing_behind(tmp_pat
         inside = axil.Explainer(model, X, y)
         outside = axil.Explainer(model, X, y, scratch=tmp_path, memory_limit="1 MiB")
         assert not list(tmp_path.iterdir())  # the file has no name
-        cells = outside.proven.engines[0].structure.cells
+        cells = outside._model.engines[0].structure.cells
         assert isinstance(cells.base, np.memmap) or isinstance(getattr(cells.base, "base", None), np.memmap)
         np.testing.assert_array_equal(outside(X[:5]).weights, inside(X[:5]).weights)
     with pytest.raises(InputError, match=r"leaf numbers .* would take .* scratch=directory"):
@@ -146,8 +146,8 @@ asks = {
     "top": lambda m: explainer.top(X[:m], n),
     "group": lambda m: explainer.group(X[:m], np.arange(n)),
     "similar": lambda m: explainer.similar(X[:m], 2000),
-    "removal_set": lambda m: explainer.removal_set(X[:m], 5000),
-    "removal_top": lambda m: explainer.removal_top(X[:m], 5000),
+    "removal_set": lambda m: explainer.removal(X[:m], k=5000, same_sign=True),
+    "removal_top": lambda m: explainer.removal(X[:m], k=5000),
     "removal": lambda m: explainer.removal(X[:m]),
     "pushes": lambda m: explainer.pushes(X[:m]),
     "parquet": lambda m: explainer.write(X[:m], folder / "w.parquet"),

@@ -13,15 +13,15 @@ import cloudpickle
 import numpy as np
 import pytest
 from sklearn.ensemble import GradientBoostingRegressor
-from test_contract import case_of, offsets_of
 from threadpoolctl import threadpool_info
 
 import axil
 from axil.kernels import cpu
 from axil.kernels.cpu import Cpu
-from axil.machine.shared import Kept, one_blas_thread
+from axil.machine.threads import Kept, one_blas_thread
 from axil.questions import noise
 from axil.weights.boosting import BoostedTrees
+from tests.test_contract import case_of, offsets_of
 
 MODELS = [
     ("lightgbm", "regressor"),
@@ -39,11 +39,12 @@ STATE = (
     "passes.py",
     "leverage.py",
     "cpu.py",
-    "shared.py",
+    "threads.py",
     "noise.py",
     "proven.py",
     "queries.py",
-    "targets.py",
+    "what_if.py",
+    "blame.py",
 )
 
 
@@ -61,11 +62,11 @@ def questions(case):
         "top": lambda e: e.top(X, 4).drop(columns="row").to_numpy(),
         "leverage": lambda e: e.leverage(),
         "freedom": lambda e: e.degrees_of_freedom(),
-        "estimated freedom": lambda e: np.array(e.degrees_of_freedom(estimate=True)),
+        "estimated freedom": lambda e: np.array(e.degrees_of_freedom(method="estimate")),
         "error": lambda e: e.standard_error(X[:5], sigma="exact"),
         "estimated error": lambda e: e.standard_error(X[:5], sigma="estimate"),
-        "what if": lambda e: e.what_if({e.index[1]: np.zeros(e.proven.targets.shape[1])}, X)["change"].to_numpy(),
-        "blame": lambda e: e.blame(X, np.zeros((X.shape[0], e.proven.targets.shape[1])).squeeze())["gain"].to_numpy(),
+        "what if": lambda e: e.what_if(X, {e.index[1]: np.zeros(e._model.targets.shape[1])})["change"].to_numpy(),
+        "blame": lambda e: e.blame(X, np.zeros((X.shape[0], e._model.targets.shape[1])).squeeze())["gain"].to_numpy(),
     }
 
 
@@ -145,7 +146,7 @@ def test_an_exception_at_any_line_breaks_nothing(action, error, blocks):
         if not after(action, explainer, X, error, k):
             break
         stopped += 1
-        right = prepared if explainer.proven.engines[0].leaf_space is not None else expected
+        right = prepared if explainer._model.engines[0].leaf_space is not None else expected
         for found, wanted in zip(answers(explainer, X), right):
             np.testing.assert_array_equal(found, wanted, err_msg=f"line {k}")
         k += 2 if k < 60 else 1 + k // 12
@@ -170,7 +171,7 @@ def test_an_exception_in_lapack_breaks_nothing(error, blocks, monkeypatch):
     for stop in range(1, 8):
         calls.clear()
         explainer = copy.deepcopy(whole)
-        if stop <= -(-whole.proven.engines[0].structure.total_leaves // cpu.BLOCK):
+        if stop <= -(-whole._model.engines[0].structure.total_leaves // cpu.BLOCK):
             with pytest.raises(error):
                 explainer.leverage()
         for found, wanted in zip(answers(explainer, X), expected):
@@ -191,11 +192,11 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
         raise KeyboardInterrupt
 
     before, stopped = signal.signal(signal.SIGALRM, interrupt), 0
-    whole._proven, delay = replace(whole.proven, kept=Kept()), 0.002
-    base = whole.proven.engines[0].structure
+    whole._model, delay = replace(whole._model, kept=Kept()), 0.002
+    base = whole._model.engines[0].structure
     try:
         for _ in range(8):
-            whole._proven = replace(whole.proven, engines=[BoostedTrees(base, Cpu(1))])
+            whole._model = replace(whole._model, engines=[BoostedTrees(base, Cpu(1))])
             try:
                 signal.setitimer(signal.ITIMER_REAL, delay)
                 whole.leverage()
@@ -204,7 +205,7 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
             assert whole.degrees_of_freedom() == expected
-            whole._proven = replace(whole.proven, kept=Kept())
+            whole._model = replace(whole._model, kept=Kept())
             delay *= 2
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -248,11 +249,11 @@ def test_copies_have_what_is_kept_and_locks_of_their_own(dumped, blocks):
     explainer, X = small()
     expected = answers(explainer, X)
     other = copy.deepcopy(explainer) if dumped is None else pickle.loads(dumped(explainer))
-    assert other.proven.kept is not explainer.proven.kept
-    assert other.proven.kept._values.keys() == explainer.proven.kept._values.keys()
+    assert other._model.kept is not explainer._model.kept
+    assert other._model.kept._values.keys() == explainer._model.kept._values.keys()
     for found, wanted in zip(answers(other, X), expected):
         np.testing.assert_array_equal(found, wanted)
-    assert other.prepare().proven.engines[0].leaf_space is not None
+    assert other.prepare()._model.engines[0].leaf_space is not None
 
 
 def test_a_value_is_made_by_one_thread_and_never_seen_half():

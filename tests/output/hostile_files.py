@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from lightgbm_models import CASES
 
 import axil
+from tests.adapters.lightgbm_models import CASES
 
 ROOM = 1 << 30  # bytes of address space beyond what is mapped before: far less than a wrong size would ask for
 

@@ -45,7 +45,7 @@ def test_one_line_per_row_with_classes_by_name(explainer, forest):
 
 def test_other_models_refuse_it(explainer):
     numbers = axil.Explainer(LGBMRegressor(n_estimators=3, verbose=-1).fit(X, X["a"]), X, X["a"])
-    boosted = axil.JacobianExplainer(GradientBoostingClassifier(n_estimators=3).fit(X, KINDS), X, KINDS)
+    boosted = axil.Explainer(GradientBoostingClassifier(n_estimators=3).fit(X, KINDS), X, KINDS)
     for other in (numbers, boosted):
         for ask in (other(NEW).top, other(NEW).similar, lambda per_class, e=other: e.similar(NEW, per_class=per_class)):
             with pytest.raises(

@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 from catboost import CatBoostRegressor
 from lightgbm import LGBMRegressor
-from lightgbm_models import CASES
-from saved_files import rewritten, with_one_changed
 from sklearn.ensemble import RandomForestClassifier
 from xgboost import XGBRegressor
 
 import axil
 from axil import InputError
 from axil.output import archive as archive_file
+from tests.adapters.lightgbm_models import CASES
+from tests.output.saved_files import rewritten, with_one_changed
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_labels_survive(index, tmp_path, explainer, case):
     labels = pd.Index(np.resize(np.array(index, dtype=object), len(case.y)), dtype=object)
     labels = labels if isinstance(index[0], str) else labels.infer_objects()
     X = pd.DataFrame(np.asarray(case.X), index=labels)
-    X.columns = explainer.proven.adapter.feature_names or X.columns
+    X.columns = explainer._model.adapter.feature_names or X.columns
     axil.Explainer(case.model, X, case.y).save(tmp_path / "e")
     assert list(axil.load(tmp_path / "e", case.model).index) == list(labels.to_numpy())
 
@@ -278,7 +278,7 @@ def test_draws_that_nobody_needs_take_no_more_than_the_limit(tmp_path, saved, ex
     with pytest.raises(InputError, match=r"would take .* memory_limit"):
         axil.load(path, case.model, memory_limit="2 MB")
     again = axil.load(path, case.model, memory_limit="100 MB")
-    assert again.proven.budget.batch_size(again.proven.streamed_bytes()) < 20
+    assert again._model.budget.batch_size(again._model.streamed_bytes()) < 20
 
 
 def archive(path, members, method=zipfile.ZIP_STORED, flags=0):
@@ -357,7 +357,7 @@ def test_the_models_leaves_must_be_those_of_the_structure(tmp_path, case):
     """A structure of another model is consistent in itself; the kernels would read beyond its leaves."""
     small = axil.Explainer(case.model, case.X, case.y)
     other = axil.Explainer(LGBMRegressor(n_estimators=3, num_leaves=3, verbose=-1).fit(case.X, case.y), case.X, case.y)
-    small._proven = replace(small.proven, engines=other.proven.engines)
+    small._model = replace(small._model, engines=other._model.engines)
     with pytest.raises(axil.ExactnessError, match="number of trees"):
         small(case.X_new)
 
@@ -448,7 +448,7 @@ def test_a_file_of_which_one_entry_was_changed_is_refused(name, tmp_path, of_eve
 def answers(explainer, X):
     """Answers, most of which depend on what rows leave behind when they are taken out."""
     gone = list(explainer.index[:2])
-    frames = explainer.leave_one_out(), explainer.without(gone, X)
+    frames = explainer.leave_one_out(), explainer.without(X, gone)
     return [explainer(X).weights, explainer.removal(X), *(frame.select_dtypes("number") for frame in frames)]
 
 

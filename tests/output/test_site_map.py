@@ -5,12 +5,12 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from page_models import HOSTILE, data_of
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
 from axil.errors import InputError
 from axil.output.site_map import HEIGHT, LARGEST, WIDTH, Places, sheets, svg
+from tests.output.page.page_models import HOSTILE, data_of
 
 DRAWS = np.random.default_rng(1)
 

@@ -55,7 +55,7 @@ def forest():
 def derivatives():
     X, y, new, _ = data()
     model = LogisticRegression(tol=1e-10).fit(X, y > 150)
-    return axil.JacobianExplainer(model, X, y > 150)(new)
+    return axil.Explainer(model, X, y > 150)(new)
 
 
 def years():
@@ -133,7 +133,7 @@ def removal_curves():
 DRAWN = {
     "weights": lambda ax: plots.weights(explanation(), query=2, ax=ax),
     "waterfall": lambda ax: plots.waterfall(explanation(), query=2, ax=ax),
-    "contributions": lambda ax: plots.contributions(explanation(), 5, query=2, reference=0, ax=ax),
+    "contributions": lambda ax: plots.waterfall(explanation(), 5, query=2, reference=0, ax=ax),
     "overall": lambda ax: plots.overall(explanation(), ax=ax),
     "swarm": lambda ax: plots.overall(explanation(), years(), swarm=True, ax=ax),
     "concentration": lambda ax: plots.concentration(explanation(), query=2, ax=ax),

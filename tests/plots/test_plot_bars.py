@@ -8,7 +8,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from matplotlib.figure import Figure
-from plot_models import (
+from sklearn.kernel_ridge import KernelRidge
+
+import axil
+from axil import InputError, plots
+from axil.plots import canvas
+from tests.plots.plot_models import (
     assert_readable,
     blame_frame,
     data,
@@ -22,12 +27,7 @@ from plot_models import (
     widths,
     years,
 )
-from sklearn.kernel_ridge import KernelRidge
-from test_plot_points import points
-
-import axil
-from axil import InputError, plots
-from axil.plots import canvas
+from tests.plots.test_plot_points import points
 
 
 def test_bars_are_the_largest_weights_in_the_colour_of_their_sign():
@@ -63,14 +63,14 @@ def test_frames_of_any_library_are_drawn(library):
     part = groups[groups["query"] == "patient 99"]
     np.testing.assert_array_equal(widths(ax), part["weight"].iloc[largest(part["weight"], 4)])
     assert names(ax) == list(part["group"].iloc[largest(part["weight"], 4)].astype(str))
-    ax = plots.contributions(make(top), query=5, prediction=100.0)
+    ax = plots.waterfall(make(top), query=5, prediction=100.0)
     np.testing.assert_allclose(widths(ax).sum(), 100.0, rtol=1e-12)
 
 
 def test_outputs_are_chosen_by_name_and_sparse_weights_are_read():
     e = forest()
     k = list(e.outputs).index("middle")
-    ax = plots.contributions(e, 100, query=3, output="middle", reference=0)
+    ax = plots.waterfall(e, 100, query=3, output="middle", reference=0)
     dense = e.weights.toarray()[3] * e.targets[:, k]
     np.testing.assert_array_equal(widths(ax)[1:-1], dense[largest(dense, 80)])
     assert "output middle" in ax.get_title("left")
@@ -191,7 +191,7 @@ def test_overall_of_sparse_weights_derivatives_and_pushes():
     assert plots.overall(derivatives()).get_xlabel() == "mean |derivative|"
     X, y, new, _ = data()
     high = y > 150
-    pushes = axil.explain(LGBMClassifier(n_estimators=5, num_leaves=4, verbose=-1).fit(X, high), X, high)(new)
+    pushes = axil.Explainer(LGBMClassifier(n_estimators=5, num_leaves=4, verbose=-1).fit(X, high), X, high)(new)
     ax = plots.overall(pushes)
     np.testing.assert_allclose(widths(ax)[0], np.abs(pushes.contributions).mean(axis=0).max(), rtol=1e-12)
     assert ax.get_xlabel() == "mean |contribution|"
@@ -214,19 +214,18 @@ def test_the_waterfall_leads_from_the_intercept_to_the_prediction():
         np.testing.assert_allclose(ends[-1], e.predictions[4], rtol=1e-12)
         assert names(ax)[1:] == [*e.index[rows], "74 other rows", "prediction"]
     assert names(plots.waterfall(e))[0] == f"all targets at {e.targets.mean():.0f}"  # the mean by default
-    assert plots.contributions is plots.waterfall
 
 
 def test_all_rows_leave_no_rest():
-    ax = plots.contributions([1.0, -3.0, 2.0], 5, intercept=10.0)
+    ax = plots.waterfall([1.0, -3.0, 2.0], 5, intercept=10.0)
     np.testing.assert_array_equal(widths(ax), [0.0, -3.0, 2.0, 1.0, 0.0])
     assert names(ax) == ["intercept", "1", "2", "0", "prediction"]
 
 
 def test_a_frame_of_some_rows_says_where_the_intercept_is():
     frame = explanation().top(3)
-    assert "all other rows, intercept" in names(plots.contributions(frame, prediction=1.0))
-    ax = plots.contributions(frame, prediction=1.0, intercept=0.5)
+    assert "all other rows, intercept" in names(plots.waterfall(frame, prediction=1.0))
+    ax = plots.waterfall(frame, prediction=1.0, intercept=0.5)
     assert names(ax)[0] == "intercept"
     assert "all other rows" in names(ax)
 
@@ -244,7 +243,7 @@ def test_derivatives_say_so():
         plots.matrix(e),
         plots.matrix(e.weights, exact=False),
         plots.concentration(e),
-        plots.contributions(e),
+        plots.waterfall(e),
     ):
         assert_readable(ax)
         assert "erivative" in ax.get_title("left") + ax.get_xlabel() + ax.get_ylabel()

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
-from plot_models import DRAWN, assert_readable, explanation, texts_of, tick_labels, years
 
 from axil import InputError, plots
 from axil.plots import canvas
+from tests.plots.plot_models import DRAWN, assert_readable, explanation, texts_of, tick_labels, years
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -105,7 +105,7 @@ def test_few_and_many_rows_are_readable(n):
     for ax in (
         plots.weights(weights, labels=[f"a long label of row {i} among many others" for i in range(n)]),
         plots.weights(weights, 300),
-        plots.contributions(1e6 * weights, 30, intercept=-2.5e6),
+        plots.waterfall(1e6 * weights, 30, intercept=-2.5e6),
         plots.weights_against(weights, generator.normal(size=n)),
         plots.targets(weights, generator.normal(size=n)),
         plots.concentration(weights),

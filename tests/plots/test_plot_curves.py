@@ -4,7 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.collections import PathCollection
-from plot_models import (
+from scipy.cluster.hierarchy import leaves_list, linkage
+from sklearn.kernel_ridge import KernelRidge
+
+import axil
+from axil import InputError, plots
+from tests.plots.plot_models import (
     assert_readable,
     boosted,
     data,
@@ -17,11 +22,6 @@ from plot_models import (
     tick_labels,
     true_targets,
 )
-from scipy.cluster.hierarchy import leaves_list, linkage
-from sklearn.kernel_ridge import KernelRidge
-
-import axil
-from axil import InputError, plots
 
 
 def curve(ax):
@@ -73,7 +73,7 @@ def test_the_timeline_of_one_output_of_pushes_and_of_logarithms():
     k = list(e.outputs).index("middle")
     np.testing.assert_allclose(curve(plots.timeline(e, quarters(), output="middle"))[1][-1], e.predictions[0, k])
     high = y > 150
-    pushes = axil.explain(LGBMClassifier(n_estimators=5, num_leaves=4, verbose=-1).fit(X, high), X, high)(new)
+    pushes = axil.Explainer(LGBMClassifier(n_estimators=5, num_leaves=4, verbose=-1).fit(X, high), X, high)(new)
     _, levels = curve(plots.timeline(pushes, quarters()))
     np.testing.assert_allclose(levels[[0, -1]], [pushes.intercepts[0], pushes.predictions[0]], rtol=1e-9)
     with pytest.raises(InputError, match="Pushes are not multiples of the targets"):
@@ -90,7 +90,7 @@ def test_concentration_counts_as_the_table_does():
     x, share = ax.lines[0].get_data()
     np.testing.assert_allclose(share[1:], np.cumsum(np.sort(np.abs(e.weights[6]))[::-1]) / np.abs(e.weights[6]).sum())
     assert x[-1] == 80
-    counted = e[6].concentration()["rows"]
+    counted = [int(e[6].statistics()[f"rows for {share}%"].iloc[0]) for share in (50, 80, 95)]
     assert ax.texts[0].get_text() == "\n".join(f"{share:.0%}: {n} rows" for share, n in zip((0.5, 0.8, 0.95), counted))
 
 
@@ -109,8 +109,8 @@ def test_errors_by_trees_are_those_of_the_frame():
 def test_removal_adds_up_effects_of_several_methods():
     new, asked = data()[2], boosted()
     frames = {
-        "first order": asked.removal_set(new, 5, method="first-order"),
-        "greedy": asked.removal_set(new, 5, greedy=True),
+        "first order": asked.removal(new, 5, method="first-order", same_sign=True),
+        "greedy": asked.removal(new, 5, greedy=True),
     }
     ax = plots.removal(frames, query=2)
     for line, frame in zip(ax.lines[1:], frames.values()):

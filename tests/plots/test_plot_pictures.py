@@ -6,9 +6,9 @@ They are compared without their text, on axes of a fixed place, so that fonts ca
 import numpy as np
 import pytest
 from matplotlib.testing.compare import compare_images
-from plot_models import DRAWN, IMAGES, explanation, picture
 
 from axil import plots
+from tests.plots.plot_models import DRAWN, IMAGES, explanation, picture
 
 TOLERANCE = 2.0  # root mean square of grey levels; a redrawn picture has 0, one bar 10 % too long more than this
 

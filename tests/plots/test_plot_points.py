@@ -8,11 +8,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from matplotlib.collections import PathCollection
-from plot_models import assert_readable, class_suspects, data, explainer, explanation, suspects, years
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
 from axil import InputError, plots
+from tests.plots.plot_models import assert_readable, class_suspects, data, explainer, explanation, suspects, years
 
 
 def points(ax):

@@ -5,9 +5,9 @@ import polars as pl
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
-from plot_models import blame_frame, explanation, intervals, suspects, true_targets, years
 
 from axil import InputError, plots
+from tests.plots.plot_models import blame_frame, explanation, intervals, suspects, true_targets, years
 
 
 def test_bad_input_leaves_no_figure():
@@ -42,16 +42,16 @@ BAD = {
     "a figure": (lambda: plots.weights([1.0], ax=Figure()), "ax is a Figure"),
     "a frame is not all": (lambda: plots.concentration(explanation().top(2)), "largest rows only"),
     "no weights": (lambda: plots.concentration([0.0, 0.0]), "All weights are zero"),
-    "rest": (lambda: plots.contributions(explanation().top(2)), "pass prediction="),
-    "two intercepts": (lambda: plots.contributions(explanation(), intercept=1.0), "its own intercept"),
-    "two predictions": (lambda: plots.contributions([1.0], prediction=1.0), "leave out prediction"),
-    "reference": (lambda: plots.contributions([1.0], reference=1.0), "reference needs the weights"),
+    "rest": (lambda: plots.waterfall(explanation().top(2)), "pass prediction="),
+    "two intercepts": (lambda: plots.waterfall(explanation(), intercept=1.0), "its own intercept"),
+    "two predictions": (lambda: plots.waterfall([1.0], prediction=1.0), "leave out prediction"),
+    "reference": (lambda: plots.waterfall([1.0], reference=1.0), "reference needs the weights"),
     "reference text": (lambda: plots.waterfall(explanation(), reference="median"), "reference is 'median'"),
     "column": (lambda: plots.weights_against(explanation(), [1.0]), r"values has shape \(1,\); expected \(80,\)"),
     "targets": (lambda: plots.targets([1.0]), "targets are to be given"),
     "targets twice": (lambda: plots.targets(explanation(), [1.0]), "its own"),
-    "groups": (lambda: plots.group(explanation()), "pass labels"),
-    "groups twice": (lambda: plots.group(explanation().group(years()), years()), "leave out labels"),
+    "groups": (lambda: plots.group(explanation()), "pass groups"),
+    "groups twice": (lambda: plots.group(explanation().group(years()), years()), "leave out groups"),
     "group by": (lambda: plots.group(explanation(), years(), by="size"), "by is 'size'"),
     "group array": (lambda: plots.group(np.ones(3)), "The table is a ndarray"),
     "blame by": (lambda: plots.blame(blame_frame(), by="size"), "by is 'size'"),

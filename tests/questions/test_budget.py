@@ -5,10 +5,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 from sklearn.ensemble import GradientBoostingRegressor
-from test_contract import case_of, explainer_of
 
 import axil
 from axil import InputError
+from tests.test_contract import case_of, explainer_of
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +58,11 @@ def test_no_smaller_set_crosses_the_line(nine, line, codes, pair):
 )
 def test_listed_rows_move_predictions_as_what_if_says(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
-    X, n_outputs = case.X_new[:3], explainer.proven.targets.shape[1]
-    queries = explainer.proven.queries(X)
-    predictions = explainer.proven.predicted(queries)
-    line = float(predictions.max() + 0.2 * np.ptp(explainer.proven.targets[:, 0]))
-    far = 0.5 * np.ptp(explainer.proven.targets[:, 0])
+    X, n_outputs = case.X_new[:3], explainer._model.targets.shape[1]
+    queries = explainer._model.queries(X)
+    predictions = explainer._model.predicted(queries)
+    line = float(predictions.max() + 0.2 * np.ptp(explainer._model.targets[:, 0]))
+    far = 0.5 * np.ptp(explainer._model.targets[:, 0])
     counted, listed = explainer.budget(X, line, far), explainer.budget(X, line, far, listed=True)
     assert counted["fewest"].notna().any()
     for i in range(3):
@@ -73,14 +73,14 @@ def test_listed_rows_move_predictions_as_what_if_says(library, name):
             assert len(own) == (0 if np.isnan(fewest) else fewest)
             if not len(own):
                 continue
-            weights = explainer.reach(list(own["row"]), X)
-            weights = weights if weights.ndim == 2 else weights[k]
+            weights = explainer.reach(X, list(own["row"]))
+            weights = weights if weights.ndim == 2 else weights[:, k]
             new = {}
             for row, weight in zip(own["row"], weights[i]):
-                new[row] = explainer.proven.targets[row].copy()
+                new[row] = explainer._model.targets[row].copy()
                 new[row][k] += far * np.sign(weight)
             new = {row: value if n_outputs > 1 else value[0] for row, value in new.items()}
-            change = explainer.what_if(new, X)["change"].to_numpy().reshape(3, n_outputs)[i, k]
+            change = explainer.what_if(X, new)["change"].to_numpy().reshape(3, n_outputs)[i, k]
             np.testing.assert_allclose(own["prediction"].iloc[-1] - predictions[i, k], change, rtol=1e-9)
             assert own["prediction"].iloc[-1] >= line > predictions[i, k]
             assert len(own) == 1 or own["prediction"].iloc[-2] < line

@@ -4,12 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
-from page_models import data_of
-from test_contract import case_of, explainer_of
 
 import axil
 from axil.errors import InputError
 from axil.questions import leverage, noise
+from tests.output.page.page_models import data_of
+from tests.test_contract import case_of, explainer_of
 
 MODELS = [
     ("lightgbm", "bagging"),
@@ -24,7 +24,7 @@ MODELS = [
 def traces(explainer):
     """trace K and trace((I - K)'(I - K)), of every engine, from K itself."""
     every = explainer.matrix()
-    every = every if every.ndim == 3 else every[None]
+    every = np.swapaxes(every, 0, 1) if every.ndim == 3 else every[None]
     left = [np.eye(len(K)) - K for K in every]
     return np.array([np.trace(K) for K in every]), np.array([np.square(one).sum() for one in left])
 
@@ -34,15 +34,15 @@ def test_estimates_are_as_near_as_they_say(library, name):
     """Within four standard errors, which are themselves from 32 vectors; and of use: sigma to a tenth."""
     explainer = explainer_of(library, name)
     trace, left = traces(explainer)
-    found = noise.estimated_trace(explainer.proven)
+    found = noise.estimated_trace(explainer._model)
     assert (np.abs(found.value - trace) <= 4 * found.standard_error + 1e-9 * trace).all()
-    value, error = explainer.degrees_of_freedom(estimate=True)
+    value, error = explainer.degrees_of_freedom(method="estimate")
     np.testing.assert_array_equal(np.atleast_1d(value), found.value)
     np.testing.assert_array_equal(np.atleast_1d(error), found.standard_error)
-    sigma, exact = noise.estimated(explainer.proven), noise.exact(explainer.proven)
+    sigma, exact = noise.estimated(explainer._model), noise.exact(explainer._model)
     assert (np.abs(sigma.value - exact) <= 4 * sigma.standard_error + 1e-9 * exact).all()
     assert (sigma.standard_error <= 0.1 * sigma.value).all()
-    rss = np.square(explainer.proven.targets - explainer.proven.fitted()).sum(axis=0)
+    rss = np.square(explainer._model.targets - explainer._model.fitted()).sum(axis=0)
     np.testing.assert_allclose(exact, np.sqrt(rss / left), rtol=1e-9)
 
 
@@ -56,13 +56,12 @@ def test_estimated_leverages_are_as_near_as_they_say(library, name):
     off = np.abs(value - exact)
     assert (off <= 2 * error + 1e-9).mean() >= 0.9
     assert (off <= 6 * error + 1e-9).all()
-    np.testing.assert_array_equal(explainer.degrees_of_freedom(method="estimate"), explainer.degrees_of_freedom(True))
 
 
 def test_repeated_estimates_of_leverages_have_no_bias_and_scatter_as_they_say(monkeypatch):
     """Over 40 sets of signs: the mean within the scatter of means, the mean standard error within a tenth of the scatter."""
     explainer, found, plain = axil.Explainer(*_data()), [], []
-    engine, n = explainer.proven.engines[0], len(explainer.proven.targets)
+    engine, n = explainer._model.engines[0], len(explainer._model.targets)
     real = np.random.default_rng
     for seed in range(40):
         monkeypatch.setattr(np.random, "default_rng", lambda _, seed=seed: real(seed))
@@ -80,8 +79,9 @@ def test_repeated_estimates_of_leverages_have_no_bias_and_scatter_as_they_say(mo
 
 def test_a_method_is_exact_or_an_estimate():
     explainer = axil.Explainer(*_data())
-    with pytest.raises(InputError, match="leave estimate out"):
-        explainer.degrees_of_freedom(estimate=True, method="exact")
+    assert explainer.degrees_of_freedom(method="exact") == explainer.degrees_of_freedom()
+    with pytest.raises(InputError, match='"exact" or "estimate"'):
+        explainer.degrees_of_freedom(method="guess")
     with pytest.raises(InputError, match='"exact" or "estimate"'):
         explainer.leverage(method="guess")
 
@@ -93,7 +93,7 @@ def test_standard_errors_of_repeated_estimates_are_their_scatter(monkeypatch):
     real = np.random.default_rng
     for seed in range(40):
         monkeypatch.setattr(np.random, "default_rng", lambda _, seed=seed: real(seed))
-        found.append(noise._probe(explainer.proven)[1])
+        found.append(noise._probe(explainer._model)[1])
     scatter, said = np.std([one.value for one in found]), np.mean([one.standard_error for one in found])
     assert said == pytest.approx(scatter, rel=0.35)
 
@@ -137,7 +137,7 @@ def test_a_page_never_waits_for_a_number_nobody_asked_for(monkeypatch):
     explainer = axil.Explainer(*_data())
     monkeypatch.setattr(noise, "ON_PAGE", 0.0)
     assert page(explainer) == (None, None)
-    assert not {"sigma", "probes"} & set(explainer.proven.kept.known())  # nothing was computed
+    assert not {"sigma", "probes"} & set(explainer._model.kept.known())  # nothing was computed
     assert page(explainer, sigma=True) == (estimate, note)
     assert page(explainer) == (estimate, note)  # known by now
     page(explainer, sigma="exact")

@@ -62,8 +62,8 @@ def test_a_margin_takes_the_place_of_the_base(name: str, prepared: bool) -> None
     top, own = explainer.top(ASKED, 3, init_score=m), explanation.top(3)
     pd.testing.assert_frame_equal(top, own, rtol=1e-9)
     for k in range(1 if y.ndim == 1 else 2):  # weights are the derivatives of these very predictions
-        changed = explainer.what_if({4: y[4] + 1.0}, ASKED, init_score=m)
-        weights = explanation.weights[k] if explanation.weights.ndim == 3 else explanation.weights
+        changed = explainer.what_if(ASKED, {4: y[4] + 1.0}, init_score=m)
+        weights = explanation.weights[:, k] if explanation.weights.ndim == 3 else explanation.weights
         moved = changed[changed.output == k] if y.ndim == 2 else changed
         np.testing.assert_allclose(moved.change, weights[:, 4], rtol=0, atol=1e-12)
         np.testing.assert_allclose(moved.before, expected if y.ndim == 1 else expected[:, k], **SAME)
@@ -100,11 +100,9 @@ def test_other_libraries_add_offsets() -> None:
 
 def test_margins_over_dask() -> None:
     da = pytest.importorskip("dask.array")
-    import axil.dask
-
     for name in ("estimated base", "constant base", "two outputs"):
         model, whole, y = fitted(name)
-        explainer = axil.dask.Explainer(
+        explainer = axil.Explainer(
             model, da.from_array(X, chunks=(30, 4)), da.from_array(y, chunks=(30,) if y.ndim == 1 else (30, 2))
         )
         m = margins(y)
@@ -184,9 +182,9 @@ def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: 
     found = explainer.leave_one_out()["prediction"].to_numpy().reshape(expected.shape)
     np.testing.assert_allclose(found, expected, **SAME)
     own = model.predict(X, base_margin=margin).reshape(expected.shape)
-    np.testing.assert_allclose(explainer.proven.fitted(), own, **SAME)
-    weights_of = explainer(X, init_score=margin).weights.reshape(-1, 80, 80)
-    for engine, K in zip(explainer.proven.engines, weights_of):
+    np.testing.assert_allclose(explainer._model.fitted(), own, **SAME)
+    weights_of = explainer(X, init_score=margin).weights.reshape(80, -1, 80)
+    for engine, K in zip(explainer._model.engines, np.swapaxes(weights_of, 0, 1)):
         for one in (engine, engine.prepared()):
             np.testing.assert_allclose(one.leverage(1 << 30), np.diagonal(K), rtol=0, atol=1e-14)
             np.testing.assert_allclose(one.squares(1 << 30), np.square(K).sum(), rtol=1e-12)
@@ -195,10 +193,8 @@ def test_a_margin_of_the_fit_takes_the_place_of_the_base_in_training_rows(name: 
     pytest.importorskip("dask")
     from dask import array as da
 
-    from axil.dask import Explainer as OverDask
-
     parts = [None if a is None else da.from_array(a, chunks=(30, *a.shape[1:])) for a in (X, y, weights, margin)]
-    over_dask = OverDask(model, *parts).leave_one_out().compute()["prediction"]
+    over_dask = axil.Explainer(model, *parts).leave_one_out()["prediction"]
     np.testing.assert_allclose(over_dask.to_numpy().reshape(found.shape), found, rtol=0, atol=1e-12)
 
 

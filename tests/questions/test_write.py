@@ -11,6 +11,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 import axil
 from axil.errors import InputError
+from tests.questions.question_models import NEW
+from tests.questions.question_models import X as ROWS
 
 CLOSE = {"rtol": 0, "atol": 1e-13}  # batches of other sizes add in another order
 
@@ -53,8 +55,8 @@ def test_parquet(name, tmp_path):
         assert list(table["output"]) == list(np.tile(explainer.outputs, 11))
     np.testing.assert_allclose(table["prediction"], explanation.predictions.ravel(), **CLOSE)
     np.testing.assert_allclose(table["intercept"], explanation.intercepts.ravel(), **CLOSE)
-    weights = explanation.weights if explanation.weights.ndim == 3 else [explanation.weights] * n_outputs
-    expected = np.stack(weights, axis=1).reshape(-1, 150)
+    weights = explanation.weights
+    expected = weights.reshape(-1, 150) if weights.ndim == 3 else np.repeat(weights, n_outputs, axis=0)
     np.testing.assert_allclose(np.stack(table["weights"]), expected, **CLOSE)
 
 
@@ -81,9 +83,9 @@ def test_bad_paths_and_a_failure_on_the_way_leave_nothing_behind(tmp_path, monke
     with pytest.raises(InputError, match="nothing to write"):
         explainer.write(X.head(0), tmp_path / "weights.zarr")
     (tmp_path / "weights.parquet").write_text("before")
-    predictions = type(explainer.proven.adapter).predictions
+    predictions = type(explainer._model.adapter).predictions
     monkeypatch.setattr(
-        type(explainer.proven.adapter), "predictions", lambda self, X: predictions(self, X) + (X.index[0] != "row 0")
+        type(explainer._model.adapter), "predictions", lambda self, X: predictions(self, X) + (X.index[0] != "row 0")
     )
     for path in ("weights.parquet", "weights.zarr"):
         with pytest.raises(axil.ExactnessError):
@@ -145,7 +147,7 @@ def test_paths_of_no_file_are_refused(path):
         with pytest.raises(InputError, match="path is"):
             write(X, path)
     with pytest.raises(InputError, match="path is"):
-        axil.load(path, explainer.proven.adapter)
+        axil.load(path, explainer._model.adapter)
 
 
 def test_a_directory_is_no_parquet_file(tmp_path):
@@ -153,3 +155,21 @@ def test_a_directory_is_no_parquet_file(tmp_path):
     with pytest.raises(InputError, match="a directory"):
         EXPLAINERS["one output"].write(data()[0].head(2), tmp_path / "kept.parquet")
     assert (tmp_path / "kept.parquet").is_dir()
+
+
+def test_files_of_every_kind_and_place(any_explainer, tmp_path):
+    whole = any_explainer(NEW)
+    any_explainer.write(NEW, tmp_path / "w.parquet")
+    table = pd.read_parquet(tmp_path / "w.parquet")
+    n_outputs = 1 if whole.outputs is None else len(whole.outputs)
+    name = "contributions" if whole.kind == "additive" else "weights"
+    weights, wanted = np.stack(table[name].to_list()), getattr(whole, name).reshape(len(NEW) * n_outputs, -1)
+    np.testing.assert_allclose(weights, wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(table["prediction"], whole.predictions.ravel(), rtol=1e-9)
+    assert list(table["query"]) == list(np.repeat(NEW.index, n_outputs))
+    any_explainer.write(NEW, tmp_path / "w.zarr")
+    stored = zarr.open_group(str(tmp_path / "w.zarr"), mode="r")
+    np.testing.assert_allclose(stored[name][...], getattr(whole, name), rtol=1e-9, atol=1e-12)
+    assert list(stored["index"][...]) == list(ROWS.index)
+    with pytest.raises(InputError, match="no rows"):
+        any_explainer.write(NEW.head(0), tmp_path / "none.zarr")

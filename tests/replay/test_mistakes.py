@@ -170,9 +170,9 @@ def test_labels_in_another_order_where_there_are_no_exact_weights() -> None:
     dear = Y.median() < Y
     model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(X, dear)
     with pytest.raises(axil.ExactnessError, match="same row labels in another order"):
-        axil.JacobianExplainer(model, X, dear.iloc[ORDER])
+        axil.Explainer(model, X, dear.iloc[ORDER])
     with pytest.raises(axil.ExactnessError, match="the most likely first"):
-        axil.JacobianExplainer(model, X, dear.iloc[ORDER].to_numpy())
+        axil.Explainer(model, X, dear.iloc[ORDER].to_numpy())
 
 
 def test_other_targets_on_the_same_scale_are_not_asked_about() -> None:

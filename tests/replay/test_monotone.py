@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 
-import catboost_models
 import numpy as np
 import pytest
-import sklearn_models
-import xgboost_models
-from monotone_models import MODELS, Fit, Pooled
 from sklearn.ensemble import ExtraTreesRegressor
 
 from axil import Explainer
 from axil.errors import AxilError, InputError
 from axil.inputs import take_rows
+from tests.adapters import catboost_models, sklearn_models, xgboost_models
+from tests.replay.monotone_models import MODELS, Fit, Pooled
 
 
 @cache

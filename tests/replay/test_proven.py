@@ -6,9 +6,9 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
-from test_contract import case_of, offsets_of
 
 import axil
+from tests.test_contract import case_of, offsets_of
 
 
 def made(library="lightgbm", name="regressor"):
@@ -20,7 +20,7 @@ def made(library="lightgbm", name="regressor"):
 def counted(monkeypatch):
     """An explainer with the calls of its model: which of them, and for how many rows."""
     explainer, case = made()
-    adapter, calls = explainer.proven.adapter, []
+    adapter, calls = explainer._model.adapter, []
     for name in ("predictions", "coordinates"):
         real = getattr(adapter, name)
 
@@ -43,13 +43,13 @@ def test_the_model_is_asked_once(counted, question, monkeypatch):
     if question == "blame":
         explainer.blame(case.X_new, np.zeros(n))
     else:
-        explainer.what_if({explainer.index[0]: 1.0}, case.X_new)
+        explainer.what_if(case.X_new, {explainer.index[0]: 1.0})
     assert sorted(calls) == [("coordinates", n), ("predictions", n)]
 
 
 def test_queries_are_asked_by_one_thread(counted):
     explainer, case, calls = counted
-    queries = explainer.proven.queries(case.X_new)
+    queries = explainer._model.queries(case.X_new)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: queries.predictions, range(8)))
     assert all(one is found[0] for one in found)
@@ -58,7 +58,7 @@ def test_queries_are_asked_by_one_thread(counted):
 
 def test_a_part_of_queries_is_what_it_would_be_by_itself():
     explainer, case = made("xgboost", "one_output_per_tree")
-    proven, part = explainer.proven, slice(2, 5)
+    proven, part = explainer._model, slice(2, 5)
     offsets = np.arange(3.0 * case.X_new.shape[0]).reshape(-1, proven.targets.shape[1])[: case.X_new.shape[0]]
     whole = proven.queries(case.X_new, offsets)
     early = whole[part]
@@ -72,26 +72,24 @@ def test_a_part_of_queries_is_what_it_would_be_by_itself():
 
 def test_it_does_not_change():
     explainer, _ = made()
-    before = explainer.proven
+    before = explainer._model
     with pytest.raises(FrozenInstanceError):
         before.targets = None
-    with pytest.raises(AttributeError):
-        explainer.proven = before
     explainer.prepare()
     assert before.engines[0].leaf_space is None
-    assert explainer.proven.engines[0].leaf_space is not None
-    assert explainer.proven.kept is before.kept
+    assert explainer._model.engines[0].leaf_space is not None
+    assert explainer._model.kept is before.kept
 
 
 def test_an_explainer_of_a_proven_model_answers_alike():
     explainer, case = made("catboost", "multi weighted")
-    other = axil.Explainer._of(copy.deepcopy(explainer.proven))
+    other = axil.Explainer._of(copy.deepcopy(explainer._model))
     np.testing.assert_array_equal(other(case.X_new).weights, explainer(case.X_new).weights)
 
 
 @pytest.mark.parametrize(("library", "name"), [("lightgbm", "regressor"), ("xgboost", "one_output_per_tree")])
 def test_columns_go_to_the_engines_of_their_outputs(library, name):
-    proven = made(library, name)[0].proven
+    proven = made(library, name)[0]._model
     whole = np.concatenate([own for _, own in proven.by_output(proven.targets)], axis=1)
     np.testing.assert_array_equal(whole, proven.targets)
     np.testing.assert_array_equal(proven.across(proven.targets, lambda engine, own: 2 * own), 2 * proven.targets)

@@ -4,11 +4,11 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 import xgboost as xgb
-from reference import dense_weights
 from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
 from axil import ExactnessError, InputError
+from tests.reference import dense_weights
 
 RNG = np.random.default_rng(0)
 X = RNG.random((500, 5))
@@ -22,7 +22,7 @@ def bagged():
 
 
 def bags_of(explainer):
-    s = explainer.proven.engines[0].structure
+    s = explainer._model.engines[0].structure
     return s.draws[s.cells // s.n_leaves[:, None]].T
 
 
@@ -102,17 +102,17 @@ def test_several_outputs(strategy):
     explainer = axil.Explainer(model, X, targets)
     explanation = explainer(X[:7])
     own_trees = strategy == "one_output_per_tree"
-    assert explanation.weights.shape == ((3, 7, 500) if own_trees else (7, 500))
+    assert explanation.weights.shape == ((7, 3, 500) if own_trees else (7, 500))
     np.testing.assert_allclose(explanation.predictions, model.predict(X[:7]), atol=1e-5)
-    assert explanation[2:4].weights.shape == ((3, 2, 500) if own_trees else (2, 500))
+    assert explanation[2:4].weights.shape == ((2, 3, 500) if own_trees else (2, 500))
     assert explanation[1].predictions.shape == (1, 3)
     table = explainer.top(X[:2], 3)
     assert len(table) == 2 * 3 * 3
     assert list(table["output"][:9]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert explainer.matrix().shape == ((3, 500, 500) if own_trees else (500, 500))
-    for engine, found in zip(explainer.proven.engines, explanation.weights if own_trees else [explanation.weights]):
+    assert explainer.matrix().shape == ((500, 3, 500) if own_trees else (500, 500))
+    for engine, found in zip(explainer._model.engines, np.swapaxes(explanation.weights.reshape(7, -1, 500), 0, 1)):
         s = engine.structure
-        leaves = explainer.proven.adapter.leaves(X[:7])
+        leaves = explainer._model.adapter.leaves(X[:7])
         expected, _ = dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])
         np.testing.assert_allclose(found, expected, atol=1e-13)
     if own_trees:

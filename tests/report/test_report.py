@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from lightgbm import LGBMClassifier, LGBMRegressor
-from page_models import HOSTILE
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
@@ -18,6 +17,7 @@ from axil.errors import InputError, UnsupportedQuestionError
 from axil.report import write
 from axil.report.folder import LONGEST, PER_FOLDER, file_names
 from axil.report.wording import Words, cell, difference, number
+from tests.output.page.page_models import HOSTILE
 
 N, Q = 150, 12
 DRAWS = np.random.default_rng(5)
@@ -278,7 +278,7 @@ def test_an_interval_of_another_model_is_refused(explainer, tmp_path):
 
 def test_what_has_no_report(tmp_path):
     dear = (Y.median() < Y).to_numpy()
-    pushes = axil.JacobianExplainer(LGBMClassifier(**QUICK).fit(X, dear), X, dear)
+    pushes = axil.Explainer(LGBMClassifier(**QUICK).fit(X, dear), X, dear)
     with pytest.raises(UnsupportedQuestionError, match=r"report has no answer here: .*pushes, or .* make a score"):
         pushes.report(NEW, tmp_path / "out")
     both = np.column_stack([Y, Y])

@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from reference import bent_values
 
 from axil.structure import Nodes, Regularisation
 from axil.structure.changes import nearest
 from axil.structure.pattern import hold
+from tests.reference import bent_values
 
 SETTINGS = {
     "nothing": {},

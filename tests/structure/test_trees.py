@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reference import random_structure
 from scipy.sparse import csr_array
 
 from axil.structure import Coefficients, Regularisation, cell_dtype
+from tests.reference import random_structure
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from away import Away
-from devices import GPU
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import axil_backward, axil_forward, axil_oos, dense_weights, random_structure, replay
 
 from axil.kernels import Rows, cpu
 from axil.kernels.cpu import Cpu
@@ -18,6 +15,9 @@ from axil.structure import Structure
 from axil.weights import leaf_space, passes
 from axil.weights.boosting import BoostedTrees
 from axil.weights.passes import leaf_sums
+from tests.away import Away
+from tests.devices import GPU
+from tests.reference import axil_backward, axil_forward, axil_oos, dense_weights, random_structure, replay
 
 # Sums of a few hundred products of order one in float64, in another order than the reference's.
 CLOSE = {"rtol": 0, "atol": 1e-12}

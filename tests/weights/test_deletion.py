@@ -5,11 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from catboost import CatBoostRegressor
-from reference import random_structure, reweighted_replay
 from sklearn.base import clone
-from test_boosting import random_queries
-from test_contract import case_of, explainer_of
-from test_removal import CASES, SHAPES, engine_of, of_output, pair_of
 
 import axil
 from axil import InputError, UnsupportedQuestionError
@@ -17,6 +13,10 @@ from axil.kernels.cpu import Cpu
 from axil.weights import deletion
 from axil.weights.boosting import BoostedTrees
 from axil.weights.deletion import ByReplay, InLeafSpace
+from tests.reference import random_structure, reweighted_replay
+from tests.test_contract import case_of, explainer_of
+from tests.weights.test_boosting import random_queries
+from tests.weights.test_removal import CASES, SHAPES, engine_of, of_output, pair_of
 
 ENOUGH = 1 << 30  # bytes
 SHAPES |= {
@@ -158,19 +158,19 @@ def test_models_against_fits_without_the_row(library, name):
     case, explainer = pair_of(library, name)
     found = explainer.removal(case.X_new[:4], method="exact")
     left_out = explainer.leave_one_out()
-    leaves = explainer.proven.adapter.leaves(case.X_new[:4])
+    leaves = explainer._model.adapter.leaves(case.X_new[:4])
     rows = np.arange(0, len(explainer.targets), 61)
-    for k, effects in enumerate([found] if explainer.outputs is None else found):
-        shared = len(explainer.proven.engines) == 1
-        s = explainer.proven.engines[0 if shared else k].structure
-        own, y = leaves if s.columns is None else leaves[:, s.columns], explainer.proven.targets[:, k]
+    for k, effects in enumerate([found] if explainer.outputs is None else np.swapaxes(found, 0, 1)):
+        shared = len(explainer._model.engines) == 1
+        s = explainer._model.engines[0 if shared else k].structure
+        own, y = leaves if s.columns is None else leaves[:, s.columns], explainer._model.targets[:, k]
         s = of_output(s, k if shared else 0)
         before = reweighted_replay(s, y, weights_without(s, []), own).real
         expected = [reweighted_replay(s, y, weights_without(s, j), own).real - before for j in rows]
         scale = np.abs(effects).max()
         np.testing.assert_allclose(effects[:, rows], np.array(expected).T, rtol=0, atol=1e-9 * scale)
         part = left_out if explainer.outputs is None else left_out[left_out["output"] == explainer.outputs[k]]
-        alone = part["prediction"].to_numpy() - explainer.proven.fitted()[:, k]
+        alone = part["prediction"].to_numpy() - explainer._model.fitted()[:, k]
         changes = [
             (reweighted_replay(s, y, weights_without(s, j), s.leaves().T[[j]]) - fitted_of(s, y, j)).real[0]
             for j in rows
@@ -195,7 +195,7 @@ def test_smoothers_against_refits_without_rows(name):
         left = w.copy()
         left[rows] = 0.0
         refit = clone(case.model).fit(case.X, case.y, sample_weight=left)
-        found = explainer.without(rows, case.X_new)
+        found = explainer.without(case.X_new, rows)
         np.testing.assert_allclose(found["after"], refit.predict(case.X_new), rtol=0, atol=1e-8)
         if len(rows) == 1:
             np.testing.assert_allclose(effects[:, rows[0]], refit.predict(case.X_new) - before, rtol=0, atol=1e-8)
@@ -214,12 +214,12 @@ def test_smoothers_against_refits_without_rows(name):
 def test_sets_of_rows_against_a_fit_without_them(library, name):
     case, explainer = pair_of(library, name)
     rows = [0, 5, 6, 40, 90]
-    table = explainer.without([explainer.proven.index[j] for j in rows], case.X_new[:4])
-    leaves, n_outputs = explainer.proven.adapter.leaves(case.X_new[:4]), explainer.proven.targets.shape[1]
+    table = explainer.without(case.X_new[:4], [explainer._model.index[j] for j in rows])
+    leaves, n_outputs = explainer._model.adapter.leaves(case.X_new[:4]), explainer._model.targets.shape[1]
     for k in range(n_outputs):
-        shared = len(explainer.proven.engines) == 1
-        s = explainer.proven.engines[0 if shared else k].structure
-        own, y = leaves if s.columns is None else leaves[:, s.columns], explainer.proven.targets[:, k]
+        shared = len(explainer._model.engines) == 1
+        s = explainer._model.engines[0 if shared else k].structure
+        own, y = leaves if s.columns is None else leaves[:, s.columns], explainer._model.targets[:, k]
         expected = reweighted_replay(of_output(s, k if shared else 0), y, weights_without(s, rows), own).real
         np.testing.assert_allclose(table["after"][k::n_outputs], expected, rtol=0, atol=1e-9 * np.abs(y).max())
     np.testing.assert_allclose(table["after"] - table["before"], table["change"], rtol=0, atol=1e-12 * np.abs(y).max())
@@ -234,7 +234,7 @@ def test_what_has_no_deletion_is_refused_by_name():
         explainer, X = explainer_of(library, name), case_of(library, name).X_new
         for question, ask in {
             "removal": lambda X, e=explainer: e.removal(X, method="exact"),
-            "without": lambda X, e=explainer: e.without([0], X),
+            "without": lambda X, e=explainer: e.without(X, [0]),
             "leave_one_out": lambda X, e=explainer: e.leave_one_out(),
         }.items():
             with pytest.raises(UnsupportedQuestionError, match=f"{question} has no answer here.*{what}"):
@@ -246,10 +246,10 @@ def test_bad_rows_and_methods():
     with pytest.raises(InputError, match="method"):
         explainer.removal(case.X_new, method="second-order")
     with pytest.raises(InputError, match="rows is 'abc'; expected a list"):
-        explainer.without("abc", case.X_new)
+        explainer.without(case.X_new, "abc")
     with pytest.raises(InputError, match="none of any weight is left"):
-        explainer.without(range(len(case.y)), case.X_new)
-    unchanged = explainer.without([], case.X_new)
+        explainer.without(case.X_new, range(len(case.y)))
+    unchanged = explainer.without(case.X_new, [])
     np.testing.assert_allclose(unchanged["change"], 0.0, atol=1e-12 * np.abs(case.y).max())
 
 

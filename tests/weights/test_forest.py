@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import xgboost as xgb
-from reference import dense_weights, random_structure
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import axil
 from axil.weights.forest import Forest, is_forest
+from tests.reference import dense_weights, random_structure
 
 SHAPES = {
     "plain": {},
@@ -59,7 +59,7 @@ def test_classes_are_one_hot_targets():
     assert explanation.targets.shape == (300, 3)
     assert list(explanation.outputs) == ["high", "low", "middle"]
     np.testing.assert_allclose(explanation.predictions, model.predict_proba(X[:5]), atol=1e-12)
-    assert explanation.contributions.shape == (3, 5, 300)
+    assert explanation.contributions.shape == (5, 3, 300)
     table = explanation.top(2)
     assert list(table.columns) == ["query", "output", "prediction", "rank", "row", "weight", "target", "contribution"]
     assert list(table["output"][:6]) == ["high", "high", "low", "low", "middle", "middle"]

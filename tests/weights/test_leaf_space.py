@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from reference import random_structure, replay
-from test_boosting import SHAPES
 
 from axil.kernels import cpu
 from axil.kernels.cpu import Cpu
@@ -11,6 +9,8 @@ from axil.weights import leaf_space
 from axil.weights.boosting import BoostedTrees
 from axil.weights.leaf_space import LeafSpace, cooccurrence
 from axil.weights.passes import Passes, leaf_sums
+from tests.reference import random_structure, replay
+from tests.weights.test_boosting import SHAPES
 
 # Sums of a few hundred products of order one in float64, in another order than the reference's.
 CLOSE = {"rtol": 0, "atol": 1e-11}

@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-from reference import dense_weights, random_structure
-from test_boosting import SHAPES
-from test_contract import GRID, case_of, dense, explainer_of
 
 import axil
 from axil import InputError
 from axil.kernels.cpu import Cpu
 from axil.weights import leverage as hat
 from axil.weights.boosting import BoostedTrees
+from tests.reference import dense_weights, random_structure
+from tests.test_contract import GRID, case_of, dense, explainer_of
+from tests.weights.test_boosting import SHAPES
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 PLENTY = 1 << 30
@@ -54,21 +54,22 @@ def test_more_work_than_anyone_waits_for_is_refused_with_its_cost(monkeypatch):
 @pytest.mark.parametrize(("library", "name"), dense(GRID[::11]))
 def test_models(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
-    K = explainer.matrix()
-    np.testing.assert_allclose(explainer.leverage(), np.diagonal(K, axis1=-2, axis2=-1), **CLOSE)
-    np.testing.assert_allclose(explainer.degrees_of_freedom(), np.trace(K, axis1=-2, axis2=-1), **CLOSE)
-    squares = [engine.squares(PLENTY) for engine in explainer.proven.engines]
+    K, leverage = explainer.matrix(), explainer.leverage()
+    assert leverage.shape == K.shape[:-1]
+    K = np.swapaxes(K, 0, 1) if K.ndim == 3 else K[None]  # (outputs with trees of their own, N, N)
+    np.testing.assert_allclose(leverage.reshape(len(case.y), -1).T, np.diagonal(K, axis1=1, axis2=2), **CLOSE)
+    np.testing.assert_allclose(np.atleast_1d(explainer.degrees_of_freedom()), np.trace(K, axis1=1, axis2=2), **CLOSE)
+    squares = [engine.squares(PLENTY) for engine in explainer._model.engines]
     close = (
         CLOSE if library != "smoother" else {"rtol": 1e-8}
     )  # a kernel matrix of low rank loses digits in the products
     np.testing.assert_allclose(squares, np.square(K).reshape(len(squares), -1).sum(axis=1), **close)
-    assert np.shape(explainer.leverage()) == K.shape[:-1]
     assert len(case.y) == K.shape[-1]
 
 
 def test_results_do_not_depend_on_the_thread_count():
     case = case_of("lightgbm", "regressor")
     one, three = (axil.Explainer(case.model, case.X, case.y, n_threads=n).prepare() for n in (1, 3))
-    for engine, other in zip(one.proven.engines, three.proven.engines):
+    for engine, other in zip(one._model.engines, three._model.engines):
         for own in (hat.leverage_in_leaf_space, hat.squares_in_leaf_space):
             np.testing.assert_array_equal(own(engine.leaf_space, engine.rows), own(other.leaf_space, other.rows))

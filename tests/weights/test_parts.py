@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reference import random_structure
 
 from axil.kernels.cpu import Cpu
 from axil.weights import parts
 from axil.weights.parts import Parts, Which, factors_of
+from tests.reference import random_structure
 
 HEAVY = {"even": 1.0, "one heavy": 1e9}
 

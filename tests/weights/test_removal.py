@@ -5,12 +5,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-import sklearn_models
-from reference import random_structure, removal_effects, reweighted_replay
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from test_boosting import SHAPES, random_queries
-from test_contract import case_of, explainer_of, offsets_of
 
 import axil
 from axil import InputError, UnsupportedQuestionError
@@ -18,6 +14,10 @@ from axil.kernels.cpu import Cpu
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest, is_forest
 from axil.weights.removal import without
+from tests.adapters import sklearn_models
+from tests.reference import random_structure, removal_effects, reweighted_replay
+from tests.test_contract import case_of, explainer_of, offsets_of
+from tests.weights.test_boosting import SHAPES, random_queries
 
 CLOSE = {"rtol": 0, "atol": 1e-10}  # effects of order one, by float64 sums over a few hundred rows
 MORE = {
@@ -144,18 +144,18 @@ def of_output(structure, k):
 def test_models_against_a_weighted_replay(library, name):
     case, explainer = pair_of(library, name)
     found = explainer.removal(case.X_new[:4], method="first-order")
-    leaves = explainer.proven.adapter.leaves(case.X_new[:4])
+    leaves = explainer._model.adapter.leaves(case.X_new[:4])
     rows = np.arange(0, len(explainer.targets), 29)
     largest = 0.0
-    for k, effects in enumerate([found] if explainer.outputs is None else found):
-        shared = len(explainer.proven.engines) == 1
-        s = explainer.proven.engines[0 if shared else k].structure
+    for k, effects in enumerate([found] if explainer.outputs is None else np.swapaxes(found, 0, 1)):
+        shared = len(explainer._model.engines) == 1
+        s = explainer._model.engines[0 if shared else k].structure
         own = leaves if s.columns is None else leaves[:, s.columns]
-        expected = removal_effects(of_output(s, k if shared else 0), explainer.proven.targets[:, k], own, rows)
+        expected = removal_effects(of_output(s, k if shared else 0), explainer._model.targets[:, k], own, rows)
         np.testing.assert_allclose(effects[:, rows], expected, rtol=0, atol=1e-6 * max(np.abs(effects).max(), 1e-30))
         largest = max(largest, np.abs(expected).max())
     assert largest > 0
-    assert offsets_of(case) is None or explainer.proven.engines[0].structure.offsets is not None
+    assert offsets_of(case) is None or explainer._model.engines[0].structure.offsets is not None
 
 
 @pytest.mark.parametrize("name", ["linear regression weighted", "ridge", "ridge weighted", "kernel ridge weighted"])
@@ -180,7 +180,7 @@ def test_what_has_no_removal_is_refused_by_name():
         ("lightgbm", "path_smooth=2", "path_smooth"),
     ]:
         explainer, X = explainer_of(library, name), case_of(library, name).X_new
-        for ask in (explainer.removal, lambda X, e=explainer: e.removal_set(X, 3)):
+        for ask in (explainer.removal, lambda X, e=explainer: e.removal(X, k=3, same_sign=True)):
             with pytest.raises(UnsupportedQuestionError, match=what):
                 ask(X)
 
@@ -198,12 +198,14 @@ SETS = [
 @pytest.mark.parametrize(("library", "name"), SETS)
 def test_sets_are_the_largest_effects_of_one_sign(library, name, method, monkeypatch):
     case, explainer = pair_of(library, name)
-    monkeypatch.setattr("axil.machine.memory.BATCH_BYTES", 8 * len(case.y) * 3 * len(explainer.proven.engines))
-    effects = explainer.removal(case.X_new[:5], method).reshape(-1, 5, len(case.y))
-    table = explainer.removal_set(case.X_new[:5], 6, method=method)
+    monkeypatch.setattr("axil.machine.memory.BATCH_BYTES", 8 * len(case.y) * 3 * len(explainer._model.engines))
+    effects = explainer.removal(case.X_new[:5], method=method).reshape(
+        -1, len(case.y)
+    )  # a line for each query and output
+    table = explainer.removal(case.X_new[:5], k=6, same_sign=True, method=method)
     parts = table.groupby("query" if explainer.outputs is None else ["query", "output"], sort=False)
-    assert len(parts) == 5 * len(effects)
-    for (_, part), found in zip(parts, np.swapaxes(effects, 0, 1).reshape(-1, len(case.y))):
+    assert len(parts) == len(effects)
+    for (_, part), found in zip(parts, effects):
         up, down = np.sort(np.maximum(found, 0))[::-1][:6], np.sort(np.minimum(found, 0))[:6]
         expected = up if up.sum() >= -down.sum() else down
         np.testing.assert_allclose(part["effect"], expected[expected != 0], rtol=0, atol=1e-12 * np.abs(found).max())
@@ -225,13 +227,13 @@ GREEDY = [
 def test_greedy_sets_have_exact_effects(library, name):
     """The effects down to each rank add up to what a replay without these rows changes; each row is the best one then."""
     case, explainer = pair_of(library, name)
-    table = explainer.removal_set(case.X_new[:2], 3, greedy=True)
+    table = explainer.removal(case.X_new[:2], k=3, same_sign=True, greedy=True)
     assert "exact" in table.attrs["axil"]
-    leaves = explainer.proven.adapter.leaves(case.X_new[:2])
-    for k in range(len(explainer.proven.engines)):
-        s = explainer.proven.engines[k].structure
+    leaves = explainer._model.adapter.leaves(case.X_new[:2])
+    for k in range(len(explainer._model.engines)):
+        s = explainer._model.engines[k].structure
         own = leaves if s.columns is None else leaves[:, s.columns]
-        y = explainer.proven.targets[:, k]
+        y = explainer._model.targets[:, k]
         w = np.ones(len(y)) if s.row_weights is None else s.row_weights.copy()
         part = table if explainer.outputs is None else table[table["output"] == k]
         for i, query in enumerate(explainer(case.X_new[:2]).query_index):
@@ -249,10 +251,10 @@ def test_greedy_sets_have_exact_effects(library, name):
 def test_greedy_sets_move_further():
     """On real predictions, deleting a greedy set moves more than, or as much as, the first-order one of its size."""
     X, explainer = case_of("lightgbm", "regressor").X_new[:5], explainer_of("lightgbm", "regressor")
-    s, leaves = explainer.proven.engines[0].structure, explainer.proven.adapter.leaves(X)
+    s, leaves = explainer._model.engines[0].structure, explainer._model.adapter.leaves(X)
     moved = {}
     for greedy in (False, True):
-        table = explainer.removal_set(X, 8, greedy=greedy, method="first-order")
+        table = explainer.removal(X, k=8, same_sign=True, greedy=greedy, method="first-order")
         moved[greedy] = []
         for i, (_, part) in enumerate(table.groupby("query", sort=False)):
             w = np.ones(s.n_rows)
@@ -267,14 +269,14 @@ def test_limits_and_no_queries(monkeypatch):
     case = case_of("lightgbm", "regressor")
     explainer = axil.Explainer(case.model, case.X, case.y, memory_limit="256 KiB")
     monkeypatch.setattr("axil.questions.removal.PATIENCE", 0.0)  # for replays
-    with pytest.raises(InputError, match=r"memory_limit.*removal_set"):
+    with pytest.raises(InputError, match=r"memory_limit.*removal\(X, k=10\)"):
         explainer.removal(case.X)
     with pytest.warns(axil.ApproximationWarning, match="first-order") as said:
-        table = explainer.removal_set(case.X, 2)
+        table = explainer.removal(case.X, k=2, same_sign=True)
     assert said[0].filename == __file__
     assert len(table) == 2 * len(case.y)
     assert "first-order" in table.attrs["axil"]
     assert explainer.removal(case.X[:0]).shape == (0, len(case.y))
-    assert list(explainer.removal_set(case.X[:0], 2).columns) == ["query", "rank", "row", "effect"]
-    with pytest.raises(InputError, match="m is 0"):
-        explainer.removal_set(case.X, 0)
+    assert list(explainer.removal(case.X[:0], k=2, same_sign=True).columns) == ["query", "rank", "row", "effect"]
+    with pytest.raises(InputError, match="k is 0"):
+        explainer.removal(case.X, k=0, same_sign=True)

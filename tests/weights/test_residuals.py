@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from reference import random_structure, replay
 
 from axil.kernels.cpu import Cpu
 from axil.weights.boosting import BoostedTrees
+from tests.reference import random_structure, replay
 
 SETTINGS = {
     "plain": {},

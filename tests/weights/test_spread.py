@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from reference import random_structure
 from scipy.sparse import csr_array
 from sklearn.ensemble import ExtraTreesRegressor, VotingRegressor
 from sklearn.linear_model import Ridge
@@ -13,6 +12,7 @@ from axil.kernels.cpu import Cpu
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest
 from axil.weights.spread import around_weights, everywhere
+from tests.reference import random_structure
 
 ENGINES = {
     "boosting": lambda s: BoostedTrees(s, Cpu(2)),
@@ -97,5 +97,5 @@ def test_every_kind_of_engine_answers():
 
 
 def _around(model, X, y, values):
-    engines = axil.Explainer(model, X, y).proven.engines
+    engines = axil.Explainer(model, X, y)._model.engines
     return engines[0].around(None, values)

@@ -15,10 +15,10 @@ __all__ = ["Model", "find", "read", "register", "unknown"]
 
 # Library: what it calls the models that axil reads. Each has a package of the same name here.
 _LIBRARIES = {
-    "lightgbm": "lightgbm.LGBMRegressor, lightgbm.Booster",
-    "xgboost": "xgboost.XGBRegressor, xgboost.XGBRFRegressor, xgboost.Booster",
-    "catboost": "catboost.CatBoostRegressor, catboost.CatBoost",
-    "sklearn": "scikit-learn's trees, forests, gradient boosting, linear smoothers and pipelines of these",
+    "lightgbm": "lightgbm.LGBMRegressor, lightgbm.LGBMClassifier, lightgbm.Booster",
+    "xgboost": "xgboost.XGBRegressor, xgboost.XGBRFRegressor, xgboost.XGBClassifier, xgboost.Booster",
+    "catboost": "catboost.CatBoostRegressor, catboost.CatBoostClassifier, catboost.CatBoost",
+    "sklearn": "scikit-learn's trees, forests, gradient boosting, linear models, networks and pipelines of these",
     "statsmodels": "statsmodels' results of OLS, WLS and GLS",
 }
 

@@ -115,7 +115,7 @@ class TrainingRows:
 
     @property
     def leaf_totals(self) -> list[LeafTotals] | None:
-        """One for each entry of the trees, where rows that are not at hand have been walked through the fit."""
+        """Leaf totals for each entry of the trees, where rows that are not at hand have been walked through the fit."""
         return None
 
     @cached_property

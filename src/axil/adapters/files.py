@@ -65,7 +65,7 @@ def load(path: Any, trust: bool = False) -> Any:
 
 @contextmanager
 def usable(path: Any, data: Any = None) -> Iterator[None]:
-    """Names the files where what a model's file holds, with the training data where they are in use, ends in a foreign error."""
+    """Names the model's file, and that of the data in use, where the use of the model ends in a foreign error."""
     try:
         yield
     except InputError as error:

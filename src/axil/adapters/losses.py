@@ -230,7 +230,7 @@ class Logistic(Loss):
         return np.where(F >= 0, most, odds), most * odds
 
     def leaf_slopes(self, y: Array, F: Array) -> tuple[Any, Any]:
-        """Those of `slopes`; a loss that has the link alone in common with this one has slopes of its own."""
+        """The g and h of `slopes`; a loss that has only the link in common with this one has slopes of its own."""
         if type(self)._slopes is not Logistic._slopes:
             return super().leaf_slopes(y, F)
         p, spread = self._spread(F)

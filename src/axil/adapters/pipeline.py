@@ -66,7 +66,7 @@ class PipelineAdapter(ReadsRows):
 
     @property
     def trees(self) -> Callable[[TrainingRows], list[FittedTrees]]:
-        """Those of the last step; a property, so that a smoother has none."""
+        """The reader of the last step's trees; a property, so that a smoother has none."""
         read: Callable[[TrainingRows], list[FittedTrees]] = self._last.trees
 
         def transformed(rows: TrainingRows) -> list[FittedTrees]:

@@ -18,7 +18,7 @@ R = TypeVar("R")
 RANKED = "residuals depend on how the rows of a group are ranked, and axil is not given the groups"
 OWN_RANKING = (
     "Fit with a ranking objective of your own, a function that knows the groups and draws nothing at random: "
-    "axil.explain takes it as objective=. Or fit with squared error."
+    "axil.Explainer takes it as objective=. Or fit with squared error."
 )
 
 

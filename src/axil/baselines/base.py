@@ -10,14 +10,12 @@ from axil import inputs
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
-from axil.jacobian.readers import Report
-from axil.questions.targets import on_scale
 from axil.replay.checks import Verification
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
+from axil.weights.members import Residual, Sum
 from axil.weights.smoother import Smoother
-from axil.weights.sums import Residual, Sum
 
 FEWER = "Score fewer rows of X at a time, or raise memory_limit."
 
@@ -40,7 +38,12 @@ class Baseline(ABC):
                 f"{self.name} takes an axil.Explainer, or for classifiers an axil.baselines.FittedClassifier, not a {kind}: make "
                 "one of the model first."
             )
-        if isinstance(given.proven.engines[0], (Smoother, Sum, Residual)):
+        if given.kind != "exact":
+            raise InputError(
+                f"{self.name} takes an axil.Explainer of a model with exact weights; of a classifier make an "
+                "axil.baselines.FittedClassifier."
+            )
+        if isinstance(given._model.engines[0], (Smoother, Sum, Residual)):
             raise UnsupportedQuestionError(
                 self.name,
                 "it is a baseline for ensembles of trees, and this model is a linear smoother, or of several models",
@@ -51,7 +54,8 @@ class Baseline(ABC):
     def proven(self) -> ProvenModel:
         """The explainer's model and training data."""
         assert isinstance(self.explainer, Explainer)
-        return self.explainer.proven
+        found: ProvenModel = self.explainer._model
+        return found
 
     @property
     def classifier(self) -> FittedClassifier | None:
@@ -59,7 +63,7 @@ class Baseline(ABC):
         return self.explainer if isinstance(self.explainer, FittedClassifier) else None
 
     @property
-    def verification(self) -> Verification | Report | None:
+    def verification(self) -> Verification | None:
         """The proof of the explainer, or of the classifier, that the baseline was made from."""
         return self.explainer.verification
 
@@ -82,7 +86,7 @@ class Baseline(ABC):
         n, (n_train, n_outputs), offsets = len(queries), proven.targets.shape, queries.offsets
         targets = None
         if y is not None:
-            known = on_scale(proven, inputs.as_targets(y, n, n_outputs, proven.adapter.classes, "y", "explained"), "y")
+            known = proven.on_scale(inputs.as_targets(y, n, n_outputs, proven.adapter.classes, "y", "explained"), "y")
             targets = known - offsets.values
             if offsets.replace_base:  # the baselines' predictions have the base
                 targets = targets + proven.base_numbers()

@@ -14,12 +14,12 @@ from axil.adapters import smooth
 from axil.adapters.contract import TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax
 from axil.errors import ExactnessError, InputError, shown
-from axil.explainer import limits_of
-from axil.inputs.owned import owned_rows
-from axil.jacobian.agreement import check_scores
-from axil.jacobian.readers import Report
-from axil.jacobian.stages import Round, Walked, walk
+from axil.inputs.copies import owned_rows
+from axil.kernels.choose import limits_of
+from axil.pushes.agreement import check_scores
+from axil.pushes.stages import Round, Walked, walk
 from axil.replay.build import round_to, with_rows
+from axil.replay.checks import Verification
 from axil.replay.recover import assign_leaves
 from axil.types import Array
 
@@ -36,14 +36,14 @@ class ClassQueries:
         return len(self.leaves)
 
     def part(self, rows: slice) -> ClassQueries:
-        """Some of the rows."""
+        """The queries in a slice of the rows."""
         return ClassQueries(self.leaves[rows], self.scores[rows], None if self.targets is None else self.targets[rows])
 
 
 class FittedClassifier:
     """A boosted classifier with its training data, which every baseline takes in place of an explainer.
 
-    The fit is replayed in float64 and compared with the model, as in `axil.JacobianExplainer`, which differentiates the same
+    The fit is replayed in float64 and compared with the model, as in `axil.Explainer`, which takes the same
     models: log-loss of two classes, softmax and one-vs-all of more, in LightGBM, XGBoost, CatBoost and scikit-learn.
 
     Parameters
@@ -114,7 +114,7 @@ class FittedClassifier:
         if fitted.omega is not None:
             raise InputError(
                 "The model was fitted with DART, which drops trees and puts them back smaller; the baselines are defined for "
-                "trees that are added one after the other. Ask axil.JacobianExplainer, which takes DART."
+                "trees that are added one after the other. Ask axil.Explainer, which takes DART."
             )
         if not np.isin(targets, (0.0, 1.0)).all():
             raise InputError("y_train holds shares; expected classes, 0 and 1 for a model that has no names for them.")
@@ -122,13 +122,10 @@ class FittedClassifier:
         self.walked: Walked = walk(adapter, fitted, leaves, targets, offsets, check=True, n_threads=self.n_threads)
         error = check_scores(adapter, self._features, self.walked.smooth, self.walked.leaves)
         #: findings of the replay
-        self.verification = Report(
-            loss=fitted.loss.name,
-            trees=len(fitted.trees.n_leaves),
-            leaf_error=self.walked.leaf_error,
-            score_error=error,
-            tolerance=adapter.smooth_tolerance,
-        )
+        scale = float(np.abs(self.walked.score).max(initial=0.0)) or 1.0
+        errors = error, self.walked.leaf_error, adapter.smooth_tolerance, scale
+        n_trees, details = len(fitted.trees.n_leaves), {"loss": fitted.loss.name}
+        self.verification = Verification(n_rows, n_trees, *errors, details=details)
         self.loss: Loss = fitted.loss
         coefficients = np.zeros(len(self.walked.steps))
         for one in self.walked.rounds:

@@ -11,8 +11,8 @@ import numpy as np
 
 from axil.adapters.losses import Softmax
 from axil.baselines.classifier import ClassQueries, FittedClassifier
-from axil.jacobian.stages import Round
 from axil.kernels.cpu import Cpu
+from axil.pushes.stages import Round
 from axil.types import Array
 
 NONE, ALL = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)  # of one tree

@@ -88,7 +88,9 @@ def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) 
     pushed = part.kind == "additive" and "weight" not in top.columns  # whose weights nobody asked for
     quantity = "contribution" if pushed else "weight"
     sizes = np.abs(part.contributions if pushed else part.weights).sum(axis=-1)
-    sizes = np.broadcast_to(np.atleast_2d(sizes).T, (len(part), outputs))  # outputs that share trees share weights
+    sizes = np.broadcast_to(
+        sizes.reshape(len(part), -1), (len(part), outputs)
+    )  # outputs that share trees share weights
     found = []
     for query in range(len(part)):
         for output in range(outputs):

@@ -114,7 +114,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _written(one, aliases=False)
 
-    one = _command(named, "remove", "what deleting training rows would do to predictions", text.REMOVE, commands.remove)
+    one = _command(named, "without", "these predictions if training rows were deleted", text.WITHOUT, commands.without)
     _asked(one, "the rows to predict")
     which = one.add_mutually_exclusive_group(required=True)
     which.add_argument("--rows", metavar="A,B,...", help="labels of the training rows to delete")

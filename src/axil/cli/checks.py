@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from axil.cli import commands, unused
+from axil.cli import commands, options
 from axil.cli.written import as_json
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.support import supports
@@ -13,7 +13,7 @@ from axil.support import supports
 VERDICTS = {
     "exact": "exact weights",
     "additive": "no exact weights, but pushes that add up to the score",
-    "jacobian": "no exact weights, but derivatives",
+    "derivative": "no exact weights, but derivatives",
     "no": "no exact weights",
 }
 PROVEN = {"exact": "exact weights", "additive": "pushes that add up to the score"}  # which this program explains
@@ -27,7 +27,7 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
     as_record = arguments.format == "json"
     if arguments.train is not None:
         return _proven(arguments, out, as_record)
-    unused.without_data(arguments)
+    options.without_data(arguments)
     model, _ = commands.model_of(arguments)
     known = supports(model)
     explained = known.kind in PROVEN

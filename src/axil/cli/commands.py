@@ -8,15 +8,16 @@ from typing import Any
 
 from axil import adapters
 from axil.adapters import files, smooth
-from axil.cli import answers, data, named, screen, unused
+from axil.cli import answers, data, options, screen
+from axil.cli.names import groups as groups_of
+from axil.cli.names import labelled_rows, new_targets
 from axil.cli.output import MOST_ON_SCREEN, Output, Words, output_of
-from axil.entry import explain as explained
 from axil.errors import InputError, UnsupportedModelError, counted
-from axil.explainer import Explainer, limits_of
-from axil.intervals.errors import is_bagged
-from axil.intervals.predictive import Predictive
-from axil.jacobian import JacobianExplainer
+from axil.explainer import Explainer
+from axil.kernels.choose import limits_of
 from axil.output.tables import NOTES
+from axil.questions.intervals.errors import is_bagged
+from axil.questions.intervals.predictive import Predictive
 from axil.scale import INVERSES
 
 TOP = 10  # training rows per prediction
@@ -30,7 +31,7 @@ class Question:
 
     name: str
     adapter: adapters.Model
-    explainer: Explainer | JacobianExplainer
+    explainer: Explainer
     roles: data.Roles
     training: data.Rows
 
@@ -54,8 +55,8 @@ class Question:
         """The model's kind and how well the replay agreed."""
         rows = f"{counted(len(self.training.features), 'training row')} of {self.training.path}"
         found = self.explainer.verification
-        if isinstance(found, dict):
-            error = f"; pushes add up to {found['sum_error']:.0e} of the largest score"
+        if found is not None and "sum_error" in found.details:
+            error = f"; pushes add up to {found.details['sum_error']:.0e} of the largest score"
             return f"{self.name}: {self.adapter.library}, {rows}{error}"
         error = "" if found is None else f"; replayed predictions agree to {found.max_error:.0e} of the largest"
         held = "" if found is None or found.held is None else f"\nheld fixed besides the splits: {found.held}"
@@ -66,7 +67,7 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows of largest weight in each prediction."""
     output = output_of(arguments, out, page=True)
     if not output.wants_table:
-        unused.on_pages(arguments)
+        options.on_pages(arguments)
     question = question_of(arguments)
     queries = question.rows(arguments.query).features
     asked = queries if output.whole else queries.iloc[:MOST_ON_SCREEN]
@@ -92,7 +93,7 @@ def group(arguments: argparse.Namespace, out: Any) -> int:
     output = output_of(arguments, out, page=True)
     question = question_of(arguments)
     queries = question.rows(arguments.query).features
-    codes, names = named.groups(question.training, arguments.group_by, arguments.cut)
+    codes, names = groups_of(question.training, arguments.group_by, arguments.cut)
     for path in output.pages:
         question.explainer.to_html(queries, path, groups=names[codes])
     table = question.explainer.group(queries, codes)
@@ -108,7 +109,7 @@ def what_if(arguments: argparse.Namespace, out: Any) -> int:
     output = output_of(arguments, out)
     question = question_of(arguments)
     training, queries = question.training, question.rows(arguments.query).features
-    targets = named.new_targets(training, arguments.set, question.adapter.classes)
+    targets = new_targets(training, arguments.set, question.adapter.classes)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     table = explainer.what_if(queries, targets)
     changed = int(training.features.index.isin(list(targets)).sum())
@@ -133,7 +134,7 @@ def audit(arguments: argparse.Namespace, out: Any) -> int:
     given = question.training.out_of_fold
     if arguments.validation is None:
         table = question.explainer.audit(given)
-    elif isinstance(question.explainer, JacobianExplainer):
+    elif question.explainer.kind != "exact":
         raise InputError("--validation needs a model with exact weights; this one has pushes. Leave it out.")
     else:
         validation = question.rows(arguments.validation, with_target=True)
@@ -156,7 +157,7 @@ def _give_rows(output: Output, question: Question, table: Any, words: Words, giv
     return output.give([whole], words, shown, whole.head(top))
 
 
-def remove(arguments: argparse.Namespace, out: Any) -> int:
+def without(arguments: argparse.Namespace, out: Any) -> int:
     """Predictions with all training rows and without those named."""
     output = output_of(arguments, out)
     question = question_of(arguments)
@@ -168,7 +169,7 @@ def remove(arguments: argparse.Namespace, out: Any) -> int:
                 f"Column {arguments.where} of {training.path} (--where) marks no row; there is nothing to delete."
             )
     else:
-        rows = named.labelled_rows(training, arguments.rows, "--rows")
+        rows = labelled_rows(training, arguments.rows, "--rows")
         marked = training.features.index.isin(rows)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     table = explainer.without(queries, rows)
@@ -186,7 +187,7 @@ def intervals(arguments: argparse.Namespace, out: Any) -> int:
     queries = question.rows(arguments.query).features
     coverage = COVERAGE if arguments.coverage is None else arguments.coverage
     for path in output.pages:
-        predictive.to_html(queries, path, coverage, symmetric=not arguments.skewed)
+        predictive.to_html(queries, path, coverage=coverage, symmetric=not arguments.skewed)
     table = predictive.interval(queries, coverage, not arguments.skewed)
     title = (
         f"{100 * coverage:.6g} % intervals of {counted(len(queries), 'prediction')}; "
@@ -202,7 +203,7 @@ def calibrated(question: Question, arguments: argparse.Namespace) -> Predictive:
     if arguments.calibration is not None:
         held = question.rows(arguments.calibration, with_target=True)
         given |= {"X_cal": held.features, "y_cal": held.target}
-    elif arguments.out_of_fold is None and isinstance(explainer, Explainer) and not is_bagged(explainer.proven):
+    elif arguments.out_of_fold is None and explainer.kind == "exact" and not is_bagged(explainer._model):
         raise InputError(
             "There is nothing to calibrate with, as this model is no forest whose trees leave rows out. Give rows that it was "
             "not fitted on with --calibration, or a column of out-of-fold predictions with --out-of-fold."
@@ -245,7 +246,7 @@ def question_of(arguments: argparse.Namespace) -> Question:
     if adapter is None:
         adapter = adapters.read(model) if pushed is None else pushed
     if pushed is not None:
-        unused.with_pushes(arguments)
+        options.with_pushes(arguments)
     columns = arguments.index, arguments.weights, arguments.features, arguments.categorical
     more = {"marks": getattr(arguments, "where", None), "out_of_fold": getattr(arguments, "out_of_fold", None)}
     roles = data.Roles(arguments.target, *columns, **more, others=_others(arguments))
@@ -254,8 +255,7 @@ def question_of(arguments: argparse.Namespace) -> Question:
     limits: dict[str, Any] = {"n_threads": arguments.threads, "memory_limit": arguments.memory_limit}
     limits["device"] = arguments.device
     with files.usable(arguments.model, arguments.train):
-        if pushed is not None:
-            return Question(arguments.model, adapter, explained(*given, **limits), roles, training)
         inverse = None if arguments.inverse_func is None else INVERSES[arguments.inverse_func]
-        explainer = Explainer(*given, inverse_func=inverse, scratch=arguments.scratch, **limits)
+        scratch = None if pushed is not None else arguments.scratch
+        explainer = Explainer(*given, inverse_func=inverse, scratch=scratch, **limits)
     return Question(arguments.model, adapter, explainer, roles, training)

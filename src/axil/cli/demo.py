@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from axil import adapters
-from axil.cli import answers, commands, data, named
+from axil.cli import answers, commands, data
+from axil.cli.names import groups as groups_of
 from axil.cli.output import Output, lines_of
 from axil.errors import InputError
 from axil.explainer import Explainer
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
 
 def _by_age(explainer: Explainer, training: data.Rows, first: Any) -> list[str]:
     """The first prediction once more, by the age of the patients that it comes from."""
-    codes, names = named.groups(training, "age", AGES)
+    codes, names = groups_of(training, "age", AGES)
     table = explainer.group(first, codes)
     table["group"] = names[table["group"].to_numpy()]
     return [f"Query {first.index[0]} by age of the training patients", *lines_of(table.drop(columns="query"))]

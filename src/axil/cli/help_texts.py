@@ -16,7 +16,7 @@ examples:
   axil similar   demo/model.txt $data --query demo/new.csv --out comparables.csv
   axil group     demo/model.txt $data --query demo/new.csv --by age --cut 40,50,60
   axil what-if   demo/model.txt $data --query demo/new.csv --set 12=80 --set 31=140
-  axil remove    demo/model.txt $data --query demo/new.csv --rows 12,31
+  axil without   demo/model.txt $data --query demo/new.csv --rows 12,31
   axil intervals demo/model.txt $data --query demo/new.csv --calibration demo/validation.csv
   axil report    demo/model.txt $data --query demo/new.csv --out pages
   axil audit     demo/model.txt $data
@@ -74,7 +74,7 @@ Ranks the training rows by what correcting their target would gain on validation
   corrected  what all other rows say the target would be
   gain       by how much the mean squared validation error would fall if this one target were corrected"""
 
-REMOVE = """\
+WITHOUT = """\
 Prints, for each row of the query file, its prediction before and after some training rows are deleted, all of them at once.
 
   before  the prediction of the model as it was fitted

@@ -73,7 +73,7 @@ def _report(error: Exception) -> int:
 
 
 def _in_options(text: str) -> str:
-    """A last line with the options of what a message calls by its name in Python."""
+    """A last line that gives the options for the Python names in a message; empty where it has none."""
     named = [f"{name} is {option}" for name, option in OPTIONS.items() if re.search(rf"\b{name}\b", text)]
     return f"\nOn the command line {', '.join(named)}." if named else ""
 

@@ -1,274 +1,63 @@
-"""From a fitted model and partitioned training rows to leaf space, with the same proof as on one machine.
-
-Three passes over the rows: totals of the targets; leaves, replay and sums over leaves; co-occurrence of leaves. Each is a
-sum over partitions, added on the workers. What follows from the sums is done here, where nothing has the size of N.
-"""
+"""The proven model of a fitted model and training rows in Dask collections."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import reduce
-from itertools import pairwise
-from operator import add
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
-
-from axil.adapters.contract import Adapter, FittedTrees, LeafTotals, Model, Totals, TrainingRows
-from axil.dask.cluster import Cluster, layout, literal, partitions, task
-from axil.dask.partitions import (
-    LeafSums,
-    Place,
-    Precision,
-    Shared,
-    entry_sums,
-    furthest_row,
-    label_dtype,
-    observe,
-    replay_partition,
-    together,
-    totals,
-)
-from axil.dask.rows import HeldRows
+from axil import adapters
+from axil.adapters import smooth
+from axil.dask import build_pushes, build_weights
+from axil.dask.build_weights import Collections
+from axil.dask.cluster import Cluster, layout, refuse_gpu
+from axil.dask.proven import PartitionedModel
+from axil.dask.pushes import PartitionedPushes
+from axil.dask.weights import PartitionedWeights
 from axil.errors import InputError, UnsupportedModelError
-from axil.kernels.cpu import Cpu
 from axil.machine.limits import Limits
-from axil.machine.memory import Budget
-from axil.replay.checks import CHECKED_ROWS, Miss, Verification, check_leaves, refuse_rows, verified, worst
-from axil.replay.held import Held as HeldPattern
-from axil.replay.recover import Replay, replayed
-from axil.replay.walk import Walked
-from axil.structure import cell_dtype
-from axil.types import Array
-from axil.weights.boosting import BoostedTrees
-from axil.weights.forest import is_forest
-from axil.weights.leaf_space import LeafSpace
 
 
-class PartitionedRows(TrainingRows):
-    """Training rows of which only the totals are here and, after the walk, those of leaves."""
-
-    def __init__(self, totals: Totals, of_leaves: list[LeafTotals] | None = None):
-        object.__setattr__(self, "_totals", totals)
-        object.__setattr__(self, "_of_leaves", of_leaves)
-
-    @property
-    def at_hand(self) -> bool:
-        return False
-
-    @property
-    def totals(self) -> Totals:
-        return cast(Totals, vars(self)["_totals"])
-
-    @property
-    def leaf_totals(self) -> list[LeafTotals] | None:
-        return cast("list[LeafTotals] | None", vars(self)["_of_leaves"])
-
-    def _elsewhere(self) -> Any:
+def proven(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    init_score: Any,
+    bags: Any,
+    client: Any,
+    limits: Limits,
+    verify: bool,
+) -> PartitionedModel:
+    """The model, replayed on the partitions; exact weights where it has them, else pushes."""
+    given = model["booster"] if isinstance(model, dict) and "booster" in model else model
+    cluster = Cluster(client)
+    try:
+        adapter: Any = adapters.read(given)
+    except UnsupportedModelError as error:
+        if not error.derivative:
+            raise
+        adapter = smooth.find(given)
+        if adapter is None:
+            raise InputError(
+                f"The model is a {type(given).__module__}.{type(given).__qualname__}; over Dask collections expected trees. Use "
+                "training rows in memory."
+            ) from error
+        if bags is not None:
+            raise InputError(
+                "bags are draws of rows for models whose predictions are weighted sums. Leave it out."
+            ) from None
+        data = Collections.of(X, y, sample_weight, init_score)
+        held, found = build_pushes.build(adapter, data, cluster, limits, verify)
+        return PartitionedPushes(adapter, held, cluster, limits, found, X, data.X, layout(X), verify=verify)
+    if not adapter.scale.is_identity:
         raise UnsupportedModelError(
-            "training rows",
-            "on several machines",
-            "what this model does not state itself (which trees were tried and dropped, weights of classes) follows from all "
-            "of its training rows only",
-            "Use axil.Explainer with all rows in memory, or fit the model in one go.",
+            "transform of the targets",
+            adapter.scale.name,
+            "axil does not transform the targets of Dask collections",
+            "Transform them yourself and explain the model inside on those: regressor_ of a TransformedTargetRegressor.",
         )
-
-    X = targets = weights = offsets = bags = property(_elsewhere)
-
-
-@dataclass(frozen=True)
-class Collections:
-    """The user's data as lists of delayed partitions, all of the same rows."""
-
-    X: list[Any]
-    y: list[Any]
-    weights: list[Any]
-    offsets: list[Any]
-    bags: list[Any]
-
-    @classmethod
-    def of(cls, X: Any, y: Any, sample_weight: Any, init_score: Any, bags: Any = None) -> Collections:
-        """The partitions of these collections, which must be those of X."""
-        parts = partitions(X, "X")
-        given = {"y": y, "sample_weight": sample_weight, "init_score": init_score, "bags": bags}
-        if y is None:
-            raise InputError("y is None; expected the targets, a Dask Series or Array with the partitions of X.")
-        nothing: list[Any] = [None] * len(parts)
-        like = layout(X)
-        return cls(parts, *(nothing if own is None else partitions(own, what, like) for what, own in given.items()))
-
-    @property
-    def recorded(self) -> bool:
-        """Whether the draws are known."""
-        return self.bags[0] is not None
+    data = Collections.of(X, y, sample_weight, init_score, bags)
+    kept, verification = build_weights.build(adapter, data, cluster, limits, verify)
+    return PartitionedWeights(adapter, kept, cluster, limits, verification, X, data.X, layout(X))
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One entry of the fitted trees, as far as it is independent of the number of rows."""
-
-    trees: BoostedTrees  #: on a structure without rows; leaf space comes with `prepared`
-    target_sums: Array  #: (L, K) of weight * draw * target
-    moment: Array  #: (K,) of weight * target
-
-
-@dataclass(frozen=True)
-class Held(HeldRows):
-    """The training rows on the workers, and the trees here."""
-
-    entries: list[Entry]
-
-
-def build(
-    model: Model, data: Collections, cluster: Cluster, limits: Limits, check: bool
-) -> tuple[Held, Verification | None]:
-    """Replay the fit on the workers; raise where model and data disagree, as `axil.replay.build.build` does."""
-    adapter, n_threads = _readable(model, data.recorded), limits.n_threads
-    precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
-    arguments = zip(range(len(data.y)), data.y, data.weights, data.offsets)
-    observed = cluster.hold([task(observe, *parts, precision) for parts in arguments])
-    each: list[Totals] = cluster.collect([task(totals, part) for part in observed])
-    whole = reduce(add, each)
-    _check_totals(adapter, whole)
-    fitted = adapter.trees(PartitionedRows(whole))
-    _refuse_sampled(fitted, data.recorded)
-    _require_leaf_space(fitted, limits.budget)
-    sizes = [part.n_rows for part in each]
-    shared = cluster.share(Shared(adapter, [_without_rows(t) for t in fitted], _n_checked(sizes), n_threads))
-    places = _places(fitted, sizes)
-    walked = [task(replay_partition, *parts, shared) for parts in zip(data.X, observed, data.bags, places)]
-    on_workers = cluster.hold([pair[i] for i in (0, 1) for pair in walked])
-    partitions, evidence = on_workers[: len(sizes)], on_workers[len(sizes) :]
-    every: list[LeafSums] = [
-        cluster.total([task(entry_sums, part, e) for part in evidence]) for e in range(len(fitted))
-    ]
-    fitted = adapter.trees(PartitionedRows(whole, [LeafTotals(sums.leaf_weights, sums.residuals) for sums in every]))
-    entries, found = [], []
-    for e, (trees, sums) in enumerate(zip(fitted, every)):
-        walked_all = _walked(trees, sums)
-        leaf_error = check_leaves(adapter, _without_rows(trees), walked_all, sums.extent) if check else 0.0
-        boosted = BoostedTrees(walked_all.structure, Cpu(n_threads), sums.offsets)
-        target_sums = sums.started if sums.offsets is None else sums.started + sums.offsets
-        if check:
-            boosted = prepared(cluster, partitions, boosted, e, n_threads)
-            miss = _furthest(cluster, partitions, evidence, boosted, e, sums, n_threads)
-            held = HeldPattern.of(walked_all, None)
-            found.append(verified(adapter, trees, walked_all, sums.extent, leaf_error, miss, held))
-        entries.append(Entry(boosted, target_sums, sums.extent.sums))
-    kinds = cluster.collect([task(label_dtype, part) for part in partitions])
-    label_kind = next(kind for kind, size in zip(kinds, sizes) if size)
-    return Held(partitions, sizes, label_kind, entries), worst(found) if check else None
-
-
-def prepared(cluster: Cluster, partitions: list[Any], trees: BoostedTrees, entry: int, n_threads: int) -> BoostedTrees:
-    """The trees in leaf space: O(T^2 N) on the workers, 8 L^2 bytes from each of them and here."""
-    if trees.leaf_space is not None:
-        return trees
-    if is_forest(trees.structure):
-        return trees.in_leaf_space(LeafSpace(trees.structure, None, trees.backend))
-    counted = cluster.total([task(together, part, entry, n_threads) for part in partitions])
-    counted = np.require(counted, requirements=["C", "W", "A"])
-    return trees.in_leaf_space(LeafSpace.of(trees.structure, counted, trees.backend))
-
-
-def _readable(model: Model, recorded: bool) -> Adapter:
-    """The model as one of trees."""
-    if hasattr(model, "smoother"):
-        raise UnsupportedModelError(
-            "model",
-            f"a linear smoother of {model.library}",
-            "its weights are a product of matrices of all training rows, which partitions do not add up to",
-            "Use axil.Explainer with all rows in memory.",
-        )
-    if hasattr(model, "members"):
-        raise UnsupportedModelError(
-            "model",
-            "several models in one",
-            "axil.dask replays the trees of one model",
-            "Use axil.Explainer with all rows in memory, or explain the models inside one by one.",
-        )
-    if model.refused_draws is not None and not recorded:
-        raise model.refused_draws
-    return cast(Adapter, model)
-
-
-def _check_totals(adapter: Adapter, whole: Totals) -> None:
-    if whole.n_rows == 0:
-        raise InputError("X has no rows in any partition; expected the rows that the model was fitted on.")
-    if whole.weight == 0:
-        raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
-    if adapter.fitted_rows is not None and adapter.fitted_rows != whole.n_rows:
-        refuse_rows(adapter, whole.n_rows, adapter.fitted_rows)
-
-
-def _refuse_sampled(fitted: list[FittedTrees], recorded: bool) -> None:
-    sampler = fitted[0].sampler
-    if sampler is not None and not recorded:
-        raise UnsupportedModelError(
-            "row sampling",
-            sampler.name,
-            "on a cluster each machine draws from its own rows, in an order that no model records, so the draws cannot be "
-            "replayed on partitions",
-            "Fit without it, use axil.Explainer with the rows in the order of the fit, or pass recorded draws as bags=.",
-        )
-
-
-def _require_leaf_space(fitted: list[FittedTrees], budget: Budget) -> None:
-    """Refuse before X is read what cannot be asked in the end."""
-    needed = 0
-    for trees in fitted:
-        c, total = trees.coefficients, int(trees.n_leaves.sum())
-        needed += 2 * 8 * total**2 if c is None or c.omega[:-1].any() else 0
-    instead = (
-        "On several machines weights are computed in leaf space only, 8 bytes for each pair of leaves and as much again "
-        "while it is built. Raise memory_limit, fit fewer or smaller trees, or use axil.Explainer, which can do without."
-    )
-    budget.require(needed, "Leaf space", instead)
-
-
-def _without_rows(trees: FittedTrees) -> FittedTrees:
-    """The part of the trees that holds for all partitions alike."""
-    return replace(trees, row_weights=None, held_out=None, sampler=None)
-
-
-def _n_checked(sizes: list[int]) -> int:
-    return -(-CHECKED_ROWS // max(1, sum(size > 0 for size in sizes)))
-
-
-def _places(fitted: list[FittedTrees], sizes: list[int]) -> list[Place]:
-    starts = np.cumsum([0, *sizes])
-    places = []
-    for p, (first, last) in enumerate(pairwise(starts)):
-        weights = [None if trees.row_weights is None else trees.row_weights[first:last] for trees in fitted]
-        held_out = [None if trees.held_out is None else trees.held_out[first:last] for trees in fitted]
-        places.append(Place(p, int(first), weights, held_out))
-    return places
-
-
-def _walked(trees: FittedTrees, sums: LeafSums) -> Replay:
-    """The replay over all rows; its structure has no rows itself."""
-    nothing = np.empty((len(trees.n_leaves), 0), dtype=cell_dtype(int(trees.n_leaves.max())))
-    score = np.empty((0, sums.residuals.shape[1]))
-    walked = Walked(nothing, np.ones(1), sums.counts, sums.leaf_weights, sums.residuals, score)
-    offsets = None if sums.offsets is None else score  # of no row, but there: trees that see them are no forest
-    return replayed(_without_rows(trees), walked, offsets, sums.extent.weight)
-
-
-def _furthest(
-    cluster: Cluster,
-    partitions: list[Any],
-    evidence: list[Any],
-    trees: BoostedTrees,
-    entry: int,
-    sums: LeafSums,
-    n_threads: int,
-) -> Miss:
-    """Where the linear map, run over the targets in leaf space, is furthest from the model's predictions of its rows."""
-    s, extent = trees.structure, sums.extent
-    base = extent.sums / extent.weight if s.base is None else s.base
-    assert trees.leaf_space is not None
-    values = np.repeat(s.final, s.n_leaves)[:, None] * trees.leaf_space.leaf_values(sums.started, base)
-    made = literal((values, s.beta[-1] * base))
-    tasks = [task(furthest_row, *pair, entry, made, n_threads) for pair in zip(partitions, evidence)]
-    found: list[Miss] = [miss for miss in cluster.collect(tasks) if miss is not None]
-    return max(found, key=lambda miss: np.nan_to_num(miss.error, nan=np.inf))
+__all__ = ["proven", "refuse_gpu"]

@@ -21,12 +21,12 @@ _ASKED = ("persist", "compute", "gather")  # of a client
 FAN_IN = 4  # parts that are added at a time: the shape of a sum depends on their number alone
 
 
-def refuse_gpu(device: str, explainer: str) -> None:
-    """Raise for a GPU, which keeps no partition from one task to the next; ``explainer`` is what takes one."""
+def refuse_gpu(device: str) -> None:
+    """Raise for a GPU, which keeps no partition from one task to the next."""
     if as_choice(device, DEVICES, "device") == "cuda":
         raise InputError(
             'device is "cuda"; expected "cpu" or "auto": partitions are worked on by the cores of their workers, and no GPU '
-            f'keeps them from one task to the next. Leave it out, or use {explainer}(..., device="cuda") in memory.'
+            "keeps them from one task to the next. Leave it out, or use training rows in memory."
         )
 
 
@@ -43,7 +43,7 @@ def partitions(values: Any, what: str, like: tuple[float, ...] | None = None) ->
     if not dask.is_dask_collection(values) or not hasattr(type(values), "to_delayed"):  # a Delayed has every attribute
         raise InputError(
             f"{what} is a {type(values).__module__}.{type(values).__name__}; expected a Dask DataFrame, Series or Array "
-            "with the partitions of X. For data in memory use axil.Explainer."
+            "with the partitions of X, as X_train is a Dask collection. Pass all of them as collections, or all in memory."
         )
     own = layout(values)
     if like is not None and len(own) != len(like):

@@ -13,19 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.dask.answers import Best
 from axil.dask.fits import Fit, RowSums, space_of
-from axil.dask.partitions import Partition
+from axil.dask.partitions import AskedWeights, Partition
+from axil.effects import Effects
+from axil.effects.blocks import NoEffects
+from axil.effects.weights import DeletionEffects
 from axil.kernels.cpu import Cpu
-from axil.output.tables import Largest
 from axil.structure import Regularisation, Structure, Transferable
 from axil.types import Array, Leaves
 from axil.weights import removal
-from axil.weights.answers import Effects
+from axil.weights.answers import Effects as RowEffects
 from axil.weights.deletion import ByReplay, InLeafSpace, Level, Sums, blocks_of, sum_responses
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace, asked
-from axil.weights.left_out import left_out
+from axil.weights.leave_one_out import left_out
 from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints
 from axil.weights.residuals import FittedValues, over_the_rest
@@ -51,14 +52,21 @@ class Responses(Transferable):
 
 
 @dataclass(frozen=True)
-class AskedEffects(Transferable):
-    """n queries; lists have one for each entry of the fitted trees."""
+class Planned(Transferable):
+    """Queries with the fits that effects of deletions are computed from; lists have one for each entry of the fitted trees."""
 
-    method: str  #: "exact", "first-order" or "pushes"
-    leaves: list[NDArray[Any]]  #: (n, T)
-    phi: list[Array]  #: (L, n)
-    beta: list[Array]  #: (n,)
-    n_threads: int
+    asked: AskedWeights
+    plans: list[Plan]
+    known: list[Responses | None]
+
+    def effects(self, partition: Partition, method: str) -> Effects:
+        """The effects of a partition's rows by a method: "deletions", "first-order" or "pushes"."""
+        n, n_outputs = len(self.asked.offsets), partition.targets.shape[1]
+        if not len(partition.labels):
+            return NoEffects([(k,) for k in range(n_outputs)], np.zeros((n, n_outputs)), self.asked.first)
+        parts = zip(self.plans, self.known)
+        found = [effects_of(partition, e, *pair, method, self.asked) for e, pair in enumerate(parts)]
+        return DeletionEffects(found, partition.targets.shape, n)
 
 
 def row_weights_of(partition: Partition, entry: int) -> Array:
@@ -99,14 +107,14 @@ def row_beyond(
 
 
 def effects_of(
-    partition: Partition, entry: int, plan: Plan, known: Responses | None, asked_of: AskedEffects
-) -> Sequence[Effects]:
+    partition: Partition, entry: int, plan: Plan, known: Responses | None, method: str, asked_of: AskedWeights
+) -> Sequence[RowEffects]:
     """The effects of these rows on each output that an entry serves."""
     fitted, queries = plan.fit.on(partition, entry), asked_of.leaves[entry]
     rows = Cpu(asked_of.n_threads).rows_of(fitted.structure)
-    if asked_of.method == "pushes":
+    if method == "pushes":
         return removal.pushes(rows, fitted, queries)
-    if asked_of.method == "first-order":
+    if method == "first-order":
         adjoints = Adjoints(asked_of.phi[entry], asked_of.beta[entry])
         return [removal.ReadOutEffects(fit, adjoints) for fit in removal.fits(rows, fitted)]
     if is_forest(fitted.structure):
@@ -187,59 +195,3 @@ def alone(partition: Partition, plans: list[Plan], known: list[Responses | None]
             made[rows] = over_the_rest(s, after, (s.final @ last)[:, None], np.zeros(1), np.zeros(1))
         found.append(made)
     return np.concatenate(found, axis=1)
-
-
-def _blocks(
-    partition: Partition, plans: list[Plan], known: list[Responses | None], asked_of: AskedEffects
-) -> Iterator[tuple[int, int, Array]]:
-    """Output, first row and effects (rows, n), entry by entry; outputs of one entry in turn."""
-    before = 0
-    for e, (plan, tables) in enumerate(zip(plans, known)):
-        effects = effects_of(partition, e, plan, tables, asked_of) if len(partition.labels) else []
-        for blocks in zip(*(one.blocks() for one in effects)):
-            for k, (first, block) in enumerate(blocks, before):
-                yield k, first, block
-        before += len(effects)
-
-
-def read_effects(
-    partition: Partition, plans: list[Plan], known: list[Responses | None], asked_of: AskedEffects
-) -> Array:
-    """(K, n_rows, n)."""
-    n_rows, n_outputs = partition.targets.shape
-    out = np.empty((n_outputs, n_rows, len(asked_of.leaves[0])))
-    for k, first, block in _blocks(partition, plans, known, asked_of):
-        out[k, first : first + len(block)] = block
-    return out
-
-
-@dataclass(frozen=True)
-class LargestEffects:
-    """The largest effects on each prediction: of both signs together, or of each by itself."""
-
-    sides: list[Best]
-
-    def __add__(self, other: LargestEffects) -> LargestEffects:
-        return LargestEffects([mine + theirs for mine, theirs in zip(self.sides, other.sides)])
-
-
-def largest_effects(
-    partition: Partition,
-    plans: list[Plan],
-    known: list[Responses | None],
-    asked_of: AskedEffects,
-    k: int,
-    signed: bool,
-) -> LargestEffects:
-    """The k largest |effects| of these rows on each prediction; with ``signed`` those above zero and those below it."""
-    n, n_outputs, none = len(asked_of.leaves[0]), partition.targets.shape[1], np.zeros(len(partition.labels))
-    clips: list[Any] = [np.fmax, np.fmin] if signed else [None]
-    found = [[Largest(n, k, none, "weight", asked_of.n_threads) for _ in range(n_outputs)] for _ in clips]
-    for output, first, block in _blocks(partition, plans, known, asked_of):
-        for clip, side in zip(clips, found):
-            side[output].add(np.where(np.isnan(block), 0.0, block) if clip is None else clip(block, 0.0), first)
-    sides = []
-    for side in found:
-        values, rows = (np.stack([getattr(one, name) for one in side], axis=1) for name in ("values", "rows"))
-        sides.append(Best(k, np.abs(values), {"effect": values, "row": partition.labels[rows]}))
-    return LargestEffects(sides)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.dask.partitions import Partition
+from axil.dask.partitions import Partition, named
 from axil.errors import InputError
 from axil.kernels.cpu import Cpu
 from axil.structure import Structure, Transferable
@@ -51,15 +51,9 @@ class RowSums:
         )
 
 
-def own_targets(partition: Partition, entry: int) -> Array:
-    """(n, K): the targets of the outputs that an entry of the fitted trees serves, as given."""
-    several = len(partition.structures) > 1
-    return np.ascontiguousarray(partition.targets[:, entry : entry + 1] if several else partition.targets)
-
-
 def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threads: int) -> RowSums:
     """The sums over these rows without those at the positions ``gone``; with co-occurrences where ``counted``."""
-    s, targets = partition.structures[entry], own_targets(partition, entry)
+    s, targets = partition.structures[entry], partition.own_targets(entry)
     if len(gone):
         weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
         weights[gone] = 0.0
@@ -74,15 +68,22 @@ def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threa
     )
 
 
-def places(partition: Partition, asked: NDArray[Any]) -> NDArray[np.intp]:
+def places(partition: Partition, asked: NDArray[Any], _: Any) -> NDArray[np.intp]:
     """(2, found): which of the labels asked for these rows have, and the positions of these rows."""
     return inputs.places_among(asked, partition.labels)
 
 
-def coded(partition: Partition, labels: Any) -> tuple[NDArray[np.intp], tuple[NDArray[Any], NDArray[np.intp]]]:
-    """The group number of each of these rows; the names of the groups, and how many rows each has."""
-    codes, groups = inputs.group_codes(labels, len(partition.labels))
-    return codes, (groups, np.bincount(codes, minlength=len(groups)))
+def marked(partition: Partition, _: Any, given: list[Any]) -> NDArray[np.intp]:
+    """The positions of the rows that truth values mark: the number of the partition, and its truth values."""
+    number, mask = given
+    with named(number):
+        return np.flatnonzero(inputs.as_mask(mask, len(partition.labels), "rows"))
+
+
+def counted(coded: tuple[NDArray[np.intp], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The names of a partition's groups, and how many rows each has."""
+    codes, groups = coded
+    return groups, np.bincount(codes, minlength=len(groups))
 
 
 def places_of_code(groups: Any, code: int) -> NDArray[np.intp]:
@@ -126,7 +127,7 @@ class Fit(Transferable):
         """This fit with a partition's rows in it."""
         own = partition.structures[entry]
         s = replace(self.structure, cells=own.cells, row_weights=own.row_weights, offsets=own.offsets, draws=own.draws)
-        return FittedValues(s, own_targets(partition, entry), self.base, self.values, self.sums)
+        return FittedValues(s, partition.own_targets(entry), self.base, self.values, self.sums)
 
     def predictions(self, leaves: NDArray[np.integer[Any]], base: float = 1.0) -> Array:
         """(n, K): predictions in these leaves, (n, T), offsets apart, in which the base counts so often."""
@@ -167,3 +168,8 @@ def left_over(partition: Partition, fits: list[Fit], n_threads: int) -> Array:
         rows.read_out(np.ascontiguousarray(table), s.own_base * s.beta[-1] * fit.base, None, 0, out)
         parts.append(fitted.started() - out)
     return np.concatenate(parts, axis=1)
+
+
+def residuals_of(partition: Partition, shared: tuple[list[Fit], int], allowed: Any) -> Any:
+    """The rows that may be listed with their residuals."""
+    return replace(allowed, residuals=left_over(partition, *shared))

@@ -7,25 +7,25 @@ of gradients that made each leaf value are sums over partitions.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
 
 from axil import inputs
 from axil.adapters.smooth import SmoothModel, SmoothTrees
-from axil.dask.answers import Best, Grouped
 from axil.dask.partitions import Observed, Precision, named, observe
+from axil.effects import Effects, Source
+from axil.effects.blocks import BlockEffects, NoEffects
 from axil.errors import InputError
-from axil.inputs.owned import frozen
-from axil.jacobian.agreement import leaf_scores
-from axil.jacobian.pushes import Pushes
-from axil.jacobian.stages import Walked
+from axil.inputs.copies import frozen
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
-from axil.output.tables import Largest
+from axil.pushes.agreement import leaf_scores
+from axil.pushes.pushes import Pushes
+from axil.pushes.stages import Walked
 from axil.replay.recover import assign_leaves
 from axil.structure import Transferable
 from axil.types import Array, Leaves
@@ -60,8 +60,30 @@ class WalkedRows(Transferable):
     targets: Array  #: (n, K) as given
     rounded: Array  #: (n, K) as the library keeps them
     weights: Array  #: (n,)
-    start: Array  #: (n, K) or (K,) scores before the first tree
+    score: Array  #: (n, K) or (K,) before the first tree
     labels: NDArray[Any]  #: (n,)
+    start: int = 0  #: the number of the first row, among all
+
+    @property
+    def index(self) -> NDArray[Any]:
+        """(n,): the labels."""
+        return self.labels
+
+    @property
+    def shown(self) -> Array:
+        """(n, K): the targets as people read them."""
+        return self.targets
+
+    def effects(self, source: Source, asked: AskedPushes) -> Effects:
+        """The pushes of these rows on the scores asked about."""
+        walked, n_outputs = asked.walked, self.targets.shape[1]
+        assert walked is not None
+        if not len(self.labels):
+            return NoEffects([(k,) for k in range(n_outputs)], asked.starts, asked.first)
+        own = replace(walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score)
+        pushes = PartPushes(own, Limits(asked.n_threads, Budget(None)))
+        read = partial(pushes.blocks, asked.leaves)
+        return BlockEffects(read, self.targets.shape, len(asked.leaves), asked.starts, first=asked.first)
 
 
 @dataclass(frozen=True)
@@ -84,13 +106,6 @@ class GradientSums:
             max(self.largest, other.largest),
             max(self.off, other.off, key=lambda one: np.nan_to_num(one[0], nan=np.inf)),
         )
-
-
-class PartPushes(Pushes):
-    """Pushes of some of the training rows: only those of all rows add up to scores, which is checked where all are added."""
-
-    def _agree(self, total: Array, queries: Leaves, step: int = 0) -> None:
-        """Compare nothing."""
 
 
 def observe_targets(number: int, y: Any, weights: Any, offsets: Any, precision: Precision) -> Observed:
@@ -124,7 +139,7 @@ def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) 
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
     leaves = assign_leaves(adapter, X, n, trees.n_leaves, limits)  # type: ignore[arg-type]
     start = shared.start if observed.offsets is None else shared.start + observed.offsets
-    rows = WalkedRows(leaves, observed.given, observed.targets, place.weights, start, frozen(labels))
+    rows = WalkedRows(leaves, observed.given, observed.targets, place.weights, start, frozen(labels), place.start)
     counts, g, h, sizes, score = _sums(rows, shared.smooth, slice(None) if place.held_out is None else ~place.held_out)
     asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
     expected = adapter.scores(inputs.take_rows(X, asked))
@@ -143,7 +158,7 @@ def _sums(rows: WalkedRows, smooth: SmoothTrees, fitted: Any) -> tuple[NDArray[n
     starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
     G, H, sizes = (np.zeros_like(trees.values) for _ in range(3))
     counts = np.zeros(int(starts[-1]), dtype=np.int64)
-    score = (rows.start + np.zeros_like(rows.rounded)).astype(smooth.score_precision)
+    score = (rows.score + np.zeros_like(rows.rounded)).astype(smooth.score_precision)
     for begin, end in pairwise([*np.flatnonzero(np.diff(smooth.iterations, prepend=-1)), len(starts) - 1]):
         g, h = loss.seen(rows.rounded, score, rows.weights)
         for t in range(begin, end):
@@ -165,54 +180,18 @@ class AskedPushes(Transferable):
     """n queries, by their leaves."""
 
     leaves: NDArray[Any]  #: (n, T)
+    starts: Array  #: (n, K) scores before any push
+    first: int  #: the position of the first query in the whole request
     n_threads: int
+    walked: Walked | None = None  #: the fit, whose steps are those of all rows
+
+    def with_fit(self, walked: Walked) -> AskedPushes:
+        """These queries with the fit that they are asked of."""
+        return replace(self, walked=walked)
 
 
-def pushes_of(rows: WalkedRows, walked: Walked, n_threads: int) -> PartPushes:
-    """The pushes of these rows in a fit whose steps are those of all rows."""
-    own = replace(walked, leaves=rows.leaves, targets=rows.rounded, weights=rows.weights, start=rows.start)
-    return PartPushes(own, Limits(n_threads, Budget(None)))
+class PartPushes(Pushes):
+    """Pushes of some of the training rows: only those of all rows add up to scores, which is checked where all are added."""
 
-
-def read_pushes(rows: WalkedRows, walked: Walked, asked: AskedPushes) -> Array:
-    """(K, n_rows, n)."""
-    return pushes_of(rows, walked, asked.n_threads).dense(asked.leaves).swapaxes(1, 2)
-
-
-@dataclass(frozen=True)
-class LargestPushes:
-    """The largest pushes on each score, and the sums of all, by which they are checked."""
-
-    best: Best
-    made: Array  #: (n, K)
-
-    def __add__(self, other: LargestPushes) -> LargestPushes:
-        return LargestPushes(self.best + other.best, self.made + other.made)
-
-
-def largest_pushes(rows: WalkedRows, walked: Walked, asked: AskedPushes, k: int) -> LargestPushes:
-    """The largest pushes of these rows, block by block."""
-    n, n_outputs = len(asked.leaves), rows.targets.shape[1]
-    found = [Largest(n, k, np.ones(len(rows.labels)), "weight", asked.n_threads) for _ in range(n_outputs)]
-    made = np.zeros((n, n_outputs))
-    for first, blocks in pushes_of(rows, walked, asked.n_threads).blocks(asked.leaves):
-        for output, (one, block) in enumerate(zip(found, blocks)):
-            one.add(block, first)
-            made[:, output] += block.sum(axis=0)
-    values = np.stack([one.values for one in found], axis=1)
-    targets = np.stack([rows.targets[one.rows, output] for output, one in enumerate(found)], axis=1)
-    labels = np.stack([rows.labels[one.rows] for one in found], axis=1)
-    return LargestPushes(Best(k, np.abs(values), {"row": labels, "target": targets, "contribution": values}), made)
-
-
-def grouped_pushes(rows: WalkedRows, walked: Walked, labels: Any, asked: AskedPushes) -> Grouped:
-    """The sums of the pushes of these rows by their labels (n_rows,)."""
-    n, (n_own, n_outputs) = len(asked.leaves), rows.targets.shape
-    codes, groups = inputs.group_codes(labels, n_own)
-    sums = np.zeros((n, n_outputs, len(groups)))
-    for first, blocks in pushes_of(rows, walked, asked.n_threads).blocks(asked.leaves):
-        for output, block in enumerate(blocks):
-            own, ends = slice(first, first + len(block)), np.arange(len(block) + 1)
-            member = csc_array((np.ones(len(block)), codes[own], ends), shape=(len(groups), len(block)))
-            sums[:, output] += (member @ block).T
-    return Grouped(groups, sums, sums)
+    def agree(self, total: Array, queries: Leaves, step: int = 0) -> None:
+        """Compare nothing."""

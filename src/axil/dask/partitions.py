@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Adapter, FittedTrees, Totals
+from axil.effects import Effects, Source
+from axil.effects.blocks import NoEffects
+from axil.effects.weights import WeightEffects
 from axil.errors import InputError
-from axil.inputs.owned import frozen, owned
+from axil.inputs.copies import frozen, owned
 from axil.kernels.cpu import Cpu
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
@@ -23,14 +26,15 @@ from axil.replay.recover import assign_leaves, fitted_structure, regularisation_
 from axil.replay.walk import walk
 from axil.structure import Pattern, Structure, Transferable, aligned
 from axil.types import Array
-from axil.weights.boosted_answers import READ_ROWS
+from axil.weights.boosting import BoostedTrees
 from axil.weights.leaf_space import cooccurrence
-from axil.weights.passes import leaf_sums
+from axil.weights.passes import Adjoints, leaf_sums
+from axil.weights.tree_answers import ReadOutAnswer
 
 
 @dataclass(frozen=True)
 class Precision:
-    """In which a library keeps what it is given, and how it reads targets."""
+    """The types in which a library keeps targets and offsets, and the outputs or classes that it reads targets as."""
 
     n_outputs: int
     classes: NDArray[Any] | None
@@ -83,6 +87,53 @@ class Partition(Transferable):
     structures: list[Structure]
     targets: Array  #: (n, K) as given
     labels: NDArray[Any]  #: (n,)
+
+    @property
+    def shown(self) -> Array:
+        """(n, K): the targets as people read them."""
+        return self.targets
+
+    @property
+    def index(self) -> NDArray[Any]:
+        """(n,): the labels."""
+        return self.labels
+
+    def own_targets(self, entry: int) -> Array:
+        """(n, K): the targets of the outputs that an entry of the fitted trees serves, as given."""
+        several = len(self.structures) > 1
+        return np.ascontiguousarray(self.targets[:, entry : entry + 1] if several else self.targets)
+
+    def effects(self, source: Source, asked: Any) -> Effects:
+        """The weights of these rows in the predictions asked about, or what deleting them does (`Planned`)."""
+        if source.name != "weights":
+            found: Effects = asked.effects(self, source.name)
+            return found
+        n_outputs, several = self.targets.shape[1], len(self.structures) > 1
+        if not len(self.labels):
+            parts = np.concatenate(asked.intercepts, axis=1)
+            served: list[Sequence[int]] = [(k,) for k in range(n_outputs)] if several else [range(n_outputs)]
+            return NoEffects(served, np.broadcast_to(parts, (len(parts), n_outputs)) + asked.offsets, asked.first)
+        answers = []
+        for e, s in enumerate(self.structures):
+            own = replace(s, total=asked.totals[e], offsets=None)  # whose sums are in the intercepts
+            adjoints = Adjoints(asked.phi[e], asked.beta[e])
+            answers.append(ReadOutAnswer(BoostedTrees(own, Cpu(asked.n_threads)), adjoints, asked.intercepts[e]))
+        targets = [self.own_targets(e) for e in range(len(answers))]
+        return WeightEffects(answers, targets, asked.offsets, asked.first)
+
+
+@dataclass(frozen=True)
+class AskedWeights(Transferable):
+    """Adjoints of n queries, the same for every training row; lists have one for each entry of the fitted trees."""
+
+    phi: list[Array]  #: (L, n)
+    beta: list[Array]  #: (n,)
+    intercepts: list[Array]  #: (n, K) what no target makes, offsets apart
+    totals: list[float]  #: the weight of all training rows
+    leaves: list[NDArray[Any]]  #: (n, T)
+    offsets: Array  #: (n, K) of the queries
+    first: int  #: the position of the first query in the whole request
+    n_threads: int
 
 
 @dataclass(frozen=True)
@@ -188,14 +239,6 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
     return partition, Evidence(sums, scores)
 
 
-def row_targets(partition: Partition) -> Array:
-    return partition.targets
-
-
-def row_labels(partition: Partition) -> NDArray[Any]:
-    return partition.labels
-
-
 def label_dtype(partition: Partition) -> np.dtype[Any]:
     return partition.labels.dtype
 
@@ -223,29 +266,3 @@ def furthest_row(
         found += structure.offsets
     miss = furthest(found, score)
     return replace(miss, row=partition.start + miss.row)
-
-
-def read_block(
-    partition: Partition,
-    entry: int,
-    phi: Array,
-    constant: Array,
-    n_threads: int,
-    first: int = 0,
-    n_rows: int | None = None,
-) -> Array:
-    """(n, S): the weights of these rows in S predictions, or of ``n_rows`` of them from ``first`` on."""
-    structure = partition.structures[entry]
-    out = np.empty((structure.n_rows - first if n_rows is None else n_rows, phi.shape[1]))
-    rows = Cpu(n_threads).rows_of(structure)
-    rows.read_out(structure.by_cells(phi, drawn=True), constant, rows.weights, first, out)
-    return out
-
-
-def blocks(
-    partition: Partition, entry: int, phi: Array, constant: Array, n_threads: int
-) -> Iterator[tuple[int, Array]]:
-    """Weights as above, `READ_ROWS` rows at a time."""
-    n = partition.structures[entry].n_rows
-    for first in range(0, n, READ_ROWS):
-        yield first, read_block(partition, entry, phi, constant, n_threads, first, min(READ_ROWS, n - first))

@@ -1,17 +1,14 @@
-"""Fits without some training rows in partitions, and all that deletions of single rows need, made once for an explainer."""
+"""Fits without some training rows in partitions, and all that deletions of single rows need, made once for a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from axil.dask.cluster import added, literal, task
-from axil.dask.comparables import Chosen, Compared, compared_weights
+from axil.dask.cluster import Cluster, added, literal, task
 from axil.dask.deletion import (
     Plan,
     alone,
@@ -21,14 +18,12 @@ from axil.dask.deletion import (
     row_beyond,
     row_weights_of,
 )
-from axil.dask.fits import Fit, group_sums, places, places_of_code, residual_sums, row_sums
+from axil.dask.fits import Fit, group_sums, places_of_code, residual_sums, row_sums
 from axil.dask.partitions import together
-from axil.dask.weighted import Batch, Weighted
-from axil.errors import InputError, UnsupportedQuestionError, shown
-from axil.machine.shared import Kept
-from axil.output import tables
-from axil.questions.left_out import warn_pattern
+from axil.errors import UnsupportedQuestionError
+from axil.replay.queries import Queries
 from axil.types import Array
+from axil.weights.contract import own_leaves
 from axil.weights.deletion import at_share, leaves_beyond, shares_of
 from axil.weights.forest import is_forest
 from axil.weights.removal import known_regularisation
@@ -37,32 +32,32 @@ from axil.weights.removal import known_regularisation
 MOST_REFITS = 64
 
 
-class Refits(Weighted):
-    """Training rows in partitions that fits may do without."""
+@dataclass(frozen=True, eq=False)
+class Refits:
+    """Fits of a model without some of its training rows, which lie in partitions."""
 
-    _kept: Kept
+    model: Any  #: `PartitionedWeights`
 
-    def _compare(
-        self, X: Any, init_score: Any, chosen: list[Chosen], adjust: bool
-    ) -> Iterator[tuple[NDArray[Any], Array, Compared]]:
-        X, offsets = self._queries(X, init_score)
-        fits = literal(self._fits()) if adjust else None
-        for batch in self._batches(X, offsets):
-            shared = literal(batch.asked)
-            pairs = zip(self._held.partitions, chosen)
-            tasks = [task(compared_weights, part, one.delayed(), shared, fits) for part, one in pairs]
-            found: Compared = self._cluster.total(tasks)
-            made = found.made + batch.intercepts
-            batch.check(made)
-            yield batch.labels, made, found
+    @property
+    def _held(self) -> Any:
+        return self.model.held
 
-    def _fits(self) -> list[Fit]:
-        """The fit to the targets as given, entry by entry."""
-        self._prepare()
-        return self._kept.get("fits", lambda: [self._fit(e) for e in range(len(self._held.entries))])
+    @property
+    def _cluster(self) -> Cluster:
+        found: Cluster = self.model.cluster
+        return found
+
+    @property
+    def _n_threads(self) -> int:
+        return int(self.model.n_threads)
+
+    def fits(self) -> list[Fit]:
+        """The fit to the targets as given, entry by entry; made once."""
+        found: list[Fit] = self.model.kept.get("fits", lambda: [self._fit(e) for e in range(len(self.model.entries))])
+        return found
 
     def _fit(self, e: int) -> Fit:
-        space = self._held.entries[e].trees.leaf_space
+        space = self.model.entries[e].trees.leaf_space
         assert space is not None
         fit = Fit.of(space, self._sums_without(e, [()] * len(self._held.sizes), False))
         rule = fit.structure.regularisation
@@ -72,7 +67,41 @@ class Refits(Weighted):
         sums = self._cluster.total([task(residual_sums, part, e, shared, ()) for part in self._held.partitions])
         return replace(fit, sums=sums)
 
-    def _beyond(self, fits: list[Fit], gone: list[Any]) -> int:
+    def _sums_without(self, e: int, gone: list[Any], counted: bool) -> Any:
+        held = zip(self._held.partitions, gone)
+        return self._cluster.total([task(row_sums, part, e, own, counted, self._n_threads) for part, own in held])
+
+    def _fit_without(self, e: int, gone: list[Any]) -> Fit:
+        """The fit without the rows at these positions, (partitions,) of lists."""
+        structure = self._held.entries[e].trees.structure
+        sums = self._sums_without(e, gone, not is_forest(structure))
+        return Fit.without(structure, sums, self._n_threads)
+
+    def without_group(self, coded_rows: list[Any], codes: list[int]) -> list[Fit] | None:
+        """The fits without the rows that have these codes in their partitions; None: no row is left."""
+        found = []
+        for e, entry in enumerate(self._held.entries):
+            structure = entry.trees.structure
+            own = zip(self._held.partitions, coded_rows, codes)
+            counted, n_threads = not is_forest(structure), self._n_threads
+            sums = self._cluster.total([task(group_sums, *three, e, counted, n_threads) for three in own])
+            if not sums.rows_left:
+                return None
+            found.append(Fit.without(structure, sums, n_threads))
+        return found
+
+    def predicted(self, fits: list[Fit], queries: Queries) -> Array:
+        """(n, K): predictions of these fits, offsets included."""
+        leaves = [np.ascontiguousarray(own_leaves(fit.structure, queries.coordinates)) for fit in fits]
+        parts = [fit.predictions(met, queries.offsets.base) for fit, met in zip(fits, leaves)]
+        return np.concatenate(parts, axis=1) + queries.offsets.values
+
+    def without(self, gone: list[Any]) -> list[Fit]:
+        """The fits without the rows at these positions, (partitions,) of lists."""
+        self.refuse_unknown("without")
+        return [self._fit_without(e, gone) for e in range(len(self._held.entries))]
+
+    def beyond(self, fits: list[Fit], gone: list[Any]) -> int:
         """How many leaves would have another pattern in these fits, without the rows at these positions."""
         found = 0
         for e, fit in enumerate(fits):
@@ -83,97 +112,47 @@ class Refits(Weighted):
                 found += leaves_beyond(fit.structure, sums, fit.values)
         return found
 
-    def _group_beyond(self, fits: list[Fit], coded_rows: list[Any], codes: list[int]) -> int:
-        """Likewise, without the rows that have these codes in their partitions."""
+    def group_beyond(self, fits: list[Fit], coded_rows: list[Any], codes: list[int]) -> int:
+        """How many leaves would have another pattern without the rows that have these codes in their partitions."""
         held = zip(coded_rows, codes)
-        return self._beyond(fits, [task(places_of_code, groups, code) for groups, code in held])
+        return self.beyond(fits, [task(places_of_code, groups, code) for groups, code in held])
 
-    def _pattern_note(self) -> str:
-        """The note on exact deletions of single rows, after a warning where one of them changes the pattern that is held."""
-        row = self._kept.get("row beyond", self._row_beyond)
-        if row is None:
-            return tables.NOTE
-        warn_pattern(f"Without single training rows, such as {shown(row)}, leaves would have another pattern")
-        return tables.HELD
-
-    def _row_beyond(self) -> Any:
+    def row_beyond(self) -> Any:
         """The label of a training row whose deletion changes the pattern; None: there is none."""
-        plans, known = self._plans(True)
-        n_threads, cluster = self._limits.n_threads, self._cluster
-        for e, fit in enumerate(self._fits()):
+        for e, fit in enumerate(self.fits()):
             rule = fit.structure.regularisation
             if rule is None or not rule.bends:
                 continue
-            counted = added([task(together, part, e, n_threads) for part in self._held.partitions])
-            (sums,) = cluster.hold([task(responses_of_sums, counted, literal(fit.structure), n_threads)])
-            tasks = [task(row_beyond, part, e, plans, known, sums, n_threads) for part in self._held.partitions]
-            for found in cluster.collect(tasks):
+            plans, known = self.plans(True)
+            counted = added([task(together, part, e, self._n_threads) for part in self._held.partitions])
+            (sums,) = self._cluster.hold([task(responses_of_sums, counted, literal(fit.structure), self._n_threads)])
+            held = self._held.partitions
+            tasks = [task(row_beyond, part, e, plans, known, sums, self._n_threads) for part in held]
+            for found in self._cluster.collect(tasks):
                 if found is not None:
                     return found[0]
         return None
 
-    def _sums_without(self, e: int, gone: list[Any], counted: bool) -> Any:
-        held = zip(self._held.partitions, gone)
-        return self._cluster.total(
-            [task(row_sums, part, e, own, counted, self._limits.n_threads) for part, own in held]
-        )
-
-    def _fit_without(self, e: int, gone: list[Any]) -> Fit:
-        """The fit without the rows at these positions, (partitions,) of lists."""
-        structure = self._held.entries[e].trees.structure
-        sums = self._sums_without(e, gone, not is_forest(structure))
-        return Fit.without(structure, sums, self._limits.n_threads)
-
-    def _fits_without_group(self, coded_rows: list[Any], codes: list[int]) -> list[Fit] | None:
-        """The fits without the rows that have these codes in their partitions; None: no row is left."""
-        found = []
-        for e, entry in enumerate(self._held.entries):
-            structure = entry.trees.structure
-            own = zip(self._held.partitions, coded_rows, codes)
-            counted, n_threads = not is_forest(structure), self._limits.n_threads
-            sums = self._cluster.total([task(group_sums, *three, e, counted, n_threads) for three in own])
-            if not sums.rows_left:
-                return None
-            found.append(Fit.without(structure, sums, n_threads))
-        return found
-
-    def _predicted(self, fits: list[Fit], batch: Batch) -> Array:
-        """(n, K): predictions of these fits, offsets included."""
-        parts = [fit.predictions(met, batch.offsets.base) for fit, met in zip(fits, batch.leaves)]
-        return np.concatenate(parts, axis=1) + batch.offsets.values
-
-    def _positions(self, asked: NDArray[Any]) -> list[list[int]]:
-        """Where the rows with these labels stand in their partitions; of a label that several rows share all of them."""
-        shared = literal(asked)
-        found = self._cluster.collect([task(places, part, shared) for part in self._held.partitions])
-        which = np.bincount(np.concatenate([one[0] for one in found]), minlength=len(asked))
-        if (which == 0).any():
-            missing = np.flatnonzero(which == 0)
-            raise InputError(
-                f"rows names row {shown(asked[missing[0]])} ({len(missing)} of {len(asked)} are unknown); expected labels of "
-                "training rows: the index of a Dask DataFrame, else positions from 0."
-            )
-        return [one[1].tolist() for one in found]
-
-    def _refuse_unknown(self, question: str) -> None:
+    def refuse_unknown(self, question: str) -> None:
         for entry in self._held.entries:
             known_regularisation(entry.trees.structure, question)
 
-    def _plans(self, exact: bool) -> tuple[Any, list[Any]]:
+    def plans(self, exact: bool) -> tuple[Any, list[Any]]:
         """Plans of all entries, shared, and their responses, held; without these and levels unless ``exact``."""
-        self._fits()
-        return self._kept.get(("plans", exact), lambda: self._made_plans(exact))
+        self.fits()
+        found: tuple[Any, list[Any]] = self.model.kept.get(("plans", exact), lambda: self._made_plans(exact))
+        return found
 
     def _made_plans(self, exact: bool) -> tuple[Any, list[Any]]:
         plans, known = [], []
-        for e, fit in enumerate(self._fits()):
+        for e, fit in enumerate(self.fits()):
             plan, responses = self._exact_plan(e, fit) if exact else (Plan(fit, [(0.0, fit)], {}), None)
             plans.append(plan)
             known.append(responses)
         return self._cluster.share(plans), known
 
     def _exact_plan(self, e: int, fit: Fit) -> tuple[Plan, Any]:
-        structure, n_threads, cluster, held = fit.structure, self._limits.n_threads, self._cluster, self._held
+        structure, n_threads, cluster, held = fit.structure, self._n_threads, self._cluster, self._held
         if is_forest(structure):
             return Plan(fit, [(0.0, fit)], {}), None
         weights = cluster.collect([task(row_weights_of, part, e) for part in held.partitions])
@@ -188,7 +167,7 @@ class Refits(Weighted):
 
     def _refits(self, e: int, fit: Fit) -> dict[int, Fit]:
         """Fits without rows that outweigh the rest of a leaf by far, by their number among all rows."""
-        shared, held = literal(fit), self._held
+        shared, held, starts = literal(fit), self._held, self.model.shards.starts
         found = self._cluster.collect([task(dominant_rows, part, e, shared) for part in held.partitions])
         n = sum(map(len, found))
         if n > MOST_REFITS:
@@ -196,7 +175,7 @@ class Refits(Weighted):
                 "removal",
                 f"{n} training rows outweigh all others in one of their leaves by far, and each takes a fit without it over all "
                 f"partitions (at most {MOST_REFITS} are made)",
-                'Use method="first-order", without(X, rows) for some rows, or axil.Explainer.',
+                'Use method="first-order", without(X, rows) for some rows, or training rows in memory.',
             )
         refits = {}
         for p, row in chain.from_iterable([(p, row) for row in rows] for p, rows in enumerate(found)):
@@ -204,12 +183,11 @@ class Refits(Weighted):
             gone[p] = [row]
             left = self._sums_without(e, gone, True)
             if left.weight > 0:
-                refits[int(held.starts[p]) + row] = Fit.without(fit.structure, left, self._limits.n_threads)
+                refits[int(starts[p]) + row] = Fit.without(fit.structure, left, self._n_threads)
         return refits
 
-    def _left_out(self) -> list[Any]:
+    def left_out(self) -> list[Any]:
         """(n, K) of each partition, delayed: the predictions of its rows by fits without them."""
-        self._refuse_unknown("leave_one_out")
-        plans, known = self._plans(True)
-        n_threads = self._limits.n_threads
-        return [task(alone, part, plans, known, n_threads) for part in self._held.partitions]
+        self.refuse_unknown("leave_one_out")
+        plans, known = self.plans(True)
+        return [task(alone, part, plans, known, self._n_threads) for part in self._held.partitions]

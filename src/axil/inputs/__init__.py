@@ -44,7 +44,6 @@ from axil.inputs.numbers import (
     on_host,
     weights_of_some,
 )
-from axil.inputs.order import table_first
 from axil.inputs.tables import (
     Columns,
     as_directory,
@@ -106,7 +105,6 @@ __all__ = [
     "row_keys",
     "row_labels",
     "row_values",
-    "table_first",
     "take_rows",
     "weights_of_some",
 ]

@@ -68,7 +68,7 @@ def feature_columns(X: Any, rows: NDArray[np.intp], chosen: list[int]) -> list[N
 def _values(series: nw.Series[Any]) -> NDArray[Any]:
     """A column as an array; categories through a list, for pyarrow loses the missing ones on the way to an array.
 
-    NumPy has no integers of 128 bits: those that need so many stay Python's own.
+    NumPy has no integers of 128 bits: numbers that need more than 64 stay Python's own.
     """
     kinds = (nw.Categorical, nw.Enum)
     if series.dtype in (nw.Int128, nw.UInt128):
@@ -177,3 +177,10 @@ def _mixed(values: Array, columns: Any, single: bool) -> Keys:
             z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
         z = z ^ (z >> np.uint64(31))
     return np.where(values == 0, np.uint64(0), z)
+
+
+def occurrences(keys: Keys, asked: Keys) -> NDArray[np.intp]:
+    """How often each key asked for is among the keys."""
+    known, which = np.unique(asked, return_inverse=True)
+    at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return np.bincount(at[known[at] == keys], minlength=len(known))[which.ravel()]

@@ -89,7 +89,7 @@ class Rows(ABC):
 
     @abstractmethod
     def tree(self, number: int) -> Rows:
-        """The same rows in one of the trees alone; nothing of their size is copied."""
+        """These rows in one of the trees alone; nothing of their size is copied."""
 
     @abstractmethod
     def sweep(
@@ -155,9 +155,9 @@ class Rows(ABC):
         """
 
     def index(self, n_queries: int, available: int) -> bool:
-        """Does what makes `top` of so many queries faster, where that pays and so many bytes hold it; says whether it is there.
+        """Builds an index that makes `top` faster, and says whether there is one.
 
-        It changes no answer.
+        It is built where ``n_queries`` queries pay for it and ``available`` bytes hold it. It changes no answer.
         """
         return False
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.kernels import Rows
-from axil.machine.shared import one_blas_thread
+from axil.machine.threads import one_blas_thread
 from axil.types import Array
 
 DIMENSIONS = 8

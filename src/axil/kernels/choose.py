@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from axil import inputs
 from axil.errors import InputError
 from axil.kernels import Backend
 from axil.kernels.cpu import Cpu
@@ -45,7 +47,7 @@ def why_no_gpu() -> str | None:
 
 
 def budget_of(device: str, limit: int | None, scratch: Path | None) -> Budget:
-    """What work on a device may take: on a GPU no more than is free there and here, in larger batches."""
+    """The memory that work on a device may take: on a GPU no more than is free there and here, in larger batches."""
     if device == "cpu":
         return Budget(limit, scratch)
     return Budget(limit, scratch, _free_everywhere, GPU_BATCH)
@@ -64,3 +66,17 @@ def backend_of(limits: Limits) -> Backend:
     from axil.kernels.cuda import Cuda
 
     return Cuda(limits.n_threads)
+
+
+def limits_of(
+    n_threads: int | None, memory_limit: int | str | None, scratch: Any = None, device: str = "cpu"
+) -> Limits:
+    """The limits that the user sets, or else the machine: a thread for each processor that this process may use, free memory."""
+    if n_threads is not None:
+        threads = inputs.as_count(n_threads, "n_threads", most=inputs.MOST_THREADS)
+    else:
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = None if memory_limit is None else inputs.as_bytes(memory_limit)
+    found = chosen(inputs.as_choice(device, DEVICES, "device"))
+    budget = budget_of(found, limit, None if scratch is None else inputs.as_directory(scratch))
+    return Limits(threads, budget, found)

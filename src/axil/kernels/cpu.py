@@ -11,9 +11,9 @@ from scipy.linalg import blas, lapack
 
 from axil import _core
 from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle, alike
-from axil.kernels.bounded import Bounded
+from axil.kernels.bounds import Bounded
 from axil.machine.progress import track
-from axil.machine.shared import one_blas_thread
+from axil.machine.threads import one_blas_thread
 from axil.types import Array
 
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect

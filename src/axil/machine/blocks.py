@@ -13,7 +13,7 @@ Each = Callable[[Callable[[slice], None]], None]  # has some work done on every 
 
 @contextmanager
 def row_blocks(n_rows: int, n_threads: int) -> Iterator[Each]:
-    """Gives a function that has work done on every block of so many rows, by threads that take blocks in turn."""
+    """Gives a function that has work done on every block of `BLOCK_ROWS` rows, by threads that take blocks in turn."""
 
     def some(work: Callable[[slice], None], part: int, parts: int) -> None:
         for first in range(part * BLOCK_ROWS, n_rows, parts * BLOCK_ROWS):

@@ -73,7 +73,7 @@ class Budget:
         return int(SHARE * self.free()) if self.limit is None else self.limit
 
     def batch_size(self, bytes_per_query: int, taken: int = 0) -> int:
-        """How many queries to ask at a time, where so many bytes are or will be taken by something else."""
+        """The number of queries to ask at a time, where something else takes, or will take, ``taken`` bytes."""
         # A quarter: the batch before may still be there, and work goes on.
         held = min(self.batch_bytes, (self.available - taken) // 4)
         size = int(max(1, min(held // bytes_per_query, MOST_QUERIES)))

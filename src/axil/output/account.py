@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from axil.machine.shared import Kept
+from axil.machine.threads import Kept
 from axil.types import Array
 
 
@@ -20,6 +20,7 @@ class Account:
     derive: Callable[[Any, Any], Any]
     offsets: Any = None  #: of the rows, which can be taken by position; None for none
     kept: Kept = field(default_factory=Kept, repr=False)
+    scored: Any = None  #: the name of the class that scores are of, the second of two; None where there are not two
 
     def derived(self, X: Any) -> Any:
         """The derivatives of these predictions, whose rows are X, computed once."""
@@ -31,4 +32,4 @@ class Account:
         for name, known in self.kept.known().items():
             kept.get(name, lambda own=known[which]: own)  # type: ignore[misc]
         means, offsets = (None if own is None else own[which] for own in (self.means, self.offsets))
-        return Account(self.meaning, means, self.derive, offsets, kept)
+        return Account(self.meaning, means, self.derive, offsets, kept, self.scored)

@@ -12,11 +12,16 @@ from scipy.sparse import issparse
 
 from axil.errors import InputError
 from axil.inputs import chosen_columns, feature_columns
-from axil.inputs.owned import frozen
-from axil.machine.shared import Kept
-from axil.output.sums import WeightedSums
+from axil.inputs.copies import frozen
+from axil.machine.threads import Kept
+from axil.output.predictions import WeightedSums
 from axil.scale import TargetScale
 from axil.types import Array
+
+
+def queries_first(weights: Any) -> Any:
+    """Weights (n, N), or (K, n, N) as (n, K, N)."""
+    return np.swapaxes(weights, 0, 1) if weights.ndim == 3 else weights
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,11 +43,11 @@ class Arrays:
 
     @property
     def weights(self) -> Any:
-        """(n, n_train) or (K, n, n_train): the weight of each training target; scipy.sparse where asked for.
+        """(n, n_train), or (n, K, n_train) where outputs have their own: the weight of each target; scipy.sparse where asked for.
 
         Derivatives by the targets unless ``exact``; of an additive explanation they are computed now, and once.
         """
-        return self._given("weights", self._sums.derived.weights)
+        return self._given("weights", queries_first(self._sums.derived.weights))
 
     @property
     def intercepts(self) -> Array:
@@ -74,7 +79,7 @@ class Arrays:
 
     @property
     def kind(self) -> str:
-        """ "exact" (weights decompose), "additive" (pushes do) or "jacobian" (derivatives alone), as `axil.supports` has it."""
+        """ "exact" (weights decompose), "additive" (pushes do) or "derivative" (derivatives alone), as `axil.supports` has it."""
         return self._sums.kind
 
     @property
@@ -108,7 +113,7 @@ class Arrays:
 
     @property
     def scale(self) -> TargetScale:
-        """The scale of the fit; ``scale.inverse`` leads from it to prices."""
+        """The scale of the fit; ``scale.inverse`` leads from it to the targets' own units."""
         return self._sums.scale
 
     @property
@@ -137,21 +142,24 @@ class Arrays:
 
     @property
     def contributions(self) -> Any:
-        """``weights * targets``, or pushes, by output if there are several; with the intercept they sum to the prediction."""
+        """(n, n_train) or (n, K, n_train): ``weights * targets``, or pushes; their sums and intercepts are the predictions.
+
+        Of several outputs that share sparse weights a list, one for each output.
+        """
         if self._sums.additive:
-            return self._given("contributions", self._sums.weights)
+            return self._given("contributions", queries_first(self._sums.weights))
         parts = [
             weights.multiply(y).tocsr() if issparse(weights) else weights * y for weights, y in self._sums.by_output()
         ]
         if self.outputs is not None and issparse(self._sums.weights):
             return parts
-        return self._given("contributions", parts[0] if self.outputs is None else np.stack(parts))
+        return self._given("contributions", parts[0] if self.outputs is None else np.stack(parts, axis=1))
 
     @property
     def values(self) -> Any:
         """(n, n_train) or (n, n_train, K): `contributions` by the name and in the order of axes that shap has."""
         found = self.contributions
-        return found if self.outputs is None or isinstance(found, list) else np.moveaxis(found, 0, -1)
+        return found if self.outputs is None or isinstance(found, list) else np.moveaxis(found, 1, -1)
 
     @property
     def base_values(self) -> Array:
@@ -165,10 +173,10 @@ class Arrays:
 
     @property
     def effective_size(self) -> Array:
-        """(n,) or (K, n): ``(sum |k|)^2 / sum k^2``, how many rows of equal weight each prediction rests on; 0 on none."""
-        return self._sums.effective_size
+        """(n,) or (n, K): ``(sum |k|)^2 / sum k^2``, how many rows of equal weight each prediction rests on; 0 on none."""
+        return self._sums.effective_size.T
 
     @property
     def negative_share(self) -> Array:
-        """(n,) or (K, n): the share of negative weights in ``sum |k|``, from 0 to 1; above 0 a prediction extrapolates."""
-        return self._sums.negative_share
+        """(n,) or (n, K): the share of negative weights in ``sum |k|``, from 0 to 1; above 0 a prediction extrapolates."""
+        return self._sums.negative_share.T

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.errors import InputError, shown
-from axil.inputs.owned import owned_rows
+from axil.inputs.copies import owned_rows
 from axil.replay.mistakes import other_order
 
 EXPECTED = "expected two frames, of the training rows and of the rows of X"

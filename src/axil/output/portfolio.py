@@ -18,20 +18,20 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from axil.output.sums import ROUNDING, WeightedSums, ratio
+from axil.output.predictions import ROUNDING, WeightedSums, ratio
 from axil.types import Array
 
 
 class Portfolio:
     """Portfolios of queries that come batch by batch, in their order."""
 
-    def __init__(self, top: float):
-        """``top``: the share of training rows, the largest first, that ``top_share`` is about."""
-        self.top = top
+    def __init__(self, top: float, shares: Array):
+        """``top``: the share of training rows, the largest first, that ``top_share`` is about; ``shares`` of sum |weight|."""
+        self.top, self.shares = top, shares
         self._before: Array | None = None  # (1, n_train) or (K, n_train): the weights of the query before
 
     def columns(self, sums: WeightedSums) -> dict[str, Any]:
-        """The columns of `Explanation.portfolio`."""
+        """The columns of `Explanation.statistics`."""
         own = sums.weights.ndim == 3
         parts, n = (sums.weights if own else [sums.weights]), len(sums)
         shares, turnover = np.zeros((2, len(parts), n))
@@ -49,12 +49,18 @@ class Portfolio:
             self._before = last
         gross = sums.sizes.reshape(shares.shape)
         net = sums.totals.reshape(shares.shape)
-        made = {
+        counts = sums.curves(self.shares, np.zeros(0, dtype=np.intp))[0].transpose(1, 0, 2)
+        counted: dict[str, Any] = {
+            f"rows for {share:.6g}%": counts[:, :, i] for i, share in enumerate(100 * self.shares)
+        }
+        made: dict[str, Any] = {
+            "effective_size": sums.effective_size.reshape(shares.shape),
+            "negative_share": sums.negative_share.reshape(shares.shape),
+            **counted,
             "net": net,
             "gross": gross,
             "short": -np.maximum(gross - net, 0.0) / 2 + 0.0,
             "top_share": ratio(shares, gross),
-            "effective_size": sums.effective_size.reshape(shares.shape),
             "turnover": turnover,
         }
         labels = {"query": np.repeat(sums.query_index, len(parts))}

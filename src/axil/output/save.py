@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from axil.adapters.contract import Model
 from axil.errors import InputError
 from axil.inputs import as_features, take_rows
-from axil.inputs.owned import owned_rows
+from axil.inputs.copies import owned_rows
 from axil.machine.limits import Limits
 from axil.output import archive
 from axil.output.archive import Archive

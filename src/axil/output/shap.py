@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from axil.errors import InputError
-from axil.output.sums import WeightedSums
+from axil.output.predictions import WeightedSums
 from axil.types import Array
 
 

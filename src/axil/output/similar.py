@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.effects.comparables import Allowed, Choice, Compared
 from axil.errors import AxilError, InputError, shown
-from axil.inputs.owned import owned_rows
+from axil.inputs.copies import owned_rows
 from axil.output import comparables, tables
 from axil.output.columns import Columns, refuse_other_order
-from axil.output.comparables import Adjustment, Choice, Within
-from axil.output.sums import WeightedSums
-from axil.types import Array
+from axil.output.comparables import Predicted
 
 NOT_ADJUSTED = (
     "this model's score is not a weighted sum of targets, so no target can be moved along with it",
-    "Leave adjust out, or fit with squared error and ask axil.Explainer.",
+    "Leave adjust out, or fit with squared error.",
 )  # the reason that adjust gives where targets do not make the prediction, and what to do
 
 
@@ -32,19 +31,28 @@ class Beside:
     n_targets: tuple[int, int]  #: (N, K)
     backend: str
     note: str  #: what the numbers are
-    is_shared: bool = False  #: whether there are classes that share their weights
 
     @property
     def features(self) -> Any:
         """(N, features): the training rows."""
         return self.known.training[0]
 
-    def choice(self, k: Any, among: Any, distinct: Any, sign: Any, per_class: Any = True, within: Any = None) -> Choice:
-        """The rows that may be listed, checked; see `Streamed.similar`."""
+    def choice(
+        self, k: Any, among: Any, distinct: Any, sign: Any, within: Any = None, n_threads: int = 1
+    ) -> tuple[Choice, Allowed]:
+        """The rows that may be listed, checked; see `similar`."""
         count, positive = inputs.as_count(k, "k"), inputs.as_choice(sign, ("any", "positive"), "sign") == "positive"
-        each = as_per_class(per_class, self.is_shared)
-        near = _near(self.known, within)
-        return Choice(count, _allowed(self, among), _codes(self, distinct), positive, each, near)
+        near, codes = _near(self.known, within), _codes(self, distinct)
+        ranges = None if near is None else near[1:]
+        allowed = Allowed(_allowed(self, among), codes, codes, None if near is None else near[0])
+        return Choice(count, positive, codes is not None, ranges, n_threads), allowed
+
+    def ranges(self, within: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """(n,) each: the values that rows must have to be listed, where the training rows' own are elsewhere."""
+        place, distance = _column(self.known, within)
+        (queried,) = self.known.of_queries(np.arange(self.known.queries[0].shape[0]), [place])
+        assert queried is not None  # a feature
+        return _around(self.known.names[place], queried, distance)
 
 
 def as_per_class(per_class: Any, is_shared: bool) -> bool:
@@ -75,10 +83,7 @@ def _allowed(beside: Beside, among: Any) -> NDArray[np.intp] | None:
                 f"{type(beside.features).__name__}) that returns a truth value for each."
             ) from error
     refuse_other_order(beside.features, given, "among")
-    mask = inputs.as_mask(given, beside.n_targets[0], what)
-    if not mask.any():
-        raise InputError(f"among allows none of the {len(mask)} training rows; expected a mask that is True for some.")
-    return np.flatnonzero(mask)
+    return np.flatnonzero(inputs.as_mask(given, beside.n_targets[0], what))
 
 
 def _codes(beside: Beside, distinct: Any) -> NDArray[np.intp] | None:
@@ -97,53 +102,69 @@ def _codes(beside: Beside, distinct: Any) -> NDArray[np.intp] | None:
     return inputs.label_codes(distinct, n_train, "distinct")
 
 
-def _near(known: Columns, within: Any) -> Within | None:
-    """The ranges that a pair of a column and a distance makes around the queries' own values."""
-    if within is None:
-        return None
+def _column(known: Columns, within: Any) -> tuple[int, Any]:
+    """The column that a pair of a column and a distance names, by position, and the distance."""
     if not isinstance(within, (tuple, list)) or len(within) != 2:
         raise InputError(f'within is {shown(within)}; expected a column and a distance, such as ("sale_date", "3Y").')
     column, distance = within
     places = [] if column is None else known.chosen(column, "within")
     if len(places) != 1:
         raise InputError(f"within names {shown(column)}; expected one column.")
-    name = known.names[places[0]]
-    own, queried = known.of_all(places[0], "within")
+    return places[0], distance
+
+
+def _around(
+    name: str, queried: NDArray[Any], distance: Any, *dtypes: np.dtype[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """(n,) each: the ranges that a distance makes around the queries' own values."""
+    points = inputs.as_points(queried, f"{name} of X")
+    lost = np.flatnonzero(np.isnan(points) if points.dtype.kind == "f" else np.isnat(points))
+    if len(lost):
+        raise InputError(f"{name} of X has no value in row {lost[0]}; within needs one to measure from. Fill it in.")
+    lowest, highest = inputs.interval_around(points, distance, name, (queried.dtype, *dtypes))
+    return lowest, highest
+
+
+def _near(known: Columns, within: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None:
+    """A column of the training rows, and the ranges that a distance makes around the queries' own values."""
+    if within is None:
+        return None
+    place, distance = _column(known, within)
+    name = known.names[place]
+    own, queried = known.of_all(place, "within")
     values, points = inputs.as_points(own, f"{name} of the training rows"), inputs.as_points(queried, f"{name} of X")
     if len(points) and values.dtype.kind != points.dtype.kind:
         kinds = ["numbers" if one.dtype.kind == "f" else "dates" for one in (values, points)]
         raise InputError(
             f"{name} holds {kinds[0]} in the training rows and {kinds[1]} in X; expected the same in both."
         )
-    lost = np.flatnonzero(np.isnan(points) if points.dtype.kind == "f" else np.isnat(points))
-    if len(lost):
-        raise InputError(f"{name} of X has no value in row {lost[0]}; within needs one to measure from. Fill it in.")
-    return Within(values, *inputs.interval_around(points, distance, name, (own.dtype, queried.dtype)))
+    return values, *_around(name, queried, distance, own.dtype)
 
 
 def listed(
-    parts: Iterable[WeightedSums],
+    parts: Iterable[tuple[Predicted, Compared]],
     beside: Beside,
-    choice: Choice,
     chosen: list[int],
-    fitted: Callable[[], Array] | None = None,
+    per_class: bool,
+    features: Callable[[NDArray[np.intp], list[int]], list[Any]],
 ) -> Any:
-    """The table of `Streamed.similar` from predictions that come batch by batch, with these columns.
+    """The table of `similar` from predictions that come batch by batch, with these columns.
 
-    ``fitted``: the training rows' own predictions (N, K), for adjusted targets; None leaves them out.
+    ``features`` has these columns of training rows by position.
     """
-    adjustment, found, summaries, first = None, [], [], 0
-    for one in parts:
-        if fitted is not None and adjustment is None:
-            adjustment = Adjustment(one.targets.reshape(beside.n_targets) - fitted())
-        lines = comparables.listed(one, choice, adjustment, first)
-        lines.columns["asked"] = lines.columns["asked"] + first
+    found, summaries, first, adjusted = [], [], 0, False
+    for about, compared in parts:
+        if not compared.allowed:
+            n = beside.n_targets[0]
+            raise InputError(f"among allows none of the {n} training rows; expected a mask that is True for some.")
+        lines = comparables.listed(about, compared, per_class, first)
         found.append(lines.columns)
         summaries.append(lines.summary)
-        first += len(one)
+        adjusted = "residual" in compared.best.columns
+        first += len(about.labels)
     made = tables.joined(found)
-    of_rows = beside.known.of_training(made.pop("position"), chosen)
-    return finished(beside, made, tables.joined(summaries), chosen, of_rows, fitted is not None)
+    of_rows = features(made.pop("position"), chosen)
+    return finished(beside, made, tables.joined(summaries), chosen, of_rows, adjusted)
 
 
 def finished(

@@ -8,14 +8,11 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
 
+from axil.effects import Best, notes
 from axil.errors import InputError, shown
 from axil.inputs import as_choice
 from axil.inputs.libraries import frame_library, is_installed, require_frame_library
-from axil.kernels import Backend
-from axil.kernels.cpu import Cpu
-from axil.machine.arrays import is_host
 from axil.machine.memory import Budget
 from axil.scale import TargetScale
 from axil.types import Array
@@ -45,22 +42,7 @@ def make(columns: dict[str, Any], backend: str) -> Any:
 COPIES = 3.5  # the columns of all batches, joined, and in the frame: freed memory is not always given back
 SMALLER = "Ask for fewer rows of X at a time, for fewer lines of each, or raise memory_limit."
 
-NOTE = "exact with the fitted structure held fixed; not a retraining"
-DERIVATIVE = "a derivative by the targets with the fitted structure held fixed; not a decomposition of the prediction"
-ADDITIVE = "pushes: what each row's own gradients put into the score; with the base they add up to it, exactly"
-HELD = (
-    "with the fitted structure and its pattern held fixed (sums that L1 moves or puts to zero, clips, bounds), but a refit on "
-    "the same splits would change that pattern; not a retraining"
-)
-FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
-
-
-NOTES = {"exact": NOTE, "additive": ADDITIVE, "jacobian": DERIVATIVE}  # by what the weights are
-
-
-def of_class(text: str, scored: Any) -> str:
-    """A note that names the class which scores are of, where one score stands for two classes; None: there are not two."""
-    return text if scored is None else f"{text}; scores are of class {scored}, whose rows have target 1"
+NOTES = {"exact": notes.NOTE, "additive": notes.ADDITIVE, "derivative": notes.DERIVATIVE}  # by what the weights are
 
 
 def note(frame: Any, text: str, **more: Any) -> Any:
@@ -76,107 +58,25 @@ def check_by(by: str | None) -> None:
         as_choice(by, ("weight", "contribution"), "by")
 
 
-def check_per_class(per_class: Any) -> None:
-    """Refuse a parameter that only tables of explanations at hand have."""
-    if per_class is not True:
-        raise InputError(
-            f"per_class is {shown(per_class)}; top of an explainer has a line for each class. For one line per training row, "
-            "with classes by name: explainer.explain(X).top(k, per_class=False), or explainer.similar(X, k, per_class=False)."
-        )
-
-
-class Largest:
-    """The k largest |weight| (or |weight * target|) of each of n predictions, gathered block by block.
-
-    The predictions are some of ``n_queries``, and ``room`` bytes may be taken to find the largest sooner. Blocks are the host's,
-    or of the ``backend`` that is given.
-    """
-
-    def __init__(
-        self,
-        n: int,
-        k: int,
-        targets: Array,
-        by: str,
-        n_threads: int,
-        n_queries: int | None = None,
-        room: int = 0,
-        backend: Backend | None = None,
-    ):
-        self.k = k = min(k, len(targets))
-        self.n_queries, self.room = n if n_queries is None else n_queries, room
-        self.targets = np.ascontiguousarray(targets)
-        self.scale = self.targets if by == "contribution" else None
-        self.backend: Backend = backend or Cpu(n_threads)
-        self.values: Array = np.zeros((n, k))
-        self.rows: NDArray[np.int64] = np.full((n, k), -1, dtype=np.int64)
-
-    @classmethod
-    def of(cls, weights: Any, k: int, targets: Array, by: str, n_threads: int) -> Largest:
-        """The largest of these weights (n, N), dense or sparse."""
-        found = cls(weights.shape[0], k, targets, by, n_threads)
-        if issparse(weights):
-            found.add_sparse(weights)
-        else:
-            found.add(weights.T, 0)
-        return found
-
-    def add(self, block: Any, first: int) -> None:
-        """Take in the weights, (rows, n), of the training rows from ``first`` on."""
-        own = np.ascontiguousarray(block) if is_host(block) else block
-        self.backend.top(own, first, self.scale, self.values, self.rows)
-
-    def merge(self, values: Array, rows: NDArray[np.int64]) -> None:
-        """Take in the largest, (n, k), of other training rows, and their row numbers; free places have row -1."""
-        if (self.rows < 0).all():
-            self.values, self.rows = values, rows
-            return
-        values, rows = np.append(self.values, values, axis=1), np.append(self.rows, rows, axis=1)
-        size = np.where(rows < 0, -1.0, np.abs(values if self.scale is None else values * self.scale[rows]))
-        order = np.lexsort((rows, -size))[:, : self.k]
-        self.values = np.take_along_axis(values, order, axis=1)
-        self.rows = np.take_along_axis(rows, order, axis=1)
-
-    def add_sparse(self, weights: csr_array) -> None:
-        """Take in all weights, (n, N), at once; a prediction with fewer than k of them is filled up with zeros."""
-        k = self.values.shape[1]
-        for i in range(weights.shape[0]):
-            own = slice(weights.indptr[i], weights.indptr[i + 1])
-            values, rows = weights.data[own], weights.indices[own].astype(np.int64)
-            size = np.abs(values if self.scale is None else values * self.scale[rows])
-            order = np.lexsort((rows, -size))[:k]
-            if len(order) < k:
-                others = np.setdiff1d(np.arange(min(k + len(rows), len(self.targets))), rows)[: k - len(order)]
-                values, rows = np.append(values[order], np.zeros(len(others))), np.append(rows[order], others)
-                order = np.arange(k)
-            self.values[i], self.rows[i] = values[order], rows[order]
-
-
 def top_columns(
-    largest: list[Largest],
-    index: NDArray[Any],
     query_index: NDArray[Any],
     outputs: NDArray[Any] | None,
     scale: TargetScale,
-    shown: Array,
-    predictions: Array,
+    best: Best,
     meant: Mapping[str, Array],
+    weighted: bool,
 ) -> dict[str, Any]:
-    """query, (output,) prediction, rank, row, weight, target, contribution: k lines per query and output, the largest first.
+    """query, (output,) prediction, rank, row, weight, target, contribution: a line for each of the largest.
 
-    Targets (n_train, K) are those shown; predictions (n, K), as contributions, are on the scale of the fit. ``meant`` has what
-    scores stand for, (n, K) by name, which comes after them.
+    Predictions (n, K) of ``best``, as contributions, are on the scale of the fit. ``meant`` has what scores stand for, (n, K) by
+    name, which comes after them. Pushes, which are no weights, have no column of these.
     """
-    rows, weights = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values"))
-    k = rows.shape[2]
-    targets = np.stack([one.targets[one.rows] for one in largest], axis=1)
-    seen = np.stack([column[one.rows] for column, one in zip(shown.T, largest)], axis=1)
-    return predicted_columns(query_index, outputs, scale.inverse(predictions), k, meant) | {
-        "row": index[rows.ravel()],
-        "weight": weights.ravel(),
-        "target": seen.ravel(),
-        **contribution_columns((weights * targets).ravel(), scale),
-    }
+    found = predicted_columns(query_index, outputs, scale.inverse(best.predictions), best.size.shape[2], meant)
+    found["row"] = best.columns["row"].ravel()
+    if weighted:
+        found["weight"] = best.columns["effect"].ravel()
+    found["target"] = best.columns["target"].ravel()
+    return found | contribution_columns(best.columns["contribution"].ravel(), scale)
 
 
 def predicted_columns(
@@ -226,7 +126,10 @@ def bytes_of(lines: int, columns: int) -> int:
 
 
 def batch_size(budget: Budget, n: int, lines: int, columns: int, working: int) -> int:
-    """How many of n queries to ask at a time for a table of so many lines each, once it and one query's work fit in memory."""
+    """The number of queries to ask at a time for a table of n queries with ``lines`` lines each.
+
+    Raises where the table and one query's work do not fit in memory.
+    """
     table = bytes_of(n * lines, columns)
     budget.require(table + working, f"The table of {n * lines} lines", SMALLER)
     return budget.batch_size(working, table)

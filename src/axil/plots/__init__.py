@@ -7,7 +7,7 @@ is changed, and colours follow the style in use.
 
 Where one prediction is drawn, ``query`` is its position in what was given, or its label, and ``output`` the name of one of
 several outputs. Blue is positive, orange is negative. Weights and what follows from them hold with the fitted structure held
-fixed; those of a `JacobianExplainer` are called derivatives.
+fixed; those that only differentiate a prediction are called derivatives.
 """
 
 from axil.plots.bar_plots import blame, group, weights
@@ -20,14 +20,11 @@ from axil.plots.point_plots import targets, weights_against
 from axil.plots.step_plots import waterfall
 from axil.plots.time_plots import timeline
 
-contributions = waterfall  # by the name of what it draws
-
 __all__ = [
     "audit",
     "blame",
     "calibration",
     "concentration",
-    "contributions",
     "coverage",
     "fan",
     "group",

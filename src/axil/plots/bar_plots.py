@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.effects import notes
 from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.inputs import as_choice, as_count, as_flag, as_frame, as_numbers, as_vector, group_codes
-from axil.output import tables
 from axil.plots import canvas, marks
 from axil.plots.sources import Columns, group_labels, labelled, largest, one_prediction, one_query, row_labels, says
 from axil.types import Array
@@ -51,7 +51,7 @@ def weights(
 
 def group(
     source: Any,
-    labels: Any = None,
+    groups: Any = None,
     *,
     by: str = "weight",
     k: int = 20,
@@ -62,14 +62,14 @@ def group(
 ) -> Axes:
     """The sums of weights, or contributions, of each group of training rows in one prediction, as bars, the largest on top.
 
-    ``source``: a frame of `group`, or an explanation with ``labels`` (n_train,), or the name of a feature. Of more than k groups
-    the k largest are shown and all others are added up in one bar.
+    ``source``: a frame of `group`, or an explanation with ``groups``: (n_train,) labels, or the name of a feature. Of more than
+    k groups the k largest are shown and all others are added up in one bar.
     """
     as_choice(by, ("weight", "contribution"), "by")
     k = as_count(k, "k")
-    if says(source, tables.ADDITIVE) or (isinstance(source, Explanation) and source.kind == "additive"):
+    if says(source, notes.ADDITIVE) or (isinstance(source, Explanation) and source.kind == "additive"):
         by = "contribution"  # there are no weights
-    names, sums, head, exact, fitted = _sums(source, labels, by, query, output, exact)
+    names, sums, head, exact, fitted = _sums(source, groups, by, query, output, exact)
     name = _summed(by, exact)
     shown = largest(sums, k)
     title = f"{head}Sums of {name}s by group" + (
@@ -89,23 +89,25 @@ def group(
 
 
 def _sums(
-    source: Any, labels: Any, by: str, query: Any, output: Any, exact: bool
+    source: Any, groups: Any, by: str, query: Any, output: Any, exact: bool
 ) -> tuple[list[Any], Array, str, bool, str]:
     """The groups' names, what each sums up to, whose prediction it is, whether it is exact and on which scale, if named."""
     if not isinstance(source, Explanation):
-        if labels is not None:
-            raise InputError("A frame of groups has labels already; leave out labels, or pass an axil.Explanation.")
+        if groups is not None:
+            raise InputError(
+                "A frame of `group` has its groups already; leave out groups, or pass an axil.Explanation."
+            )
         exact = as_flag(exact, "exact")
         frame = as_frame(source)
         column, fitted = labelled(() if frame is None else frame.columns, by)
         lines, name = one_query(source, query, output, ("group", column))
         sums = as_vector(lines[column], len(lines[column]), f'the column "{column}"', "table")
         head = canvas.shorten(name, canvas.TITLE) + "\n"
-        return lines["group"].tolist(), sums, head, exact and not says(source, tables.DERIVATIVE), fitted
-    if labels is None:
-        raise InputError("An explanation has no groups; pass labels, one for each training row.")
+        return lines["group"].tolist(), sums, head, exact and not says(source, notes.DERIVATIVE), fitted
+    if groups is None:
+        raise InputError("An explanation has no groups of its own; pass groups, a label for each training row.")
     one = one_prediction(source, query, output, None, exact)
-    codes, found = group_codes(group_labels(source, labels), len(one.weights))
+    codes, found = group_codes(group_labels(source, groups), len(one.weights), "groups")
     parts = one.weights if by == "weight" else np.asarray(one.contributions)
     sums = np.bincount(codes, parts, len(found)).astype(np.float64)
     return found.tolist(), sums, canvas.head(one), one.exact, one.scale.name if by == "contribution" else ""

@@ -83,7 +83,7 @@ def _luminance(colour: Any) -> float:
 
 
 def shorten(label: Any, most: int = LONGEST) -> str:
-    """A label of at most so many characters: both ends stay, the middle goes."""
+    """A label of at most ``most`` characters: both ends stay, the middle goes."""
     whole = text(label)
     if len(whole) <= most:
         return whole
@@ -231,6 +231,6 @@ def room(ax: Axes) -> float:
 
 
 def letters(points: float, n: int) -> tuple[float, int]:
-    """The size of letters for n lines in so many points, and every how many-th line can be written."""
+    """The size of letters where n lines share ``points`` points, and the step from one line that is written to the next."""
     line = points / max(n, 1)
     return min(TEXT, max(LEAST, line / LEADING)), max(1, math.ceil(LEADING * LEAST / line))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from axil.effects import notes
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_flag, as_frame, as_numbers, as_vector
-from axil.output import tables
-from axil.output.sums import ROUNDING
+from axil.output.predictions import ROUNDING
 from axil.plots import canvas, marks
 from axil.plots.sources import labelled, one_query, one_row, says, whole_prediction
 from axil.types import Array
@@ -71,20 +71,18 @@ def removal(
 ) -> Axes:
     """Effect of removing the first m rows on a prediction, for every m: one curve, or ``{name: curve, ...}``.
 
-    A curve is a frame of `removal_set` or an array (m,) of the effects of rows in the order of their removal, which are added up;
+    A curve is a frame of `removal` or an array (m,) of the effects of rows in the order of their removal, which are added up;
     ``cumulative=True``: arrays are total changes already. ``retrained=True``: arrays were measured by refitting, and the axis
     says so.
     """
     cumulative, retrained = as_flag(cumulative, "cumulative"), as_flag(retrained, "retrained")
     named = dict(curves) if isinstance(curves, Mapping) else {"": curves}
     if not named:
-        raise InputError("curves is empty; expected a frame of removal_set, an array or {name: curve, ...}.")
+        raise InputError("curves is empty; expected a frame of removal, an array or {name: curve, ...}.")
     read = {name: _effects(curve, query, output) for name, curve in named.items()}
     heads, fitted = {head for _, head, _ in read.values() if head}, {name for *_, name in read.values() if name}
     if retrained and heads:
-        raise InputError(
-            "A frame of removal_set holds the structure fixed; retrained=True is for measured arrays alone."
-        )
+        raise InputError("A frame of removal holds the structure fixed; retrained=True is for measured arrays alone.")
     ax = canvas.new_axes(ax)
     ax.axhline(0.0, color=canvas.colours(ax).ink, linewidth=0.8)
     lines_of = canvas.colours(ax).lines
@@ -98,7 +96,7 @@ def removal(
         line = np.concatenate([[0.0], total])
         ax.plot(np.arange(len(line)), line, label=str(name), linewidth=1.8, marker=marker, markersize=3, **style)
     title = (canvas.shorten(heads.pop(), canvas.TITLE) + "\n" if len(heads) == 1 else "") + "Removal of training rows"
-    if all(says(curve, tables.FIRST_ORDER) for curve in named.values()):
+    if all(says(curve, notes.FIRST_ORDER) for curve in named.values()):
         title += ", to first order"
     kept = "model retrained" if retrained else canvas.FIXED
     canvas.dress(
@@ -114,10 +112,10 @@ def _effects(curve: Any, query: Any, output: Any) -> tuple[Array, str, str]:
     """(m,) effects in the order of removal, and of a frame what to call the prediction and the scale of the fit."""
     if isinstance(curve, Explanation):
         raise InputError(
-            "A curve is an axil.Explanation; expected a frame of removal_set or an array: explainer.removal_set(X, m)."
+            "A curve is an axil.Explanation; expected a frame of removal or an array: explainer.removal(X, k=10, same_sign=True)."
         )
     if as_frame(curve) is None:
-        effects = as_numbers(curve, "a curve", "a frame of removal_set or an array (m,) of effects")
+        effects = as_numbers(curve, "a curve", "a frame of removal or an array (m,) of effects")
         return as_vector(effects, effects.shape[0] if effects.ndim else 1, "a curve", "removed"), "", ""
     column, fitted = labelled(as_frame(curve).columns, "effect")  # type: ignore[union-attr]
     lines, name = one_query(curve, query, output, ("query", "rank", column))

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil.effects import notes
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_count, as_flag, as_frame, as_numbers
-from axil.output import tables
 from axil.plots import canvas
 from axil.plots.sources import output_position, row_labels, says
 from axil.types import Array
@@ -39,7 +39,7 @@ def matrix(
     ``source``: an explanation, its `to_frame` in pandas, or an array (n, n_train) such as ``explainer.matrix()``. Rows are put
     in the order of a hierarchical clustering (Ward's, of the rows of weights), columns in that of theirs; a square K has one
     order for both, that of its rows. ``cluster=False`` keeps the order given. Blue is positive, red negative; colours end at
-    the 99th percentile of |weight|, so that the largest do not hide the others. Of more than ``most`` rows or columns so many
+    the 99th percentile of |weight|, so that the largest do not hide the others. Of more than ``most`` rows or columns ``most``
     are drawn, evenly spaced, and the title says so. ``labels`` (n_train,): names of the columns, and of the rows of a square K.
     """
     most, cluster, colorbar = as_count(most, "most"), as_flag(cluster, "cluster"), as_flag(colorbar, "colorbar")
@@ -84,7 +84,7 @@ def _read(source: Any, output: Any, exact: bool) -> tuple[Any, NDArray[Any], NDA
         k = output_position(output, source.outputs) if weights.ndim == 3 or output is not None else 0
         if not len(source):
             raise InputError("The explanation is of no rows, so there is nothing to draw; expected some.")
-        return weights[k] if weights.ndim == 3 else weights, source.query_index, source.index, source.exact
+        return weights[:, k] if weights.ndim == 3 else weights, source.query_index, source.index, source.exact
     K = source
     frame = as_frame(source)
     index, columns = getattr(source, "index", None), getattr(source, "columns", None)
@@ -93,19 +93,19 @@ def _read(source: Any, output: Any, exact: bool) -> tuple[Any, NDArray[Any], NDA
     if not issparse(K):
         K = as_numbers(K, "What to draw", "weights (n, n_train)")
     if K.ndim == 3:
-        K = K[output_position(output, np.arange(len(K)))]
+        K = K[:, output_position(output, np.arange(K.shape[1]))]
     elif output is not None:
         raise InputError(f"output is {shown(output)}, but there is one matrix only; leave it out.")
     if K.ndim != 2 or 0 in K.shape or K.dtype.kind not in "biuf":
         raise InputError(f"The weights have shape {K.shape} and dtype {K.dtype}; expected numbers (n, n_train).")
     K = K.tocsr() if issparse(K) else K
     if frame is not None:
-        return K, np.asarray(index), np.asarray(columns), exact and not says(source, tables.DERIVATIVE)
+        return K, np.asarray(index), np.asarray(columns), exact and not says(source, notes.DERIVATIVE)
     return K, np.arange(K.shape[0]), np.arange(K.shape[1]), exact
 
 
 def _spaced(n: int, most: int) -> NDArray[np.intp]:
-    """Up to so many positions among n."""
+    """Up to ``most`` positions among n, evenly spaced."""
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 

@@ -20,7 +20,7 @@ MANY = 500  # points, of which some stand on top of others
 
 
 def bar_axes(ax: Axes | None, labels: Sequence[Any], line: float = LINE) -> Axes:
-    """The axes given, or those of a new figure with room for bars of these labels, on lines of so many inches."""
+    """The axes given, or those of a new figure with room for bars of these labels, ``line`` inches each."""
     letters = max((len(canvas.shorten(label)) for label in labels), default=0)
     height = min(1.4 + line * len(labels), 14.0)
     return canvas.new_axes(ax, height, WIDTH + LETTER * max(0, letters - NARROW))
@@ -117,7 +117,7 @@ def sign_points(ax: Axes, x: Array, y: Array, signs: Array) -> None:
 
 
 def spread(x: Array, share: float = 0.3) -> Array:
-    """Positions with those that are equal moved apart, up to this share of the gap to the next; as they are if few are."""
+    """Positions, equal ones moved apart by up to ``share`` of the least gap between places; unchanged where few are equal."""
     places, codes, counts = np.unique(x, return_inverse=True, return_counts=True)
     if len(x) < 4 * len(places):
         return x

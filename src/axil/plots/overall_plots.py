@@ -18,7 +18,7 @@ from axil.types import Array
 if TYPE_CHECKING:
     from axil.plots.canvas import Axes
 
-MOST_POINTS = 1000  # of one row or group in a swarm; of more predictions so many, evenly spaced
+MOST_POINTS = 1000  # of one row or group in a swarm; of more predictions `MOST_POINTS` are drawn, evenly spaced
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Shares:
 
 def overall(
     explanation: Any,
-    labels: Any = None,
+    groups: Any = None,
     k: int = 15,
     *,
     by: str | None = None,
@@ -60,7 +60,7 @@ def overall(
     ----------
     explanation : Explanation
         Of as many predictions as you like.
-    labels : str or sequence of length n_train, optional
+    groups : str or sequence of length n_train, optional
         A label for each training row: a year, a region, a source; or the name of a feature. Without them each row is by itself.
     k : int, default 15
         How many rows or groups to draw, the largest on top.
@@ -81,7 +81,7 @@ def overall(
     >>> from axil import Explainer, plots
     >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
     >>> forest = RandomForestRegressor(20, min_samples_leaf=5, random_state=0).fit(X[:300], y[:300])
-    >>> ax = plots.overall(Explainer(forest, X[:300], y[:300])(X[300:]), labels=X["sex"][:300] > 0)
+    >>> ax = plots.overall(Explainer(forest, X[:300], y[:300])(X[300:]), groups=X["sex"][:300] > 0)
     >>> ax.get_xlabel()
     'mean |weight|'
     """
@@ -91,7 +91,7 @@ def overall(
         raise InputError("The explanation is of no rows, so there is nothing to draw; expected some.")
     k, swarm = as_count(k, "k"), as_flag(swarm, "swarm")
     shares = _shares(
-        explanation, labels, None if by is None else as_choice(by, ("weight", "contribution"), "by"), output
+        explanation, groups, None if by is None else as_choice(by, ("weight", "contribution"), "by"), output
     )
     sizes = shares.sizes()
     chosen = largest(sizes, k)
@@ -117,21 +117,21 @@ def overall(
     return canvas.dress(ax, title, below, shares.member, grid="x")
 
 
-def _shares(explanation: Explanation, labels: Any, by: str | None, output: Any) -> Shares:
-    """Weights, or contributions from the mean target, of one output, summed by group where there are labels."""
+def _shares(explanation: Explanation, groups: Any, by: str | None, output: Any) -> Shares:
+    """Weights, or contributions from the mean target, of one output, summed by group where there are groups."""
     additive = explanation.kind == "additive"
     if additive and by == "weight":
         raise InputError("Pushes are contributions and have no weights; leave out by.")
     k = output_position(output, explanation.outputs)
     every = explanation.contributions if additive else explanation.weights
-    own = every[k] if isinstance(every, list) or every.ndim == 3 else every
+    own = every[k] if isinstance(every, list) else every[:, k] if every.ndim == 3 else every
     if not additive and by == "contribution":
         targets = explanation.targets.reshape(len(explanation.targets), -1)[:, k]
         from_mean = targets - targets.mean()
         own = own.multiply(from_mean).tocsr() if issparse(own) else own * from_mean
     names, member = explanation.index, "training row"
-    if labels is not None:
-        codes, names = group_codes(group_labels(explanation, labels), own.shape[1])
+    if groups is not None:
+        codes, names = group_codes(group_labels(explanation, groups), own.shape[1], "groups")
         member, n = "group", len(codes)
         own = own @ csr_array((np.ones(n), (np.arange(n), codes)), shape=(n, len(names)))
     word = "weight" if explanation.kind == "exact" else "derivative"

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil.effects import notes
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
 from axil.inputs import as_flag, as_frame, as_labels, as_numbers, as_points, as_vector, is_whole, position_of
 from axil.inputs.codes import missing
 from axil.inputs.libraries import loaded_pandas
-from axil.output import tables
 from axil.scale import IDENTITY, TargetScale
 from axil.types import Array
 
@@ -79,7 +79,7 @@ def _of_explanation(explanation: Explanation, query: Any, output: Any, labels: A
     k = _output_of(one, output)
     additive = one.kind == "additive"
     every = one.contributions if additive else one.weights
-    weights = every[k] if every.ndim == 3 else every
+    weights = every[:, k] if every.ndim == 3 else every
     targets = one.targets if one.targets.ndim == 1 else one.targets[:, k]
     weights = weights.toarray()[0] if issparse(weights) else weights[0]
     return Prediction(
@@ -106,7 +106,7 @@ def _output_of(one: Explanation, output: Any) -> int:
 
 
 def _of_frame(source: Any, query: Any, output: Any, labels: Any, exact: bool) -> Prediction:
-    additive = says(source, tables.ADDITIVE)
+    additive = says(source, notes.ADDITIVE)
     values = "contribution" if additive else "weight"
     lines, name = one_query(source, query, output, ("row", values))
     n = len(lines["row"])
@@ -123,7 +123,7 @@ def _of_frame(source: Any, query: Any, output: Any, labels: Any, exact: bool) ->
         contributions=contributions,
         scale=scale,
         name=name,
-        exact=exact and not says(source, tables.DERIVATIVE),
+        exact=exact and not says(source, notes.DERIVATIVE),
         additive=additive,
         complete=False,
     )

@@ -51,9 +51,9 @@ def waterfall(
     all targets were at the reference. The sum is the prediction whatever the reference; the mean target shows best what pulls
     up and what down.
 
-    Of a model fitted to logarithms the steps are factors, and the levels are prices on a logarithmic axis. Of other transformed
-    targets all numbers are on the scale of the fit, which the labels name. ``intercept``, ``prediction`` and ``reference`` are
-    always on that scale, as ``explanation.targets.mean()`` is.
+    Of a model fitted to logarithms the steps are factors, and the levels are in the targets' own units on a logarithmic axis.
+    Of other transformed targets all numbers are on the scale of the fit, which the labels name. ``intercept``, ``prediction``
+    and ``reference`` are always on that scale, as ``explanation.targets.mean()`` is.
 
     Parameters
     ----------
@@ -206,10 +206,10 @@ def _draw(ax: Axes, steps: Steps, scale: TargetScale) -> None:
 
 
 def _price_ticks(ax: Axes, scale: TargetScale) -> None:
-    """Ticks at round prices along an axis of logarithms; at powers of ten where it spans many."""
+    """Ticks at round numbers in the targets' own units along an axis of logarithms; at powers of ten where it spans many."""
     assert scale.base is not None
     ends, most = np.array(ax.get_xlim()), canvas.most_ticks(ax)
-    low, high = scale.factors(ends)  # prices and the shift
+    low, high = scale.factors(ends)  # in the targets' own units, with the shift
     wide = high > WIDE * low
     if not 0 < low < high < np.inf or (wide and scale.shift):
         ax.xaxis.set_major_formatter(lambda x, _: level(x, scale))

@@ -48,8 +48,8 @@ def timeline(
     reference, start at the base of the scores. Rows without a date come before all others and are counted. ``name``: of the
     axis, if the column has none.
 
-    Of a model fitted to logarithms the levels are prices. Of other transformed targets they are on the scale of the fit, which
-    the label names.
+    Of a model fitted to logarithms the levels are in the targets' own units. Of other transformed targets they are on the scale
+    of the fit, which the label names.
     """
     if not isinstance(source, Explanation):
         raise InputError(f"source is {shown(source)}; expected an axil.Explanation: explainer(X).")

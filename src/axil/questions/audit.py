@@ -24,14 +24,17 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from axil import inputs
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.output import tables
-from axil.questions import left_out
-from axil.questions.rows import RowQuestions
-from axil.questions.targets import error_gradient, gains, own_predictions, said_by_others, validation
+from axil.questions import leave_one_out
+from axil.questions.blame import error_gradient, gains, own_predictions, said_by_others, validation
+from axil.questions.question import Question
+from axil.questions.tails import tails
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
+from axil.structure import Structure
 from axil.types import Array
+from axil.weights.spread import around_leaves
 
 # Weight of the mean over all rows in a row's scale; chosen on ten data sets (experiments/label_noise.py)
 TOWARDS_ALL = 0.5
@@ -43,12 +46,13 @@ CHANCE = 3.0  # standard errors of a count, above which an excess is no chance
 BY_NEIGHBOURS = "by the classes of other rows in the leaves of the fit; not a retraining"
 BY_PROBABILITY = "by the probabilities given"
 BY_PREDICTION = "by the predictions given"
+BY_PUSHES = "by the mean of each row's score without its own push; not a retraining"
 BY_WEIGHTS = "by what the weights of the other rows say of each target; not a retraining"
 ABOUT = "about {} of {} labels look wrong"  # an estimate
 APART = "{} of {} labels are not the class of most of these rows; where classes overlap many of them are right"  # none
 
 
-class LabelQuestions(RowQuestions):
+class Audit(Question):
     """The question about wrong labels, as a method of `Explainer`."""
 
     def audit(self, out_of_fold: Any = None, X_val: Any = None, y_val: Any = None, init_score: Any = None) -> Any:
@@ -67,7 +71,8 @@ class LabelQuestions(RowQuestions):
 
         Models that `leave_one_out` refuses, or takes long for, are answered as in `blame`. Rows without a prediction, as no
         other row is in one of their leaves, have nan and come last; ``attrs["axil"]`` of pandas frames counts them. Of a model
-        fitted to transformed targets residuals are in prices, and "scale (log)" is on the scale of the fit, as studentised.
+        fitted to transformed targets residuals are in the targets' own units; "scale (log)" and studentised are on the scale of
+        the fit.
 
         Of classes the columns are row, target, expected (the class that most other rows in the row's leaves have), probability
         (of target, without the row; no such column where every row is alone in a leaf, as in fully grown forests), quality (the
@@ -99,14 +104,67 @@ class LabelQuestions(RowQuestions):
         >>> int(table["row"][0]), bool(table["suspect"][0])
         (7, True)
         """
-        proven = self.proven
+        model = self._model
+        model.can("audit")
         if (X_val is None) != (y_val is None):
             given, lacking = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
             raise InputError(f"{given} was given without {lacking}; give both for the column gain, or neither.")
-        asked = None if X_val is None else validation(proven, X_val, y_val, init_score)
-        if proven.adapter.classes is not None:
-            return _classes(proven, out_of_fold, asked)
-        return _numbers(proven, out_of_fold, asked)
+        if model.kind == "additive":
+            if X_val is not None:
+                raise InputError(
+                    "X_val and y_val are for models with exact weights; this one has pushes. Leave them out."
+                )
+            return _pushed(model, out_of_fold)
+        asked = None if X_val is None else validation(model, X_val, y_val, init_score)
+        return (_numbers if model.classes is None else _classes)(model, out_of_fold, asked)
+
+
+def _pushed(model: Any, out_of_fold: Any) -> Any:
+    """The table for classes, counts or amounts whose scores pushes make."""
+    boosting = model.boosting
+    if not boosting.meaning:
+        raise UnsupportedQuestionError(
+            "audit", "it is of classes, counts and amounts", "Fit with squared error, which has exact weights."
+        )
+    without = boosting.means(boosting.fitted - boosting.pushes.on_itself())
+    if boosting.class_names is None:
+        return _pushed_numbers(model, out_of_fold, without)
+    labels = _both(model.targets)
+    if out_of_fold is None:
+        found, probabilities = ClassAudit.of_neighbours(labels, _in_leaves(boosting, labels)), _both(without)
+    else:
+        probabilities = as_probabilities(out_of_fold, *labels.shape)
+        found = ClassAudit.of_probabilities(labels, probabilities)
+    columns = found.columns(model.index, boosting.class_names, probabilities)
+    return class_table(columns, out_of_fold is not None, model.backend)
+
+
+def _pushed_numbers(model: Any, out_of_fold: Any, without: Array) -> Any:
+    """The table for counts and amounts, from the means of the rows' scores without their own pushes."""
+    boosting, targets = model.boosting, model.targets
+    expected, basis = without, BY_PUSHES
+    if out_of_fold is not None:
+        expected, basis = inputs.as_table(out_of_fold, len(targets), targets.shape[1], "out_of_fold"), BY_PREDICTION
+    residuals, power = targets - expected, boosting.variance_power
+    columns: dict[str, Any] = {"row": model.index, "target": targets[:, 0], "expected": expected[:, 0]}
+    columns |= {"residual": residuals[:, 0]}
+    least = None if power is None else tails(power, targets, expected, boosting.row_weights)
+    columns |= Studentised.of(residuals, _in_leaves(boosting, np.abs(residuals)), least).columns("scale")
+    return numbers_table(columns, basis, model.backend)
+
+
+def _both(second: Array) -> Array:
+    """(N, K): of two classes both columns, where there is one for the second."""
+    return np.column_stack([1 - second, second]) if second.shape[1] == 1 else second
+
+
+def _in_leaves(boosting: Any, values: Array) -> Array:
+    """(N, S): the means of values (N, S) over the other rows in each row's leaves, of the trees of all outputs."""
+    walked = boosting.pushes.walked
+    n_leaves = np.diff(walked.starts)
+    ones, trees = np.ones(int(walked.starts[-1])), np.ones(len(n_leaves))
+    membership = Structure(walked.leaves, n_leaves, ones, ones.copy(), trees, np.zeros(1))
+    return around_leaves(membership, boosting.backend.rows_of(membership), None, values)
 
 
 def _gains(proven: ProvenModel, queries: Queries, y: Array, corrected: Array) -> Array:
@@ -205,7 +263,7 @@ def _numbers(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array]
     """The table for numbers."""
     if out_of_fold is None:
         expected, exact = said_by_others(proven)
-        basis = left_out.pattern_note(proven) if exact else BY_WEIGHTS
+        basis = leave_one_out.pattern_note(proven) if exact else BY_WEIGHTS
     else:
         expected, basis = own_predictions(proven, out_of_fold, "out_of_fold"), BY_PREDICTION
     residuals, scale = proven.targets - expected, proven.scale

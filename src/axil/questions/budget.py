@@ -1,4 +1,4 @@
-"""Budget: the fewest training targets, each within its range, that move a prediction across a line.
+"""budget: the fewest training targets, each within its range, that move a prediction across a line.
 
 Predictions are linear in the targets, so what row j can add towards the line is the largest of ``k_j (lowest_j - y_j)`` and
 ``k_j (highest_j - y_j)``, or minus the smallest, whatever the others do. The m rows that can add most are therefore the best m,
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil import inputs
+from axil.effects import notes
 from axil.errors import InputError, shown
 from axil.output import tables
-from axil.output.sums import WeightedSums
-from axil.questions.explain import batches
-from axil.questions.targets import on_scale
+from axil.output.predictions import WeightedSums
+from axil.questions.question import Asked, Question
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
 from axil.types import Array
@@ -28,6 +28,59 @@ from axil.types import Array
 Groups = tuple[NDArray[np.intp], NDArray[Any]]
 
 WORK = 5  # arrays of one number per training row, for each query, besides its weights
+
+
+class BudgetQuestion(Question):
+    """The question, as a method of `Explainer`."""
+
+    def budget(
+        self, X: Any, line: Any, ranges: Any, groups: Any = None, listed: bool = False, init_score: Any = None
+    ) -> Any:
+        """The fewest training targets, each moved within its range, that bring each prediction of X to a line or across it.
+
+        Exact with the structure held fixed: predictions are linear in the targets, so sorting rows by the most that each can add
+        towards the line, ``|k_j| * range_j``, is best. A frame with the columns query, prediction, fewest (nan: all targets
+        together do not suffice), furthest (the prediction with every target moved as far as it helps), and output if there are
+        several. Where ``fewest`` is m, no m - 1 wrong or forged targets within these ranges can have put the prediction on this
+        side of the line. Streamed: never holds an (n, n_train) array.
+
+        With L1, clipped steps or monotone constraints the pattern is held fixed as well (``verification.held``). Of a model
+        fitted to transformed targets predictions are in the targets' own units, and "change (log)" is on the scale of the fit;
+        line and ranges are given as ``y_train`` was.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        line : float
+            The number that predictions are to reach.
+        ranges : float, array of shape (n_train,) or (n_train, K), or a tuple of two of these
+            How far each target may move either way; a tuple: the lowest and the highest value of each target.
+        groups : sequence of length n_train, or str, optional
+            Labels of the training rows, or the name of a column of X_train: the fewest groups whose targets all move.
+        listed : bool, default False
+            List these rows, or groups, instead: query, rank, row, change, and prediction with all down to this one moved.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> found = explainer.budget(X.head(2), line=150.0, ranges=20.0)
+        >>> list(found.columns)
+        ['query', 'prediction', 'fewest', 'furthest']
+        """
+        asked = self._ask("budget", X, init_score)
+        proven = asked.model
+        lines = np.full((1, proven.shape[1]), inputs.as_number(line, "line"))
+        within = Ranges.of(ranges, proven)
+        codes = None if groups is None else proven.coded(groups)[0]
+        listed = inputs.as_flag(listed, "listed")
+        return budget(proven, asked.queries, proven.on_scale(lines, "line")[0], within, codes, listed)
 
 
 @dataclass(frozen=True)
@@ -63,7 +116,7 @@ class Ranges:
 
     @classmethod
     def _between(cls, low: Array, high: Array, proven: ProvenModel) -> Ranges:
-        return cls(*(on_scale(proven, edge, "ranges") - proven.targets for edge in (low, high)))
+        return cls(*(proven.on_scale(edge, "ranges") - proven.targets for edge in (low, high)))
 
 
 def _spread(given: Any, n: int, n_outputs: int, what: str) -> Array:
@@ -109,10 +162,9 @@ def search(prediction: float, line: float, can_add: Array) -> Found:
 def budget(
     proven: ProvenModel, queries: Queries, line: Array, ranges: Ranges, groups: Groups | None, listed: bool
 ) -> Any:
-    """The table of `Questions.budget`."""
+    """The table of `budget`."""
     found, k = [], proven.targets.shape[1]
-    size = proven.budget.batch_size(proven.dense_bytes() + WORK * 8 * len(proven.targets))
-    for part in batches(proven, queries, size, proven.is_sparse):
+    for part in Asked(proven, queries).parts(WORK * 8 * len(proven.targets)):
         found += list(_search_all(part, line, ranges, groups))
     labels = np.repeat(queries.labels, k)
     outputs = None if proven.outputs is None else np.tile(proven.outputs, len(queries))
@@ -121,12 +173,12 @@ def budget(
     if outputs is not None:
         columns["output"] = np.repeat(outputs, sizes)
     columns |= _listed(proven, found, groups) if listed else _counted(proven, found)
-    return tables.note(tables.make(columns, proven.backend), tables.NOTE)
+    return tables.note(tables.make(columns, proven.backend), notes.NOTE)
 
 
 def _search_all(part: WeightedSums, line: Array, ranges: Ranges, groups: Groups | None) -> Iterator[Found]:
-    """One for each prediction, output by output."""
-    predictions = part.predictions.reshape(len(part.query_index), -1)
+    """The findings for each prediction, output by output."""
+    predictions = part.predictions.reshape(len(part.query_index), len(line))
     n, n_outputs = predictions.shape
     for i in range(n):
         for k in range(n_outputs):

@@ -1,4 +1,4 @@
-"""Weights of many predictions on disk, batch by batch: Parquet or zarr. A file takes its name only once it is complete."""
+"""write: weights of many predictions on disk, batch by batch: Parquet or zarr. A file takes its name only once it is complete."""
 
 from __future__ import annotations
 
@@ -13,9 +13,40 @@ from axil.errors import InputError, shown
 from axil.inputs import as_path
 from axil.inputs.codes import keys
 from axil.machine.atomic import atomic
-from axil.output.sums import WeightedSums
+from axil.output.arrays import queries_first
+from axil.output.predictions import WeightedSums
+from axil.questions.question import Question
 
 CHUNK = (16, 1 << 16)  # queries and training rows of a chunk of a zarr array: 8 MiB
+
+
+class Write(Question):
+    """The question, as a method of `Explainer`."""
+
+    def write(self, X: Any, path: Any, init_score: Any = None) -> None:
+        """Write the weights of all rows of X to a path that ends in .parquet or .zarr, batch by batch.
+
+        Parquet has one line per query (and output): its label, prediction, intercept and weights as a list in the order of the
+        training rows. zarr has arrays: weights (n, n_train), predictions, intercepts, query_index and index. Labels other than
+        numbers, dates and text are written as text. Predictions and intercepts are on the scale of the fit, where they add up.
+        Of an additive explainer contributions, which are pushes, take the place of weights.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        path : str or path
+            A file that ends in .parquet, or a directory that ends in .zarr.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+        """
+        asked = self._ask("write", X, init_score)
+        if not len(asked):
+            raise InputError("X has no rows, so there is nothing to write.")
+        n_train, n_outputs = asked.model.shape
+        copies = 2 * 8 * n_train * n_outputs  # on the way
+        parts = (one.dense() for one in asked.parts(copies))
+        write(parts, asked.queries.labels, asked.model.gathered[1], n_outputs, path)
 
 
 def write(parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Any) -> None:
@@ -91,7 +122,7 @@ def _write_parquet(
 def _write_zarr(
     parts: Iterator[WeightedSums], queries: NDArray[Any], index: NDArray[Any], n_outputs: int, path: Path
 ) -> None:
-    """A group of arrays: weights (n, N) or (K, n, N), or contributions, predictions, intercepts, and labels of both sides."""
+    """A group of arrays: weights (n, N) or (n, K, N), or contributions, predictions, intercepts, and labels of both sides."""
     try:
         import zarr
     except ImportError:
@@ -116,9 +147,9 @@ def _write_zarr(
         part = slice(start, start + len(one))
         if not arrays:
             own, scores = one.weights.shape[:-2], one.predictions.shape[1:]
-            arrays[one.name] = make(one.name, (*own, n, len(index)), (*own, *CHUNK), np.float64)
+            arrays[one.name] = make(one.name, (n, *own, len(index)), (CHUNK[0], *own, CHUNK[1]), np.float64)
             for name in ("predictions", "intercepts"):
                 arrays[name] = make(name, (n, *scores), (1 << 16, *scores), np.float64)
-        arrays[one.name][(..., part, slice(None))] = one.weights
+        arrays[one.name][part] = queries_first(one.weights)
         arrays["predictions"][part], arrays["intercepts"][part] = one.predictions, one.intercepts
         start = part.stop

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
+from axil.adapters.bags import RecordedBags
 from axil.adapters.contract import Adapter, FittedTrees, Model, SmootherModel, TrainingRows
-from axil.adapters.recorded import RecordedBags
-from axil.adapters.sums import ResidualModel, SumModel
+from axil.adapters.members import ResidualModel, SumModel
 from axil.errors import InputError
 from axil.kernels.choose import backend_of
 from axil.machine.limits import Limits
@@ -33,10 +33,10 @@ from axil.replay.checks import (
     with_predictions,
     worst,
 )
-from axil.replay.held import Held
+from axil.replay.members import prove_residual, prove_sum
 from axil.replay.proven import ProvenModel
+from axil.replay.radius import Held
 from axil.replay.recover import assign_leaves, replay
-from axil.replay.sums import prove_residual, prove_sum
 from axil.replay.walk import ELSEWHERE
 from axil.structure import Structure
 from axil.types import Array
@@ -205,7 +205,7 @@ def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
 def own_leaves_of(
     leaves: NDArray[np.unsignedinteger[Any]], columns: NDArray[np.int64], budget: Budget
 ) -> NDArray[np.unsignedinteger[Any]]:
-    """Those of one output's trees, apart."""
+    """A copy of the leaf numbers of one output's trees."""
     own = budget.empty((len(columns), leaves.shape[1]), leaves.dtype, "The leaf numbers of one output", ELSEWHERE)
     for t, column in enumerate(columns):
         own[t] = leaves[column]

@@ -10,13 +10,13 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.bags import RecordedBags
 from axil.adapters.contract import Adapter, FittedTrees, Model
-from axil.adapters.recorded import RecordedBags
 from axil.errors import ExactnessError, counted
 from axil.inputs import take_rows
 from axil.machine.arrays import largest_size
 from axil.markup import table
-from axil.replay.held import Held
+from axil.replay.radius import Held
 from axil.replay.recover import Replay
 from axil.types import Array
 
@@ -47,13 +47,19 @@ class Verification:
     recovered: dict[str, Any] = field(default_factory=dict)
     replayed: str = ""  #: what drew the rows of each tree, where they were drawn again, e.g. "LightGBM bagging"
     held: Held | None = None  #: the pattern that is held fixed besides the splits; None where there is none
+    #: further findings by name: the loss of boosted trees, how far an optimum is from a stationary point
+    details: dict[str, Any] = field(default_factory=dict)
 
     def _lines(self) -> tuple[str, list[tuple[str, str]]]:
         """A title and lines of a name and what was found."""
         predictions = "predictions", f"within {self.max_error:.1e} (allowed {self.tolerance:.0e})"
         rows = counted(self.n_rows, "training row")
+        details = [
+            (name, f"{found:.1e}" if isinstance(found, float) else str(found)) for name, found in self.details.items()
+        ]
         if not self.n_trees:
-            return f"axil.Verification: a linear smoother of {rows}", [predictions]
+            kind = "an optimum" if details else "a linear smoother"
+            return f"axil.Verification: {kind} of {rows}", [predictions, *details]
         return f"axil.Verification: {counted(self.n_trees, 'tree')} replayed on {rows}", [
             ("equal", " and ".join(self.compared) or "nothing that the model records of its leaves"),
             ("leaf values", f"within {self.leaf_error:.1e} of the largest prediction"),
@@ -61,6 +67,7 @@ class Verification:
             *([("draws", f"{self.replayed} replayed")] if self.replayed else []),
             *([("held", str(self.held))] if self.held is not None else []),
             *(("recovered", f"{name} ({len(found)})") for name, found in self.recovered.items()),
+            *details,
         ]
 
     def __repr__(self) -> str:
@@ -326,9 +333,9 @@ def compare(
     cause: str,
     hidden: Array | float = 0.0,
 ) -> None:
-    """Raise for the first leaf where the two are further apart than ``slack``, or the refusal that explains which trees are.
+    """Raise for the first leaf where ``found`` and ``expected`` are further apart than ``slack``.
 
-    ``hidden`` is added to both numbers as they are printed.
+    A refusal that explains why just these trees disagree comes first. ``hidden`` is added to both numbers as they are printed.
     """
     apart = np.flatnonzero(~(np.abs(found - expected) <= slack))
     if len(apart):

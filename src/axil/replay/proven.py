@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -11,27 +11,36 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Model
+from axil.effects import WEIGHTS, Effects, Source
+from axil.effects.top import Best
+from axil.effects.weights import DeletionEffects, WeightEffects
 from axil.errors import CostWarning, warn
-from axil.inputs.owned import frozen
+from axil.inputs.copies import frozen
 from axil.machine.limits import Limits
-from axil.machine.memory import Budget
 from axil.machine.progress import track
-from axil.machine.shared import Kept
+from axil.machine.threads import Kept
 from axil.replay.checks import Verification, check_answer
+from axil.replay.model import Groups, Proven
 from axil.replay.queries import Offsets, Queries
+from axil.replay.radius import leaves_beyond, row_beyond
 from axil.scale import IDENTITY, FittedTargets, TargetScale
 from axil.types import Array
 from axil.weights.answers import Answer
+from axil.weights.answers import Effects as RowEffects
+from axil.weights.boosting import BoostedTrees
 from axil.weights.contract import Engine
+from axil.weights.deletion import GROUP_SECONDS, REPLAYS
+from axil.weights.forest import Forest
+from axil.weights.members import Sum
 
 PATIENCE = 30.0  # seconds that queries may take without a word about a faster way
 MANY = 64  # queries that leaf space has to pay for, to be built unasked
-WORTH = 0.1  # seconds that so many queries have to take by sweeps
-MANY_BYTES = 1 << 29  # that it may then take, or half of the user's own limit
+WORTH = 0.1  # seconds that `MANY` queries have to take by sweeps, before leaf space is built for them
+MANY_BYTES = 1 << 29  # bytes that leaf space may then take, or half of the user's own limit
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProvenModel:
+class ProvenModel(Proven):
     """A fitted model, its training rows, and the engines that make its predictions of their targets.
 
     Nothing in it changes. `prepared`, `for_many` and `prepared_for` give another one, which shares what is kept. Only they choose
@@ -51,25 +60,25 @@ class ProvenModel:
     is_prepared: bool = False  #: whether by `prepared`
     kept: Kept = field(default_factory=Kept)  #: leverages and noise, once they are known
 
+    kind = "exact"
+    source = WEIGHTS
+    has_fitted = True
+    refusals = dict.fromkeys(
+        ("derivatives", "weight_derivatives"),
+        (
+            "predictions are linear in the targets",
+            "explainer(X).weights has the derivatives; for weights of rows ask removal.",
+        ),
+    )
+
     def __post_init__(self) -> None:
         """Targets and labels are shared with every explanation, so they are read-only."""
         object.__setattr__(self, "targets", frozen(self.targets))
         object.__setattr__(self, "index", frozen(self.index))
 
     @property
-    def n_threads(self) -> int:
-        """The threads that its work may take."""
-        return self.limits.n_threads
-
-    @property
-    def budget(self) -> Budget:
-        """The bytes that one request may take."""
-        return self.limits.budget
-
-    @property
-    def shown(self) -> Array:
-        """(N, K): the targets as people read them."""
-        return self.targets if self.seen is None else self.seen
+    def shape(self) -> tuple[int, int]:
+        return self.targets.shape
 
     def on(self, fitted: FittedTargets) -> ProvenModel:
         """This model, proven on the scale of the fit, with the targets on both scales."""
@@ -77,16 +86,12 @@ class ProvenModel:
         return replace(self, scale=fitted.scale, seen=seen)
 
     @property
-    def outputs(self) -> NDArray[Any] | None:
-        """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
-        if self.targets.shape[1] == 1:
-            return None
-        return np.arange(self.targets.shape[1]) if self.adapter.classes is None else self.adapter.classes
+    def is_sparse(self) -> bool:
+        return len(self.engines) == 1 and self.engines[0].is_sparse
 
     @property
-    def is_sparse(self) -> bool:
-        """Whether most weights are zero, known to be, and the same for all outputs."""
-        return len(self.engines) == 1 and self.engines[0].is_sparse
+    def shares_weights(self) -> bool:
+        return len(self.engines) == 1
 
     # -- engines and outputs --------------------------------------------------------------------------------------------
 
@@ -115,7 +120,7 @@ class ProvenModel:
         return replace(self, engines=[engine.prepared() for engine in self.engines], is_prepared=True)
 
     def prepared_for(self, n_queries: int) -> ProvenModel:
-        """This model, with what pays for so many queries done ahead, whatever was asked before."""
+        """This model, prepared where ``n_queries`` queries pay for it, whatever was asked before."""
         available = self.budget.available
         return replace(self, engines=[engine.prepared(n_queries, available) for engine in self.engines])
 
@@ -133,7 +138,7 @@ class ProvenModel:
         return inputs.group_codes(values, len(self.targets), what)
 
     def advise(self, n_queries: int) -> None:
-        """Warn, before so many queries are answered, where that takes long and `prepared` would halve it."""
+        """Warn where ``n_queries`` queries will take long and `prepared` would halve that."""
         times = [engine.query_seconds(n_queries, self.budget.available) for engine in self.engines]
         now, prepared = (sum(part) for part in zip(*times))
         if now > PATIENCE and 2 * prepared < now:
@@ -154,11 +159,33 @@ class ProvenModel:
     def batches(
         self, queries: Queries, size: int, what: str, even_empty: bool = False
     ) -> Iterator[tuple[int, Queries]]:
-        """So many queries at a time with the position of their first; one empty batch of no queries where asked for."""
-        n = len(queries)
-        self.advise(n)
-        for start in track(range(0, max(n, 1) if even_empty else n, size), what):
-            yield start, queries[start : start + size]
+        self.advise(len(queries))
+        return super().batches(queries, size, what, even_empty)
+
+    def ready(self, source: Source) -> ProvenModel:
+        return self.for_many() if source.name in ("weights", "first-order") else self
+
+    def effects(self, source: Source, asked: Queries) -> Effects:
+        """The numbers that belong to these queries and the training rows."""
+        at, n = asked.coordinates, len(asked)
+        if source.name == "weights":
+            return WeightEffects(self.ask(asked), self.own_targets(), asked.offsets.values, asked.start)
+        ask: dict[str, Callable[[Engine, Array], Sequence[RowEffects]]] = {
+            "deletions": lambda engine, own: engine.deletion(at, own, source.available),
+            "first-order": lambda engine, own: engine.removal(at, own),
+            "pushes": lambda engine, own: engine.pushes(at, own),
+        }
+        found = ask[source.name]
+        return DeletionEffects([found(*pair) for pair in self.by_output(self.targets)], self.shape, n)
+
+    def prove(self, batch: Queries, predictions: Array | None) -> None:
+        if predictions is None:
+            self.predicted(batch)
+        else:
+            self.check(batch, predictions)
+
+    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
+        return self.dense_bytes() if whole else self.streamed_bytes()
 
     def ask(self, queries: Queries) -> list[Answer]:
         """The weights of the queries, from each engine."""
@@ -182,7 +209,7 @@ class ProvenModel:
         return made
 
     def base_numbers(self) -> Array:
-        """(K,): what the base puts into every prediction of trees."""
+        """(K,): the part of the base in every prediction of trees."""
         parts = []
         for engine, targets in self.by_output(self.targets):
             s = engine.structure
@@ -201,10 +228,83 @@ class ProvenModel:
             return None
         return np.concatenate([cast(Array, engine.structure.offsets) for engine in self.engines], axis=1)
 
+    # -- changes of the training rows -----------------------------------------------------------------------------------
+
+    @property
+    def are_forests(self) -> bool:
+        return all(isinstance(engine, Forest) for engine in self.engines)
+
+    @property
+    def pass_seconds(self) -> float:
+        columns = sum(engine.costs(self.budget.available).column for engine in self.engines)
+        return GROUP_SECONDS * sum(map(n_trees, self.engines)) + REPLAYS * columns
+
+    def deletion_seconds(self, available: int) -> tuple[float, bool]:
+        costs = [engine.costs(available) for engine in self.engines]
+        seconds = sum(min(cost.deletion, cost.replays) for cost in costs)
+        return seconds, all(cost.deletion < np.inf for cost in costs)
+
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+        return self.on_scale(inputs.as_targets(given, n, self.shape[1], self.classes, what, rows), what)
+
+    def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
+        self.predicted(queries)  # which checks them
+        at, base = queries.coordinates, queries.offsets.base
+        change = self.across(targets - self.targets, lambda engine, own: engine.apply(at, own, base))
+        return queries.predictions, change
+
+    def left_out_predictions(self, compute: Callable[[ProvenModel], Array]) -> Array:
+        return compute(self)
+
+    def _left(self, rows: NDArray[np.intp]) -> ProvenModel:
+        """The model of the fit without these rows; there is none to compare it with."""
+        return replace(self, engines=[engine.without(rows) for engine in self.engines], verification=None)
+
+    def row_beyond(self) -> Any:
+        found = (row_beyond(*pair, self.budget.available) for pair in self.by_output(self.targets))
+        row = next((row for row in found if row is not None), None)
+        return None if row is None else self.index[[row]].tolist()[0]
+
+    def leaves_beyond(self) -> int:
+        """How many leaves would have another pattern in this fit than the one held."""
+        return sum(leaves_beyond(engine, own) for engine, own in self.by_output(self.targets))
+
+    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array, int]:
+        before, left = self.predicted(queries), self._left(rows)  # the first checks them
+        return before, left.predicted(queries), left.leaves_beyond()
+
+    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> Groups:
+        (codes, groups), before = coded[0], self.predicted(queries)  # which checks them
+        after, beyond = np.full((*before.shape, len(groups)), np.nan), []
+        for g in track(range(len(groups)), "groups"):
+            rows = np.flatnonzero(codes == g)
+            if len(rows) < len(codes):
+                left = self._left(rows)
+                after[:, :, g] = left.predicted(queries)
+                beyond.append(left.leaves_beyond())
+        return Groups(groups, np.bincount(codes, minlength=len(groups)), before, after, beyond)
+
+    def removed_in_turn(self, batch: Queries, best: Best) -> tuple[Best, list[int]]:
+        """Sets of rows as large as those chosen: each of largest effect once those before are gone; exact effects.
+
+        And for each set how many leaves would have another pattern in the fit without it.
+        """
+        beyond, bends = list[int](), self.verification is None or self.verification.held is not None
+        size, columns = np.zeros_like(best.size), {name: column.copy() for name, column in best.columns.items()}
+        served = [(engine, own, k) for engine, own in self.by_output(self.targets) for k in range(own.shape[1])]
+        for i in track(range(len(batch)), "greedy sets"):
+            for output, (engine, targets, k) in enumerate(served):
+                first = best.columns["effect"][i, output][best.size[i, output] > 0]
+                rows, effects = removed_in_turn(engine, batch.coordinates[i : i + 1], targets, k, first)
+                n = len(rows)
+                size[i, output, :n], columns["effect"][i, output, :n] = np.abs(effects), effects
+                columns["row"][i, output, :n] = self.index[rows]
+                beyond.append(leaves_beyond(engine.without(np.array(rows)), targets) if n and bends else 0)
+        return replace(best, size=size, columns=columns), beyond
+
     # -- memory ---------------------------------------------------------------------------------------------------------
 
     def require(self, n: int, instead: str) -> None:
-        """Raise unless the weights of so many queries fit into memory."""
         n_train = len(self.targets)
         self.budget.require(8 * n * n_train * len(self.engines), f"The weights of {n} x {n_train} rows", instead)
 
@@ -215,3 +315,35 @@ class ProvenModel:
     def dense_bytes(self) -> int:
         """Bytes that the explanation of one query takes while it is made."""
         return sum(max(8 * len(self.targets), engine.memory.per_query) for engine in self.engines)
+
+
+def n_trees(engine: Engine) -> int:
+    """How many trees an engine has, over all models that it is made of."""
+    if isinstance(engine, Sum):
+        return sum(n_trees(term.engine) for term in engine.terms)
+    return engine.structure.n_trees if isinstance(engine, (Forest, BoostedTrees)) else 0
+
+
+def removed_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: Array) -> tuple[list[int], list[float]]:
+    """A set of as many rows as ``first`` has effects, in their direction: each of largest effect once those before are gone.
+
+    After each removal the fit to output k of the targets is computed again, structure held fixed: some four passes over trees.
+    """
+    sign = float(np.sign(first[:1].sum()))
+    rows, effects, left = list[int](), list[float](), engine
+    before = float(left.predicted(query, targets)[0, k])
+    for _ in first:
+        exact = isinstance(left, Forest)  # which takes no longer than first order
+        found = left.deletion(query, targets, 0) if exact else left.removal(query, targets)
+        gains = sign * np.nan_to_num(found[k].dense()[0])  # nan: without the row nothing is left
+        best = int(gains.argmax())  # a row that is gone has weight 0, so effect 0
+        if gains[best] <= 0:
+            break
+        left = engine.without(np.array([*rows, best]))
+        after = float(left.predicted(query, targets)[0, k])
+        if np.isnan(after):
+            break
+        rows.append(best)
+        effects.append(after - before)
+        before = after
+    return rows, effects

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.contract import Model, OffsetModel
 from axil.adapters.smooth import OffsetScores, SmoothModel
-from axil.machine.shared import Kept
+from axil.machine.threads import Kept
 from axil.types import Array
 
 
@@ -28,7 +28,8 @@ class Offsets:
         values = inputs.as_offsets(init_score, n, adapter.n_outputs, "explained")
         if values is None:
             return cls(np.zeros((n, adapter.n_outputs)))
-        return cls(values, getattr(adapter, "offset_replaces_base", False))
+        # a copy: explanations keep it, for derivatives that are asked for later
+        return cls(values.copy(), getattr(adapter, "offset_replaces_base", False))
 
     @property
     def base(self) -> float:
@@ -39,7 +40,9 @@ class Offsets:
         return replace(self, values=self.values[rows])
 
     def predictions(self, adapter: Model, X: Any) -> Array:
-        """(n, K): the model's own predictions of these rows, with their offsets."""
+        """(n, K): the model's own predictions of these rows, or raw scores where a loss has a link, with their offsets."""
+        if hasattr(adapter, "smooth_trees"):
+            return self.scores(cast(SmoothModel, adapter), X)
         if self.replace_base:
             return cast(OffsetModel, adapter).predictions_from(X, self.values)
         return np.asarray(adapter.predictions(X) + self.values)
@@ -55,12 +58,13 @@ class Offsets:
 class Queries:
     """Checked rows to explain. The model is asked about them when it is first needed, once, by one thread."""
 
-    adapter: Model
+    adapter: Any  #: `Model` or `SmoothModel`
     rows: Any  #: (n, features)
     offsets: Offsets
     labels: NDArray[Any]  #: (n,) the user's
     n_threads: int
     kept: Kept = field(default_factory=Kept, repr=False)
+    start: int = 0  #: the position of the first row in the whole request
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
@@ -81,7 +85,8 @@ class Queries:
         for name, value in self.kept.known().items():
             kept.get(name, lambda own=value[part]: own)  # type: ignore[misc]
         rows = inputs.take_rows(self.rows, part)
-        return replace(self, rows=rows, offsets=self.offsets[part], labels=self.labels[part], kept=kept)
+        offsets, labels, start = self.offsets[part], self.labels[part], self.start + (part.start or 0)
+        return replace(self, rows=rows, offsets=offsets, labels=labels, kept=kept, start=start)
 
     def without_offsets(self) -> Queries:
         """These rows beside the model's own base."""

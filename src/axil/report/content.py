@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.effects.comparables import Compared
 from axil.output import comparables, site_map
 from axil.output.columns import Columns
-from axil.output.comparables import Adjustment, Choice
+from axil.output.comparables import Predicted
+from axil.output.predictions import ratio
 from axil.output.site_map import Places, Sheets
-from axil.output.sums import WeightedSums, ratio
 from axil.types import Array
 
 
@@ -42,34 +43,34 @@ class Cases:
 
 
 def cases(
-    one: WeightedSums,
+    about: Predicted,
+    found: Compared,
     places: NDArray[np.intp],
     values: Array,
-    choice: Choice,
-    adjustment: Adjustment,
+    k: int,
     known: Columns,
     chosen: list[int],
     on_map: Places | None,
-    first: int,
+    n_train: int,
 ) -> Cases:
-    """The content of pages on a batch of predictions of these values, at these positions of X; it begins with query ``first``."""
-    found = comparables.listed(one, choice, adjustment, first)
-    lines, m = found.columns, len(one)
+    """The content of pages on a batch of predictions of these values, at these positions of X, with k rows each."""
+    made = comparables.listed(about, found)
+    lines, m = made.columns, len(about.labels)
     asked, rows = lines["asked"], lines["position"]
     starts = np.searchsorted(asked, np.arange(m + 1))
-    sizes = one.sizes.reshape(m)[asked]
+    sizes = found.sizes[:, 0][asked]
     drawings = None
     if on_map is not None:
-        wide = np.full((m, choice.k), -1, dtype=np.intp)
-        weights = np.zeros((m, choice.k))
+        wide = np.full((m, k), -1, dtype=np.intp)
+        weights = np.zeros((m, k))
         at = asked, lines["rank"] - 1
         wide[at], weights[at] = rows, lines["weight"]
         drawings = site_map.sheets(on_map, places, wide, weights)
     return Cases(
         places=places,
         values=values,
-        shares=found.summary["share"],
-        value_shares=found.summary["value share"],
+        shares=made.summary["share"],
+        value_shares=made.summary["value share"],
         first=starts,
         rows=lines["row"],
         counts=ratio(np.asarray(lines["weight"]), sizes),
@@ -79,6 +80,6 @@ def cases(
         own=known.of_training(rows, chosen),
         queried=known.of_queries(places, chosen),
         drawings=drawings,
-        is_log=one.scale.is_log,
-        n_train=len(one.targets),
+        is_log=about.scale.is_log,
+        n_train=n_train,
     )

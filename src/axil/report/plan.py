@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from axil import inputs
+from axil.effects.comparables import Allowed, Choice
 from axil.errors import InputError, UnsupportedQuestionError, shown
-from axil.intervals.predictive import Predictive
 from axil.output import site_map
 from axil.output.columns import Columns
-from axil.output.comparables import Choice
-from axil.questions.stream import Stream
-from axil.questions.streamed import NO_FEATURES
+from axil.questions.intervals.predictive import Predictive
+from axil.questions.question import Asked
 from axil.report.folder import fingerprint
 from axil.report.wording import Words, cell
 from axil.types import Array
@@ -28,6 +28,7 @@ class Plan:
 
     words: Words
     choice: Choice
+    allowed: Sequence[Allowed]  #: which rows may be listed
     known: Columns
     chosen: list[int]
     on_map: site_map.Places | None
@@ -38,28 +39,28 @@ class Plan:
     values: Array  #: (n,) the model's own predictions, as people read them
     offsets: Array | None  #: (n, 1) of the rows of X
 
-    def made_of(self, stream: Stream, targets: Array) -> dict[str, Any]:
-        """All that pages depend on, with these training targets, for the manifest."""
-        assert stream.fitted is not None
+    def made_of(self, asked: Asked, fitted: Array) -> dict[str, Any]:
+        """All that pages depend on, with the training rows' own predictions, for the manifest."""
+        model, rows = asked.model, asked.queries.rows
         known, choice, n = self.known, self.choice, len(self.labels)
-        near, sparse = choice.within, inputs.is_sparse(stream.rows)
+        allowed, sparse = self.allowed[0], inputs.is_sparse(rows)
         every = [*(() if sparse else range(known.n_features)), *self.chosen]
         return {
             "pages": n,
-            "model": fingerprint(targets, np.float32(stream.fitted())),
+            "model": fingerprint(model.targets, np.float32(fitted)),
             "training rows": fingerprint(
-                stream.index(),
-                *(one for one in known.of_training(np.arange(stream.n_targets[0]), self.chosen) if one is not None),
+                model.index,
+                *(one for one in known.of_training(np.arange(model.shape[0]), self.chosen) if one is not None),
             ),
             "X": fingerprint(
                 self.labels,
                 *(one for one in known.of_queries(np.arange(n), every) if one is not None),
-                *([stream.rows.data, stream.rows.indices, stream.rows.indptr] if sparse else []),
+                *([rows.data, rows.indices, rows.indptr] if sparse else []),
                 *([] if self.offsets is None else [self.offsets]),
             ),
             "rows that may be listed": fingerprint(
-                *(one for one in (choice.among, choice.codes) if one is not None),
-                *([] if near is None else [near.values, near.lowest, near.highest]),
+                *(one for one in (allowed.among, allowed.codes, allowed.values) if one is not None),
+                *(choice.ranges or ()),
             ),
             "map": None if self.on_map is None else fingerprint(self.on_map.training, self.on_map.queries),
             "interval": None if self.predictive is None else f"{self.predictive!r} at {self.coverage:g}",
@@ -89,17 +90,18 @@ def page_labels(X: Any) -> list[str]:
     return labels
 
 
-def refuse(stream: Stream, interval: Any) -> None:
+def refuse(asked: Asked, interval: Any) -> None:
     """Refuse what a report cannot be made of, by name."""
-    if stream.features is None:
-        raise UnsupportedQuestionError("report", *NO_FEATURES)
-    if stream.outputs is not None:
+    model = asked.model
+    if model.features is None:
+        raise UnsupportedQuestionError("report", *model.no_features)
+    if model.outputs is not None:
         raise UnsupportedQuestionError(
             "report",
-            f"this model has {stream.n_targets[1]} outputs, and a page is about one value",
+            f"this model has {model.shape[1]} outputs, and a page is about one value",
             "Explain a model of one output, or write one page of all with to_html.",
         )
-    if stream.rows.shape[0] == 0:
+    if not len(asked):
         raise InputError("X has no rows, so there is nothing to report on.")
     if interval is not None and not isinstance(interval, Predictive):
         raise InputError(f"interval is {shown(interval)}; expected what explainer.calibrate(...) returned.")

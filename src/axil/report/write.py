@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,11 +14,10 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.errors import InputError, shown
-from axil.intervals.predictive import Predictive
 from axil.output import site_map
-from axil.output.comparables import Adjustment
-from axil.questions.stream import COPIES, Stream
-from axil.replay.proven import ProvenModel
+from axil.questions.intervals.predictive import Predictive
+from axil.questions.question import Asked, Question, take
+from axil.questions.similar import compared, fitted_of
 from axil.report import page, search
 from axil.report.content import Cases, cases
 from axil.report.folder import Folder, file_names, opened
@@ -41,17 +39,8 @@ class Written:
     written: int  #: by this call; the others were there
 
 
-class Reports:
+class Reports(Question):
     """The question for a folder of pages, as a method of `Explainer`."""
-
-    @property
-    @abstractmethod
-    def proven(self) -> ProvenModel:
-        """The model, proven to belong to its training data."""
-
-    @abstractmethod
-    def _stream(self, X: Any, init_score: Any) -> Stream:
-        """The rows of X, checked, with their weights to come."""
 
     def report(
         self,
@@ -151,14 +140,15 @@ class Reports:
         (42, 42, 0)
         """
         words = Words(title, target, unit, rows, query, {} if names is None else names)
-        stream = self._stream(X, init_score)
-        refuse(stream, interval)
-        listing = stream.listing(beside)
-        known, choice = listing.known, listing.choice(k, among, distinct, sign, within=within)
+        asked = self._ask("report", X, init_score)
+        refuse(asked, interval)
+        model, listing = asked.model, asked.listing(beside)
+        known = listing.known
+        choice, allowed = model.choice(listing, k, among, distinct, sign, within)
         chosen = first_columns(known) if columns is None else known.chosen(columns)
         found = known.chosen([] if search is None else search, "search")
         on_map = site_map.as_places(map, known)
-        labels = page_labels(stream.rows)
+        labels = page_labels(asked.queries.rows)
         sure = ""
         if interval is None and coverage is not None:
             raise InputError(
@@ -167,56 +157,51 @@ class Reports:
             )
         coverage = 0.9 if coverage is None else inputs.as_number(coverage, "coverage")
         if interval is not None:
-            none = inputs.take_rows(stream.rows, slice(0, 0))
+            none = inputs.take_rows(asked.queries.rows, slice(0, 0))
             interval.interval(none, coverage)  # refuses a coverage before any work
             sure = ("" if interval.source == "held out" else "about ") + f"{100 * coverage:.6g} %"
-        values = self.proven.scale.inverse(self.proven.queries(X, init_score).predictions)[:, 0]
+        values = model.scale.inverse(asked.queries.predictions)[:, 0]
         offsets = inputs.as_offsets(init_score, len(labels), 1, "explained")
-        plan = Plan(words, choice, known, chosen, on_map, interval, coverage, sure, labels, values, offsets)
-        place = opened(folder, file_names(labels), plan.made_of(stream, self.proven.targets))
+        plan = Plan(words, choice, allowed, known, chosen, on_map, interval, coverage, sure, labels, values, offsets)
+        place = opened(folder, file_names(labels), plan.made_of(asked, fitted_of(model)))
         missing = place.missing()
         if len(missing):
-            self._write(plan, place, stream, missing)
+            _write(plan, place, asked, missing)
         _index(place, plan, found)
         return Written(place.path / "index.html", len(labels), len(missing))
 
-    def _write(self, plan: Plan, place: Folder, stream: Stream, missing: NDArray[np.intp]) -> None:
-        """Write the pages of these queries, in threads, while the weights of the next ones are computed."""
-        pending: deque[Future[None]] = deque()
-        pool = ThreadPoolExecutor(self.proven.n_threads)
-        try:
-            for batch in self._cases(plan, inputs.take_rows(stream.rows, missing), missing):
-                for start in range(0, len(batch), CHUNK):
-                    some = range(start, min(start + CHUNK, len(batch)))
-                    pending.append(pool.submit(_pages, place, plan, batch, some))
-                    while len(pending) > WAITING:
-                        pending.popleft().result()
-            for one in pending:
-                one.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
 
-    def _cases(self, plan: Plan, rows: Any, asked: NDArray[np.intp]) -> Iterator[Cases]:
-        """The content of pages on these rows, at these positions of X, batch by batch."""
-        own = None if plan.offsets is None else plan.offsets[asked]
-        stream, near = self._stream(rows, own), plan.choice.within
-        limits = near and replace(near, lowest=near.lowest[asked], highest=near.highest[asked])
-        choice = replace(plan.choice, within=limits)
-        n_train, first = stream.n_targets[0], 0
-        more = (0 if choice.is_plain else COPIES * 8 * n_train) + 8 * choice.k * (24 + 3 * len(plan.chosen))
-        adjustment: Adjustment | None = None
-        for one in stream.parts(more):
-            if adjustment is None:
-                assert stream.fitted is not None  # an explainer with weights has it
-                adjustment = Adjustment(one.targets.reshape(stream.n_targets) - stream.fitted())
-            some = asked[first : first + len(one)]
-            made = cases(one, some, plan.values[some], choice, adjustment, plan.known, plan.chosen, plan.on_map, first)
-            if plan.predictive is not None:
-                part = slice(first, first + len(one))
-                offset = None if own is None else own[part]
-                made = replace(made, interval=_ends(plan, inputs.take_rows(rows, part), offset, made.values))
-            yield made
-            first += len(one)
+def _write(plan: Plan, place: Folder, asked: Asked, missing: NDArray[np.intp]) -> None:
+    """Write the pages of these queries, in threads, while the weights of the next ones are computed."""
+    pending: deque[Future[None]] = deque()
+    pool = ThreadPoolExecutor(asked.model.n_threads)
+    try:
+        for batch in _cases(plan, take(asked, missing), missing):
+            for start in range(0, len(batch), CHUNK):
+                some = range(start, min(start + CHUNK, len(batch)))
+                pending.append(pool.submit(_pages, place, plan, batch, some))
+                while len(pending) > WAITING:
+                    pending.popleft().result()
+        for one in pending:
+            one.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _cases(plan: Plan, asked: Asked, places: NDArray[np.intp]) -> Iterator[Cases]:
+    """The content of pages on these rows, at these positions of X, batch by batch."""
+    model, rows, first = asked.model, asked.queries.rows, 0
+    ranges = None if plan.choice.ranges is None else (plan.choice.ranges[0][places], plan.choice.ranges[1][places])
+    choice = replace(plan.choice, ranges=ranges)
+    for about, found in compared(asked, choice, plan.allowed, True, 24 + 3 * len(plan.chosen)):
+        part = slice(first, first + len(about.labels))
+        some, first = places[part], part.stop
+        values = plan.values[some]
+        made = cases(about, found, some, values, choice.k, plan.known, plan.chosen, plan.on_map, model.shape[0])
+        if plan.predictive is not None:
+            offset = None if plan.offsets is None else plan.offsets[some]
+            made = replace(made, interval=_ends(plan, inputs.take_rows(rows, part), offset, made.values))
+        yield made
 
 
 def _ends(plan: Plan, rows: Any, offsets: Array | None, values: Array) -> tuple[Array, Array]:

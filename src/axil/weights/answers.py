@@ -7,29 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.kernels.sums import weighted
+from axil.kernels.products import weighted
 from axil.types import Array
-
-
-class Collector(Protocol):
-    """Takes in the weights of a batch of queries, in whatever form they come."""
-
-    k: int  #: how many of each query are wanted
-    scale: Array | None  #: (N,) what their size is measured by; None: by themselves
-    n_queries: int  #: of the whole request, of which this batch is a part
-    room: int  #: bytes for what finds them sooner
-
-    def add(self, block: Array, first: int) -> None:
-        """The weights (rows, n) of the training rows from ``first`` on."""
-
-    def add_sparse(self, weights: csr_array) -> None:
-        """All weights, (n, N)."""
-
-    def merge(self, values: Array, rows: NDArray[np.int64]) -> None:
-        """The k weights, (n, k), with the largest ``|scale_j * weight|`` of all rows, and their row numbers."""
+from axil.weights.largest import Largest
 
 
 class Effects(Protocol):
@@ -52,7 +34,7 @@ class Answer(Effects, Protocol):
     def intercepts(self) -> Array:
         """(n, K)."""
 
-    def hand_to(self, collector: Collector) -> None:
+    def hand_to(self, collector: Largest) -> None:
         """Give all weights to a collector in the form that is cheapest."""
 
     def product(self, targets: Array) -> Array:
@@ -78,7 +60,7 @@ class DenseAnswer:
     def sparse(self) -> csr_array | None:
         return None
 
-    def hand_to(self, collector: Collector) -> None:
+    def hand_to(self, collector: Largest) -> None:
         collector.add(self.weights.T, 0)
 
     def product(self, targets: Array) -> Array:
@@ -104,7 +86,7 @@ class SparseAnswer:
     def sparse(self) -> csr_array | None:
         return self.weights
 
-    def hand_to(self, collector: Collector) -> None:
+    def hand_to(self, collector: Largest) -> None:
         collector.add_sparse(self.weights)
 
     def product(self, targets: Array) -> Array:

@@ -31,25 +31,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.kernels import Backend, Numbers, Rows
-from axil.kernels.sums import weighted
+from axil.kernels.products import weighted
 from axil.machine.arrays import host, like
-from axil.machine.shared import Kept, one_blas_thread
+from axil.machine.threads import Kept, one_blas_thread
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights import leverage as hat
 from axil.weights import removal
 from axil.weights.answers import Answer, Effects
-from axil.weights.boosted_answers import ReadOutAnswer, SweptAnswer, guarded
 from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.deletion import ByReplay, Deletion, InLeafSpace, Level, at_share, shares_of
 from axil.weights.deletion import Work as DeletionWork
 from axil.weights.leaf_space import INVERTED, LeafSpace, asked
-from axil.weights.left_out import LeftOut, left_out
+from axil.weights.leave_one_out import LeftOut, left_out
 from axil.weights.passes import Adjoints, Passes, leaf_sums
 from axil.weights.residuals import FittedValues, predictions
 from axil.weights.spread import around_leaves
+from axil.weights.tree_answers import ReadOutAnswer, SweptAnswer, guarded
 
 TURNED_ROWS = 1 << 10  # rows of a state copied to lie query by query at a time: both sides stay in the caches
+
+KEPT_SUMS = 4  # arrays of the training rows whose leaf sums are kept
 
 
 class BoostedTrees:
@@ -67,7 +69,7 @@ class BoostedTrees:
         self.rows: Rows = backend.rows_of(s)
         self.leaf_space: LeafSpace | None = None  # None: by sweeps
         self._passes = Passes(s, self.rows)
-        self._target_sums: tuple[Array, Array] | None = None
+        self._target_sums: list[tuple[Array, Any]] = []  # arrays with their leaf sums, the latest last
         self._kept_fit: FittedValues | None = None
         self._kept_deletions: tuple[FittedValues, Deletion] | None = None
         self._kept = Kept()  # these trees in leaf space
@@ -275,7 +277,7 @@ class BoostedTrees:
     def mean(self, v: Array) -> Array:
         """(S,): the weighted means of (N, S) vectors, where the base is estimated."""
         s = self.structure
-        return np.asarray(v.mean(axis=0) if s.row_weights is None else s.row_weights @ v / s.total_weight)
+        return np.asarray((v.sum(axis=0) if s.row_weights is None else s.row_weights @ v) / s.total_weight)
 
     # -- rows of K ------------------------------------------------------------------------------------------------------
 
@@ -337,11 +339,12 @@ class BoostedTrees:
 
     @one_blas_thread()
     def product(self, adjoints: Adjoints, targets: Array) -> Array:
-        """(S, K): weights times targets (N, K) from the targets' leaf sums, which are kept: no pass over the rows."""
-        kept = self._target_sums
-        if kept is None or kept[0] is not targets:
-            self._target_sums = kept = targets, leaf_sums(self.structure, self.rows, self.rows.xp.asarray(targets))
-        made = host(self.rows.product(like(kept[1], adjoints.phi).T, adjoints.phi)).T
+        """(S, K): weights times targets (N, K) from their leaf sums, kept for the latest arrays: no pass over the rows."""
+        kept = next((sums for known, sums in self._target_sums if known is targets), None)
+        if kept is None:
+            kept = leaf_sums(self.structure, self.rows, self.rows.xp.asarray(targets))
+            self._target_sums = [*self._target_sums[1 - KEPT_SUMS :], (targets, kept)]
+        made = host(self.rows.product(like(kept, adjoints.phi).T, adjoints.phi)).T
         return made if self.structure.base is not None else made + np.outer(host(adjoints.beta), self.mean(targets))
 
     def base_weight(self, adjoints: Adjoints) -> Any:

@@ -18,7 +18,7 @@ from axil.errors import ExactnessError
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Answer, Effects
-from axil.weights.left_out import LeftOut
+from axil.weights.leave_one_out import LeftOut
 
 
 @dataclass(frozen=True)
@@ -67,22 +67,22 @@ class Engine(Protocol):
         """
 
     def leverage(self, available: int) -> Array:
-        """(N,): ``K[j, j]``, the weight of each training row in its own prediction, with so many bytes to work in."""
+        """(N,): ``K[j, j]``, the weight of each training row in its own prediction, within ``available`` bytes."""
 
     def squares(self, available: int) -> float:
-        """``sum_ij K[i, j]^2``, likewise."""
+        """``sum_ij K[i, j]^2``, within ``available`` bytes."""
 
     def likeness(self, v: Array) -> tuple[Array, Array] | None:
         """B v, (N, S), and the diagonal of B, (N,), for a matrix B that is close to K and quick to apply; None: there is none."""
 
     def costs(self, available: int) -> Seconds:
-        """The time of work on all training rows with so many bytes to work in."""
+        """The time of work on all training rows within ``available`` bytes."""
 
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """For each column of the targets (N, K) the effects ``-w_j dF(x) / dw_j`` of deleting training rows; see `removal`."""
 
     def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
-        """For each column of the targets (N, K) the exact changes ``F(x) without row j - F(x)``, with so many bytes to work in.
+        """For each column of the targets (N, K) the exact changes ``F(x) without row j - F(x)``, within ``available`` bytes.
 
         The structure is held fixed. nan where without row j no weight is left. See `deletion`.
         """
@@ -110,9 +110,9 @@ class Engine(Protocol):
         """Bytes that queries and `prepared` take."""
 
     def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
-        """The time of so many queries, roughly, as they would be answered now, and by `prepared`, which has to be made first.
+        """The rough time of ``n_queries`` queries, answered as now, and by `prepared`, which has to be made first.
 
-        Twice the same where nothing can be prepared, or not within so many bytes.
+        Both times are equal where nothing can be prepared, or not within ``available`` bytes.
         """
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Engine:

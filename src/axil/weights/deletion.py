@@ -36,7 +36,7 @@ from scipy.sparse import csr_array
 from axil.kernels import Backend, Costs, Rows
 from axil.machine.arrays import host, is_host, like
 from axil.machine.progress import track
-from axil.machine.shared import Kept
+from axil.machine.threads import Kept
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.answers import Effects
@@ -79,10 +79,10 @@ class Deletion(Protocol):
         """The training rows in blocks to walk."""
 
     def alone(self, rows: slice) -> Alone:
-        """What these rows see of the fits without them."""
+        """The fits without each of these rows, as the row itself sees them."""
 
     def effects(self, queries: Leaves) -> Sequence[Effects]:
-        """For each output the changes of predictions in these leaves, (n, T), on deleting each row; nan likewise."""
+        """For each output the changes of predictions in these leaves, (n, T), on deleting each row; nan: no weight is left."""
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,9 @@ class InLeafSpace:
     """Deletions by the formula; fits without a row that outweighs the rest of a leaf by far are replayed."""
 
     def __init__(self, levels: list[Level], replayed: ByReplay, available: int):
-        """``levels`` as `shares_of` says; what all rows add to sums is kept where that is little of these bytes.
+        """Keeps what all rows add to sums, where `HELD` bytes and a quarter of ``available`` hold it.
 
-        Blocks of rows are as large as the back end wants them, as far as these bytes go.
+        There is one level for each of `shares_of`. Blocks of rows have the size that the back end wants, within ``available``.
         """
         self.levels, self.replayed, self._rows = levels, replayed, levels[0].rows
         self.times = int(min(max(available // (COPIES * 8 * BLOCK_ENTRIES), 1), self._rows.times))
@@ -250,7 +250,7 @@ class InLeafSpace:
         return np.asarray(np.where(met.any(axis=0), met, found / found.sum(axis=0)), dtype=np.float64)
 
     def dominant(self, rows: slice) -> NDArray[np.intp]:
-        """Those of these rows that outweigh the rest of one of their leaves by `DOMINANT`."""
+        """The positions of the rows that outweigh the rest of one of their leaves by `DOMINANT`."""
         return np.asarray(rows.start + np.flatnonzero(self._dominant(rows)))
 
 
@@ -480,7 +480,7 @@ def gathered(effects: Effects, n_rows: int, n: int) -> Array:
 
 
 def blocks_of(s: Structure, per_row: int, entries: int) -> list[slice]:
-    """The training rows in blocks of so many numbers, with so many for each row."""
+    """The training rows in blocks of about ``entries`` numbers, ``per_row`` for each row."""
     step = max(16, entries // per_row)
     return [slice(first, min(first + step, s.n_rows)) for first in range(0, s.n_rows, step)]
 

@@ -22,7 +22,7 @@ from axil.weights import removal
 from axil.weights.answers import Answer, Effects, SparseAnswer
 from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.leaf_space import shares
-from axil.weights.left_out import LeftOut
+from axil.weights.leave_one_out import LeftOut
 from axil.weights.residuals import over_the_rest
 from axil.weights.spread import around_leaves
 

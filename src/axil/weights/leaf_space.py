@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from axil.kernels import Backend, Rows
 from axil.machine.arrays import host, like
-from axil.machine.shared import one_blas_thread
+from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
 
@@ -168,7 +168,7 @@ def asked(structure: Structure, queries: NDArray[np.integer[Any]], xp: Any = np)
 
 
 def shares(structure: Structure, met: NDArray[np.int64]) -> Array:
-    """What the values of leaves (n, T), numbered among all, are multiplied by in predictions; (T,) where that is always the same.
+    """(n, T): the factors of these leaves' values in predictions, leaves numbered among all; (T,) where no leaf is empty.
 
     Averaged trees that lost all rows of the leaf leave their share to the others; nan where no tree has rows.
     """

@@ -23,7 +23,7 @@ from axil.kernels import Costs, Rows
 from axil.machine.arrays import host, like
 from axil.machine.memory import in_words
 from axil.machine.progress import track
-from axil.machine.shared import one_blas_thread
+from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights.leaf_space import LeafSpace

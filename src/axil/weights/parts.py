@@ -33,13 +33,13 @@ class Parts:
 
     @classmethod
     def of_cells(cls, s: Structure) -> Parts:
-        """One for each cell, (C,)."""
+        """The parts of a row in each cell, (C,)."""
         leaves = [np.tile(np.arange(a, b), len(s.draws)) for a, b in pairwise(s.starts)]
         return cls(np.concatenate(leaves), np.concatenate([np.repeat(s.draws, n) for n in s.n_leaves]))
 
     @classmethod
     def of_rows(cls, s: Structure, rows: slice, xp: Any = np) -> Parts:
-        """One for each tree and row, (T, rows), as arrays of this module."""
+        """The parts of each row in each tree, (T, rows), as arrays of the module ``xp``."""
         cells, draws = xp.asarray(s.cells[:, rows]), xp.asarray(s.draws)
         n_leaves = xp.asarray(s.n_leaves[:, None].astype(cells.dtype))
         level, leaf = (slice(None), cells) if len(s.draws) == 1 else np.divmod(cells, n_leaves)
@@ -61,7 +61,7 @@ class Parts:
         return self.left_scale(s) > DOMINANT * self.of(s.leaf_scale)  # type: ignore[no-any-return]
 
     def of(self, table: Array) -> Any:
-        """What a table (L,) has of each leaf."""
+        """The entries of a table (L,) for each leaf."""
         return like(table, self.leaf)[self.leaf]
 
     def left(self, s: Structure) -> Any:
@@ -117,9 +117,9 @@ def factors_of(s: Structure, rows: slice, training: Rows) -> Any:
 
 
 class Which:
-    """Which training rows have, in any tree, a part of their leaf that is such and such: `Parts.lonely` or `Parts.dominant`.
+    """Tells which training rows pass a test in any tree: `Parts.lonely` or `Parts.dominant`.
 
-    A heavier row is so rather than a lighter one. So where the heaviest of all would not be so in any leaf, no row is.
+    A heavier row passes rather than a lighter one. So where the heaviest row would pass in no leaf, no row passes.
     """
 
     def __init__(self, s: Structure, such: Callable[[Parts, Structure], NDArray[np.bool_]]):
@@ -132,7 +132,7 @@ class Which:
             self._cells = None if rather.any() else rather
 
     def __call__(self, rows: slice) -> NDArray[np.bool_]:
-        """(rows,): each of these."""
+        """(rows,): whether each of these rows passes the test in any tree."""
         s = self._structure
         if self._cells is None:
             return np.asarray(self._such(Parts.of_rows(s, rows), s).any(axis=0))

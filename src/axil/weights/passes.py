@@ -14,7 +14,7 @@ import numpy as np
 
 from axil.kernels import Rows
 from axil.machine.progress import track
-from axil.machine.shared import Kept, one_blas_thread
+from axil.machine.threads import Kept, one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.leaf_space import cooccurrence

@@ -75,7 +75,7 @@ class Fit:
 
 
 def fits(training: Rows, fitted: FittedValues) -> list[Fit]:
-    """One for each of the K outputs of a fit to the targets of these rows."""
+    """The fits of each of the K outputs to the targets of these rows."""
     level, drift = levels(fitted.structure)
     return [Fit(training, fitted, k, level * values, drift * values) for k, values in enumerate(fitted.values.T)]
 

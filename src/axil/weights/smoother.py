@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from axil.adapters.contract import FittedSmoother
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import product
-from axil.machine.shared import one_blas_thread
+from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
 from axil.weights.contract import Memory, Seconds
-from axil.weights.left_out import LEAST_LEFT, LeftOut
+from axil.weights.leave_one_out import LEAST_LEFT, LeftOut
 from axil.weights.spread import around_weights, everywhere
 
 PRODUCT_SECONDS = 1e-10  # per multiplication
@@ -37,7 +37,11 @@ class Smoother:
 
     @property
     def structure(self) -> Structure:
-        raise InputError("An explainer of a linear smoother is not saved: make it again from the model and its data.")
+        raise UnsupportedQuestionError(
+            "save",
+            "an explainer of a linear smoother is not saved",
+            "Keep the model and the data, and make it again.",
+        )
 
     def _features(self, queries: Any) -> Any:
         """(n, p): the coordinates of the queries, those of the training rows for None."""

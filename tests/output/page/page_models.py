@@ -14,7 +14,6 @@ import pandas as pd
 from lightgbm import LGBMRegressor
 
 import axil
-from axil.questions.explain import weighted_sums
 
 HOSTILE = [
     "<script>window.hacked = 1</script>",
@@ -80,5 +79,4 @@ def hostile():
 
 def bare(explainer, X):
     """An explanation by itself, without features and without the model's own predictions."""
-    sums = weighted_sums(explainer.proven, explainer.proven.queries(X))
-    return axil.Explanation(replace(sums, context=None))
+    return axil.Explanation(replace(explainer(X)._sums, context=None))

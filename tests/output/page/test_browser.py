@@ -8,12 +8,12 @@ from io import BytesIO
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from page_models import HOSTILE, bare, hostile, houses, sales
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 
 import axil
-from axil.output.sums import WeightedSums
+from axil.output.predictions import WeightedSums
+from tests.output.page.page_models import HOSTILE, bare, hostile, houses, sales
 
 REQUIRED = "AXIL_REQUIRE_BROWSER" in os.environ  # as `make test-browser` sets it: then nothing is skipped
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -94,10 +94,11 @@ def test_it_shows_the_numbers_of_the_explanation(visit, report):
     np.testing.assert_allclose(numbers(column(page, 7)), top["year built (row)"])
     assert column(page, 9) == list(top["condition (row)"])
     cards = page.locator("#cards").inner_text()
+    statistics = explainer.statistics(X[:1]).iloc[0]
     for text in (
         f"{explainer(X[:1]).predictions[0]:,.0f}",
-        f"{explainer.effective_size(X[:1])[0]:.1f}",
-        " / ".join(map(str, explainer.concentration(X[:1])["rows"])),
+        f"{statistics['effective_size']:.1f}",
+        " / ".join(f"{statistics[f'rows for {share}%']:.0f}" for share in (50, 80, 95)),
         f"{explainer.standard_error(X[:1])[0]:,.0f}",
     ):
         assert text in cards
@@ -258,9 +259,7 @@ def test_outputs_are_chosen(visit, exact):
         explanation = axil.Explainer(RandomForestRegressor(8, random_state=0).fit(X, Y), X, Y)(X[:6])
     else:
         labels = np.array(["low", "middle", "high"])[Y.argmax(axis=1)]
-        explanation = axil.JacobianExplainer(HistGradientBoostingClassifier(max_iter=5).fit(X, labels), X, labels)(
-            X[:6]
-        )
+        explanation = axil.Explainer(HistGradientBoostingClassifier(max_iter=5).fit(X, labels), X, labels)(X[:6])
     page = visit(explanation.to_html())
     assert ("pushes that add up" in page.locator("#about").inner_text()) is not exact
     heads = page.locator("#rows thead button").all_inner_texts()
@@ -279,7 +278,7 @@ def test_the_page_of_a_classifier_opens_on_the_predicted_class(visit):
     X, names = rng.normal(size=(120, 4)), np.array(["low", "middle", "high"])
     labels = names[np.argmax(X[:, :3], axis=1)]
     model = HistGradientBoostingClassifier(max_iter=20, min_samples_leaf=5).fit(X, labels)
-    explanation = axil.JacobianExplainer(model, X, labels)(X[:12])
+    explanation = axil.Explainer(model, X, labels)(X[:12])
     groups = rng.choice(["a", "b"], 120)
     page = visit(explanation.to_html(groups=groups))
     predicted, probabilities = model.predict(X[:12]), model.predict_proba(X[:12])
@@ -484,7 +483,7 @@ def test_classes_are_named(visit, kind):
     else:
         labels = np.array(["bad", "good"])[(X[:, 0] + 0.7 * rng.normal(size=150) > 0).astype(int)]
         model = HistGradientBoostingClassifier(max_iter=8).fit(X, labels)
-        explainer = axil.JacobianExplainer(model, X, labels)
+        explainer = axil.Explainer(model, X, labels)
     page = visit(explainer.to_html(X[:9], y=labels[:9], k=10))
     predicted, chances = model.predict(X[:9]), model.predict_proba(X[:9]).max(axis=1)
     assert f"{(predicted == labels[:9]).sum()} of 9 classes are predicted right" in page.locator("#about").inner_text()
@@ -509,7 +508,7 @@ def test_classes_are_named(visit, kind):
 
 def test_derivatives_are_not_said_to_add_up(visit):
     X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
-    page = visit(axil.JacobianExplainer(LogisticRegression(tol=1e-10).fit(X, y), X, y).to_html(X[:3], groups=y))
+    page = visit(axil.Explainer(LogisticRegression(tol=1e-10).fit(X, y), X, y).to_html(X[:3], groups=y))
     assert page.locator("#adding").is_hidden()
     assert page.locator("#proof").inner_text() == ""
     assert page.locator("#proof-title").inner_text() == "What a derivative says"

@@ -3,9 +3,9 @@
 from html.parser import HTMLParser
 
 import pytest
-from page_models import hostile, houses
 
 import axil
+from tests.output.page.page_models import hostile, houses
 
 
 def frame_of(page):

@@ -5,7 +5,6 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from page_models import bare, data_of, houses, sales
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 
@@ -13,7 +12,7 @@ import axil
 from axil import InputError
 from axil.output.page import Options, summarise
 from axil.output.page.values import DIGITS
-from axil.questions.explain import weighted_sums
+from tests.output.page.page_models import bare, data_of, houses, sales
 
 SHORT = 0.6 * 10.0 ** (1 - DIGITS)  # what rounding to seven digits may take off a number, relative
 
@@ -55,7 +54,8 @@ def test_all_numbers_are_those_of_the_explanation():
     np.testing.assert_allclose(summary["negative_shares"][0], explanation.negative_share, rtol=SHORT)
     np.testing.assert_allclose(summary["standard_errors"][0], explainer.standard_error(X), rtol=SHORT)
     np.testing.assert_allclose(summary["sizes"][0], np.abs(explanation.weights).sum(axis=1), rtol=SHORT)
-    np.testing.assert_array_equal(grid(summary, "needed", 3)[0].ravel(), explainer.concentration(X)["rows"])
+    needed = explainer.statistics(X)[[f"rows for {share}%" for share in (50, 80, 95)]]
+    np.testing.assert_array_equal(grid(summary, "needed", 3)[0], needed)
     rest = explanation.weights.sum(axis=1) - top["weight"].to_numpy().reshape(n, 7).sum(axis=1)
     np.testing.assert_allclose(summary["rest_weights"][0], rest, rtol=SHORT, atol=1e-12)
     adds_up(summary)
@@ -131,7 +131,7 @@ def test_several_outputs(shared):
         explanation = axil.Explainer(RandomForestRegressor(8, random_state=0).fit(X, Y), X, Y)(X[:6])
     else:
         model = HistGradientBoostingClassifier(max_iter=5).fit(X, Y.argmax(axis=1))
-        explainer = axil.JacobianExplainer(model, X, Y.argmax(axis=1))
+        explainer = axil.Explainer(model, X, Y.argmax(axis=1))
         explanation = explainer(X[:6])
         assert data_of(explainer.to_html(X[:6], k=9)) == data_of(explanation.to_html(k=9))
         assert data_of(explainer.to_html(X[:0]))["n"] == 0
@@ -226,8 +226,7 @@ def test_no_predictions():
 def test_offsets_of_queries_are_in_the_intercepts():
     explainer, X, _ = houses()
     offsets = np.arange(len(X), dtype=float)
-    proven = explainer.proven
-    summary = summarise([weighted_sums(proven, proven.queries(X, offsets))], Options())
+    summary = summarise([explainer(X, init_score=offsets)._sums], Options())
     assert data_of(explainer.to_html(X, init_score=offsets))["predictions"] == summary["predictions"]
     np.testing.assert_allclose(np.subtract(summary["predictions"][0], summary["model"][0]), 0, atol=1)
     adds_up(summary)
@@ -248,7 +247,7 @@ def test_previews_for_notebooks():
 def test_the_preview_of_derivatives_is_not_of_weights():
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
     model = LogisticRegression(tol=1e-10).fit(X, y)
-    html = axil.JacobianExplainer(model, X, y)(X[:2])._repr_html_()
+    html = axil.Explainer(model, X, y)(X[:2])._repr_html_()
     assert "largest derivatives: row (derivative)" in html
     assert "weight" not in html
 

@@ -8,11 +8,11 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from page_models import HOSTILE, data_of, hostile, houses
 
 from axil import Explanation, InputError
 from axil.output.context import Context
-from axil.output.sums import WeightedSums
+from axil.output.predictions import WeightedSums
+from tests.output.page.page_models import HOSTILE, data_of, hostile, houses
 
 
 class Tags(HTMLParser):

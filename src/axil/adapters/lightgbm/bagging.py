@@ -258,7 +258,7 @@ class Replay:
         return self.draw_iteration(trees, leaves, Seen(pull, bend))
 
     def draw_iteration(self, trees: range, leaves: NDArray[np.integer[Any]], seen: Seen) -> NDArray[Any]:
-        """(N,): likewise, ``leaves`` (trees, N)."""
+        """(N,): with what factor each row was drawn for these trees, whose ``leaves`` are (trees, N)."""
         tree = trees[0]
         if tree == 0:
             self._begin()

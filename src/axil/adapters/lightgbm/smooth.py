@@ -101,7 +101,7 @@ SMOOTH = smooth_refusals(
     ),
     Refusal(
         "reg_sqrt",
-        lambda model: "True" if model.text.objective == "regression sqrt" else "",
+        lambda model: "True" if "sqrt" in (model.text.objective or "").split()[1:] else "",
         "axil differentiates by the targets themselves, not by their roots",
         None,
         "Fit with reg_sqrt=False, or take the roots yourself.",

@@ -25,7 +25,7 @@ from axil.errors import InputError
 # (include/LightGBM/tree.h).
 CATEGORICAL, DEFAULT_LEFT, MISSING_SHIFT = 1, 2, 2
 
-# What decides leaf membership and predictions. Not among them: leaf_weight, which a loaded one-leaf tree has lost.
+# The fields that decide leaf membership and predictions; not leaf_weight, which a loaded one-leaf tree has lost.
 _STRUCTURE = ("num_leaves", "split_feature", "threshold", "decision_type", "left_child", "right_child")
 _DECISIVE = (*_STRUCTURE, "cat_boundaries", "cat_threshold", "leaf_value", "leaf_count", "shrinkage")
 

@@ -16,7 +16,7 @@ from axil.adapters.sklearn.smoothers import (
     LinearRegressionAdapter,
     RidgeAdapter,
 )
-from axil.adapters.sklearn.transformed import TransformedAdapter
+from axil.adapters.sklearn.transforms import TransformedAdapter
 from axil.adapters.sklearn.trees import ForestAdapter, bags_trees
 
 ADAPTERS: dict[str, Callable[[Any], Model]] = {

@@ -12,7 +12,7 @@ from axil.adapters.kept_rows import check_rows, check_targets
 from axil.adapters.sklearn.smoothers import SmootherAdapter, dense
 from axil.adapters.sklearn.solutions import neighbour_weights
 from axil.errors import InputError, UnsupportedModelError, shown
-from axil.inputs.owned import owned
+from axil.inputs.copies import owned
 from axil.types import Array
 
 

@@ -19,7 +19,7 @@ from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn.draws import BootstrapSampler
 from axil.adapters.sklearn.refusals import STEPS, TREES
 from axil.errors import InputError, UnsupportedModelError, shown
-from axil.inputs.owned import owned
+from axil.inputs.copies import owned
 from axil.types import Array
 
 Indices = NDArray[np.integer[Any]]

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.contract import Model
+from axil.adapters.members import Member, ResidualModel, SumModel
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.boosting import StagesAfterInit
 from axil.adapters.sklearn.refusals import fits_init
 from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, bags, numbers, with_bags
-from axil.adapters.sums import Member, ResidualModel, SumModel
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
-from axil.inputs.owned import owned
+from axil.inputs.copies import owned
 from axil.types import Array
 
 SAME = 1e-9  # of a row's chance to be drawn
@@ -196,7 +196,7 @@ def _read(inside: Read, estimator: Any, name: str, targets: str = "") -> Model:
         if error.derivative:  # of the model inside alone: a sum of such ones is not read
             rows = f"all rows, and for targets {targets}" if targets else "the rows of its own fit"
             instead = (
-                f"axil.JacobianExplainer explains {name} by itself: pass it with {rows}. Or fit the whole with members that have "
+                f"axil.Explainer explains {name} by itself: pass it with {rows}. Or fit the whole with members that have "
                 "exact weights, such as forests."
             )
         raise UnsupportedModelError(

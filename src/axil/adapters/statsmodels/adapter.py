@@ -127,6 +127,6 @@ class LeastSquaresAdapter(SmootherModel):
 
 
 def _named(formula: str, columns: list[str]) -> list[str]:
-    """Those columns that the right-hand side of a formula names."""
+    """The columns that the right-hand side of a formula names."""
     right = formula.split("~", 1)[-1]
     return [name for name in columns if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", right)]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from axil.errors import InputError
 from axil.types import Array
 
-# What decides leaf membership, besides the leaf values.
+# The fields, besides the leaf values, that decide leaf membership.
 _STRUCTURE = ("left_children", "right_children", "split_indices", "split_conditions", "default_left", "split_type")
 _DECISIVE = (*_STRUCTURE, "categories", "categories_nodes", "categories_sizes", "sum_hessian", "leaf_weights")
 

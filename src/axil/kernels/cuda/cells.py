@@ -15,8 +15,8 @@ from axil.kernels import Cells, Numbers, Rows
 from axil.kernels.cuda.checks import expect_cells, expect_trees, expect_weights
 from axil.kernels.cuda.copies import copy_of
 from axil.kernels.cuda.launch import kernel, launch, total_bytes, within_memory
-from axil.kernels.cuda.sorted import ROWS_AT_MOST, SortedRows
-from axil.machine.shared import Kept
+from axil.kernels.cuda.order import ROWS_AT_MOST, SortedRows
+from axil.machine.threads import Kept
 from axil.types import Array
 
 SHARED_LEAVES = 1024  # of trees that share a pass
@@ -123,7 +123,7 @@ class KeptCells(Rows):
 
 
 def runs_of(starts: Numbers, most_cells: int, most_trees: int) -> list[int] | None:
-    """Bounds of runs of at most so many cells and trees; None where a single tree has more cells."""
+    """Bounds of runs of at most ``most_cells`` cells and ``most_trees`` trees; None where a single tree has more cells."""
     if np.diff(starts).max(initial=0) > most_cells:
         return None
     bounds = [0]

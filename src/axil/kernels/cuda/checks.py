@@ -24,7 +24,7 @@ def expect(name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float6
 
 
 def expect_output(name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64, apart: bool = False) -> None:
-    """Refuses an array that cannot be written to besides."""
+    """Refuses an array that `expect` refuses, or that cannot be written to."""
     expect(name, array, shape, dtype, apart)
     if is_host(array) and not array.flags.writeable:
         raise TypeError(f"{name} cannot be written to")

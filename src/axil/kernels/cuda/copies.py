@@ -12,7 +12,7 @@ from axil.errors import InputError
 from axil.kernels import Cells
 from axil.kernels.cuda.launch import free_bytes
 from axil.machine.memory import in_words
-from axil.machine.shared import Kept
+from axil.machine.threads import Kept
 
 
 @dataclass(frozen=True)

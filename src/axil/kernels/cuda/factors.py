@@ -15,7 +15,7 @@ from axil.kernels.cuda.cells import KeptCells
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows
 from axil.kernels.cuda.launch import THREADS, blocks, within_memory
 from axil.machine.arrays import is_host
-from axil.machine.shared import Kept
+from axil.machine.threads import Kept
 
 CHUNK = 1024  # least rows of one tree that a warp adds up
 PARTIAL_BYTES = 1 << 28  # of the sums of all chunks
@@ -73,7 +73,7 @@ class PutProgram:
 
 
 class Factors(KeptCells):
-    """What single rows put into each place of a fit."""
+    """Factors that single rows put into each place of a fit."""
 
     @within_memory()
     def gradient_factors(

@@ -49,7 +49,7 @@ def module(cell: str) -> Any:
 
 @cache
 def kernel(cell: str, name: str) -> Any:
-    """One of them, allowed to use all of a multiprocessor's shared memory."""
+    """A compiled kernel, allowed to use all of a multiprocessor's shared memory."""
     found = module(cell).get_function(name)
     if name.startswith(("read_out_", "cooccur_", "count_", "scatter_")):
         found.max_dynamic_shared_size_bytes = shared_bytes()
@@ -68,7 +68,7 @@ def lanes_of(columns: int) -> int:
 
 
 def blocks(work: int, each: int = WARPS) -> int:
-    """The blocks for so many warps, or threads."""
+    """The number of blocks for ``work`` warps, or threads, with ``each`` of them to a block."""
     return int(max(1, min(-(-work // each), MOST_BLOCKS)))
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import cupy as cp
 
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows
-from axil.kernels.cuda.deleted import Deleted
+from axil.kernels.cuda.deletions import Deleted
 from axil.kernels.cuda.factors import Factors
 from axil.kernels.cuda.launch import THREADS, blocks, to_host, within_memory
 from axil.kernels.cuda.pairs import Pairs
+from axil.kernels.cuda.products import Sums
 from axil.kernels.cuda.reads import ReadOuts
-from axil.kernels.cuda.sums import Sums
 from axil.machine.arrays import is_host
 
 

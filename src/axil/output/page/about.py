@@ -10,7 +10,7 @@ import numpy as np
 from axil.errors import InputError, shown
 from axil.inputs import as_table, one_hot
 from axil.output.page.values import labels, nested, number
-from axil.output.sums import WeightedSums
+from axil.output.predictions import WeightedSums
 from axil.types import Array
 
 MOST_LETTERS = 200  # of a title, a unit or the name of the target

@@ -34,7 +34,7 @@ function waterfallChart(lines, width, fromZero) {
   return svg;
 }
 
-// The share that so many rows hold: points [rows, share] of the curve, and marks among them.
+// The share that the first rows hold, by their number: points [rows, share] of the curve, and marks among them.
 function shareChart(points, marks, shares, width) {
   const height = 250, last = Math.max(2, ...points.map((point) => point[0]));
   const x = along(0, Math.log10(last), 44, width - 14), y = along(0, 1, height - 34, 10), at = (n) => x(Math.log10(n));

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from axil.markup import table
 from axil.output.page.values import labels
-from axil.output.sums import WeightedSums
+from axil.output.predictions import WeightedSums
 
 FIRST = 5  # predictions, and rows of each
-WORDS = {"exact": "weight", "additive": "contribution", "jacobian": "derivative"}
+WORDS = {"exact": "weight", "additive": "contribution", "derivative": "derivative"}
 
 
 def preview(source: WeightedSums, title: str) -> str:

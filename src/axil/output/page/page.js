@@ -18,7 +18,7 @@ function start(data) {
   const state = { query: 0, output: 0, sort: "rank", descending: false, unfolded: false };
   const own = (columns) => columns[shared ? 0 : state.output]; // those of a set of weights
   const of = (columns, i) => own(columns)[i];
-  const adds = data.kind !== "jacobian"; // derivatives do not add up to the prediction
+  const adds = data.kind !== "derivative"; // derivatives do not add up to the prediction
   const classes = chances !== null;
   const intervals = data.intervals, coverage = intervals === null ? "" : `${feature(Number((100 * intervals.coverage).toPrecision(6)))} %`;
   let follows = classes && many; // the predicted class, until an output is chosen by hand
@@ -359,7 +359,7 @@ function start(data) {
     showProof(i);
   }
 
-  const kind = { exact: "exact", additive: "pushes that add up to the score", jacobian: "a derivative" }[data.kind];
+  const kind = { exact: "exact", additive: "pushes that add up to the score", derivative: "a derivative" }[data.kind];
   const right = data.actual === null ? "" : data.actual.right !== null ? ` ${count(data.actual.right)} of ${count(data.n)} classes are predicted right.` : many ? "" : ` Typical error (RMSE): ${unit(price(data.actual.rmse[0]))}.`;
   byId("title").textContent = document.title = data.title ?? `Predictions${data.target === null ? "" : ` of ${data.target}`} and the training rows that made them`;
   byId("about").textContent = `${things(data.n, "prediction")} by ${things(data.n_train, "training row")}; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.${data.n ? right : ""}`;

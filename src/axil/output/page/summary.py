@@ -13,8 +13,8 @@ from axil.inputs import chosen_columns, feature_columns
 from axil.output.page.about import class_numbers, compared
 from axil.output.page.options import Intervals, Options
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
+from axil.output.predictions import WeightedSums, ratio
 from axil.output.site_map import HEIGHT, MARGIN, WIDTH, Places, bar_text, sheets
-from axil.output.sums import WeightedSums, ratio
 from axil.scale import TargetScale
 from axil.types import Array
 
@@ -157,7 +157,8 @@ def _batch(part: WeightedSums, options: Options) -> dict[str, Any]:
     predictions, intercepts = part.predictions.reshape(n, outputs), part.intercepts.reshape(n, outputs)
     largest = part.largest(options.k)
     rows, weights = (np.stack([getattr(one, name) for one in largest], axis=1) for name in ("rows", "values"))
-    contributions = weights * np.stack([one.targets[one.rows] for one in largest], axis=1)
+    targets = [own[one.rows] for (_, own), one in zip(part.by_output(), largest)]
+    contributions = weights * np.stack(targets, axis=1)
     everything = rows.shape[2] == len(part.targets)  # then nothing is left but rounding
     needed, curve = part.curves(np.array(SHARES), _ranks(rows.shape[2], len(part.targets)))
     totals = np.asarray(part.weights.sum(axis=-1)).reshape(sets, n).T

@@ -35,7 +35,7 @@ function format(value, decimals, options = {}) {
   return /[1-9]/.test(text) ? text : text.replace("−", "");
 }
 
-// As many decimals as give the largest of the values so many digits; none if all are whole.
+// As many decimals as show the given number of digits of the largest of the values; none if all are whole.
 function decimalsOf(values, digits) {
   const known = values.filter(Number.isFinite);
   if (known.every(Number.isInteger)) return 0;

@@ -16,7 +16,7 @@ WHOLE = 2.0**53  # up to here a float that is a whole number is written in full
 
 
 def number(value: float, digits: int = DIGITS) -> Any:
-    """A float of so many significant digits, whole numbers in full; None for nan, text for infinity."""
+    """A float of ``digits`` significant digits, whole numbers in full; None for nan, text for infinity."""
     if value != value:
         return None
     if abs(value) < WHOLE and value == int(value):

@@ -33,7 +33,7 @@ function wording(data) {
     if (chances !== null) return `${name}: ${data.classes[many ? o : predicted(i)]} (class)`;
     return name + (many ? `: ${plain(data.outputs[o]) ? "output " : ""}${data.outputs[o]}` : "");
   };
-  const word = { exact: "weight", additive: "contribution", jacobian: "derivative" }[data.kind];
+  const word = { exact: "weight", additive: "contribution", derivative: "derivative" }[data.kind];
   const own = scale === null && !additive && data.classes === null; // contributions have the unit of the targets
   return {
     additive, exact, many, means, chances, predicted, chance, probability, meant, classOf, title, targetsShown, shown, targetDigits, price, unit, scale, log, value, amount, level, ofFit, word,

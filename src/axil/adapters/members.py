@@ -1,0 +1,122 @@
+"""Models whose predictions are weighted sums of the predictions of other models, or those of several side by side."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.contract import Defaults, Model
+from axil.types import Array
+
+__all__ = ["Coordinates", "Member", "ResidualModel", "SumModel"]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Coordinates of n queries for each of several models."""
+
+    parts: tuple[Any, ...]
+
+    def __getitem__(self, rows: slice) -> Coordinates:
+        return Coordinates(tuple(part[rows] for part in self.parts))
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (int(self.parts[0].shape[0]),)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of the models inside, and what its fit was given of the rows and targets."""
+
+    name: str  #: for messages
+    model: Model
+    coefficient: float = 1.0  #: what its predictions are multiplied by
+    output: int | None = None  #: the one output that it predicts; None: all
+    columns: NDArray[np.intp] | None = None  #: the features that it looks at; None: all
+    rows: NDArray[np.intp] | None = None  #: the rows of its fit, in their order, repeated as they were drawn; None: all
+    draws: NDArray[np.intp] | None = None  #: (N,) how often each row was drawn, where its fit took that for weights
+    weighted: bool = True  #: whether its fit was given the sample weights
+
+    def weights(self, weights: Array | None) -> Array | None:
+        """The sample weights of its own rows, from those (N,) of all."""
+        weights = weights if self.weighted else None
+        if self.draws is not None:
+            weights = self.draws.astype(np.float64) if weights is None else weights * self.draws
+        return weights if weights is None or self.rows is None else weights[self.rows]
+
+
+class SumModel(Defaults):
+    """The adapter of a model of several others; ``coordinates`` gives those for each of them.
+
+    Parameters
+    ----------
+    predict : callable
+        What the whole model predicts of rows, by its own account.
+    members : list of Member
+        The models inside. Either each predicts all outputs, and their products with the coefficients add up, or each predicts
+        one.
+    columns : object
+        Whatever knows the columns of the rows: ``n_features``, ``feature_names``, ``takes_text`` and ``spelling``.
+    """
+
+    library = "scikit-learn"
+
+    def __init__(self, predict: Callable[[Any], Any], members: list[Member], columns: Any, classes: Any = None):
+        self._predict = predict
+        self._columns = columns
+        self.members = members
+        self.n_features: int = columns.n_features
+        self.feature_names = columns.feature_names
+        self.takes_text = columns.takes_text
+        self.classes = classes
+        alone = members[0].output is not None
+        self.n_outputs = len(members) if alone else members[0].model.n_outputs
+        self.tolerance = max(member.model.tolerance for member in members)
+        self.refused_draws = next((m.model.refused_draws for m in members if m.model.refused_draws is not None), None)
+        stated = [f"{member.model.fingerprint} {member.coefficient!r}" for member in members]
+        self.fingerprint = hashlib.sha256("\n".join(stated).encode()).hexdigest()
+
+    def spelling(self, name: str) -> str:
+        """How the library writes a column's name."""
+        return str(self._columns.spelling(name))
+
+    def rows_of(self, X: Any) -> list[Any]:
+        """The rows of X as each of the members gets them."""
+        return [X if member.columns is None else X[:, member.columns] for member in self.members]
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        """Raise unless the training data are what the model itself keeps of them. Default: it keeps nothing."""
+
+    def coordinates(self, X: Any, n_threads: int = 1) -> Coordinates:
+        """The coordinates of the rows of X in every member."""
+        each = zip(self.members, self.rows_of(X))
+        return Coordinates(tuple(member.model.coordinates(rows, n_threads) for member, rows in each))
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): what the whole model predicts by its own account."""
+        if X.shape[0] == 0:
+            return np.zeros((0, self.n_outputs))
+        with warnings.catch_warnings():  # of names that rows have and the fit had not, or the other way round
+            warnings.simplefilter("ignore")
+            return np.asarray(self._predict(X), dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+
+    def causes(self, what: str) -> str:
+        """Reasons for a disagreement of the sum, once every member agrees."""
+        return "The models inside agree with these data, but not what they add up to: its settings or models were changed since."
+
+
+class ResidualModel(SumModel):
+    """The adapter of a model of two: trees are fitted to the targets less the predictions of the first, and both add up."""
+
+    stages: Any
+
+    def kept_rows(self, n_rows: int) -> NDArray[np.intp] | None:
+        """The rows, among ``n_rows``, that the first model was fitted on, in the order of its fit; None: all rows."""
+        return None

@@ -1,0 +1,216 @@
+"""From a boosted model of any loss and partitioned training rows to pushes, with the same proof as on one machine.
+
+Targets, weights and offsets travel here, 8 bytes each per row, as the model is read with them; features and leaves stay on the
+workers. One pass over the rows sums the gradients that made each leaf value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from axil.adapters.contract import TrainingRows
+from axil.adapters.robust import Custom
+from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.dask.build_weights import Collections
+from axil.dask.cluster import Cluster, task
+from axil.dask.gradients import (
+    GradientSums,
+    Place,
+    SharedFit,
+    kept_targets,
+    n_rows,
+    observe_targets,
+    walk_partition,
+)
+from axil.dask.partitions import Precision, label_dtype
+from axil.dask.rows import HeldRows
+from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from axil.machine.limits import Limits
+from axil.pushes.pushes import Pushes
+from axil.pushes.stages import Walked, walk
+from axil.replay.build import with_rows
+from axil.replay.checks import CHECKED_ROWS, Verification, compare
+from axil.structure import cell_dtype
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class HeldPushes(HeldRows):
+    """The training rows on the workers, and the fit here and there."""
+
+    walked: Walked  #: without rows
+    shared: Any  #: the same, delayed and held
+    largest: float  #: |score| of a training row
+    leaf_sizes: Array  #: (L, 1), or (L, K) where trees are shared: what all rows push into each leaf, by absolute value
+
+
+def build(
+    adapter: SmoothModel, data: Collections, cluster: Cluster, limits: Limits, check: bool
+) -> tuple[HeldPushes, Verification | None]:
+    """Walk the rows through the fit on the workers; raise where model and data disagree. The rows held, and a report."""
+    if adapter.refused_draws is not None:
+        raise adapter.refused_draws
+    precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
+    arguments = zip(range(len(data.y)), data.y, data.weights, data.offsets)
+    observed = cluster.hold([task(observe_targets, *parts, precision) for parts in arguments])
+    sizes: list[int] = cluster.collect([task(n_rows, part) for part in observed])
+    smooth, weights = _read(adapter, cluster, observed, sizes, limits)
+    _refuse(smooth)
+    starts = np.cumsum([0, *sizes])
+    held_out = smooth.trees.held_out
+    places = []
+    for p, (first, last) in enumerate(pairwise(starts)):
+        out = None if held_out is None else held_out[first:last]
+        places.append(Place(p, int(first), weights[first:last], out))
+    alone = _without_rows(smooth)
+    base = smooth.base_shares[0] * smooth.trees.base_value
+    n_checked = -(-CHECKED_ROWS // max(1, sum(size > 0 for size in sizes)))
+    shared = cluster.share(SharedFit(adapter, alone, base, n_checked, limits.n_threads))
+    pairs = [task(walk_partition, *parts, shared) for parts in zip(data.X, observed, places)]
+    on_workers = cluster.hold([pair[i] for i in (0, 1) for pair in pairs])
+    partitions, evidence = on_workers[: len(sizes)], on_workers[len(sizes) :]
+    sums: GradientSums = cluster.total(evidence)
+    if check:
+        _check_counts(adapter, smooth, sums)
+    walked = _settled(adapter, alone, sums, check)
+    report = _check_scores(adapter, smooth, sums, walked) if check else None
+    kinds = cluster.collect([task(label_dtype, part) for part in partitions])
+    kind = next(own for own, size in zip(kinds, sizes) if size)
+    leaf_sizes = _leaf_sizes(walked, sums, limits)
+    return HeldPushes(partitions, sizes, kind, walked, cluster.share(walked), sums.largest, leaf_sizes), report
+
+
+def _read(
+    adapter: SmoothModel, cluster: Cluster, observed: list[Any], sizes: list[int], limits: Limits
+) -> tuple[SmoothTrees, Array]:
+    """The model as its targets lead to it, and what each row counts with."""
+    total = sum(sizes)
+    if total == 0:
+        raise InputError("X has no rows in any partition; expected the rows that the model was fitted on.")
+    limits.budget.require(
+        6 * 8 * total * (adapter.n_outputs + 1),
+        f"The targets and weights of {total} training rows, gathered here",
+        "Raise memory_limit.",
+    )
+    parts = cluster.collect([task(kept_targets, part) for part in observed])
+    targets, weights, offsets = (_joined([part[i] for part in parts]) for i in range(3))
+    assert targets is not None
+    if weights is not None and not weights.any():
+        raise InputError("sample_weight is zero everywhere; expected at least one positive weight.")
+    fitted = adapter.smooth_trees(TrainingRows(None, targets, weights, offsets))
+    fitted.loss.check(targets)
+    counted = with_rows(fitted.trees, weights, None).row_weights
+    counted = np.ones(total) if counted is None else counted
+    return fitted, counted if fitted.factors is None else counted * fitted.factors
+
+
+def _joined(parts: list[Array | None]) -> Array | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if known else None
+
+
+def _refuse(smooth: SmoothTrees) -> None:
+    """Refuse by name what is not summed over partitions."""
+    trees = smooth.trees
+    served = (
+        smooth.iterations if smooth.shared else smooth.iterations * (int(smooth.outputs.max()) + 1) + smooth.outputs
+    )
+    sampled = "" if smooth.draw_type is None else getattr(smooth.sampler or trees.sampler, "name", "of rows")
+    found = {
+        (
+            "row sampling",
+            sampled,
+        ): "on a cluster each machine draws from its own rows, in an order that no model records",
+        (
+            "boosting",
+            "dart" if smooth.omega is not None else "",
+        ): "trees are taken out of the scores and put back on the way",
+        ("objective", "custom" if smooth.loss.recorded else ""): "its gradients are asked for on all rows at once",
+        (
+            "leaves",
+            "solved for all classes together" if smooth.loss.joint else "",
+        ): "axil does not sum their systems over partitions",
+        (
+            "leaf steps",
+            f"{np.max(trees.steps)} per tree" if np.max(trees.steps) > 1 else "",
+        ): "each step follows the sums of the one before over all rows",
+        (
+            "parallel trees",
+            "several per iteration" if len(np.unique(served)) < len(served) else "",
+        ): "axil sums the gradients of one tree per iteration and output over partitions",
+    }
+    for (setting, value), reason in found.items():
+        if value:
+            instead = "Use training rows in memory, or fit without it."
+            raise UnsupportedModelError(setting, value, reason, instead)
+
+
+def _without_rows(smooth: SmoothTrees) -> SmoothTrees:
+    """The part of the fit that holds for all partitions alike."""
+    trees = replace(smooth.trees, row_weights=None, held_out=None, sampler=None, base=smooth.trees.base_value)
+    return replace(smooth, trees=trees, factors=None)
+
+
+def _settled(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, check: bool) -> Walked:
+    """The walk of all rows from their sums: one row per leaf stands for all that are in it, tree by tree."""
+    trees = smooth.trees
+    width, n_outputs = int(trees.n_leaves.max()), len(trees.base_value)
+    leaves = np.minimum(np.arange(width), trees.n_leaves[:, None] - 1).astype(cell_dtype(width))
+    rounds = iter(_rounds(smooth, sums, width, n_outputs))
+    standing = replace(smooth, loss=Custom(asked=lambda F: next(rounds), rounded=np.float64))
+    standing = replace(standing, trees=replace(trees, counts=None))
+    found = walk(adapter, standing, leaves, np.zeros((width, n_outputs)), None, check, 1)
+    nothing = leaves[:, :0]
+    none = np.empty((0, n_outputs))
+    return replace(found, smooth=smooth, leaves=nothing, targets=none, weights=np.empty(0), score=none, gradients=None)
+
+
+def _leaf_sizes(walked: Walked, sums: GradientSums, limits: Limits) -> Array:
+    found = np.zeros_like(sums.sizes)
+    for term in (term for terms in Pushes(walked, limits).terms for term in terms):
+        own, column = slice(*walked.starts[term.tree : term.tree + 2]), term.output if walked.smooth.shared else 0
+        found[own, column] += np.abs(term.scale) * sums.sizes[own, column]
+    return found
+
+
+def _rounds(smooth: SmoothTrees, sums: GradientSums, width: int, n_outputs: int) -> list[tuple[Array, Array]]:
+    """G and H (width, K) of each iteration: row i stands for leaf i of the iteration's tree of that output."""
+    starts, found = np.concatenate([[0], np.cumsum(smooth.trees.n_leaves)]).astype(np.int64), []
+    for iteration in np.unique(smooth.iterations):
+        g, h = np.zeros((2, width, n_outputs))
+        for t in np.flatnonzero(smooth.iterations == iteration):
+            own, n = slice(starts[t], starts[t + 1]), int(smooth.trees.n_leaves[t])
+            outputs: Any = slice(None) if smooth.shared else slice(int(smooth.outputs[t]), int(smooth.outputs[t]) + 1)
+            g[:n, outputs], h[:n, outputs] = sums.g[own], sums.h[own]
+        found.append((g, h))
+    return found
+
+
+def _check_counts(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums) -> None:
+    """Compare how many rows of the fit are in each leaf with what the model records."""
+    trees = smooth.trees
+    if trees.counts is None:
+        return
+    n_given, n_fitted = (int(own[: trees.n_leaves[0]].sum()) for own in (sums.counts, trees.counts))
+    if n_given != n_fitted:
+        cause = f"The {adapter.library} model was fitted on {n_fitted} rows: pass exactly those."
+        raise ExactnessError("number of training rows", n_given, n_fitted, cause)
+    compare("row count", sums.counts, trees.counts, 0.5, trees, adapter.causes("counts"))
+
+
+def _check_scores(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, walked: Walked) -> Verification:
+    """Compare scores with the model's; leaf values were compared in the walk. What was found."""
+    apart, row, found, expected = sums.off
+    scale = max(sums.largest, 1e-300)
+    if not apart <= adapter.smooth_tolerance * scale:
+        raise ExactnessError(f"score of training row {row} (from 0)", found, expected, adapter.causes("values"))
+    details = {"loss": smooth.loss.name}
+    errors = apart / scale, walked.leaf_error, adapter.smooth_tolerance, scale
+    n_trees, recovered = len(smooth.trees.n_leaves), dict(walked.recovered)
+    return Verification(
+        int(sums.counts[: smooth.trees.n_leaves[0]].sum()), n_trees, *errors, recovered=recovered, details=details
+    )

@@ -1,0 +1,232 @@
+"""Proven models whose training rows lie in the partitions of Dask collections; each partition is a shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.dask.cluster import Cluster, partitions, task
+from axil.dask.features import Taken, allowed_rows, by_partition, coded_rows, masks_of, taken
+from axil.dask.rows import HeldRows
+from axil.dask.shards import OnWorkers
+from axil.errors import InputError
+from axil.machine.limits import Limits
+from axil.replay.model import Proven
+from axil.replay.queries import Offsets, Queries
+from axil.replay.recover import assign_leaves
+from axil.scale import IDENTITY, TargetScale
+from axil.types import Array
+
+ELSEWHERE = "it is not computed over training rows in Dask collections"
+IN_MEMORY = "Use training rows in memory."
+REFUSED = {
+    **dict.fromkeys(
+        (
+            *("reach", "blame", "shapley", "budget", "matrix", "operator", "report", "to_html of intervals"),
+            *("derivatives", "weight_derivatives", "weights", "similar(beside=)", "removal(greedy=True)"),
+        ),
+        (ELSEWHERE, IN_MEMORY),
+    ),
+    "save": (
+        "a file would hold all training rows of the collection",
+        "Keep the model and the collection, and make the explainer again.",
+    ),
+    "what_if": (
+        "changed targets are matched with rows by label, and labels stay in their partitions",
+        "Multiply weights by the changes: explainer(X).weights[:, positions] @ changes, or use training rows in memory.",
+    ),
+    "standard_error": (
+        "the noise of the targets follows from the leverages of all training rows, which are not computed here",
+        "Use training rows in memory; of numbers, calibrate has intervals here.",
+    ),
+    "audit": (
+        "labels are ranked over all training rows in memory",
+        "Sort explainer.leave_one_out() by its residuals, or use training rows in memory.",
+    ),
+    "loo_curve": (
+        "errors after every number of trees are not summed over partitions",
+        "explainer.leave_one_out() has the errors after all trees; for the curve use training rows in memory.",
+    ),
+    **dict.fromkeys(
+        ("leverage", "degrees_of_freedom"),
+        (
+            "weights of all training rows in their own predictions are not computed over Dask collections",
+            "Use training rows in memory, or a sample of them with a model fitted to it.",
+        ),
+    ),
+    "calibrate without X_cal and y_cal": (
+        "calibration rows among the training rows would take their features and leverages out of the partitions",
+        "Pass rows that the model was not fitted on, or use training rows in memory.",
+    ),
+}  # questions that are not answered over partitions: the reason, and what to do
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PartitionedModel(Proven):
+    """A model proven on training rows in partitions, whatever its kind."""
+
+    adapter: Any
+    held: HeldRows
+    cluster: Cluster
+    limits: Limits
+    verification: Any
+    features: Any  #: the user's collection of training rows
+    parts_of_X: list[Any]  #: its partitions, delayed
+    layout: tuple[float, ...]  #: of the collection, for columns that come later
+    scale: TargetScale = IDENTITY
+    backend: str = "pandas"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return sum(self.held.sizes), self.adapter.n_outputs
+
+    @property
+    def shards(self) -> OnWorkers:
+        return OnWorkers(self.cluster, self.held.partitions, self.held.sizes)
+
+    @property
+    def targets(self) -> Any:
+        """(N, K): a Dask array of the targets as given, in the partitions of the collection."""
+        return self._column("targets", (self.shape[1],), np.float64)
+
+    @property
+    def index(self) -> Any:
+        """(N,): a Dask array of the labels of the training rows, in the partitions of the collection."""
+        return self._column("labels", (), self.held.label_dtype)
+
+    def _column(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+        held = zip(self.held.partitions, self.held.sizes)
+        return da.concatenate([da.from_delayed(task(getattr, part, name), (n, *shape), dtype) for part, n in held if n])
+
+    @property
+    def gathered(self) -> tuple[Array, NDArray[Any]]:
+        """Targets and labels of all rows, for explanations that have all their effects anyhow."""
+        return self.kept.get("gathered", self._gather)
+
+    def _gather(self) -> tuple[Array, NDArray[Any]]:
+        held = [part for part, size in zip(self.held.partitions, self.held.sizes) if size]
+        found = (self.cluster.collect([task(getattr, part, name) for part in held]) for name in ("targets", "labels"))
+        targets, labels = map(np.concatenate, found)
+        return targets, labels
+
+    @property
+    def table(self) -> Any:
+        return None
+
+    # -- queries --------------------------------------------------------------------------------------------------------
+
+    def queries(self, X: Any, init_score: Any = None) -> Queries:
+        if dask.is_dask_collection(X):
+            raise InputError(
+                "X is a Dask collection; expected the rows to explain in memory. Pass X.compute(), in batches."
+            )
+        rows = inputs.as_features(X, self.adapter, "X")
+        offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
+        return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
+
+    def batches(
+        self, queries: Queries, size: int, what: str, even_empty: bool = False
+    ) -> Iterator[tuple[int, Queries]]:
+        most = self.most_asked()
+        for start, batch in super().batches(queries, size, what, even_empty):
+            for first in range(0, max(len(batch), 1), most):
+                yield start + first, batch[first : first + most]
+
+    def most_asked(self) -> int:
+        """How many queries are sent to the workers at a time."""
+        raise NotImplementedError
+
+    # -- columns --------------------------------------------------------------------------------------------------------
+
+    def column_names(self, rows: Any) -> list[str]:
+        return inputs.column_names((rows,), self.adapter.feature_names, rows.shape[1])
+
+    def cut(self, given: Any, what: str) -> list[Any]:
+        """Partitions of a collection that has those of the training rows."""
+        return partitions(given, what, self.layout)
+
+    def coded(self, labels: Any, what: str = "groups") -> Sequence[Any]:
+        if isinstance(labels, str):
+            labels = self._feature(labels, what)
+        return self.shards.each(coded_rows, what, self.cut(labels, what))
+
+    def gathered_groups(self, labels: Any, what: str = "groups") -> tuple[NDArray[np.intp], NDArray[Any]]:
+        found = self.cluster.collect(list(self.coded(labels, what)))
+        names = np.concatenate([own[codes] for codes, own in found if len(codes)])
+        return inputs.group_codes(names, len(names), what)
+
+    def n_groups(self, coded: Sequence[Any]) -> int:
+        return sum(self.cluster.collect([task(len, pair[1]) for pair in coded]))
+
+    def _feature(self, name: Any, what: str) -> Any:
+        """A column of the collection, by name or position."""
+        if isinstance(self.features, da.Array):
+            names = inputs.column_names((), self.adapter.feature_names, self.features.shape[1])
+            return self.features[:, inputs.chosen_columns(name, names, what)[0]]
+        place = inputs.chosen_columns(name, [str(column) for column in self.features.columns], what)[0]
+        return self.features.iloc[:, place]
+
+    def choice(
+        self, listing: Any, k: Any, among: Any, distinct: Any, sign: Any, within: Any
+    ) -> tuple[Any, Sequence[Any]]:
+        choice, _ = listing.choice(k, None, None, sign, None, self.n_threads)
+        choice = replace(choice, distinct=distinct is not None)
+        values = None
+        if within is not None:
+            column = within[0] if isinstance(within, (tuple, list)) and len(within) == 2 else None
+            own = self._feature(column, "within") if column is not None else None
+            lowest, highest = listing.ranges(within)
+            choice, values = replace(choice, ranges=(lowest, highest)), self.cut(own, "within")
+        keys = distinct
+        if isinstance(distinct, str) or inputs.is_whole(distinct):
+            keys = self._feature(distinct, "distinct")
+        nothing: list[Any] = [None] * len(self.held.sizes)
+        given = zip(
+            range(len(nothing)),
+            nothing if among is None else self.cut(masks_of(self.features, among), "among"),
+            nothing if distinct is None else self.cut(keys, "distinct"),
+            nothing if values is None else values,
+        )
+        return choice, self.shards.each(allowed_rows, None, [list(one) for one in given])
+
+    def features_of(self, known: Any) -> Callable[[NDArray[np.intp], list[int]], list[Any]]:
+        return self._features
+
+    def _features(self, positions: NDArray[np.int64], wanted: list[int]) -> list[NDArray[Any]]:
+        """These columns, by position, of the rows at these positions among all, from the user's collection."""
+        rows, back = np.unique(positions, return_inverse=True)
+        pairs = list(by_partition(rows, self.shards.starts))
+        found: list[Taken] = self.cluster.collect(
+            [task(taken, self.parts_of_X[p], self.held.partitions[p], own) for p, own in pairs]
+        )
+        parts = [self._checked(p, one, wanted) for (p, _), one in zip(pairs, found)]
+        if not parts:
+            return [np.empty(0) for _ in wanted]
+        return [np.concatenate(column)[back] for column in zip(*parts)] if wanted else []
+
+    @property
+    def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
+        """(T,) the leaves of all the model's trees; and for each entry of the fitted trees which of them it has."""
+        raise NotImplementedError
+
+    def _checked(self, p: int, one: Taken, wanted: list[int]) -> list[NDArray[Any]]:
+        """The columns of rows that the collection gives again; they must be those of the replay."""
+        X = inputs.as_features(one.X, self.adapter, "X")
+        n = X.shape[0]
+        same = not hasattr(X, "index") or np.array_equal(inputs.row_labels(X), one.labels)
+        n_leaves, entries = self.trees
+        now = assign_leaves(self.adapter, X, n, n_leaves, self.limits)
+        same = same and all(np.array_equal(now[own], then) for own, then in zip(entries, one.leaves))
+        if not same:
+            raise InputError(
+                f"Rows of partition {p} (from 0) of X_train are not those that the explainer was made of; expected a collection "
+                "that is the same whenever it is computed. Persist it, or make the explainer again."
+            )
+        return inputs.feature_columns(X, np.arange(n), wanted)

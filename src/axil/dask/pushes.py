@@ -1,0 +1,84 @@
+"""PartitionedPushes: scores as sums of what rows in the partitions of Dask collections put into them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.dask.build_pushes import HeldPushes
+from axil.dask.cluster import literal, task
+from axil.dask.gradients import AskedPushes
+from axil.dask.proven import ELSEWHERE, IN_MEMORY, REFUSED, PartitionedModel
+from axil.effects import PUSHES, Source
+from axil.machine.threads import Kept
+from axil.pushes.agreement import leaf_scores
+from axil.pushes.proven import NO_WEIGHTS, REFIT, WITHOUT_WEIGHTS
+from axil.pushes.pushes import CHANGED, EXACT, NOT_ADDED_UP, check_sums, sizes_of
+from axil.replay.queries import Queries
+from axil.types import Array
+
+ASKED_QUERIES = 1024  # sent to the workers at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PartitionedPushes(PartitionedModel):
+    """Training rows in partitions whose gradients make the scores; there are no derivatives here."""
+
+    held: HeldPushes
+    verify: bool = True
+    kept: Kept = field(default_factory=Kept)
+
+    kind = "additive"
+    source = PUSHES
+    push_source = PUSHES
+    refusals = (
+        REFUSED
+        | WITHOUT_WEIGHTS
+        | dict.fromkeys(("leave_one_out", "loo_curve"), (NO_WEIGHTS, REFIT))
+        | dict.fromkeys(
+            ("removal", "removal(greedy=True)", "without", "what_if", "reach", "matrix", "audit"),
+            (ELSEWHERE, IN_MEMORY),
+        )
+    )
+
+    @property
+    def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
+        return self.held.walked.smooth.trees.n_leaves, [slice(None)]
+
+    @property
+    def scored(self) -> Any:
+        names = self.classes
+        return None if names is None or self.outputs is not None else names[1]
+
+    def most_asked(self) -> int:
+        return ASKED_QUERIES
+
+    def asked(self, batch: Queries, source: Source) -> Any:
+        base = self.held.walked.smooth.trees.base_value
+        starts = batch.offsets.base * base + batch.offsets.values
+        own = AskedPushes(np.ascontiguousarray(batch.coordinates), starts, batch.start, self.n_threads)
+        return task(AskedPushes.with_fit, literal(own), self.held.shared)
+
+    def prove(self, batch: Queries, predictions: Array | None) -> None:
+        """Compare the sums of leaves with the model's scores, and the sums of pushes with those of leaves."""
+        if not self.verify or not len(batch):
+            return
+        held, smooth = self.held, self.held.walked.smooth
+        starts = batch.offsets.base * smooth.trees.base_value + batch.offsets.values
+        of_leaves, as_added = (leaf_scores(smooth, batch.coordinates, starts, rounded=own) for own in (False, True))
+        sizes = sizes_of(smooth, smooth.trees.base_value, held.leaf_sizes, batch.coordinates)
+        sizes += np.abs(batch.offsets.values)
+        check_sums(as_added, batch.predictions, sizes, self.adapter.smooth_tolerance, held.largest, CHANGED)
+        if predictions is not None:
+            check_sums(predictions, of_leaves, sizes, EXACT, held.largest, NOT_ADDED_UP)
+
+    def meant(self, scores: Array) -> dict[str, Array]:
+        loss = self.held.walked.loss
+        return {loss.meaning: loss.mean(scores)} if loss.meaning else {}
+
+    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
+        n_rows, n_outputs = self.shape
+        return 16 * n_rows * n_outputs if whole else 8 * (len(self.held.walked.leaves) + 64 * n_outputs)

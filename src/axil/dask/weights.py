@@ -1,0 +1,226 @@
+"""PartitionedWeights: predictions as weighted sums of targets that lie in the partitions of Dask collections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import dask
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.dask.build_weights import Held, prepared
+from axil.dask.cluster import added, literal, task
+from axil.dask.deletion import Planned
+from axil.dask.errors import (
+    counted_keys,
+    counts_and_twins,
+    errors_of,
+    has_bags,
+    joined_keys,
+    keys_of,
+    out_of_bag_of,
+    out_of_fold_of,
+    some_keys,
+)
+from axil.dask.fits import counted, marked, places, residuals_of
+from axil.dask.partitions import AskedWeights
+from axil.dask.proven import REFUSED, PartitionedModel
+from axil.dask.refits import Refits
+from axil.effects import WEIGHTS, Source
+from axil.errors import InputError, UnsupportedQuestionError, shown
+from axil.machine.progress import track
+from axil.machine.threads import Kept
+from axil.output import tables
+from axil.questions.intervals.calibrate import MOST_ROWS
+from axil.questions.intervals.local import Known, known_of
+from axil.replay.checks import check_answer
+from axil.replay.model import Groups
+from axil.replay.queries import Queries
+from axil.types import Array
+from axil.weights.contract import own_leaves
+from axil.weights.forest import is_forest
+
+ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PartitionedWeights(PartitionedModel):
+    """Training rows in partitions whose targets make the predictions; the trees are here, in leaf space."""
+
+    held: Held
+    kept: Kept = field(default_factory=Kept)
+
+    kind = "exact"
+    source = WEIGHTS
+    has_fitted = True
+    refusals = REFUSED
+
+    @property
+    def shares_weights(self) -> bool:
+        return len(self.held.entries) == 1
+
+    def prepared(self) -> PartitionedWeights:
+        """This model, in leaf space."""
+        self.kept.get("entries", self._entries)
+        return self
+
+    @property
+    def entries(self) -> list[Any]:
+        """The entries of the fitted trees, in leaf space."""
+        return self.kept.get("entries", self._entries)
+
+    def _entries(self) -> list[Any]:
+        held: Held = self.held
+        found = []
+        for e, entry in enumerate(held.entries):
+            found.append(replace(entry, trees=prepared(self.cluster, held.partitions, entry.trees, e, self.n_threads)))
+        return found
+
+    @property
+    def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
+        structures = [entry.trees.structure for entry in self.held.entries]
+        owned: list[Any] = [slice(None) if s.columns is None else s.columns for s in structures]
+        if structures[0].columns is None:
+            return structures[0].n_leaves, owned
+        n_leaves = np.zeros(1 + max(int(own.max()) for own in owned), dtype=np.int64)
+        for own, s in zip(owned, structures):
+            n_leaves[own] = s.n_leaves
+        return n_leaves, owned
+
+    def most_asked(self) -> int:
+        total = sum(entry.trees.structure.total_leaves for entry in self.held.entries)
+        return max(1, ASKED_BYTES // (8 * total))
+
+    def asked(self, batch: Queries, source: Source) -> Any:
+        """The adjoints of a batch, from leaf space alone."""
+        phi, beta, intercepts, leaves, totals = [], [], [], [], []
+        for entry in self.entries:
+            met = np.ascontiguousarray(own_leaves(entry.trees.structure, batch.coordinates))
+            adjoints = entry.trees.adjoints(met, batch.offsets.base)
+            intercepts.append(entry.trees.intercepts(adjoints, met))
+            phi.append(adjoints.phi)
+            beta.append(adjoints.beta)
+            leaves.append(met)
+            totals.append(entry.trees.structure.total_weight)
+        own = batch.offsets.values
+        found = AskedWeights(phi, beta, intercepts, totals, leaves, own, batch.start, self.n_threads)
+        if source.name == "weights":
+            return found
+        if source.name != "pushes":
+            self.refits.refuse_unknown("removal")
+        return task(Planned, literal(found), *self.refits.plans(source.name == "deletions"))
+
+    @property
+    def refits(self) -> Refits:
+        """Fits without some of the rows."""
+        return Refits(self)
+
+    def predicted(self, queries: Queries) -> Array:
+        """(n, K): the predictions of the fit, offsets included, which must be the model's."""
+        made = self.refits.predicted(self.refits.fits(), queries)
+        check_answer(self.verification, made, queries.labels, lambda: queries.predictions)
+        return made
+
+    # -- changes of the training rows -----------------------------------------------------------------------------------
+
+    def row_beyond(self) -> Any:
+        return self.refits.row_beyond()
+
+    def positions(self, rows: Any) -> list[list[int]]:
+        """Where the rows that labels name, or truth values in the partitions of X_train mark, stand in their partitions."""
+        if dask.is_dask_collection(rows):
+            masks = [list(one) for one in enumerate(self.cut(rows, "rows"))]
+            return [one.tolist() for one in self.shards.collected(marked, None, masks)]
+        asked = inputs.asked_labels(rows)
+        found = self.shards.collected(places, asked)
+        which = np.bincount(np.concatenate([one[0] for one in found]), minlength=len(asked))
+        if (which == 0).any():
+            missing = np.flatnonzero(which == 0)
+            raise InputError(
+                f"rows names row {shown(asked[missing[0]])} ({len(missing)} of {len(asked)} are unknown); expected labels of "
+                "training rows: the index of a Dask DataFrame, else positions from 0."
+            )
+        return [one[1].tolist() for one in found]
+
+    # -- errors of the training rows ------------------------------------------------------------------------------------
+
+    def folds(self, given: Any) -> list[Any]:
+        return self.cut(given, "out_of_fold")
+
+    def training_errors(self, folds: Any, compute: Any) -> tuple[Sequence[Any], str]:
+        shards, forest = self.shards, all(is_forest(entry.trees.structure) for entry in self.held.entries)
+        if folds is not None:
+            return shards.each(out_of_fold_of, None, [list(one) for one in enumerate(folds)]), "out-of-fold"
+        if forest and any(shards.collected(has_bags)):
+            return shards.each(out_of_bag_of, self.refits.fits()), "out-of-bag"
+        found = shards.each(errors_of, None, self.refits.left_out())
+        known: Known = shards.total(known_of, None, found)
+        if known.complete <= known.rows / 2:
+            raise UnsupportedQuestionError(
+                "calibrate",
+                "most training rows are alone in one of their leaves, so that no fit without them says how large errors are",
+                "Pass out_of_fold=, predictions of the training rows by your own cross-validation, or use rows in memory.",
+            )
+        return found, "leave-one-out"
+
+    def equal_rows(self, X: Any, truth: Array, compute: Any) -> tuple[NDArray[np.intp], tuple[int, int]]:
+        """Keys of rows stay in their partitions."""
+        single = inputs.is_single(X) or inputs.is_single(getattr(self.features, "_meta", self.features))
+        keys = self.shards.each(keys_of, single, self.parts_of_X)
+        share, own = min(1.0, MOST_ROWS / max(self.shape[0], 1)), literal(inputs.row_keys(X, truth, single))
+        asked = task(joined_keys, own, [task(some_keys, part, share) for part in keys])
+        counts = added([task(counted_keys, None, asked, part) for part in keys])
+        found: tuple[NDArray[np.intp], tuple[int, int]] = self.cluster.collect(
+            [task(counts_and_twins, counts, len(truth))]
+        )[0]
+        return found
+
+    def served(self) -> list[slice]:
+        n = len(self.held.entries)
+        return [slice(None)] if n == 1 else [slice(k, k + 1) for k in range(n)]
+
+    def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
+        shared = self.refits.fits(), self.n_threads
+        return self.shards.each(residuals_of, shared, allowed)
+
+    def without(self, queries: Queries, rows: Any) -> tuple[Array, Array, int]:
+        left = self.refits.without(rows)
+        return self.predicted(queries), self.refits.predicted(left, queries), self.refits.beyond(left, rows)
+
+    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> Groups:
+        self.refits.refuse_unknown("removal")
+        names = self.cluster.collect([task(counted, pair) for pair in coded])
+        whole = np.concatenate([own for own, _ in names if len(own)])
+        codes, groups = inputs.group_codes(whole, len(whole))
+        counts, local, done = np.zeros(len(groups), dtype=np.intp), [], 0
+        for own, sizes in names:
+            code = codes[done : done + len(own)]
+            counts[code] += sizes
+            local.append(dict(zip(code.tolist(), range(len(own)))))
+            done += len(own)
+        before = self.predicted(queries)
+        after, beyond = np.full((*before.shape, len(groups)), np.nan), list[int]()
+        for g in track(range(len(groups)), "groups"):
+            own_codes = [own.get(g, -1) for own in local]
+            left = self.refits.without_group(list(coded), own_codes)
+            if left is not None:
+                after[:, :, g] = self.refits.predicted(left, queries)
+                beyond.append(self.refits.group_beyond(left, list(coded), own_codes))
+        return Groups(groups, counts, before, after, beyond)
+
+    def left_out_predictions(self, compute: Any) -> Array:
+        n_train, n_outputs = self.shape
+        needed = tables.bytes_of(n_train * n_outputs, 6)
+        self.budget.require(needed, f"The table of {n_train * n_outputs} lines, gathered here", "Raise memory_limit.")
+        return np.concatenate(self.cluster.collect(self.refits.left_out()))
+
+    def prove(self, batch: Queries, predictions: Array | None) -> None:
+        made = self.predicted(batch) if predictions is None else predictions
+        check_answer(self.verification, made, batch.labels, lambda: batch.predictions)
+
+    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
+        entries = self.held.entries
+        return 8 * (self.shape[0] * len(entries) if whole else sum(e.trees.structure.total_leaves for e in entries))

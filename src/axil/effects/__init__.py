@@ -1,0 +1,42 @@
+"""Effects: one number for each query, output and training row; what reduces them, and where the rows are."""
+
+from axil.effects.answer import answer
+from axil.effects.contract import (
+    DELETIONS,
+    DERIVATIVES,
+    FIRST_ORDER,
+    PUSHES,
+    STEPS,
+    WEIGHTS,
+    Effects,
+    Found,
+    Shard,
+    Source,
+)
+from axil.effects.groups import Groups
+from axil.effects.moments import Moments
+from axil.effects.shards import Here, Shards
+from axil.effects.top import Best, Ranked, Top
+from axil.effects.whole import Whole
+
+__all__ = [
+    "DELETIONS",
+    "DERIVATIVES",
+    "FIRST_ORDER",
+    "PUSHES",
+    "STEPS",
+    "WEIGHTS",
+    "Best",
+    "Effects",
+    "Found",
+    "Groups",
+    "Here",
+    "Moments",
+    "Ranked",
+    "Shard",
+    "Shards",
+    "Source",
+    "Top",
+    "Whole",
+    "answer",
+]

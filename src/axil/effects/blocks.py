@@ -1,0 +1,64 @@
+"""Effects that come in blocks of training rows, all outputs of a block together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from axil.effects.contract import Effects
+from axil.kernels import Backend
+from axil.types import Array
+
+Read = Callable[[], Iterator[tuple[int, Sequence[Any]]]]  #: the first row of each block, and for each output (rows, n)
+
+
+class NoEffects(Effects):
+    """The numbers of a shard without rows."""
+
+    def __init__(self, served: list[Sequence[int]], intercepts: Array, first: int):
+        self._served, self.intercepts, self.first = served, intercepts, first
+        self.n, self.shape = len(intercepts), (0, intercepts.shape[1])
+        self.factors = np.zeros(self.shape)
+
+    @property
+    def served(self) -> list[Sequence[int]]:
+        return self._served
+
+    def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
+        return iter(())
+
+    def dense(self) -> list[Array]:
+        return [np.zeros((self.n, 0)) for _ in self._served]
+
+
+class BlockEffects(Effects):
+    """Numbers that a function reads out block by block."""
+
+    def __init__(
+        self,
+        read: Read,
+        shape: tuple[int, int],
+        n: int,
+        intercepts: Array | None = None,
+        factors: Array | None = None,
+        backend: Backend | None = None,
+        first: int = 0,
+    ):
+        self._read, self.shape, self.n, self.factors, self.backend = read, shape, n, factors, backend
+        self.first = first
+        self.intercepts = np.zeros((n, shape[1])) if intercepts is None else intercepts
+
+    def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
+        for first, parts in self._read():
+            for output, block in enumerate(parts):
+                yield (output,), first, block
+
+
+def derived(derivatives: Array, predictions: Array, targets: Array, first: int = 0) -> BlockEffects:
+    """Derivatives (K, n, N) by the targets as effects; the intercept is what they leave over of the prediction."""
+    made = np.stack([own @ y for own, y in zip(derivatives, targets.T)], axis=1)
+    shape, n = (len(targets), targets.shape[1]), len(predictions)
+    blocks = [(0, [own.T for own in derivatives])]
+    return BlockEffects(lambda: iter(blocks), shape, n, predictions - made, targets, first=first)

@@ -1,0 +1,180 @@
+"""The contract of effects: one number for each query, output and training row of one shard, whatever the number is.
+
+A shard is the training rows that lie in one place. A `Source` names the number. `Effects` hand it on in blocks of rows; their
+subclasses have faster ways for what kernels do at once. A `Reduction` says what becomes of the numbers, and its results of all
+shards are added in the order of the shards.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil.effects import notes
+from axil.kernels import Backend
+from axil.machine.arrays import host, is_host
+from axil.types import Array
+from axil.weights.largest import Largest
+
+
+@dataclass(frozen=True)
+class Source:
+    """Names the number that belongs to a query and a training row."""
+
+    name: str
+    note: str  #: what tables say of the number
+    adds_up: bool = True  #: whether contributions and intercept add up to the prediction
+    available: int = 0  #: bytes that may be worked in
+
+
+WEIGHTS = Source("weights", notes.NOTE)
+PUSHES = Source("pushes", notes.ADDITIVE)
+STEPS = Source("pushes", notes.NOTE, adds_up=False)  # of a model whose weights make its predictions
+# The intercepts of derivatives are what they leave over, of probabilities too, so that their sums prove nothing.
+DERIVATIVES = Source("derivatives", notes.DERIVATIVE, adds_up=False)
+FIRST_ORDER = Source("first-order", notes.FIRST_ORDER, adds_up=False)
+DELETIONS = Source("deletions", notes.NOTE, adds_up=False)
+
+
+class Effects(ABC):
+    """One number for each of n queries, K outputs and the training rows of one shard."""
+
+    n: int  #: queries
+    shape: tuple[int, int]  #: rows of the shard, and K
+    factors: Array | None = None  #: (rows, K) that turn the numbers into contributions; None: they are contributions
+    intercepts: Array  #: (n, K) what no row adds to a prediction; the same in every shard
+    backend: Backend | None = None  #: whose arrays the blocks are; None: the host's
+    first: int = 0  #: the position of the first query in the whole request
+
+    @property
+    def served(self) -> list[Sequence[int]]:
+        """The outputs that share their numbers, group by group."""
+        return [(output,) for output in range(self.shape[1])]
+
+    @abstractmethod
+    def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
+        """Outputs that share a block, the number of its first row in the shard, and the block (rows, n) itself."""
+
+    def sparse(self) -> list[tuple[Sequence[int], csr_array]] | None:
+        """For the outputs that share them (n, rows), where most numbers are zero and known to be; None elsewhere."""
+        return None
+
+    def made(self) -> Array:
+        """(n, K): what the rows of the shard add to each prediction."""
+        total = np.zeros((self.n, self.shape[1]))
+        for outputs, first, block in self.blocks():
+            add_made(total, self.factors, outputs, first, block)
+        return total
+
+    def largest(self, wanted: Sequence[Largest]) -> Array:
+        """Fill the largest of each output, and return `made`."""
+        total, sparse = np.zeros((self.n, self.shape[1])), self.sparse()
+        for outputs, first, block in self.blocks() if sparse is None else ():
+            for output in outputs:
+                wanted[output].add(block, first)
+            add_made(total, self.factors, outputs, first, block)
+        for outputs, numbers in sparse or ():
+            for output in outputs:
+                wanted[output].add_sparse(numbers)
+        return total if sparse is None else self.made()
+
+    def dense(self) -> list[Array]:
+        """(n, rows), once for all outputs that share them, on the host."""
+        found: dict[int, Array] = {}
+        for outputs, first, block in self.blocks():
+            own = found.setdefault(outputs[0], np.empty((self.shape[0], self.n)))
+            part = own[first : first + len(block)]
+            if is_host(block):
+                part[...] = block
+            else:
+                block.get(out=part)
+        return [found[output].T for output in sorted(found)]
+
+    def by_group(self, codes: NDArray[np.intp], n_groups: int) -> tuple[Array, Array] | None:
+        """(n, K, groups) twice: sums of the numbers and of contributions by group; None: there is no faster way than blocks."""
+        return None
+
+    def moments(self, values: Sequence[Array]) -> list[Array]:
+        """(2, n, M) for each group of outputs that share their numbers: sums of values (rows, M) under |number| and number^2."""
+        found = [np.zeros((2, self.n, own.shape[1])) for own in values]
+        places = {outputs[0]: place for place, outputs in enumerate(self.served)}
+        for outputs, first, block in self.blocks():
+            place = places[outputs[0]]
+            own, numbers = values[place][first : first + len(block)], host(block)
+            found[place][0] += np.abs(numbers).T @ own
+            found[place][1] += np.square(numbers).T @ own
+        return found
+
+    def products(self, values: Sequence[Array]) -> list[Array]:
+        """(n, M) for each group of outputs that share their numbers: sums of the numbers times values (rows, M)."""
+        found = [np.zeros((self.n, own.shape[1])) for own in values]
+        places = {outputs[0]: place for place, outputs in enumerate(self.served)}
+        for outputs, first, block in self.blocks():
+            place = places[outputs[0]]
+            found[place] += host(block).T @ values[place][first : first + len(block)]
+        return found
+
+
+def add_made(total: Array, factors: Array | None, outputs: Sequence[int], first: int, block: Any) -> None:
+    """Add what a block of rows makes of the predictions (n, K)."""
+    summed = None
+    for output in outputs:
+        if factors is not None:
+            total[:, output] += host(block).T @ factors[first : first + len(block), output]
+        else:
+            summed = host(block.sum(axis=0)) if summed is None else summed
+            total[:, output] += summed
+
+
+class Shard(Protocol):
+    """Training rows in one place."""
+
+    @property
+    def start(self) -> int:
+        """The number of the first row among all training rows."""
+
+    @property
+    def targets(self) -> Array:
+        """(rows, K): on the scale of the fit."""
+
+    @property
+    def shown(self) -> Array:
+        """(rows, K): the targets as people read them."""
+
+    @property
+    def index(self) -> NDArray[Any]:
+        """(rows,): the user's labels."""
+
+    def effects(self, source: Source, asked: Any) -> Effects:
+        """The effects of these rows on the queries asked about."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a reduction over some shards."""
+
+    made: Array  #: (n, K) what their rows add to each prediction
+    intercepts: Array  #: (n, K) what no row adds; the same in every shard
+
+    @property
+    def predictions(self) -> Array:
+        """(n, K)."""
+        return self.made + self.intercepts
+
+
+F = TypeVar("F", bound=Found, covariant=True)
+
+
+class Reduction(Protocol, Generic[F]):
+    """A way to reduce effects to a result; frozen, so that it can travel to the rows."""
+
+    is_large: ClassVar[bool]  #: whether results have the size of the effects, so that they are not added on the way
+
+    def of(self, shard: Shard, effects: Effects, column: Any) -> F:
+        """The result over one shard, with the column that the question cut as the rows are; results of shards add up."""

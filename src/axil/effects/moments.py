@@ -1,0 +1,30 @@
+"""Moments: sums of values of the training rows under the sizes of the weights, and under their squares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from axil.effects.contract import Effects, Found, Shard
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class Summed(Found):
+    """Sums for each engine."""
+
+    sums: list[Array]  #: (2, n, M) each
+
+    def __add__(self, other: Summed) -> Summed:
+        sums = [mine + theirs for mine, theirs in zip(self.sums, other.sums)]
+        return Summed(self.made + other.made, self.intercepts, sums)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums under |weight| and weight^2; the column has the values (rows, M) for each engine."""
+
+    is_large: ClassVar[bool] = False
+
+    def of(self, shard: Shard, effects: Effects, column: Any) -> Summed:
+        return Summed(effects.made(), effects.intercepts, effects.moments(column))

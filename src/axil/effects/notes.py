@@ -1,0 +1,19 @@
+"""Notes: what tables say of their numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NOTE = "exact with the fitted structure held fixed; not a retraining"
+ADDITIVE = "pushes: what each row's own gradients put into the score; with the base they add up to it, exactly"
+DERIVATIVE = "a derivative by the targets with the fitted structure held fixed; not a decomposition of the prediction"
+HELD = (
+    "with the fitted structure and its pattern held fixed (sums that L1 moves or puts to zero, clips, bounds), but a refit on "
+    "the same splits would change that pattern; not a retraining"
+)
+FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
+
+
+def of_class(text: str, scored: Any) -> str:
+    """A note that names the class which scores are of, where one score stands for two classes; None: there are not two."""
+    return text if scored is None else f"{text}; scores are of class {scored}, whose rows have target 1"

@@ -1,0 +1,103 @@
+"""Effects that engines answer with: weights of targets, and what deletions of rows do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from axil.effects.contract import Effects
+from axil.types import Array
+from axil.weights.answers import Answer
+from axil.weights.answers import Effects as RowEffects
+from axil.weights.largest import Largest
+
+
+class WeightEffects(Effects):
+    """The weights of n queries, from each engine; contributions are weights times targets."""
+
+    def __init__(self, answers: Sequence[Answer], targets: Sequence[Array], offsets: Array, first: int = 0):
+        self.answers, self._targets, self.first = answers, targets, first
+        self.factors = targets[0] if len(targets) == 1 else np.concatenate(targets, axis=1)
+        self.n, self.shape = len(offsets), (len(self.factors), self.factors.shape[1])
+        parts = np.concatenate([answer.intercepts for answer in answers], axis=1)
+        self.intercepts = np.broadcast_to(parts, (self.n, self.shape[1])) + offsets
+
+    @property
+    def served(self) -> list[Sequence[int]]:
+        """The outputs that each engine serves."""
+        return [range(self.shape[1])] if len(self.answers) == 1 else [(k,) for k in range(len(self.answers))]
+
+    def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
+        for outputs, answer in zip(self.served, self.answers):
+            for first, block in answer.blocks():
+                yield outputs, first, block
+
+    def sparse(self) -> list[tuple[Sequence[int], csr_array]] | None:
+        known = self.answers[0].sparse() if len(self.answers) == 1 else None
+        return None if known is None else [(self.served[0], known)]
+
+    def dense(self) -> list[Array]:
+        return [answer.dense() for answer in self.answers]
+
+    def made(self) -> Array:
+        return np.concatenate([answer.product(own) for answer, own in zip(self.answers, self._targets)], axis=1)
+
+    def largest(self, wanted: Sequence[Largest]) -> Array:
+        for outputs, answer in zip(self.served, self.answers):
+            for output in outputs:
+                answer.hand_to(wanted[output])
+        return self.made()
+
+    def products(self, values: Sequence[Array]) -> list[Array]:
+        return [answer.product(own) for answer, own in zip(self.answers, values)]
+
+    def moments(self, values: Sequence[Array]) -> list[Array]:
+        return [answer.moments(own) for answer, own in zip(self.answers, values)]
+
+
+class SumEffects(Effects):
+    """Weights or pushes that are there already, dense or sparse: (n, N), or (K, n, N) where outputs have their own."""
+
+    def __init__(self, weights: Any, targets: Array, intercepts: Array):
+        self._weights, self.factors, self.intercepts = weights, targets, intercepts
+        self.n, self.shape = len(intercepts), (len(targets), targets.shape[1])
+
+    @property
+    def served(self) -> list[Sequence[int]]:
+        n_outputs = self.shape[1]
+        return [(k,) for k in range(n_outputs)] if self._weights.ndim == 3 else [range(n_outputs)]
+
+    def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
+        parts = self._weights if self._weights.ndim == 3 else [self._weights]
+        for outputs, numbers in zip(self.served, parts):
+            yield outputs, 0, (numbers.toarray() if issparse(numbers) else numbers).T
+
+    def sparse(self) -> list[tuple[Sequence[int], csr_array]] | None:
+        return [(self.served[0], self._weights)] if issparse(self._weights) else None
+
+
+class DeletionEffects(Effects):
+    """The effects of training rows on n predictions, from each engine one for each output that it serves."""
+
+    def __init__(self, found: Sequence[Sequence[RowEffects]], shape: tuple[int, int], n: int):
+        self._found, self.shape, self.n = found, shape, n
+        self.intercepts = np.zeros((n, shape[1]))
+
+    def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
+        """The outputs of one engine in turn, as they share what blocks are made of."""
+        before = 0
+        for own in self._found:
+            for parts in zip(*(one.blocks() for one in own)):
+                for output, (first, block) in enumerate(parts, before):
+                    yield (output,), first, block
+            before += len(own)
+
+    def sparse(self) -> list[tuple[Sequence[int], csr_array]] | None:
+        found = [one.sparse() for own in self._found for one in own]
+        known: list[tuple[Sequence[int], csr_array]] = [
+            ((output,), numbers) for output, numbers in enumerate(found) if numbers is not None
+        ]
+        return known if len(known) == len(found) else None

@@ -1,0 +1,289 @@
+"""scikit-learn's smooth learners: logistic regression, generalised linear models, ridge, kernel ridge, networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+
+from axil import inputs
+from axil.adapters.pipeline import PipelineAdapter, last_step
+from axil.adapters.searches import unwrapped
+from axil.adapters.sklearn.adapter import require_fitted
+from axil.adapters.sklearn.learners import LBFGS
+from axil.adapters.sklearn.smoothers import KernelRidgeAdapter
+from axil.adapters.sklearn.trees import SklearnAdapter, numbers
+from axil.adapters.smooth import refuse_learners
+from axil.errors import ExactnessError, InputError, UnsupportedModelError, shown
+from axil.implicit import row_losses
+from axil.implicit.linear import Linear, as_they_are, with_ones
+from axil.implicit.network import Network
+from axil.implicit.optimum import Implicit, Learner, Predictor, Training, check_predictions
+from axil.machine.limits import Limits
+from axil.types import Array
+
+NEAR_DIRECT = 1e-6  # how far from the optimum a solver without iterations may end, relative to the spread of the scores
+
+_TOLERANCE = "Fit with a smaller tol and a larger max_iter, on columns of like scale."
+
+
+class Reading(NamedTuple):
+    """The fit of one kind of model."""
+
+    learner: Learner
+    training: Training
+    link: row_losses.Link  #: from scores to probabilities or means
+
+
+def read(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    init_score: Any,
+    output: str,
+    loss: Any,
+    *,
+    limits: Limits,
+    verify: bool,
+) -> Implicit | None:
+    """The model on its training data, None for what is not one of scikit-learn's smooth learners; raises for refusals.
+
+    ``output``: "raw" for scores (log-odds, log-means), "probability" for what they stand for (probabilities, means).
+    """
+    model = unwrapped(model)
+    last = last_step(model)
+    last = model if last is None else last
+    kind = _kind(last)
+    if kind is None:
+        return None
+    require_fitted(last)
+    if loss is not None:
+        raise InputError(f"loss is {shown(loss)}; a {kind} says itself what it was fitted to: leave it out.")
+    refuse_learners(model)
+    own = SklearnAdapter(last)
+    columns: SklearnAdapter | PipelineAdapter = own
+    plain = own.model
+    prepare = partial(_prepare, not kind.startswith(("MLP", "KernelRidge")))
+    if last is not model:
+        own.fingerprint = ""  # of what is saved, and derivatives are not
+        columns = pipeline = PipelineAdapter(model, own)
+        prepare = partial(pipeline.through, prepare)
+    X = inputs.as_features(X, columns, "X_train")
+    n_rows = X.shape[0]
+    if n_rows == 0:
+        raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
+    if init_score is not None:
+        raise InputError("scikit-learn's models take no offsets (init_score): leave them out.")
+    weights = inputs.as_weights(sample_weight, n_rows)
+    classes = getattr(plain, "classes_", None)
+    targets = inputs.as_targets(y, n_rows, _n_outputs(plain), classes)
+    targets = targets[:, 1:] if classes is not None and len(classes) == 2 else targets
+    rows = prepare(X)
+    if kind == "KernelRidge":
+        limits.budget.require(
+            4 * 8 * n_rows**2, "The kernel's matrix and its factors", "Raise memory_limit, or fit on fewer rows."
+        )
+    reading = READERS[kind](plain, rows, targets, np.ones(n_rows) if weights is None else weights)
+    several = targets.shape[1] > 1
+    predictor = Predictor(
+        library="scikit-learn",
+        columns=columns,
+        prepare=prepare,
+        predict=partial(_predict, plain, reading, output),
+        link=reading.link if output == "probability" else row_losses.identity_link,
+        outputs=(np.arange(targets.shape[1]) if classes is None else classes) if several else None,
+        remedy=LBFGS if kind.startswith("MLP") else _TOLERANCE,
+    )
+    return Implicit(predictor, reading.learner, reading.training, rows, limits.n_threads, limits.budget, verify)
+
+
+def _kind(model: Any) -> str | None:
+    names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")]
+    return next((name for name in names if name in READERS), None)
+
+
+def _n_outputs(model: Any) -> int:
+    if hasattr(model, "dual_coef_"):
+        return 1 if np.ndim(model.dual_coef_) == 1 else int(model.dual_coef_.shape[1])
+    if hasattr(model, "n_outputs_"):
+        return int(model.n_outputs_)
+    return 1 if np.ndim(model.coef_) == 1 else len(model.coef_)
+
+
+def _prepare(may_be_sparse: bool, X: Any) -> Any:
+    """From the user's rows to numbers; those of linear models may stay sparse."""
+    rows = numbers(X, np.float64)
+    rows = rows.toarray() if issparse(rows) and not may_be_sparse else rows
+    if not np.isfinite(rows.data if issparse(rows) else rows).all():
+        raise InputError("The rows hold values that are missing or not finite, which this model does not take.")
+    return rows
+
+
+def _predict(model: Any, reading: Reading, output: str, rows: Any) -> Array:
+    """(n, K): the model's own predictions; where it hides its scores they are ours, once their means are the model's."""
+    shape = rows.shape[0], reading.training.targets.shape[1]
+    if output == "raw" and hasattr(model, "decision_function"):
+        return np.asarray(model.decision_function(rows), dtype=float).reshape(shape)
+    found = np.asarray(model.predict_proba(rows) if hasattr(model, "classes_") else model.predict(rows), dtype=float)
+    found = found[:, 1:] if hasattr(model, "classes_") and shape[1] == 1 else found.reshape(shape)
+    if output == "probability" or reading.link == row_losses.identity_link:
+        return found
+    scores = reading.learner.scores(rows)
+    check_predictions(reading.link(scores)[0], found)
+    return scores
+
+
+def _logistic(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
+    """C * sum_i w_i l_i + |coefficients|^2 / 2; the intercept is free, but not liblinear's."""
+    chosen = model.C_ if hasattr(model, "C_") else model.C  # all classes have the same
+    l2 = 0.0 if getattr(model, "penalty", "l2") is None else 1.0 / float(np.ravel(chosen)[0])
+    of_intercept = l2 / model.intercept_scaling**2 if model.solver == "liblinear" else 0.0
+    learner, penalty = _linear(model, rows, l2, of_intercept)
+    factors = _class_weights(model, targets, weights)
+    several = targets.shape[1] > 1
+    training = Training(
+        loss=row_losses.softmax_loss if several else row_losses.log_loss,
+        targets=targets,
+        weights=weights * factors,
+        weight_factors=factors,
+        penalty=penalty,
+        flat=_flat(penalty, targets.shape[1]) if several else None,
+    )
+    return Reading(learner, training, row_losses.softmax_link if several else row_losses.sigmoid_link)
+
+
+def _class_weights(model: Any, targets: Array, weights: Array) -> Array:
+    """(N,): the weight of each row's class; "balanced" ones are held at what they were."""
+    if model.class_weight is None:
+        return np.ones(len(targets))
+    hot = np.hstack([1 - targets, targets]) if targets.shape[1] == 1 else targets
+    if isinstance(model.class_weight, str):
+        by_class = weights.sum() / (hot.shape[1] * (weights @ hot))
+    else:
+        by_class = np.array([float(model.class_weight.get(name, 1.0)) for name in model.classes_])
+    return np.asarray(hot @ by_class)
+
+
+def _flat(penalty: Array, n_classes: int) -> Array:
+    """(P, r): moving all classes' free parameters alike moves no probability; solvers never do."""
+    free = np.flatnonzero(penalty.reshape(n_classes, -1)[0] == 0)
+    flat = np.zeros((n_classes, len(penalty) // n_classes, len(free)))
+    flat[:, free, np.arange(len(free))] = 1 / np.sqrt(n_classes)
+    return flat.reshape(len(penalty), -1)
+
+
+def _linear(model: Any, rows: Any, l2: float | Array, of_intercept: float = 0.0) -> tuple[Linear, Array]:
+    """The learner of a linear model and its penalties; l2 may differ by output."""
+    coefficients = np.atleast_2d(np.asarray(model.coef_, dtype=float))
+    by_output = np.broadcast_to(np.reshape(l2, (-1, 1)), coefficients.shape)
+    if not model.fit_intercept:
+        return Linear(coefficients, as_they_are, rows), by_output.ravel()
+    intercepts = np.broadcast_to(np.reshape(model.intercept_, (-1, 1)), (len(coefficients), 1))
+    penalty = np.hstack([by_output, np.full((len(coefficients), 1), of_intercept)])
+    return Linear(np.hstack([coefficients, intercepts]), with_ones, rows), penalty.ravel()
+
+
+def _generalised(power: Callable[[Any], float], log_link: Callable[[Any], bool]) -> Callable[..., Reading]:
+    """sum_i w_i l_i / sum_i w_i + alpha |coefficients|^2 / 2, so that the penalty grows with the weights."""
+
+    def reading(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
+        learner, penalty = _linear(model, rows, float(model.alpha))
+        log = log_link(model)
+        training = Training(
+            loss=row_losses.deviance(power(model), log),
+            targets=targets,
+            weights=weights,
+            penalty=penalty * weights.sum(),
+            penalty_growth=penalty,
+        )
+        return Reading(learner, training, row_losses.exp_link if log else row_losses.identity_link)
+
+    return reading
+
+
+def _ridge(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
+    """sum_i w_i |y_i - score_i|^2 / 2 + alpha |coefficients|^2 / 2."""
+    l2 = np.asarray(model.alpha_ if hasattr(model, "alpha_") else model.alpha, dtype=float)
+    learner, penalty = _linear(model, rows, l2)
+    return _squared(learner, penalty, targets, weights)
+
+
+def _kernel_ridge(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
+    """Ridge regression on the features V'k(x) / sqrt(e) of the kernel's matrix K = V diag(e) V', alpha on each."""
+    adapter = KernelRidgeAdapter(model)
+    if rows.shape[0] != adapter.fitted_rows:
+        raise ExactnessError(
+            "number of training rows",
+            rows.shape[0],
+            float(adapter.fitted_rows or 0),
+            "Pass exactly the rows of the fit.",
+        )
+    e, V = np.linalg.eigh(adapter.coordinates(rows))
+    if e[0] < -1e-9 * e[-1]:
+        raise UnsupportedModelError(
+            "kernel",
+            model.kernel,
+            "its matrix has negative eigenvalues, so the fit minimises no loss",
+            "Use another kernel.",
+        )
+    kept = e > len(e) * np.finfo(float).eps * e[-1]
+    basis = V[:, kept] / np.sqrt(e[kept])
+    dual = np.asarray(model.dual_coef_, dtype=float).reshape(len(rows), -1)
+    coefficients = ((V[:, kept] * np.sqrt(e[kept])).T @ dual).T
+    learner = Linear(coefficients, partial(_kernel_features, adapter, basis), rows)
+    alpha = np.broadcast_to(np.reshape(np.asarray(model.alpha, dtype=float), (-1, 1)), coefficients.shape)
+    return _squared(learner, alpha.ravel(), targets, weights)
+
+
+def _kernel_features(adapter: KernelRidgeAdapter, basis: Array, rows: Any) -> Array:
+    return np.asarray(adapter.coordinates(rows) @ basis)
+
+
+def _squared(learner: Linear, penalty: Array, targets: Array, weights: Array) -> Reading:
+    loss = row_losses.squared
+    training = Training(loss=loss, targets=targets, weights=weights, penalty=penalty, near=NEAR_DIRECT)
+    return Reading(learner, training, row_losses.identity_link)
+
+
+_NETWORK_LOSSES: dict[str, tuple[row_losses.Loss, row_losses.Link]] = {
+    "identity": (row_losses.squared, row_losses.identity_link),
+    "exp": (row_losses.deviance(1.0, True), row_losses.exp_link),
+    "logistic": (row_losses.log_loss, row_losses.sigmoid_link),
+    "softmax": (row_losses.softmax_loss, row_losses.softmax_link),
+}
+
+
+def _network(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
+    """sum_i w_i l_i + alpha |weights|^2 / 2; biases are free."""
+    layers = [np.asarray(part, dtype=float) for part in model.coefs_]
+    biases = [np.asarray(part, dtype=float) for part in model.intercepts_]
+    learner = Network(layers, biases, model.activation, rows)
+    penalty = np.full(len(learner.parameters), float(model.alpha))
+    penalty[-sum(part.size for part in biases) :] = 0.0
+    loss, link = _NETWORK_LOSSES[model.out_activation_]
+    flat = None
+    if model.out_activation_ == "softmax":
+        flat = np.zeros((len(penalty), 1))
+        flat[-targets.shape[1] :] = 1 / np.sqrt(targets.shape[1])
+    return Reading(learner, Training(loss, targets, weights, penalty, flat=flat, convex=False), link)
+
+
+READERS: dict[str, Callable[[Any, Any, Array, Array], Reading]] = {
+    "LogisticRegression": _logistic,
+    "LogisticRegressionCV": _logistic,
+    "PoissonRegressor": _generalised(lambda model: 1.0, lambda model: True),
+    "GammaRegressor": _generalised(lambda model: 2.0, lambda model: True),
+    "TweedieRegressor": _generalised(
+        lambda model: float(model.power),
+        lambda model: bool(model.link == "log" or (model.link == "auto" and model.power > 0)),
+    ),
+    "Ridge": _ridge,
+    "RidgeCV": _ridge,
+    "KernelRidge": _kernel_ridge,
+    "MLPRegressor": _network,
+    "MLPClassifier": _network,
+}

@@ -1,0 +1,261 @@
+"""Implicit differentiation of a smooth learner at its optimum: J = -G H^-1 C (paper, target-response Jacobian)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from axil.adapters.boundary import ReadsRows
+from axil.errors import ApproximationWarning, ExactnessError, InputError, UnsupportedModelError, warn
+from axil.implicit.row_losses import Link, Loss
+from axil.implicit.solvers import DENSE_PARAMETERS, ConjugateGradients, Dense, Singular, Solver
+from axil.inputs import Columns
+from axil.machine.memory import Budget
+from axil.replay.checks import Verification
+from axil.types import Array
+
+NEAR = 1e-2  # a Newton step that moves no score by more than this, relative to their spread, is an optimum
+FAR = 0.1  # and one that moves some score by more than this is none
+SCORE_TOLERANCE = 1e-5  # of predictions computed here from the model's own, relative: libraries may keep float32
+RESIDUAL = 1e-4  # of conjugate gradients, above which the user is warned
+
+
+class Learner(Protocol):
+    """Scores as a smooth function of P parameters, at the fitted ones."""
+
+    parameters: Array  #: (P,)
+    bytes_a_direction: int  #: that a push or a product takes for each of its directions
+
+    def scores(self, X: Any) -> Array:
+        """(n, K)."""
+
+    def jacobian(self, X: Any) -> Array:
+        """(n, K, P): of the scores of any rows by the parameters."""
+
+    def push(self, directions: Array) -> Array:
+        """(N, K, m): how the scores of the training rows move along m directions (P, m)."""
+
+    def pull(self, pulls: Array) -> Array:
+        """(P,): the gradient of the sum of pulls (N, K) times the scores of the training rows."""
+
+    def product(self, directions: Array, gradient: Array, curvature: Array) -> Array:
+        """(P, m): the Hessian by the parameters of the rows' losses, which have these derivatives by the scores, times (P, m)."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """The loss that the parameters minimise: sum_i w_i l(scores_i, targets_i) + sum_p penalty_p theta_p^2 / 2."""
+
+    loss: Loss
+    targets: Array  #: (N, K)
+    weights: Array  #: (N,) as the loss has them
+    penalty: Array  #: (P,)
+    weight_factors: Array | float = 1.0  #: (N,) d (weight in the loss) / d (weight given): class weights
+    penalty_growth: Array | float = (
+        0.0  #: (P,) d penalty / d (any row's weight), of losses that are means over the rows
+    )
+    flat: Array | None = None  #: (P, r) orthonormal directions that move no prediction and no loss
+    near: float = NEAR  #: how far a Newton step may lead without a warning
+    convex: bool = True  #: whether a Hessian that is not positive definite means that the optimum is not unique
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """The differentiated function: a link applied to the scores, and the model's own account of it."""
+
+    library: str
+    columns: Columns
+    prepare: Callable[[Any], Any]  #: from the user's rows to the learner's
+    predict: Callable[[Any], Array]  #: (n, K) from the learner's rows, by the model itself
+    link: Link
+    outputs: NDArray[Any] | None
+    remedy: str  #: what to do about a fit that did not converge
+
+
+class Implicit(ReadsRows):
+    """A smooth learner, ready to give derivatives of its predictions; see `axil.implicit.contract.Differentiated`.
+
+    With H the Hessian of the training loss by the parameters, g(x) the gradient of the prediction and s = H^-1 g(x),
+    ``d prediction / d y_j = -s' d2L / d theta d y_j`` and ``d prediction / d w_j = -s' d2L / d theta d w_j``.
+    Construction factorises H (P^3 / 3; or nothing, with conjugate gradients) and proves by a Newton step that the
+    parameters are the optimum on these data. A query costs one solve and one pass over the training rows.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        learner: Learner,
+        training: Training,
+        X: Any,
+        n_threads: int,
+        budget: Budget,
+        verify: bool,
+    ):
+        self._n_threads = n_threads
+        self._predictor, self._learner, self._training = predictor, learner, training
+        self.library, columns = predictor.library, predictor.columns
+        self.n_features, self.feature_names = columns.n_features, columns.feature_names
+        self.takes_text, self.spelling = columns.takes_text, columns.spelling
+        self.targets, self.outputs = training.targets, predictor.outputs
+        scores = learner.scores(X)
+        losses = training.loss(scores, training.targets)
+        w = training.weights
+        self._gradient, self._cross = losses.gradient, losses.cross * w[:, None, None]
+        weighted = losses.gradient * w[:, None], losses.curvature * w[:, None, None]
+        if not all(np.isfinite(part).all() for part in (*weighted, self._cross)):
+            raise InputError(
+                "The training loss or its derivatives are not finite at the fitted parameters: most likely X_train or "
+                "y_train are not what the model was fitted on."
+            )
+        product = partial(_hessian_product, learner, training.penalty, weighted)
+
+        self._warned = 0.0  # of this damping
+        self.verification: Verification | None = None
+        with threadpool_limits(n_threads):
+            self._solver = self._choose(product, budget)
+            gradient = learner.pull(weighted[0]) + training.penalty * learner.parameters
+            moved = learner.push(self._solver.solve(gradient[:, None]))[:, :, 0] if verify else None
+        if moved is not None:
+            predictions = predictor.predict(X)
+            max_error = check_predictions(predictor.link(scores)[0], predictions)
+            found = {
+                "solver": self._solver.name,
+                "parameters": len(learner.parameters),
+                "gradient_norm": float(np.linalg.norm(gradient)) / float(w.sum()),
+                "newton_step": _relative(moved, scores),
+                "damping": self._solver.damping,
+            }
+            errors = max_error, 0.0, SCORE_TOLERANCE, _size(predictions)
+            self.verification = Verification(len(self.targets), 0, *errors, details=found)
+            self._check_optimum(scores, moved)
+        self._check_solver()
+
+    def _choose(self, product: Callable[[Array], Array], budget: Budget) -> Solver:
+        n_parameters, may_damp = len(self._learner.parameters), not self._training.convex
+        flat = self._training.flat if self._training.flat is not None else np.zeros((n_parameters, 0))
+        try:
+            if n_parameters <= DENSE_PARAMETERS and 24 * n_parameters**2 <= budget.available:
+                return Dense(product, n_parameters, self._learner.bytes_a_direction, flat, may_damp)
+            return ConjugateGradients(product, n_parameters, flat, may_damp)
+        except Singular:
+            raise UnsupportedModelError(
+                "Hessian",
+                "singular",
+                "the training loss is flat or bends down along some direction (collinear columns, more columns than rows, "
+                "classes that a plane separates), so its optimum and the derivative are not determined",
+                "Fit with a (larger) L2 penalty, or leave out redundant columns.",
+            ) from None
+
+    def _check_optimum(self, scores: Array, moved: Array) -> None:
+        """The proof that model and data belong together: at an optimum a Newton step leads nowhere."""
+        assert self.verification is not None  # it was asked for
+        found = self.verification.details
+        distance = found["newton_step"]
+        worst = np.unravel_index(int(np.abs(moved).argmax()), moved.shape)
+        if not distance <= FAR:
+            raise ExactnessError(
+                f"score of training row {worst[0]} (from 0) after one Newton step",
+                float(scores[worst] - moved[worst]),
+                float(scores[worst]),
+                "The model is far from a stationary point of its training loss, where no such derivative exists. Most "
+                "likely these are not the rows, targets or weights that it was fitted on, or the fit stopped early. "
+                f"{self._predictor.remedy}",
+            )
+        if distance > self._training.near:
+            _warn(
+                f"The model is not quite at a stationary point of its training loss: a Newton step moves scores by up to "
+                f"{distance:.1e} of their spread (gradient norm {found['gradient_norm']:.1e}), and derivatives are off by "
+                f"about as much. {self._predictor.remedy}"
+            )
+
+    def _check_solver(self) -> None:
+        """Warn of damping, which may grow with the queries, and of systems that were not solved."""
+        solver = self._solver
+        if solver.damping > self._warned:
+            self._warned = solver.damping
+            _warn(
+                f"The Hessian of the training loss is not positive definite: {solver.damping:.2e} was added to its diagonal, "
+                f"and derivatives are those of a loss with so much more L2 penalty. {self._predictor.remedy}"
+            )
+        if solver.residual > RESIDUAL:
+            _warn(
+                f"Conjugate gradients left a residual of {solver.residual:.1e}: the Hessian is too badly conditioned for "
+                "them, and derivatives are off by at least as much. Train with more weight decay."
+            )
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): the model's own."""
+        rows = self._predictor.prepare(X)
+        return self._predictor.predict(rows) if rows.shape[0] else np.zeros((0, self.targets.shape[1]))
+
+    def target_derivatives(self, X: Any) -> Array:
+        """(K, n, N): -s' C_k, of output k's prediction by column k of the targets."""
+        return self._derivatives(X, lambda k, s, pushed: np.einsum("ijq,ij->qi", pushed, -self._cross[:, :, k]))
+
+    def weight_derivatives(self, X: Any) -> Array:
+        """(K, n, N): of output k's prediction by the weights given; class weights and penalties are held fixed."""
+        t = self._training
+        pull = np.broadcast_to(np.asarray(t.penalty_growth) * self._learner.parameters, self._learner.parameters.shape)
+
+        def by_weights(k: int, s: Array, pushed: Array) -> Array:
+            own = np.einsum("ijq,ij->qi", pushed, self._gradient)
+            return np.asarray(-(own + (pull @ s)[:, None]) * t.weight_factors)
+
+        return self._derivatives(X, by_weights)
+
+    def _derivatives(self, X: Any, contract: Callable[[int, Array, Array], Array]) -> Array:
+        rows = self._predictor.prepare(X)
+        (n, n_train), n_outputs = (rows.shape[0], len(self.targets)), self.targets.shape[1]
+        found = np.zeros((n_outputs, n, n_train))
+        if n == 0:
+            return found
+        with threadpool_limits(self._n_threads):
+            slopes = self._predictor.link(self._learner.scores(rows))[1]
+            gradients = np.einsum("qkj,qjp->kpq", slopes, self._learner.jacobian(rows))
+            for k in range(n_outputs):
+                s = self._solver.solve(gradients[k])
+                found[k] = contract(k, s, self._learner.push(s))
+        self._check_solver()
+        return found
+
+    def bytes_per_query(self) -> int:
+        """Bytes per query: gradients, solutions and pushes for all outputs, and the result."""
+        (n_train, n_outputs), n_parameters = self.targets.shape, len(self._learner.parameters)
+        return int(8 * (n_outputs * (2 * n_parameters + n_train) + 6 * n_parameters) + self._learner.bytes_a_direction)
+
+
+def _hessian_product(learner: Learner, penalty: Array, weighted: tuple[Array, Array], directions: Array) -> Array:
+    """(P, m): the Hessian of the training loss, whose rows have these derivatives by the scores, times directions (P, m)."""
+    return learner.product(directions, *weighted) + penalty[:, None] * directions
+
+
+def check_predictions(found: Array, expected: Array) -> float:
+    """The largest difference, relative to the largest prediction; raises where the model itself says something else."""
+    scale = _size(expected)
+    error = np.abs(found - expected)
+    worst = np.unravel_index(int(error.argmax()), error.shape)
+    if not error[worst] <= SCORE_TOLERANCE * scale:
+        what = f"prediction of row {worst[0]} (from 0)"
+        raise ExactnessError(what, float(found[worst]), float(expected[worst]), "The model may have been changed.")
+    return float(error[worst]) / scale
+
+
+def _size(predictions: Array) -> float:
+    """The largest |prediction|; 1 where all are zero."""
+    return float(np.abs(predictions).max(initial=0.0)) or 1.0
+
+
+def _relative(moved: Array, scores: Array) -> float:
+    """The largest move, relative to the spread of the scores of its output."""
+    spread = np.ptp(scores, axis=0)
+    return float((np.abs(moved).max(axis=0) / np.where(spread > 0, spread, 1.0)).max())
+
+
+def _warn(message: str) -> None:
+    warn(message, ApproximationWarning)

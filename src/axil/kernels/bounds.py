@@ -1,0 +1,80 @@
+"""Blocks of alike training rows, with which the largest weights are found without reading every row; see cpp/blocks.cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.kernels import Cells, Numbers
+from axil.types import Array
+
+LEAST_ROWS = 1 << 16  # below that all rows are read as fast as blocks are looked through
+BUILD = 400  # queries whose rows are read in the time that making blocks takes
+SHARE = 32  # a query that takes more than 1 / SHARE of all look-ups, each some 15 times as dear, reads all rows instead
+PROBED = 32  # queries that decide for a batch whether blocks pay
+FEW = 16  # places: blocks that do not pay for so few never pay
+
+
+class Bounded:
+    """The blocks of some rows: made when they pay, given up when they turn out not to.
+
+    They are published whole, by one assignment. Whether there are any changes no answer: the same rows, the same bits.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: Any = None
+        self._wanted = True
+        self._asked = 0
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles make their own, when they pay."""
+        return Bounded, ()
+
+    def make(self, cells: Cells, n_queries: int, available: int, build: Callable[[], Any]) -> bool:
+        """Makes blocks if the queries so far and ``n_queries`` more pay for them, and ``available`` bytes hold them twice."""
+        pays = cells.shape[1] >= LEAST_ROWS and self._asked + n_queries >= BUILD
+        if self._wanted and self.blocks is None and pays and 2 * size(cells) <= available:
+            with self._lock:
+                if self._wanted and self.blocks is None:
+                    made = build()  # None: the rows are not alike enough
+                    self.blocks, self._wanted = made, made is not None
+        return self.blocks is not None
+
+    def top(
+        self,
+        search: Callable[..., None],
+        cells: Cells,
+        table: Array,
+        constant: Array,
+        weights: Array | None,
+        scale: Array | None,
+        values: Array,
+        rows: Numbers,
+        n_threads: int,
+    ) -> NDArray[np.bool_]:
+        """(S,): the queries that are left. The k largest of the others are merged into their places, as `Rows.top` does."""
+        blocks, n = self.blocks, len(constant)
+        done = np.zeros(n, dtype=np.uint8)
+        most = int(cells.size / SHARE)
+        parts = [slice(0, n)] if n <= 2 * PROBED else [slice(0, PROBED), slice(PROBED, n)]
+        for part in parts if blocks is not None else []:
+            own = np.ascontiguousarray(table[:, part]), np.ascontiguousarray(constant[part])
+            search(blocks, *own, weights, scale, most, values[part], rows[part], done[part], n_threads)
+            if done[part].mean() < 0.5:
+                if scale is None and values.shape[1] <= FEW:
+                    self.blocks, self._wanted = None, False
+                break
+        left: NDArray[np.bool_] = done == 0
+        self._asked += int(left.sum())
+        return left
+
+
+def size(cells: Cells) -> int:
+    """Bytes of the blocks, at most: cells and lists of them (``rows_per_number``), and 44 per row while they are made."""
+    trees, rows = cells.shape
+    return int(trees * rows * cells.itemsize + 4 * trees * rows // 5 + 44 * rows)

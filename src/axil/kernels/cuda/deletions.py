@@ -1,0 +1,97 @@
+"""Deletions: each row's walk through the trees in equations of its own, one thread per row and output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy as cp
+
+from axil.kernels.cuda.cells import KeptCells
+from axil.kernels.cuda.checks import expect, expect_output, expect_rows
+from axil.kernels.cuda.launch import THREADS, blocks, free_bytes, processors, to_host, within_memory
+from axil.machine.arrays import is_host, namespace
+
+FACTORS = 5  # of a row in a tree
+WALKING = 1024  # threads per multiprocessor, at most
+KEPT_BYTES = 1 << 30  # of what these remember of their rows, at most
+KEPT_SHARE = 4  # and of free memory, as a divisor
+MOVED_BYTES = 1 << 28  # of results that go to the host at a time
+
+
+class Deleted(KeptCells):
+    """Rows in the fits without them."""
+
+    @within_memory()
+    def deletions(
+        self,
+        levels: int,
+        table: Any,
+        factors: Any,
+        by_row: bool,
+        values: Any,
+        slopes: Any,
+        steps: Any,
+        drifts: Any,
+        start: Any,
+        base: Any,
+        changed: Any,
+        first: int,
+        residuals: Any,
+        added: Any,
+    ) -> None:
+        outputs, rows = start.shape
+        expect_rows(first, rows, self.n_rows)
+        n_leaves = self._leaves_of(levels)
+        expect("table", table, (n_leaves, n_leaves), apart=True)
+        expect("factors", factors, (self.n_trees * rows if by_row else self.n_cells, FACTORS))
+        expect("values", values, (n_leaves, outputs))
+        expect("slopes", slopes, (n_leaves,))
+        expect("steps", steps, (self.n_trees, self.n_trees))
+        expect("drifts", drifts, (self.n_trees,))
+        for name, vectors in (("start", start), ("base", base), ("changed", changed)):
+            expect(name, vectors, (outputs, rows))
+        wanted = [(residuals, self.n_trees + 1), (added, self.n_trees)]
+        for name, (out, height) in zip(("residuals", "added"), wanted):
+            if out is not None:
+                expect_output(name, out, (outputs, height, rows))
+        if not rows or not outputs:
+            return
+        in_turn = not namespace(steps).tril(steps, -1).any()
+        leaf_starts = self._starts if levels == 1 else cp.asarray(self.starts // levels)
+        table = self._rows_put(table)
+        of_leaves = (leaf_starts, int(levels), table, table.strides[0] // table.itemsize)
+        of_trees = (*map(self._put, (values, slopes, steps)), bool(in_turn), self._put(drifts))
+        whole = None if by_row else self._put(factors)
+        moved = any(out is not None and is_host(out) for out, _ in wanted)
+        step = max(THREADS, MOVED_BYTES // (8 * outputs * (self.n_trees + 1))) if moved else rows
+        for begin in range(0, rows, step):
+            part = slice(begin, min(begin + step, rows))
+            n = part.stop - begin
+            own = self._put(factors.reshape(self.n_trees, rows, FACTORS)[:, part]) if whole is None else whole
+            made = [cp.empty((outputs, height, n)) if moved and out is not None else out for out, height in wanted]
+            slots, kept = self._kept_by_threads(n, outputs, (made[1] is None) + (not in_turn))
+            read = (self.cells, self.n_rows, self.n_trees, self._starts, *of_leaves, own, bool(by_row), *of_trees)
+            of_rows = (self._put(vectors[:, part]) for vectors in (start, base, changed))
+            written = (first + begin, n, outputs, *made, kept)
+            self._run("deletions", (slots // THREADS, outputs), (THREADS,), *read, *of_rows, *written)
+            for (out, _), found in zip(wanted, made):
+                if out is not None and is_host(out):
+                    to_host(found, out[:, :, part])
+                elif found is not out:
+                    out[:, :, part] = found
+
+    def _leaves_of(self, levels: int) -> int:
+        """The number of all leaves, each of ``levels`` cells."""
+        if levels < 1:
+            raise ValueError("levels must be at least 1")
+        for t, count in enumerate(self.starts[1:] - self.starts[:-1]):
+            if count % levels:
+                raise ValueError(f"tree {t} has {count} cells, no multiple of {levels} levels")
+        return self.n_cells // levels
+
+    def _kept_by_threads(self, rows: int, outputs: int, numbers: int) -> tuple[int, Any]:
+        """The number of threads that walk at a time, and their memory: ``numbers`` numbers for each tree and output."""
+        needed = 8 * outputs * self.n_trees * numbers
+        most = min(KEPT_BYTES, free_bytes() // KEPT_SHARE) // max(needed, 1) // THREADS
+        grid = max(1, min(blocks(rows, THREADS), processors() * WALKING // THREADS, most))
+        return grid * THREADS, cp.empty(grid * THREADS * needed // 8) if needed else None

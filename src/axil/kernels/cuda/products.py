@@ -1,0 +1,139 @@
+"""Sums over cells: sweeps, and the replay of a fit. Rows are sorted by cell, so that every sum has a fixed order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from axil.kernels import Numbers
+from axil.kernels.cuda.cells import KeptCells
+from axil.kernels.cuda.checks import expect, expect_output, expect_trees, expect_weights
+from axil.kernels.cuda.launch import MOST_BLOCKS, WARPS, blocks, lanes_of, within_memory
+from axil.machine.arrays import is_host
+from axil.types import Array
+
+WIDE = 64  # columns of a warp that takes pairs of them
+MOST_APPLIED = 4  # trees that such a warp looks up
+
+
+class Sums(KeptCells):
+    """Sums over the rows of each cell."""
+
+    @within_memory()
+    def sweep(
+        self,
+        state: Any,
+        apply: Numbers,
+        table: Any,
+        apply_weights: Any,
+        gather: Numbers,
+        sums: Any,
+        gather_weights: Any,
+    ) -> None:
+        expect_output("state", state, (self.n_rows, *getattr(state, "shape", ())[1:]))
+        columns = state.shape[1]
+        expect("table", table, (self.n_cells, columns))
+        expect_output("sums", sums, (self.n_cells, columns))
+        for name, numbers in (("apply", apply), ("gather", gather)):
+            expect_trees(name, numbers, self.n_trees)
+        for name, weights in (("apply_weights", apply_weights), ("gather_weights", gather_weights)):
+            expect_weights(name, weights, self.n_rows)
+        if not columns:
+            return
+        on_device = self._put(state)
+        a, g, table = self._put(apply_weights), self._put(gather_weights), self._put(table)
+        lanes, trees, n_apply = lanes_of(columns), self._numbers(apply), len(apply)
+        if not len(gather) and n_apply:
+            grid = (blocks(self.n_rows, WARPS * 32 // lanes), -(-columns // lanes))
+            read = (self.cells, self.n_rows, columns, lanes, trees, n_apply, self._starts, table, a)
+            self._run("apply_trees", grid, (32, WARPS), *read, on_device)
+        for run in neighbours(gather):
+            self._gather(run, on_device, (trees, n_apply, table, a), sums, g, lanes)
+            n_apply = 0  # done on the way to the first sums
+        if is_host(state):
+            on_device.get(out=state)
+
+    def _gather(self, run: Numbers, state: Any, applied: tuple[Any, ...], sums: Any, g: Any, lanes: int) -> None:
+        """Sums over the cells of neighbouring trees; the trees applied are so on the way to the first sums."""
+        columns, (trees, n_apply, table, a) = state.shape[1], applied
+        sorted_trees = self.sorted.trees[run[0] : run[-1] + 1]
+        begin, end = sorted_trees[0].begin, sorted_trees[-1].begin + sorted_trees[-1].n_segments
+        parts = cp.empty((end - begin, columns))
+        wide = columns // WIDE if columns % WIDE == 0 else 0
+        for own in sorted_trees:
+            gathered = (own.order, own.segments, own.n_segments, g, state, parts[own.begin - begin :])
+            if wide and n_apply <= MOST_APPLIED:
+                pairs = 2 if wide % 2 == 0 else 1
+                read = (self.cells, self.n_rows, columns, trees, self._starts, table, a)
+                grid = (blocks(own.n_segments), wide // pairs)
+                self._run(f"gather_wide_{pairs}_{n_apply}", grid, (32, WARPS), *read, *gathered)
+            else:
+                several = (self.cells, self.n_rows, columns, lanes, trees, n_apply, self._starts, table, a)
+                grid = (blocks(own.n_segments), -(-columns // lanes))
+                self._run("gather_segments", grid, (32, WARPS), *several, *gathered)
+            n_apply = 0
+        cells = slice(int(self.starts[run[0]]), int(self.starts[run[-1] + 1]))
+        found = sums[cells] if not is_host(sums) else cp.empty((cells.stop - cells.start, columns))
+        self._combine(self.sorted.first[cells.start : cells.stop + 1], begin, parts, lanes, found)
+        if is_host(sums):
+            found.get(out=sums[cells])
+
+    def _combine(self, first: Any, begin: int, parts: Any, lanes: int, found: Any) -> None:
+        """Sums over the segments of cells, whose numbers ``first`` has."""
+        columns, n_cells = parts.shape[1], len(first) - 1
+        grid = (max(1, min(n_cells, MOST_BLOCKS)), -(-columns // lanes))
+        self._run("combine_segments", grid, (32, WARPS), parts, columns, lanes, first, begin, n_cells, found)
+
+    def leaf_sums(self, v: Any, weights: Any) -> Any:
+        """The sums of v over the rows of each cell, on the device where v is there."""
+        sums = (np if is_host(v) else cp).empty((self.n_cells, v.shape[1]))
+        state = cp.array(v, order="C") if is_host(v) else v
+        self.sweep(state, self.every[:0], sums, None, self.every, sums, weights)
+        return sums
+
+    @within_memory()
+    def replay(
+        self,
+        values: Array,
+        targets: Array,
+        weights: Array | None,
+        single: bool,
+        single_score: bool,
+        score: Array,
+        sums: Array,
+        counts: Array,
+    ) -> None:
+        expect("values", values, (self.n_cells,))
+        expect("targets", targets, (self.n_rows,))
+        expect_weights("weights", weights, self.n_rows)
+        expect_output("score", score, (self.n_rows,))
+        for name, table in (("sums", sums), ("counts", counts)):
+            expect_output(name, table, (self.n_cells,))
+        found, own_score = cp.empty(self.n_cells), cp.array(score)
+        v, y, w = self._put(values), self._put(targets), self._put(weights)
+        for t in range(self.n_trees):
+            own, cells = self.sorted.trees[t], slice(int(self.starts[t]), int(self.starts[t + 1]))
+            parts = cp.empty((own.n_segments, 1))
+            read = (
+                own.order,
+                own.segments,
+                own.cells,
+                own.n_segments,
+                v[cells],
+                y,
+                w,
+                bool(single),
+                bool(single_score),
+            )
+            self._run("replay_segments", (blocks(own.n_segments),), (32, WARPS), *read, own_score, parts)
+            self._combine(own.first, own.begin, parts, 1, found[cells])
+        own_score.get(out=score)
+        found.get(out=sums)
+        counts[...] = self.sorted.counts
+
+
+def neighbours(numbers: Numbers) -> list[Numbers]:
+    """Runs of tree numbers that follow each other."""
+    return np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1) if len(numbers) else []

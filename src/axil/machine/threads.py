@@ -1,0 +1,95 @@
+"""State that several threads share: values that are made once, and BLAS's own number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock, RLock
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import threadpoolctl
+
+T = TypeVar("T")
+
+
+class Kept:
+    """Values by name, each made when it is first asked for, by one thread, and published by one assignment.
+
+    A value that is not whole is never seen: an exception while it is made (Ctrl-C too) leaves things as they were. Copies and
+    pickles have the values and a lock of their own.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[Hashable, Any] = {}
+        self._lock = RLock()
+
+    def get(self, name: Hashable, make: Callable[[], T]) -> T:
+        """The value of this name, made now if nobody has asked for it."""
+        if name not in self._values:
+            with self._lock:
+                if name not in self._values:
+                    self._values[name] = make()
+        return self._values[name]  # type: ignore[no-any-return]
+
+    def put(self, name: Hashable, value: Any) -> None:
+        """Keep a value in the place of the one that has this name."""
+        self._values[name] = value
+
+    def known(self) -> dict[Hashable, Any]:
+        """The values that have been made so far, by name."""
+        return dict(self._values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The values as the state, since they may lead back here; a lock is not copied."""
+        return Kept, (), dict(self._values)
+
+    def __setstate__(self, values: dict[Hashable, Any]) -> None:
+        self._values = values
+
+
+class _Block:
+    """One block that runs with one thread of BLAS."""
+
+
+_limits = Lock()
+_limited: WeakSet[_Block] = WeakSet()  # those that run now; one that Ctrl-C stops at its very end leaves by itself
+_before: Any = None  # what it had before the first of them
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Run a block with one thread of BLAS, so that no sum depends on how many there are; any threads may run such blocks at once.
+
+    BLAS has one number of threads for the whole process: the first block to begin sets it, the last to end sets it back. Idle
+    threads of BLAS would also spin on for a while and take the cores from the kernels that follow.
+    """
+    global _before
+    own = _Block()
+    try:
+        with _limits:
+            _limited.add(own)
+            if _before is None:
+                _take_control()
+                _before = _blas().limit(limits=1)
+        yield
+    finally:
+        with _limits:
+            _limited.discard(own)
+            if not _limited and _before is not None:
+                _take_control()
+                _before.restore_original_limits()
+                _before = None
+
+
+@cache
+def _blas() -> threadpoolctl.ThreadpoolController:
+    return threadpoolctl.ThreadpoolController().select(user_api="blas")
+
+
+def _take_control() -> None:
+    """Let this thread set OpenBLAS's number, which threadpoolctl leaves to the one that did so first; here blocks take turns."""
+    controller: Any = getattr(threadpoolctl, "OpenBLASController", None)
+    if hasattr(controller, "clear_controlling_thread"):  # not in older versions, where every thread may
+        controller.clear_controlling_thread(force=True)

@@ -1,0 +1,415 @@
+"""Boosted trees with a smooth loss: read, replayed, and differentiated with their structure held fixed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.adapters import smooth
+from axil.adapters.contract import TrainingRows
+from axil.adapters.losses import Deviance
+from axil.adapters.smooth import SmoothModel
+from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
+from axil.inputs.copies import frozen
+from axil.kernels import Backend
+from axil.machine.limits import Limits
+from axil.pushes.agreement import check_scores, leaf_scores
+from axil.pushes.cross import Crossed
+from axil.pushes.forward import moved
+from axil.pushes.pushes import CHANGED, Pushes, check_sums
+from axil.pushes.refit import Refit, refit
+from axil.pushes.reverse import Combined, Reverse
+from axil.pushes.stages import walk
+from axil.replay.build import round_to, with_rows
+from axil.replay.checks import Verification
+from axil.replay.queries import Offsets
+from axil.replay.recover import assign_leaves
+from axil.structure import cell_dtype
+from axil.types import Array
+
+
+def read(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    init_score: Any,
+    output: str,
+    loss: Any,
+    objective: Any = None,
+    *,
+    limits: Limits,
+    verify: bool,
+) -> Boosting | None:
+    """Boosted trees on their training data, None for any other model."""
+    adapter = smooth.find(model, objective)
+    if adapter is None:
+        return None
+    if loss is not None:
+        raise InputError(
+            f"loss is {shown(loss)}; a {adapter.library} model says itself what it was fitted to: leave it out."
+        )
+    X = inputs.as_features(X, adapter, "X_train")
+    n_rows = X.shape[0]
+    if n_rows == 0:
+        raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
+    targets = inputs.as_targets(y, n_rows, adapter.n_outputs, adapter.classes)
+    if adapter.classes is not None and adapter.n_outputs == 1:
+        targets = targets[:, 1:]  # of two classes: whether a row is of the second
+    given = inputs.as_weights(sample_weight, n_rows)
+    weights = smooth.counted_weights(adapter, targets, given)
+    offsets = inputs.as_offsets(init_score, n_rows, adapter.n_outputs, "training")
+    try:
+        return Boosting(adapter, X, targets, weights, offsets, output, limits, verify)
+    except ExactnessError:
+        if given is None or weights is given:
+            raise
+        try:  # the user may have multiplied the weights of classes in
+            return Boosting(adapter, X, targets, given, offsets, output, limits, verify)
+        except ExactnessError:
+            pass
+        raise
+
+
+@dataclass(frozen=True)
+class Found:
+    """Findings of an earlier reading: leaves of the training rows, and how far scores were from the model's."""
+
+    leaves: NDArray[np.unsignedinteger[Any]]  #: (T, N)
+    score_error: float
+
+    def checked(self, n_leaves: NDArray[np.int64], n_rows: int) -> NDArray[np.unsignedinteger[Any]]:
+        """The leaves, once they are such as trees of these sizes have; a ValueError else."""
+        shape, dtype = (len(n_leaves), n_rows), cell_dtype(int(n_leaves.max()))
+        if self.leaves.shape != shape or self.leaves.dtype != dtype or not self.leaves.flags.c_contiguous:
+            raise ValueError(f"leaves of shape {self.leaves.shape} and type {self.leaves.dtype}")
+        if (self.leaves.max(axis=1) >= n_leaves).any():
+            raise ValueError("leaves that their trees do not have")
+        return self.leaves
+
+
+class Boosting:
+    """`Differentiated`, by reverse mode through the replayed fit; see `axil.pushes.reverse`."""
+
+    def __init__(
+        self,
+        adapter: SmoothModel,
+        X: Any,
+        targets: Array,
+        weights: Array | None,
+        offsets: Array | None,
+        output: str,
+        limits: Limits,
+        verify: bool,
+        found: Found | None = None,
+    ):
+        if adapter.refused_draws is not None:
+            raise adapter.refused_draws
+        targets = round_to(adapter.precision, targets)
+        weights = None if weights is None else round_to(adapter.precision, weights)
+        offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
+        fitted = adapter.smooth_trees(TrainingRows(X, targets, weights, offsets))
+        fitted = replace(fitted, trees=with_rows(fitted.trees, weights, None))
+        self._loss = fitted.loss
+        self._loss.check(targets)
+        n_leaves = fitted.trees.n_leaves
+        if fitted.draw_type is not None:
+            size = np.dtype(fitted.draw_type).itemsize * len(targets) * len(n_leaves)
+            limits.budget.require(size, "The draws of all trees", "Raise memory_limit.")
+        if fitted.loss.recorded:
+            size = 4 * targets.size * (int(fitted.iterations[-1]) + 1)
+            limits.budget.require(size, "The gradients of your objective", "Raise memory_limit.")
+        if found is None:
+            leaves = frozen(assign_leaves(adapter, X, len(targets), n_leaves, limits))  # type: ignore[arg-type]
+        else:
+            leaves = found.checked(n_leaves, len(targets))
+        self._walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
+        self._adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
+        self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
+        self._rows = TrainingRows(None, targets, weights, offsets)
+        self._as_fitted: Refit | None = None
+        self.offsets: Offsets | None = None  #: of the rows that are asked about
+        self.pushes = Pushes(self._walked, limits)
+        self.verification: Verification | None = None
+        if verify:
+            error = self.check_rows(X) if found is None else found.score_error
+            self.verification = self._findings(fitted, error, self.pushes.prove())
+        self._verify = verify
+        self.library, self.n_features = adapter.library, adapter.n_features
+        self.feature_names, self.takes_text = adapter.feature_names, adapter.takes_text
+        self.renames = getattr(adapter, "renames", False)
+        several = adapter.n_outputs > 1
+        self.outputs = (
+            (np.arange(adapter.n_outputs) if adapter.classes is None else adapter.classes) if several else None
+        )
+
+    def _findings(self, fitted: smooth.SmoothTrees, score_error: float, sum_error: float) -> Verification:
+        n_trees, scale = len(fitted.trees.n_leaves), float(np.abs(self._walked.score).max(initial=0.0)) or 1.0
+        errors = score_error, self._walked.leaf_error, self._adapter.smooth_tolerance, scale
+        details = {"loss": fitted.loss.name, "sum_error": sum_error}
+        recovered = dict(self._walked.recovered)
+        return Verification(len(self.targets), n_trees, *errors, recovered=recovered, details=details)
+
+    def check_rows(self, X: Any) -> float:
+        """Compare the scores of training rows with the model's; the largest difference, relative."""
+        return check_scores(self._adapter, X, self._walked.smooth, self._walked.leaves)
+
+    @property
+    def fitted(self) -> Array:
+        """(N, K): the scores of the training rows with the offsets of the fit, which may stand in for the base."""
+        w, offsets = self._walked, self._rows.offsets
+        replaced = offsets is not None and Offsets.of(offsets, len(offsets), self._adapter).replace_base
+        return w.score - w.base if replaced else w.score
+
+    @property
+    def backend(self) -> Backend:
+        """Where the training rows, pushes and derivatives are kept while they are made."""
+        return self.pushes.backend
+
+    @property
+    def adapter(self) -> SmoothModel:
+        """The fitted model as it was read."""
+        return self._adapter
+
+    @property
+    def n_outputs(self) -> int:
+        """K."""
+        return self._adapter.n_outputs
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the model; equal models have equal fingerprints."""
+        return self._adapter.fingerprint
+
+    @property
+    def differentiates(self) -> str:
+        """The quantity that derivatives are of: "raw" or "probability"."""
+        return "raw" if self._raw else "probability"
+
+    @property
+    def rows(self) -> TrainingRows:
+        """Targets, weights and offsets of the training rows, as the library keeps them; no features."""
+        return self._rows
+
+    @property
+    def found(self) -> Found | None:
+        """Findings that a later reading need not make again; None where nothing was verified."""
+        return None if self.verification is None else Found(self._walked.leaves, self.verification.max_error)
+
+    def spelling(self, name: str) -> str:
+        """A column's name as the library writes it."""
+        return self._adapter.spelling(name)
+
+    def shifted(self, offsets: Offsets | None) -> Boosting:
+        """This model for rows with these offsets: answers of what is returned are about exactly these rows."""
+        if offsets is None:
+            return self
+        made = copy.copy(self)
+        made.offsets = offsets
+        return made
+
+    def starts(self, n: int) -> Array:
+        """(n, K): where the scores of n rows start, from the base, their offsets or both; pushes are added to it."""
+        if self.offsets is None:
+            return np.tile(self.pushes.base, (n, 1))
+        return np.asarray(self.offsets.base * self.pushes.base + self.offsets.values)
+
+    @property
+    def _bases(self) -> float:
+        """How often the base counts in the scores that are asked about."""
+        return 1.0 if self.offsets is None else self.offsets.base
+
+    def _scores(self, X: Any) -> Array:
+        """(n, K): by the library's own account, with the offsets of these rows."""
+        return self._adapter.scores(X) if self.offsets is None else self.offsets.scores(self._adapter, X)
+
+    def predictions(self, X: Any) -> Array:
+        """(n, K): raw scores, or their means by the link."""
+        scores = self._scores(X)
+        return scores if self._raw else self._loss.mean(scores)
+
+    def target_derivatives(self, X: Any) -> Array:
+        """(K, n, N)."""
+        with self.backend.guard():
+            return self._reverse(X).by_targets()
+
+    def crossed_derivatives(self, X: Any, output: int, columns: Sequence[int]) -> Array:
+        """(columns, n, N): of one output's prediction by these columns of the targets."""
+        self.require_derivatives()
+        leaves, scores = self.located(X)
+        slopes = np.tile(np.eye(scores.shape[1]), (len(scores), 1, 1)) if self._raw else self._loss.mean_slopes(scores)
+        with self.backend.guard():
+            given = self._walked, self.pushes.rows, leaves, slopes[:, output], self._n_threads, self._bases
+            return Crossed(*given).by_columns(columns)
+
+    def weight_derivatives(self, X: Any) -> Array:
+        """(K, n, N)."""
+        with self.backend.guard():
+            return self._reverse(X).by_weights()
+
+    def bytes_per_query(self) -> int:
+        """The adjoints of all scores and the result, for each output."""
+        n_rows, n_outputs = self.targets.shape
+        return 8 * int(n_rows) * int(n_outputs) * (int(n_outputs) + 3)
+
+    def located(self, X: Any) -> tuple[NDArray[np.integer[Any]], Array]:
+        """(n, T) leaves and (n, K) scores, whose sums of leaves are compared with the model on every use."""
+        leaves, scores = self._adapter.coordinates(X, self._n_threads), self._scores(X)
+        if self._verify and len(scores):
+            self._check(leaves, scores)
+        return leaves, scores
+
+    @property
+    def meaning(self) -> str:
+        """The name of what `means` gives: "probability", "mean", or "" for nothing."""
+        return self._loss.meaning
+
+    @property
+    def class_names(self) -> NDArray[Any] | None:
+        """Names of the classes, two for one output; 0 and 1 where labels of 0 and 1 have a probability and no names."""
+        if self.classes is not None:
+            return self.classes
+        two = self.meaning == "probability" and self.targets.shape[1] == 1
+        return np.arange(2) if two and bool(np.isin(self.targets, (0.0, 1.0)).all()) else None
+
+    @property
+    def scored(self) -> Any:
+        """Name of the class that scores are of, the second of two; None where every class has its score, and for numbers."""
+        names = self.class_names
+        return None if names is None or self.outputs is not None else names[1]
+
+    @property
+    def variance_power(self) -> float | None:
+        """Power of the mean that the loss takes the variance for: 1 for Poisson, 2 for gamma; None of other losses."""
+        return self._loss.power if isinstance(self._loss, Deviance) else None
+
+    def means(self, scores: Array) -> Array | None:
+        """(n, K): what the link makes of scores; None where that is the scores themselves."""
+        return self._loss.mean(scores) if self._loss.meaning else None
+
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+        """(n, K): targets, or classes, as the user gives them, rounded as the library keeps them."""
+        found = inputs.as_targets(given, n, self._adapter.n_outputs, self.classes, what, rows)
+        if self.classes is not None and self._adapter.n_outputs == 1:
+            found = found[:, 1:]
+        found = round_to(self._adapter.precision, found)
+        self._loss.check(found)
+        return found
+
+    @property
+    def row_weights(self) -> Array:
+        """(N,): as the base counts rows; 0 for one that the fit held out."""
+        return self._walked.weights
+
+    @property
+    def n_steps(self) -> int:
+        """How many leaf values a row took part in: steps of trees, for each output."""
+        return len(self._walked.steps)
+
+    def refitted(self, targets: Array) -> Refit:
+        """The fit to targets (N, K), the structure held fixed."""
+        self._require_start("what_if")
+        if targets is self.targets and self._as_fitted is not None:
+            return self._started(self._as_fitted)
+        other = self._adapter.smooth_trees(replace(self._rows, targets=targets))
+        found = refit(self._walked, targets, other.loss, other.factors)
+        if targets is self.targets:
+            self._as_fitted = found
+        return self._started(found)
+
+    def deleted(self, gone: Sequence[NDArray[np.intp]], question: str) -> Refit:
+        """Fits without some rows each: their weights are 0, all else is held fixed."""
+        self._require_start(question)
+        if self._loss.recorded:
+            raise UnsupportedQuestionError(
+                question,
+                "the gradients come from a function of all rows, which may mix them",
+                "Use pushes or contributions: they add up to the score for every loss.",
+            )
+        return self._started(refit(self._walked, self.targets, self._loss, self._walked.smooth.factors, gone))
+
+    def _started(self, found: Refit) -> Refit:
+        """A refit for rows whose offsets may stand in for the base: then it moves nothing."""
+        return found if self._bases else replace(found, base=np.zeros_like(found.base))
+
+    def deletions(self, X: Any) -> Array:
+        """(K, n, N): first-order effects of deleting rows on scores, ``-w_j dF(x) / dw_j``."""
+        with self.backend.guard():
+            return self._reverse(X, raw=True).by_weights() * -self._walked.weights
+
+    def _require_start(self, question: str) -> None:
+        """Raise where the start of the fit does not follow its rows in a replay."""
+        if self._walked.smooth.start_held:
+            raise UnsupportedQuestionError(
+                question,
+                f"{self._walked.smooth.start_held}, which is not computed again",
+                "Fit with a constant start, such as base_score=0 or boost_from_average=False.",
+            )
+
+    def along(self, direction: Array) -> Array:
+        """(N,): J v for the training rows' own predictions, of one output."""
+        self.require_derivatives()
+        return self._link_slopes() * moved(self._walked, direction)
+
+    def across(self, u: Array) -> Array:
+        """(N,): J'u, of one output."""
+        self.require_derivatives()
+        slopes = (self._link_slopes() * u)[:, None]
+        return self._combined(self._walked.leaves.T, slopes)[:, 0]
+
+    def _link_slopes(self) -> Array:
+        """(N,): how the training rows' predictions, without offsets, move with their scores."""
+        if self._raw:
+            return np.ones(len(self.targets))
+        return self._loss.mean_slopes(self.pushes.scores(self._walked.leaves.T))[:, 0, 0]
+
+    def validation_gradient(self, X: Any, y: Array) -> Array:
+        """(N, K): the derivative of the mean loss on rows X with targets y, (n, K), by every training target."""
+        self.require_derivatives()
+        leaves, scores = self.located(X)
+        slopes = self._loss.gradient(y, scores) / len(y)  # softmax's are of the whole loss already
+        return self._combined(leaves, slopes)
+
+    def _combined(self, leaves: NDArray[np.integer[Any]], slopes: Array) -> Array:
+        """(N, K): J'u; see `Combined`."""
+        with self.backend.guard():
+            given = self._walked, self.pushes.rows, leaves, slopes, self._n_threads, self._bases
+            return Combined(*given).by_targets()
+
+    def require_derivatives(self) -> None:
+        """Raise where the loss has none."""
+        if self.underived:
+            raise UnsupportedQuestionError(
+                "A derivative by the targets",
+                self.underived,
+                "Use contributions: they add up to the score for every loss.",
+            )
+
+    def _reverse(self, X: Any, raw: bool = False) -> Reverse:
+        self.require_derivatives()
+        leaves, scores = self.located(X)
+        n, n_outputs = scores.shape
+        seeds = np.tile(np.eye(n_outputs), (n, 1, 1)) if self._raw or raw else self._loss.mean_slopes(scores)
+        return Reverse(self._walked, self.pushes.rows, leaves, seeds, self._n_threads, self._bases)
+
+    def prove(self, leaves: NDArray[np.integer[Any]], scores: Array, made: Array | None) -> None:
+        """Compare the sums of leaves, and what pushes add up to (n, K), with the scores of the model."""
+        if self._verify and len(scores):
+            self._check(leaves, scores)
+            if made is not None:
+                self.pushes.agree(made - (self.starts(len(scores)) - self.pushes.base), leaves)
+
+    def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
+        """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""
+        w, sizes = self._walked, self.pushes.sizes(leaves)
+        made = leaf_scores(w.smooth, leaves, self.starts(len(leaves)), rounded=True)
+        if self.offsets is not None:
+            sizes += np.abs(self.offsets.values)
+        largest = float(np.abs(w.score).max(initial=0.0))
+        check_sums(made, scores, sizes, self._adapter.smooth_tolerance, largest, CHANGED)

@@ -1,0 +1,218 @@
+"""Factors of rows: what each training row's own gradient puts into each tree of a fit, by a walk through its rounds.
+
+Given the model's own leaf values a row's scores before every tree depend on that row alone, so blocks of rows are walked: by a
+kernel, where the loss has a form that it knows, on the back end of the rows, else by NumPy on the host.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.kernels import Backend, Program, Rows
+from axil.kernels.choose import backend_of
+from axil.machine.limits import Limits
+from axil.pushes.stages import Walked
+from axil.types import Array
+
+LARGEST = 300.0  # of |a F|: far from where exp(a F) overflows
+FULL_DIGITS = 7.0  # of |a F|: a gradient of some exp(-2 |a F|) is still known to ten digits beside one
+
+
+@dataclass(frozen=True)
+class Term:
+    """One stage, ready for blocks of rows."""
+
+    round: int
+    tree: int
+    output: int
+    place: int  #: of its tree among those of its output
+    scale: Array  #: (L_t,) or (L_t, K): what ``w c g``, or its column m, is multiplied by
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The walk through one replayed fit, ready for blocks of its rows. Nothing in it changes after it is made."""
+
+    walked: Walked
+    limits: Limits
+
+    @cached_property
+    def backend(self) -> Backend:
+        """Where rows and factors are kept."""
+        return backend_of(self.limits)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The leaves of the training rows in all trees, where the back end keeps them."""
+        return self.backend.rows(self.walked.leaves, self.walked.starts)
+
+    @property
+    def n_outputs(self) -> int:
+        """K."""
+        return int(self.walked.targets.shape[1])
+
+    @cached_property
+    def trees(self) -> list[NDArray[np.intp]]:
+        """For each output the trees that serve it, in order."""
+        smooth, T = self.walked.smooth, len(self.walked.leaves)
+        if smooth.shared:
+            return [np.arange(T)] * self.n_outputs
+        return [np.flatnonzero(smooth.outputs == k) for k in range(self.n_outputs)]
+
+    @cached_property
+    def terms(self) -> list[list[Term]]:
+        """The stages of each round."""
+        w = self.walked
+        coefficients = np.zeros(len(w.steps))
+        for one in w.rounds:
+            for s, coefficient in one.changes:
+                coefficients[s] += coefficient
+        places = [{int(t): i for i, t in enumerate(own)} for own in self.trees]
+        found = []
+        for number, one in enumerate(w.rounds):
+            terms = []
+            for s in one.stages:
+                t, k, step = int(w.stage_tree[s]), int(w.stage_output[s]), w.steps[s]
+                scale = -coefficients[s] * step.share
+                if step.inverse is not None:
+                    scale = scale[:, None] * step.inverse[:, k, :]
+                terms.append(Term(number, t, k, places[k][t], scale))
+            found.append(terms)
+        return found
+
+    @cached_property
+    def _exponent(self) -> float:
+        """The loss's, where exp(a F) of no training row can overflow, or lose digits, on its way through the trees; else 0."""
+        w = self.walked
+        if not w.loss.exponent:
+            return 0.0
+        most = float(np.abs(w.start).max(initial=0.0))
+        for one in w.rounds:
+            most += sum(float(np.abs(gain).max(initial=0.0)) for _, _, gain in w.gains(one))
+        largest = FULL_DIGITS if w.loss.cancels else LARGEST
+        return float(w.loss.exponent) if abs(w.loss.exponent) * most <= largest else 0.0
+
+    @cached_property
+    def _moves(self) -> list[list[tuple[int, int, Array]]]:
+        """For each round (tree, output, (L_t,)): what scores gain in each leaf."""
+        return [self.walked.gains(one) for one in self.walked.rounds]
+
+    @cached_property
+    def _program(self) -> Program | None:
+        """The rounds as a kernel walks through them; None for a loss or leaves that it does not know."""
+        w, a = self.walked, self._exponent
+        form = None if w.loss.single else w.loss.affine(w.targets[:1])  # kernels compute in double precision
+        terms = [term for one in self.terms for term in one]
+        if form is None or w.gradients is not None or a != w.loss.exponent or any(t.scale.ndim > 1 for t in terms):
+            return None
+        if w.drawn is not None and w.drawn.dtype != np.uint8:
+            return None
+        moves = [move for one in self._moves for move in one]
+        begin = np.append(0, np.cumsum([len(own) for own in self.trees]))
+        bounds = [(0, 0), *((len(some), len(others)) for some, others in zip(self.terms, self._moves))]
+        steps = np.concatenate([np.zeros(0), *(gain for *_, gain in moves)])
+        return Program(
+            rounds=np.cumsum(bounds, axis=0, dtype=np.int64),
+            terms=_numbers([(term.tree, term.output, begin[term.output] + term.place) for term in terms], 3),
+            scales=np.concatenate([np.zeros(0), *(term.scale for term in terms)]),
+            moves=_numbers([(t, k) for t, k, _ in moves], 2),
+            steps=np.exp(a * steps) if a else steps,
+            draws=w.drawn,
+            link=form.link,
+            product=bool(a),
+        )
+
+    def factors(self, rows: slice) -> list[Any]:
+        """For each output (T_k, rows): what each row puts into the score of whoever shares its leaf, tree by tree.
+
+        Arrays of the back end.
+        """
+        n, xp = rows.stop - rows.start, self.backend.xp
+        bounds = list(pairwise(np.append(0, np.cumsum([len(own) for own in self.trees])).tolist()))
+        if self._program is not None:
+            whole = xp.empty((bounds[-1][1], n))
+            self.rows.gradient_factors(self._program, *self._given(rows), rows.start, whole)
+        else:
+            made = np.zeros((bounds[-1][1], n))
+            self._share([made[first:last] for first, last in bounds], rows)
+            whole = xp.asarray(made)
+        return [whole[first:last] for first, last in bounds]
+
+    def _start(self, rows: slice) -> Array:
+        w = self.walked
+        return np.broadcast_to(w.start if w.start.ndim == 1 else w.start[rows], w.targets[rows].shape)
+
+    def _counted(self, rows: slice) -> Array:
+        """(rows,): what multiplies gradients in every tree."""
+        w = self.walked
+        return w.weights[rows] if w.smooth.factors is None else w.weights[rows] * w.smooth.factors[rows]
+
+    def _given(self, rows: slice) -> tuple[Any, Any, Any]:
+        """Intercepts, slopes and first states of these rows, (K, rows) each, as the kernel takes them: the states may change."""
+        xp = self.backend.xp
+        if xp is np:
+            return self._made(rows)
+        intercepts, slopes, states = (xp.array(part[:, rows], order="C") for part in self._kept)
+        return intercepts, slopes, states
+
+    @cached_property
+    def _kept(self) -> list[Any]:
+        """Intercepts, slopes and first states of all rows, where a device keeps them."""
+        return [self.backend.xp.asarray(part) for part in self._made(slice(0, len(self.walked.targets)))]
+
+    def _made(self, rows: slice) -> tuple[Array, Array, Array]:
+        w, a, counted = self.walked, self._exponent, self._counted(rows)
+        form = w.loss.affine(w.targets[rows])
+        assert form is not None  # there is a program
+        start = self._start(rows).T
+        state = np.ascontiguousarray(np.exp(a * start)) if a else np.array(start, order="C")
+        intercepts, slopes = (np.ascontiguousarray(counted * part.T) for part in (form.intercepts, form.slopes))
+        return intercepts, slopes, state
+
+    def _share(self, found: list[Array], rows: slice) -> None:
+        """Share the rows out to threads, which walk them through the fit."""
+        parts = np.linspace(rows.start, rows.stop, self.limits.n_threads + 1).astype(int)
+        spans = [slice(a, b) for a, b in pairwise(parts) if b > a]
+        if len(spans) < 2 or self.walked.gradients is not None:
+            self._fill(found, rows, rows.start)
+        else:
+            with ThreadPoolExecutor(len(spans)) as pool:
+                list(pool.map(lambda span: self._fill(found, span, rows.start), spans))
+
+    def _fill(self, found: list[Array], rows: slice, first: int) -> None:
+        """Walk these rows through the fit, writing their factors into the columns from ``first`` on."""
+        w, columns = self.walked, slice(rows.start - first, rows.stop - first)
+        y, weights, leaves = w.targets[rows], self._counted(rows), w.leaves[:, rows]
+        rounded = w.loss.single and w.smooth.omega is None  # where trees are dropped, the library adds them up again
+        score = np.array(self._start(rows), dtype=w.smooth.score_precision if rounded else np.float64)
+        for terms, moves in zip(self.terms, self._moves):
+            kept = w.gradients
+            if kept is not None:
+                g = weights[:, None] * kept[terms[0].round, rows]
+            elif w.loss.single:
+                g = w.loss.seen(y, score, weights)[0].astype(np.float64)
+            else:
+                g = weights[:, None] * w.loss.gradient(y, score)
+            for term in terms:
+                leaf = leaves[term.tree]
+                if term.scale.ndim == 1:
+                    put = np.take(term.scale, leaf)
+                    put *= g[:, term.output]
+                else:
+                    put = np.einsum("jm,jm->j", term.scale[leaf], g)
+                if w.drawn is not None:
+                    put *= w.drawn[term.tree, rows]
+                found[term.output][term.place, columns] += put
+            for t, k, gain in moves:
+                score[:, k] += np.take(gain.astype(score.dtype, copy=False), leaves[t])
+
+
+def _numbers(lines: list[tuple[int, ...]], columns: int) -> NDArray[np.int64]:
+    return np.array(lines, dtype=np.int64).reshape(-1, columns)

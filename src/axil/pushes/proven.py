@@ -1,0 +1,188 @@
+"""ProvenPushes: boosted trees of any loss that were shown to belong to their training data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.effects import PUSHES, Effects, Source
+from axil.effects.blocks import BlockEffects, derived
+from axil.errors import InputError
+from axil.implicit.readers import as_rows
+from axil.inputs.copies import frozen
+from axil.machine.limits import Limits
+from axil.machine.memory import BATCH_BYTES
+from axil.machine.progress import track
+from axil.machine.threads import Kept
+from axil.pushes import deletions
+from axil.pushes.boosting import Boosting
+from axil.pushes.pushes import Pushes
+from axil.replay.model import Groups, Proven
+from axil.replay.queries import Offsets, Queries
+from axil.scale import IDENTITY, TargetScale
+from axil.types import Array, Leaves
+
+NO_WEIGHTS = "it needs exact weights, which this model does not have"
+REFIT = 'Fit a model of kind "exact" instead: a forest, or boosting with squared error (axil.supports(model)).'
+DERIVED = "Ask for its derivatives by the targets: explainer(X).weights."
+
+WITHOUT_WEIGHTS = {
+    **dict.fromkeys(
+        (
+            "shapley",
+            "budget",
+            "leverage",
+            "degrees_of_freedom",
+            "standard_error",
+            "calibrate",
+        ),
+        (NO_WEIGHTS, REFIT),
+    ),
+    **dict.fromkeys(("reach", "matrix"), (NO_WEIGHTS, DERIVED)),
+    "prepare": ("leaf space is made of exact weights, which this model does not have", "Leave the call out."),
+    **dict.fromkeys(
+        ("leave_one_out", "loo_curve", "removal(greedy=True)"),
+        (NO_WEIGHTS, "Ask explainer.removal(X, k=10), or explainer.without(X, rows) for a set of rows."),
+    ),
+    "report": (
+        "its pages say how targets make a value, and here pushes, or a smooth function of all targets, make a score",
+        "Write one page of all predictions with to_html, or fit with squared error.",
+    ),
+}
+
+
+class PushEffects(BlockEffects):
+    """The pushes of each training row's own gradients on n scores."""
+
+    def __init__(self, pushes: Pushes, leaves: Leaves, starts: Array, kept: Kept, first: int = 0):
+        shape = len(pushes.walked.targets), pushes.n_outputs
+        super().__init__(lambda: pushes.blocks(leaves), shape, len(leaves), starts, backend=pushes.backend, first=first)
+        self._pushes, self._leaves, self._kept = pushes, leaves, kept
+
+    def by_group(self, codes: NDArray[np.intp], n_groups: int) -> tuple[Array, Array] | None:
+        """By leaf and group in one walk through the training rows, kept for the batches that follow."""
+        if n_groups * self._pushes.bytes_per_query() > BATCH_BYTES:
+            return None
+        last = self._kept.known().get("cells by group")
+        if last is None or last[0] is not codes:
+            last = codes, self._pushes.cells_by_group(codes, n_groups)
+            self._kept.put("cells by group", last)
+        found = self._pushes.sums_by_group(self._leaves, last[1])
+        return found, found
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ProvenPushes(Proven):
+    """Boosted trees of any loss, and the account of their scores: what each training row's own gradients put into them."""
+
+    boosting: Boosting
+    index: NDArray[Any]  #: (N,) the user's labels of the training rows
+    features: Any
+    backend: str
+    limits: Limits
+    verification: Any
+    scale: TargetScale = IDENTITY
+    kept: Kept = field(default_factory=Kept)
+
+    kind = "additive"
+    source = PUSHES
+    push_source = PUSHES
+    refusals = WITHOUT_WEIGHTS
+
+    def __post_init__(self) -> None:
+        """Labels are shared with every explanation, so they are read-only."""
+        object.__setattr__(self, "index", frozen(self.index))
+        object.__setattr__(self, "adapter", self.boosting)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.boosting.targets.shape
+
+    @property
+    def targets(self) -> Array:
+        """(N, K): the targets of the fit; of two classes, whether a row is of the second."""
+        return frozen(self.boosting.targets)
+
+    @property
+    def scored(self) -> Any:
+        return self.boosting.scored
+
+    def queries(self, X: Any, init_score: Any = None) -> Queries:
+        rows = inputs.as_features(as_rows(X), self.boosting, "X", self.features)
+        offsets = Offsets.of(init_score, rows.shape[0], self.boosting.adapter)
+        return Queries(self.boosting.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
+
+    def asked_of(self, batch: Queries) -> Boosting:
+        """The model for exactly these rows."""
+        return self.boosting.shifted(batch.offsets)
+
+    def effects(self, source: Source, asked: Queries) -> Effects:
+        """The numbers that belong to these queries and the training rows."""
+        model, n = self.asked_of(asked), len(asked)
+        if source.name == "pushes":
+            return PushEffects(model.pushes, asked.coordinates, model.starts(n), self.kept, asked.start)
+        if source.name == "derivatives":
+            derivatives, predictions = model.target_derivatives(asked.rows), model.predictions(asked.rows)
+            return derived(derivatives, predictions, self.targets, asked.start)
+        read = deletions.by_replay if source.name == "deletions" else deletions.to_first_order
+        return BlockEffects(lambda: read(model, asked.rows), self.shape, n)
+
+    def prove(self, batch: Queries, predictions: Array | None) -> None:
+        self.asked_of(batch).prove(batch.coordinates, batch.predictions, predictions)
+
+    # -- changes of the training rows -----------------------------------------------------------------------------------
+
+    @property
+    def has_first_order(self) -> bool:
+        return not self.boosting.underived
+
+    @property
+    def pass_seconds(self) -> float:
+        return deletions.SECONDS * self.shape[0] * self.boosting.n_steps
+
+    def deletion_seconds(self, available: int) -> tuple[float, bool]:
+        return self.shape[0] * self.pass_seconds, False
+
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+        return self.boosting.as_targets(given, n, what, rows)
+
+    def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
+        self.prove(queries, None)
+        model, leaves = self.asked_of(queries), queries.coordinates
+        change = model.refitted(targets).scores(leaves)[0] - model.refitted(model.targets).scores(leaves)[0]
+        return queries.predictions, change
+
+    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array, int]:
+        left = self.boosting.row_weights.copy()
+        left[rows] = 0.0
+        if not left.any():
+            raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+        self.prove(queries, None)
+        found = self.asked_of(queries).deleted([rows[:0], rows], "without").scores(queries.coordinates)
+        return queries.predictions, queries.predictions + (found[1] - found[0]), 0
+
+    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> Groups:
+        (codes, groups), before = coded[0], queries.predictions
+        self.prove(queries, None)
+        after = np.full((*before.shape, len(groups)), np.nan)
+        for g in track(range(len(groups)), "groups"):
+            rows = np.flatnonzero(codes == g)
+            if np.delete(self.boosting.row_weights, rows).any():
+                after[:, :, g] = self.without(queries, rows)[1]
+        return Groups(groups, np.bincount(codes, minlength=len(groups)), before, after)
+
+    def meant(self, scores: Array) -> dict[str, Array]:
+        means = self.boosting.means(scores)
+        return {} if means is None else {self.boosting.meaning: means}
+
+    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
+        if source.name in ("derivatives", "first-order"):
+            return self.boosting.bytes_per_query()
+        if source.name == "deletions":
+            return deletions.bytes_per_query(self.boosting)
+        return 16 * self.targets.size if whole else self.boosting.pushes.bytes_per_query()

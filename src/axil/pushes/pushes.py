@@ -1,0 +1,244 @@
+"""Pushes: what each training row's own gradient put into a score; with the base they add up to it, for any loss.
+
+With g_sj the gradient that stage s, one step of one tree, saw of row j, c_sj what multiplies its weight there, v the leaf's value
+and G its sum of ``w c g``, a row puts ``-w_j c_sj g_sj share_s[l]``, ``share = -v / G``, into its leaf's value, and so into the
+score of every x in the leaf:
+
+    push_j(x) = sum_s coefficient_s [leaf_s(j) = leaf_s(x)] (-w_j c_sj g_sj share_s[leaf_s(j)])
+    base + sum_j push_j(x) = F(x)
+
+L1 and clips are in the share; a leaf that solves for all outputs together has a matrix in its place. Given the model's own leaf
+values a row's scores before every tree depend on that row alone, so blocks of rows are walked and read out: nothing of size
+(T, N) or (n, N) exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.smooth import SmoothTrees
+from axil.errors import ExactnessError
+from axil.machine.arrays import host, is_host
+from axil.machine.progress import track
+from axil.pushes.agreement import leaf_scores
+from axil.pushes.factors import Factors
+from axil.replay.checks import CHECKED_ROWS
+from axil.types import Array, Leaves
+
+BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs
+EXACT = 1e-6  # of all pushes on a score, in absolute value: how closely they add up
+
+DIVERGED = 1e7  # by how much other scores are larger where single precision has no digit left of this one
+NOT_ADDED_UP = "Please report it: the account of this model does not add up."
+CHANGED = "The model may have changed since the explainer was made: make a new one."
+
+
+class Pushes(Factors):
+    """The account of every score of one replayed fit."""
+
+    # -- what the model says --------------------------------------------------------------------------------------------
+
+    @property
+    def base(self) -> Array:
+        """(K,): where every score starts; the scores of rows that no row pushes."""
+        return self.walked.base
+
+    def scores(self, queries: Leaves) -> Array:
+        """(n, K): sums of the model's own leaf values in these leaves, (n, T)."""
+        return leaf_scores(self.walked.smooth, queries)
+
+    def sizes(self, queries: Leaves) -> Array:
+        """(n, K): what errors of scores in these leaves are relative to; see `sizes_of`."""
+        return sizes_of(self.walked.smooth, self.base, self._leaf_sums[1], queries)
+
+    def bytes_per_query(self) -> int:
+        """Bytes that one query takes while its pushes are handed on block by block, with its part of a block."""
+        return 8 * (sum(int(self.walked.smooth.trees.n_leaves[own].sum()) for own in self.trees) + 64 * self.n_outputs)
+
+    # -- rows -----------------------------------------------------------------------------------------------------------
+
+    def _blocks(self, n: int) -> Iterator[slice]:
+        n_rows = len(self.walked.targets)
+        entries = sum(len(own) for own in self.trees) + n * self.n_outputs
+        step = max(64, self._block_entries() // entries)
+        return (slice(a, min(a + step, n_rows)) for a in range(0, n_rows, step))
+
+    def _block_entries(self) -> int:
+        """Factors and pushes held at a time: on a device, where the walk goes over all of a block at once, a batch of them."""
+        if self.backend.xp is np or self._program is None:
+            return BLOCK_ENTRIES
+        budget = self.limits.budget
+        return max(BLOCK_ENTRIES, min(budget.batch_bytes, budget.available // 4) // 8)
+
+    def blocks(self, queries: Leaves) -> Iterator[tuple[int, list[Any]]]:
+        """Blocks of rows: the first one's number, and for each output their pushes (rows, n) on queries in these leaves.
+
+        Arrays of the back end. Once all are given, their sums must be the scores, or `ExactnessError` is raised.
+        """
+        n, xp = len(queries), self.backend.xp
+        with self.backend.guard():
+            tables = [self._table(queries, k) for k in range(self.n_outputs)]
+            total = [xp.full(n, base) for base in self.base]
+            for rows in track(list(self._blocks(n)), "pushes"):
+                made = []
+                for k, factors in enumerate(self.factors(rows)):
+                    out = xp.empty((rows.stop - rows.start, n))
+                    self.rows.scaled_read_out(tables[k], factors, rows.start, out, self._own(k))
+                    total[k] += out.sum(axis=0)
+                    made.append(out)
+                yield rows.start, made
+            found = np.stack([host(each) for each in total], axis=1)
+        self.agree(found, queries)
+
+    def _own(self, k: int) -> NDArray[np.int64] | None:
+        """The trees of output k, as kernels take them: None for all."""
+        return None if len(self.trees[k]) == len(self.walked.leaves) else self.trees[k].astype(np.int64)
+
+    def _table(self, queries: Leaves, k: int) -> Any:
+        """(C_k, n): 1 at the leaves of each query in the trees of output k."""
+        n_leaves, xp = self.walked.smooth.trees.n_leaves[self.trees[k]], self.backend.xp
+        starts = np.cumsum(n_leaves) - n_leaves
+        table = xp.zeros((int(n_leaves.sum()), len(queries)))
+        at = starts + queries[:, self.trees[k]].astype(np.int64)
+        table[xp.asarray(at), xp.arange(len(queries))[:, None]] = 1.0
+        return table
+
+    def dense(self, queries: Leaves) -> Array:
+        """(K, n, N), on the host."""
+        out = np.empty((self.n_outputs, len(self.walked.targets), len(queries)))
+        for first, made in self.blocks(queries):
+            for own, block in zip(out, made):
+                part = own[first : first + len(block)]
+                if is_host(block):
+                    part[...] = block
+                else:
+                    block.get(out=part)
+        return out.swapaxes(1, 2)
+
+    def cells_by_group(self, codes: NDArray[np.intp], n_groups: int) -> list[Array]:
+        """For each output (C_k, groups): what the rows of each group, numbered (N,), together put into each leaf; one walk."""
+        xp = self.backend.xp
+        with self.backend.guard():
+            sums = [xp.zeros((int(self.walked.smooth.trees.n_leaves[own].sum()), n_groups)) for own in self.trees]
+            for rows in track(list(self._blocks(0)), "pushes"):
+                own_codes = xp.asarray(codes[rows].astype(np.int64))
+                for k, factors in enumerate(self.factors(rows)):
+                    self.rows.factor_sums(factors, own_codes, rows.start, sums[k], self._own(k))
+            return [host(found) for found in sums]
+
+    def sums_by_group(self, queries: Leaves, cells: list[Array]) -> Array:
+        """(n, K, groups): pushes on queries in these leaves, (n, T), summed by group; `cells_by_group` gives the cells."""
+        out = np.zeros((len(queries), self.n_outputs, cells[0].shape[1]))
+        for k, own in enumerate(self.trees):
+            n_leaves = self.walked.smooth.trees.n_leaves[own]
+            for t, begin in zip(own, np.cumsum(n_leaves) - n_leaves):
+                out[:, k] += cells[k][begin + queries[:, t].astype(np.intp)]
+        self.agree(self.base + out.sum(axis=2), queries)
+        return out
+
+    def on_itself(self) -> Array:
+        """(N, K): the push of each row on its own score. O(T N), and no other pushes are computed."""
+        found = np.zeros((len(self.walked.targets), self.n_outputs))
+        with self.backend.guard():
+            for rows in track(list(self._blocks(0)), "pushes"):
+                found[rows] = np.stack([host(factors.sum(axis=0)) for factors in self.factors(rows)], axis=1)
+        return found
+
+    # -- proof ----------------------------------------------------------------------------------------------------------
+
+    def prove(self) -> float:
+        """Compare what all rows together put into each leaf with the leaf's own value; the largest difference, relative.
+
+        So the account adds up for every x, whichever leaves it falls into. A leaf is compared with the largest score, since what
+        a library rounds away from gradients next to zero is not relative to them. Beside scores far larger than theirs, in
+        a fit that diverged, training rows, up to `CHECKED_ROWS`, are compared with all that is pushed there.
+        """
+        w, (found, sizes) = self.walked, self._leaf_sums
+        scale = max(float(np.abs(w.score).max()), float(np.abs(self.base).max()), float(sizes.max())) or 1.0
+        error = np.abs(found - w.smooth.trees.values)
+        worst = np.unravel_index(int(error.argmax()), error.shape)
+        if not error[worst] <= EXACT * scale:
+            expected = float(w.smooth.trees.values[worst])
+            raise ExactnessError("sum of the pushes in a leaf", float(found[worst]), expected, CHANGED)
+        step = -(-len(w.targets) // CHECKED_ROWS)
+        asked = w.leaves.T[::step]
+        if scale > DIVERGED * float(self.sizes(asked).min()):
+            self.agree(summed(w.smooth, self.base, found, asked), asked, step)
+        return float(error[worst]) / scale
+
+    @cached_property
+    def _leaf_sums(self) -> tuple[Array, Array]:
+        """(L, 1), or (L, K) where outputs share trees: what all rows put into each leaf, and its absolute values; one walk."""
+        w, xp = self.walked, self.backend.xp
+        made = np.zeros((2, *w.smooth.trees.values.shape))
+        with self.backend.guard():
+            n_cells = [int(w.smooth.trees.n_leaves[own].sum()) for own in self.trees]
+            sums = [[xp.zeros((n, 1)) for _ in range(2)] for n in n_cells]
+            for rows in track(list(self._blocks(0)), "pushes"):
+                codes = xp.zeros(rows.stop - rows.start, dtype=np.int64)
+                for k, factors in enumerate(self.factors(rows)):
+                    self.rows.factor_sums(factors, codes, rows.start, sums[k][0], self._own(k))
+                    self.rows.factor_sums(xp.abs(factors), codes, rows.start, sums[k][1], self._own(k))
+            for k, own in enumerate(self.trees):
+                at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in own])
+                made[:, at, k if w.smooth.shared else 0] = [host(each)[:, 0] for each in sums[k]]
+        return made[0], made[1]
+
+    def agree(self, total: Array, queries: Leaves, step: int = 0) -> None:
+        """Raise unless these are the scores of queries in these leaves, or of every training row at this step."""
+        if not len(total):
+            return
+        expected, sizes = self.scores(queries), self.sizes(queries)
+        largest = float(np.abs(self.walked.score).max(initial=0.0))
+        check_sums(total, expected, sizes, EXACT, largest, NOT_ADDED_UP, step)
+
+
+def summed(smooth: SmoothTrees, base: Array, values: Array, leaves: Leaves) -> Array:
+    """(n, K): the base (K,) and the values, (L, 1) or (L, K) as those of the trees are, of each row's leaves (n, T)."""
+    n_leaves = smooth.trees.n_leaves
+    made = base + np.zeros((len(leaves), len(base)))
+    for t, first in enumerate(np.cumsum(n_leaves) - n_leaves):
+        own = slice(None) if smooth.shared else slice(int(smooth.outputs[t]), int(smooth.outputs[t]) + 1)
+        made[:, own] += values[first + leaves[:, t].astype(np.intp)]
+    return made
+
+
+def sizes_of(smooth: SmoothTrees, base: Array, leaf_sizes: Array, leaves: Leaves) -> Array:
+    """(n, K): the absolute values that scores are sums of: of the base (K,), and of all that rows push into their leaves (n, T).
+
+    Errors are relative to these terms, since beside a score of 1e27 any other would pass for exact. Less than an ordinary leaf
+    of each tree holds does not count: gradients next to zero are rounded beside the scores and targets that they come of.
+    """
+    typical: Array = np.abs(base)
+    for t, own in enumerate(np.split(leaf_sizes, np.cumsum(smooth.trees.n_leaves)[:-1])):
+        ordinary = np.sort(own, axis=0)[(len(own) - 1) // 2]
+        typical = typical + (ordinary if smooth.shared else ordinary * (np.arange(len(base)) == smooth.outputs[t]))
+    found: Array = np.maximum(summed(smooth, np.abs(base), leaf_sizes, leaves), typical.max())
+    return found
+
+
+def check_sums(
+    found: Array, expected: Array, sizes: Array, tolerance: float, largest: float, cause: str, step: int = 0
+) -> None:
+    """Raise where scores (n, K) are further apart than the tolerance times their sizes; see `sizes_of`.
+
+    ``largest``: the largest |score| of a training row. ``step``: these are the training rows at this step, not explained ones.
+    """
+    error, allowed = np.abs(found - expected), tolerance * sizes
+    beyond = np.flatnonzero(~(error <= allowed).all(axis=1))
+    if not len(beyond):
+        return
+    at = np.unravel_index(int((error[beyond] - allowed[beyond]).argmax()), error[beyond].shape)  # nan before all others
+    row = int(beyond[at[0]])
+    if not largest <= DIVERGED * float(sizes[row].max()):
+        cause = (
+            f"The fit has scores of up to {largest:.1e}: it diverged, and beside them the library rounded away what made this "
+            "score. Fit with a smaller learning rate or more regularisation."
+        )
+    what = f"score of {'training' if step else 'explained'} row {row * max(step, 1)} (from 0)"
+    raise ExactnessError(what, float(found[row, at[1]]), float(expected[row, at[1]]), cause)

@@ -1,0 +1,124 @@
+"""The fit again with other targets, or without some rows: splits, rates, draws and halved steps held fixed.
+
+Nothing is linear here: gradients follow the scores, scores the leaf values of the trees before, and every leaf value is computed
+again. The walk runs freely, so that the change it makes is that of the fit in double precision. Several fits, each without other
+rows, are walked together: copies of the training rows, one below the other, with leaves of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.losses import Loss
+from axil.machine.progress import track
+from axil.pushes.stages import Round, Walked
+from axil.pushes.steps import Step, joint_steps, leaf_step
+from axil.types import Array, Leaves
+
+Rows = NDArray[np.intp]
+
+EVERY_ROW: tuple[Rows, ...] = (np.zeros(0, dtype=np.intp),)  # one fit, without none
+
+
+@dataclass(frozen=True)
+class Refit:
+    """C fits at one fixed structure: where scores start, and what each leaf adds to them."""
+
+    walked: Walked
+    base: Array  #: (C, K)
+    values: Array  #: (C, L, 1), or (C, L, K) where trees are shared
+
+    def scores(self, queries: Leaves) -> Array:
+        """(C, n, K): of rows in these leaves, (n, T)."""
+        w = self.walked
+        made = self.base[:, None] + np.zeros((len(self.base), len(queries), w.targets.shape[1]))
+        for t in range(len(w.leaves)):
+            own = slice(None) if w.smooth.shared else slice(int(w.smooth.outputs[t]), int(w.smooth.outputs[t]) + 1)
+            made[:, :, own] += self.values[:, w.starts[t] + queries[:, t].astype(np.intp)]
+        return made
+
+
+def refit(walked: Walked, targets: Array, loss: Loss, factors: Array | None, gone: Sequence[Rows] = EVERY_ROW) -> Refit:
+    """Fits to targets (N, K), whose loss and class weights may be others too; each without the weight of some rows.
+
+    O(C T N). A leaf that no row of any weight is left in adds nothing.
+    """
+    return _Copies(walked, targets, loss, factors, gone).run()
+
+
+class _Copies:
+    """Copies of the training rows on their way through the fit."""
+
+    def __init__(self, walked: Walked, targets: Array, loss: Loss, factors: Array | None, gone: Sequence[Rows]):
+        self.walked, self.loss, self.n_copies = walked, loss, len(gone)
+        weights = np.tile(walked.weights, (self.n_copies, 1))
+        for own, rows in zip(weights, gone):
+            own[rows] = 0.0
+        counted = weights * factors if loss.newton_start and factors is not None else weights
+        trees, smooth = walked.smooth.trees, walked.smooth
+        self.base = np.tile(trees.base_value, (self.n_copies, 1))
+        if trees.base is None:
+            with np.errstate(divide="ignore"):  # the logarithm of a mean that is 0 without these rows
+                self.base = np.stack([loss.start(np.average(targets, axis=0, weights=each)) for each in counted])
+        self.weights = weights if factors is None else weights * factors
+        self.less = smooth.l2_by_weight * (walked.weights.sum() - weights.sum(axis=1))
+        self.targets = np.tile(targets, (self.n_copies, 1))
+        score = np.tile(walked.start + np.zeros_like(targets), (self.n_copies, 1))
+        share = float(smooth.base_shares[0])  # 0 where offsets stand in for the base, which may be infinite by now
+        moved = share * (self.base - trees.base_value) if share else np.zeros_like(self.base)
+        self.score = score + np.repeat(moved, len(targets), axis=0)
+
+    def run(self) -> Refit:
+        """Walk through all rounds."""
+        w, n_copies = self.walked, self.n_copies
+        values = np.zeros((n_copies, *w.smooth.trees.values.shape))
+        made: dict[int, Array] = {}
+        for one in track(w.rounds, "refit"):
+            trees = {int(w.stage_tree[s]) for s in one.stages} | {int(w.stage_tree[s]) for s, _ in one.changes}
+            leaves = {t: self._leaves(t) for t in trees}
+            for stage, step in zip(one.stages, self._steps(one, leaves)):
+                made[stage] = step.scaled(float(w.scales[stage])).value
+            for stage, coefficient in one.changes:
+                t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
+                gain = coefficient * made[stage]
+                self.score[:, k] += gain[leaves[t]]
+                own = values[:, w.starts[t] : w.starts[t + 1], k if w.smooth.shared else 0]
+                own += gain.reshape(n_copies, -1)
+            if one.base:
+                self.score += one.base * np.repeat(self.base, len(w.targets), axis=0)
+        share = float(w.smooth.base_shares[-1])
+        return Refit(w, share * self.base if share else np.zeros_like(self.base), values)
+
+    def _leaves(self, t: int) -> Rows:
+        """(C * N,): leaves of tree t, those of each copy after those of the copies before."""
+        firsts = int(self.walked.smooth.trees.n_leaves[t]) * np.arange(self.n_copies)
+        return np.asarray((firsts[:, None] + self.walked.leaves[t].astype(np.intp)).ravel())
+
+    def _steps(self, one: Round, leaves: dict[int, Rows]) -> list[Step]:
+        """The steps of a round's stages from these scores."""
+        w, loss = self.walked, self.loss
+        slopes = loss.leaf_slopes(self.targets, self.score)
+        if loss.joint:
+            t = int(w.stage_tree[one.stages[0]])
+            return joint_steps(slopes[0], loss.mean(self.score), self._counted(t), leaves[t], self._l2(t, 0))
+        found = []
+        for stage in one.stages:
+            t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
+            l2, own = self._l2(t, k), self._counted(t)
+            g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in slopes)
+            G, H = (np.asarray(np.bincount(leaves[t], own * each, len(l2)), dtype=np.float64) for each in (g, h))
+            found.append(leaf_step(G, H, l2, w.smooth.l1, w.smooth.most))
+        return found
+
+    def _counted(self, t: int) -> Array:
+        """(C * N,): weight * factor * draw."""
+        drawn = self.walked.drawn
+        return (self.weights if drawn is None else self.weights * drawn[t]).ravel()
+
+    def _l2(self, t: int, k: int) -> Array:
+        """(C * L_t,)."""
+        return np.asarray((self.walked.l2(t, k) - self.less[:, None]).ravel())

@@ -1,0 +1,286 @@
+"""Reverse mode through a boosting fit with its structure held fixed: derivatives by all targets or all row weights at once.
+
+P holds how each query's output moves with the scores of the training rows; the rounds are run backwards. For a stage with leaf
+values v of G and H, and a query x whose output moves by ``seed`` with its own score:
+
+    a[l]  = sum of coefficients * (seed 1[l = leaf(x)] + sum over rows j in l of P_j)        how it moves with v[l]
+    by targets  += a w (v_G dg/dy + v_H dh/dy)
+    by weights  += a   (v_G g + v_H h)
+    P           += a w (v_G dg/dF + v_H dh/dF)
+
+with v_G = dv/dG and v_H = dv/dH of the row's own leaf. Softmax scores of one row are coupled: there dg/dF is by the output's own
+probability p and P_m gains ``p_m (q_m - sum_k p_k q_k)``. What is left in P then moves with the base.
+
+P, tables of leaves, scores of the training rows and slopes of the loss are arrays of the rows' back end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.losses import Slopes
+from axil.kernels import Rows
+from axil.machine.arrays import host
+from axil.machine.blocks import row_blocks
+from axil.machine.progress import track
+from axil.pushes.stages import Round, Walked
+from axil.types import Array, Leaves
+
+Numbers = NDArray[np.int64]
+
+NONE, ALL = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)  # of one tree
+
+
+class Reverse:
+    """Reverse mode for n queries and O outputs; the columns of every table are outputs times queries."""
+
+    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array, n_threads: int, base: float = 1.0):
+        """``rows``: the walked ones; ``queries`` (n, T): leaves; ``seeds`` (n, O, K): how output o moves with score m.
+
+        ``base``: how often the base counts in the scores of the queries.
+        """
+        self.walked, self.rows, self.queries, self.xp = walked, rows, queries.astype(np.intp), rows.xp
+        self.n_threads, self.base = n_threads, base
+        n, n_outputs, n_scores = seeds.shape
+        self.n, self.n_outputs, self.n_scores, self.n_rows = n, n_outputs, n_scores, len(walked.targets)
+        self.seeds = np.ascontiguousarray(seeds.transpose(2, 1, 0).reshape(n_scores, n_outputs * n))
+        self.P = [self.xp.zeros((self.n_rows, n_outputs * n)) for _ in range(n_scores)]
+        self.y, self.weights = self.xp.asarray(walked.targets), self.xp.asarray(walked.weights)
+        self.factors = None if walked.smooth.factors is None else self.xp.asarray(walked.smooth.factors)
+        self.score = self.xp.array(walked.score)
+        self.a: dict[int, Any] = {}  # by stage: how the outputs move with its leaf values, (L_t, O * n)
+
+    def by_targets(self) -> Array:
+        """(O, n, N): output o by column o of the targets, in O(T N) a query and output."""
+        w = self.walked
+        out = [self.xp.zeros((self.n_rows, self.n)) for _ in range(self.n_outputs)]
+
+        def take(stage: int, slopes: Any) -> None:
+            k = int(w.stage_output[stage])
+            rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, self.weights)
+            own = self.xp.ascontiguousarray(self.a[stage][:, k * self.n : (k + 1) * self.n])
+            self._apply(out[k], int(w.stage_tree[stage]), own, rows)
+
+        start = self._run(take) @ w.start_slopes()  # (O * n, K): by the means
+        counted = w.weights * w.start_factors
+        share = self.xp.asarray(counted / counted.sum())
+        for k, part in enumerate(out):
+            part += self.xp.outer(share, self.xp.asarray(start[k * self.n : (k + 1) * self.n, k]))
+        return np.stack([host(part).T for part in out])
+
+    def by_weights(self) -> Array:
+        """(O, n, N): output o by the row weights, in O(T N) a query and output for each score."""
+        w = self.walked
+        out, everyone = (self.xp.zeros((*shape, self.n_outputs * self.n)) for shape in ((self.n_rows,), ()))
+
+        def take(stage: int, slopes: Any) -> None:
+            rows = self._mixed(stage, slopes.g, slopes.h, None)
+            self._apply(out, int(w.stage_tree[stage]), self.a[stage], rows)
+            if w.smooth.l2_by_weight:
+                everyone[:] += w.smooth.l2_by_weight * (self.xp.asarray(w.steps[stage].by_l2) @ self.a[stage])
+
+        start = self._run(take) @ w.start_slopes()
+        factors = w.start_factors
+        pull = factors[:, None] * (w.targets - w.means) / (w.weights @ factors)
+        if w.smooth.trees.held_out is not None:
+            pull[w.smooth.trees.held_out] = 0.0
+            out[self.xp.asarray(w.smooth.trees.held_out)] = 0.0
+        out += self.xp.asarray(pull) @ self.xp.asarray(start.T) + everyone
+        return np.ascontiguousarray(host(out).T).reshape(self.n_outputs, self.n, self.n_rows)
+
+    def _run(self, take: Any) -> Array:
+        """Run the rounds backwards, giving every stage to ``take``; (O * n, K): by the scores that the fit starts from."""
+        with row_blocks(self.n_rows, self.n_threads) as self.each:
+            return self._backwards(take)
+
+    def _backwards(self, take: Any) -> Array:
+        w = self.walked
+        by_base = np.zeros_like(self.seeds.T)
+        for one in track(w.rounds[::-1], "derivatives"):
+            self._gather(one)
+            if one.base:
+                by_base += one.base * self._by_all_scores()
+            for t, k, gain in w.gains(one):
+                self.score[:, k] -= self._numbers(partial(_looked_up, self.xp.asarray(gain), self.rows.cells[t]))
+            slopes = self._joint_slopes(one) if w.loss.joint else self._slopes()
+            for stage in one.stages:
+                take(stage, slopes)
+            (self._pull_joint if w.loss.joint else self._pull)(one, slopes)
+            for stage in one.stages:
+                del self.a[stage]
+        return np.asarray(by_base + w.smooth.base_shares[0] * self._by_all_scores())
+
+    def _by_all_scores(self) -> Array:
+        """(O * n, K): how the outputs move with all scores of an output together, those of training rows and,
+
+        where they start from the base, of queries.
+        """
+        rows = np.stack([host(part.sum(axis=0)) for part in self.P], axis=1)
+        return np.asarray(rows + self.base * self.seeds.T)
+
+    def _gather(self, one: Round) -> None:
+        """Add to ``a`` what the scores after this round ask of the stages that changed them."""
+        w = self.walked
+        gathered: dict[tuple[int, int], Any] = {}  # steps of one tree have their sums in common
+        for stage, coefficient in one.changes:
+            t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
+            if (t, k) not in gathered:
+                sums = self.xp.empty((int(w.smooth.trees.n_leaves[t]), self.n_outputs * self.n))
+                self._sweep(t, self.P[k], NONE, sums, None, ALL)
+                self._asked(t, k, sums)
+                gathered[t, k] = sums
+            part = coefficient * gathered[t, k]
+            self.a[stage] = self.a[stage] + part if stage in self.a else part
+
+    def _asked(self, t: int, k: int, sums: Any) -> None:
+        """Add what the queries' own scores ask of their leaves in tree t."""
+        at = self.xp.asarray(np.tile(self.queries[:, t], self.n_outputs)), self.xp.arange(self.n_outputs * self.n)
+        sums[at] += self.xp.asarray(self.seeds[k])
+
+    def _pull(self, one: Round, slopes: Any) -> None:
+        """Add to P what the stages of this round ask of the scores before it."""
+        w = self.walked
+        p = w.loss.mean(self.score) if w.loss.coupled else None
+        mixed = None if p is None else self.xp.zeros_like(self.P[0])
+        for stage in one.stages:
+            t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
+            rows = self._mixed(stage, slopes.g_by_score, slopes.h_by_score, self.weights)
+            if p is not None and mixed is not None:
+                rows = rows * p[:, k]
+                self._apply(mixed, t, self.a[stage], rows)
+            self._apply(self.P[k], t, self.a[stage], rows)
+        if p is not None and mixed is not None:
+            for k, part in enumerate(self.P):
+                part -= p[:, k, None] * mixed
+
+    def _joint_slopes(self, one: Round) -> Any:
+        """Turn ``a`` into what it asks of the right sides of the leaves' systems; the slopes that go with that."""
+        w = self.walked
+        asked = self.xp.stack([self.a[stage] for stage in one.stages], axis=1)  # (L_t, K, O * n)
+        inverse = w.steps[one.stages[0]].inverse
+        assert inverse is not None
+        solved = self.xp.asarray(inverse) @ asked
+        for k, stage in enumerate(one.stages):
+            self.a[stage] = self.xp.ascontiguousarray(solved[:, k])
+        return w.loss.joint_slopes(self.y, self.score, self._solved(one))  # type: ignore[attr-defined]
+
+    def _solved(self, one: Round) -> Any:
+        """(N, K): the values of the rows' leaves that this round's systems were solved for."""
+        leaf = self.rows.cells[int(self.walked.stage_tree[one.stages[0]])]
+        values = [self.walked.steps[stage].solved for stage in one.stages]
+        return self.xp.stack([self.xp.asarray(value)[leaf] for value in values if value is not None], axis=1)
+
+    def _pull_joint(self, one: Round, slopes: Any) -> None:
+        """`_pull` where H is whole: with u for ``a`` now, v the leaf's values and p the probabilities,
+
+        P_m -= w p_m (q_m - sum_k p_k q_k),   q_k = u_k (1 + v_k - v'p) - v_k u'p.
+        """
+        w = self.walked
+        t = int(w.stage_tree[one.stages[0]])
+        p, v, rows = w.loss.mean(self.score), self._solved(one), self.weights * self.xp.asarray(w.counted(t))
+        vp = (p * v).sum(axis=1)
+        up, mixed = self.xp.zeros_like(self.P[0]), self.xp.zeros_like(self.P[0])
+        for k, stage in enumerate(one.stages):
+            self._apply(up, t, self.a[stage], p[:, k].copy())
+            self._apply(mixed, t, self.a[stage], p[:, k] * (1 + v[:, k] - vp))
+        mixed -= vp[:, None] * up
+        for k, stage in enumerate(one.stages):
+            own = rows * p[:, k]
+            self._apply(self.P[k], t, self.a[stage], -own * (1 + v[:, k] - vp))
+            self.P[k] += (own * v[:, k])[:, None] * up + own[:, None] * mixed
+
+    def _mixed(self, stage: int, g: Any, h: Any, weights: Any) -> Any:
+        """(N,): ``w c (v_G g + v_H h)`` of every row, g and h as slopes are; no weights for ones."""
+        w, t, k = self.walked, int(self.walked.stage_tree[stage]), int(self.walked.stage_output[stage])
+        by_g, by_h = self.xp.asarray(w.steps[stage].by_g), self.xp.asarray(w.steps[stage].by_h)
+        leaf, drawn = self.rows.cells[t], None if w.drawn is None else self.xp.asarray(w.drawn[t])
+
+        def make(rows: slice) -> Any:
+            own = leaf[rows]
+            found = by_g[own] * _of(g, k, rows) + by_h[own] * _of(h, k, rows)
+            for each in (weights, self.factors, drawn):
+                if each is not None:
+                    found *= each[rows]
+            return found
+
+        return self._numbers(make)
+
+    def _slopes(self) -> Slopes:
+        """The slopes of the loss at the scores reached."""
+        w = self.walked
+        if self.xp is not np:
+            if w.loss.anywhere:
+                return w.loss.slopes(self.y, self.score)
+            found = w.loss.slopes(w.targets, host(self.score))
+            return replace(found, **{name: self.xp.asarray(own) for name, own in vars(found).items() if np.ndim(own)})
+        kinds = w.loss.slopes(self.y[:1], self.score[:1])
+        made = {name: np.empty_like(self.y) for name, own in vars(kinds).items() if np.ndim(own)}
+
+        def put(rows: slice) -> None:
+            found = w.loss.slopes(self.y[rows], self.score[rows])
+            for name, whole in made.items():
+                whole[rows] = getattr(found, name)
+
+        self.each(put)
+        return replace(kinds, **made)
+
+    def _numbers(self, make: Callable[[slice], Any]) -> Any:
+        """(N,): one number for every row."""
+        if self.xp is not np:
+            return make(slice(None))
+        out = np.empty(self.n_rows)
+
+        def put(rows: slice) -> None:
+            out[rows] = make(rows)
+
+        self.each(put)
+        return out
+
+    def _apply(self, state: Any, tree: int, table: Any, rows: Any) -> None:
+        """``state[j] += rows[j] * table[leaf of j]``."""
+        self._sweep(tree, state, ALL, table, rows, NONE)
+
+    def _sweep(self, tree: int, state: Any, apply: Numbers, table: Any, rows: Any, gather: Numbers) -> None:
+        self.rows.tree(tree).sweep(state, apply, table, rows, gather, table, None)
+
+
+class Combined(Reverse):
+    """Reverse mode for one number that moves with the scores of n queries: J'u, over all outputs and columns of the targets."""
+
+    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, slopes: Array, n_threads: int, base: float = 1.0):
+        """``queries`` (n, T): leaves; ``slopes`` (n, K): how the number moves with each score."""
+        super().__init__(walked, rows, queries[:1], slopes.sum(axis=0)[None, None, :], n_threads, base)
+        self.queries, self.slopes = queries.astype(np.intp), slopes
+
+    def by_targets(self) -> Array:
+        """(N, K): by every column of the targets, in O(T N) for each score."""
+        w = self.walked
+        out = [self.xp.zeros((self.n_rows, 1)) for _ in range(self.n_scores)]
+
+        def take(stage: int, slopes: Any) -> None:
+            k = int(w.stage_output[stage])
+            rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, self.weights)
+            self._apply(out[k], int(w.stage_tree[stage]), self.a[stage], rows)
+
+        start = self._run(take) @ w.start_slopes()  # (1, K): by the means
+        counted = w.weights * w.start_factors
+        found = np.concatenate([host(part) for part in out], axis=1)
+        return np.asarray(found + np.outer(counted / counted.sum(), start[0]))
+
+    def _asked(self, t: int, k: int, sums: Any) -> None:
+        sums[:, 0] += self.xp.asarray(np.bincount(self.queries[:, t], self.slopes[:, k], len(sums)))
+
+
+def _looked_up(table: Any, leaf: Any, rows: slice) -> Any:
+    return table[leaf[rows]]
+
+
+def _of(slope: Any, k: int, rows: slice) -> Any:
+    """Some rows of column k of slopes (N, K), or the number that all share."""
+    return slope[rows, k] if getattr(slope, "ndim", 0) else slope

@@ -1,0 +1,418 @@
+"""A boosting fit with a smooth loss, walked through with the model's own leaf values and ready to be run backwards.
+
+Scores start from a base and offsets. In every round some stages, each one step of one tree for one output, look at the same
+scores; then the scores of the training rows change by multiples of stages' leaf values:
+
+    G = sum of w g,  H = sum of w h over a leaf's rows,   v = -soft(G, l1) / (H + l2), clipped
+    F = F + coefficient * v[leaf]
+
+Plain boosting has one stage per round, with the rate as coefficient. Several Newton steps on one tree are stages whose
+coefficient is 1 until the tree is done and the rate from then on. DART takes earlier stages, with the first tree also the base,
+out of the scores and puts them back smaller: what changes after a round may be the stages of any round before, and the base.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.losses import Loss, Slopes
+from axil.adapters.smooth import SmoothModel, SmoothTrees
+from axil.kernels import NONE
+from axil.kernels.cpu import Cpu
+from axil.machine.blocks import Each, row_blocks
+from axil.machine.progress import track
+from axil.pushes.agreement import check_counts, check_start, check_values
+from axil.pushes.steps import Step, StepSearch, joint_steps, leaf_step
+from axil.replay.recover import recover_rates
+from axil.types import Array
+
+Leaves = NDArray[np.unsignedinteger[Any]]
+
+ROUNDINGS = 8  # of the sum of |w g| that a leaf's sum of w g may be off by
+ROUNDED = 1e-3  # of a leaf value: what rounding may add to it; more is seen in values near zero alone
+
+
+@dataclass(frozen=True)
+class Round:
+    """Stages that look at the same scores, and what the scores gain after them: (stage, coefficient)."""
+
+    stages: tuple[int, ...]
+    changes: tuple[tuple[int, float], ...]
+    base: float = 0.0  #: by how many bases the scores change besides
+
+
+@dataclass(frozen=True)
+class Walked:
+    """Result of the walk: everything that reverse mode reads."""
+
+    smooth: SmoothTrees
+    leaves: Leaves  #: (T, N)
+    starts: NDArray[np.int64]  #: (T + 1,) where each tree's leaves begin among all
+    drawn: NDArray[Any] | None  #: (T, N) with what factor each row was drawn for each tree; None: all were
+    targets: Array  #: (N, K)
+    weights: Array  #: (N,) as the base counts rows; 0 for one that the fit held out
+    stage_tree: NDArray[np.int64]
+    stage_output: NDArray[np.int64]
+    steps: tuple[Step, ...]  #: by stage
+    rounds: tuple[Round, ...]
+    score: Array  #: (N, K) of the training rows, in the end
+    leaf_error: float  #: relative to the largest leaf value
+    recovered: dict[str, Any]
+    scales: Array  #: (stages,) what a step was shortened by; 1 for whole ones
+    start: Array  #: (N, K) or (K,) scores of the training rows, before the first round
+    zeroed: NDArray[np.bool_] | None = (
+        None  #: (L, K) values that the library set to zero for their weight, where K share trees
+    )
+    gradients: Array | None = None  #: (rounds, N, K) where a loss cannot be asked about single rows
+
+    @property
+    def loss(self) -> Loss:
+        """Loss that the trees were fitted to."""
+        return self.smooth.loss
+
+    @property
+    def base(self) -> Array:
+        """(K,): where predictions start."""
+        return np.asarray(self.smooth.base_shares[-1] * self.smooth.trees.base_value)
+
+    def gains(self, one: Round) -> list[tuple[int, int, Array]]:
+        """The gains of scores after a round: (tree, output, (L_t,) by its leaf)."""
+        found = [(int(self.stage_tree[s]), int(self.stage_output[s]), c * self.steps[s].value) for s, c in one.changes]
+        if one.base:
+            every = np.ones(int(self.smooth.trees.n_leaves[0]))  # any tree: all its leaves have the same
+            found += [(0, k, one.base * base * every) for k, base in enumerate(self.smooth.trees.base_value)]
+        return found
+
+    def l2(self, tree: int, output: int) -> Array:
+        """(L_t,): what regularisation adds to a leaf's H; infinite where the library set the value to zero."""
+        own = slice(self.starts[tree], self.starts[tree + 1])
+        l2 = self.smooth.trees.l2[own]
+        column = output if self.smooth.shared else 0
+        return l2 if self.zeroed is None else np.where(self.zeroed[own, column], np.inf, l2)
+
+    def counted(self, tree: int) -> Array:
+        """(N,): factor * draw, what a row's weight is multiplied by in this tree's leaves."""
+        factors = self.smooth.factors
+        ones = np.ones(len(self.weights)) if factors is None else factors
+        return ones if self.drawn is None else ones * self.drawn[tree]
+
+    @property
+    def start_factors(self) -> Array:
+        """(N,): what a row's weight is multiplied by in the means that the fit starts from."""
+        return start_factors(self.smooth, len(self.weights))
+
+    @property
+    def means(self) -> Array:
+        """(K,): of the targets."""
+        return np.average(self.targets, axis=0, weights=self.weights * self.start_factors)
+
+    def start_slopes(self) -> Array:
+        """(K, K): of the scores that the fit starts from by the targets' means; 0 where it starts from constants."""
+        n_outputs = self.targets.shape[1]
+        constant = self.smooth.trees.base is not None
+        return np.zeros((n_outputs, n_outputs)) if constant else self.loss.start_slopes(self.means)
+
+
+def start_factors(smooth: SmoothTrees, n_rows: int) -> Array:
+    """(N,): see `Walked`."""
+    counted = smooth.loss.newton_start and smooth.factors is not None
+    return smooth.factors if counted and smooth.factors is not None else np.ones(n_rows)
+
+
+def walk(
+    adapter: SmoothModel,
+    smooth: SmoothTrees,
+    leaves: Leaves,
+    targets: Array,
+    offsets: Array | None,
+    check: bool,
+    n_threads: int,
+) -> Walked:
+    """Walk through the fit, computing every leaf value from the scores that the model's own trees lead to.
+
+    With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
+    """
+    with row_blocks(len(targets), n_threads) as each:
+        return _Walk(adapter, smooth, leaves, targets, offsets, each, Cpu(n_threads)).run(check)
+
+
+class _Walk:
+    def __init__(
+        self,
+        adapter: SmoothModel,
+        smooth: SmoothTrees,
+        leaves: Leaves,
+        targets: Array,
+        offsets: Array | None,
+        each: Each,
+        backend: Cpu,
+    ):
+        self.each, self.backend = each, backend
+        self.adapter, self.smooth, self.loss, self.leaves, self.targets = adapter, smooth, smooth.loss, leaves, targets
+        trees = self.trees = smooth.trees
+        self.n_steps = int(np.max(trees.steps))
+        n_rows = len(targets)
+        weighted = trees.row_weights is not None and not smooth.loss.weighs_rows
+        self.weights = np.asarray(trees.row_weights) if weighted else np.ones(n_rows)
+        factored = self.weights if smooth.factors is None else self.weights * smooth.factors
+        # what gradients are still to be multiplied by: those in single precision were rounded with their weights
+        self.counted = np.ones(n_rows) if smooth.loss.single else factored
+        self.seen_weights = factored if smooth.loss.single else None
+        self.even = bool(np.all(self.counted == 1))
+        self.starts = np.concatenate([[0], np.cumsum(trees.n_leaves)]).astype(np.int64)
+        base = smooth.base_shares[0] * trees.base_value
+        self.start = base if offsets is None else base + offsets
+        self.score = self.start + np.zeros_like(targets)
+        # the scores as the library keeps them, if otherwise; where trees are dropped, it adds them up again
+        kept = smooth.score_precision if smooth.omega is None else np.float64
+        self.kept = None if kept is np.float64 else self.score.astype(kept)
+        self.bends = np.empty((targets.shape[1], n_rows, 2))  # g and h of the scores reached, filled again and again
+        self.gradients: list[Array] = []
+        self.drawn = None if smooth.draw_type is None else np.zeros(leaves.shape, dtype=smooth.draw_type)
+        self.stage_tree: list[int] = []
+        self.stage_output: list[int] = []
+        self.steps: list[Step] = []
+        self.scales: list[float] = []
+        self.rounds: list[Round] = []
+        self.ends: list[tuple[int, list[int]]] = []  # of each iteration: its last round, and its stages
+        self.zeroed = np.zeros(trees.values.shape, dtype=np.bool_) if smooth.lightest > 0 else None
+        self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
+        self.sizes: Array | None = (
+            None  # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
+        )
+
+    def run(self, check: bool) -> Walked:
+        if check and self.trees.base is None:
+            counted = self.weights * start_factors(self.smooth, len(self.targets))
+            found = self.loss.start(np.average(self.targets, axis=0, weights=counted))
+            check_start(self.adapter, found, self.trees, self.targets, self.loss.start_rounding(self.trees.base_value))
+        if check and self.drawn is None:  # before any leaf value is computed
+            check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), None)
+        first = np.flatnonzero(np.diff(self.smooth.iterations, prepend=-1))
+        bounds = [*first, len(self.smooth.iterations)]
+        for number, (begin, end) in enumerate(track(list(pairwise(bounds)), "replay")):
+            self.iterate(number, range(begin, end))
+        if check and self.drawn is not None:
+            check_counts(self.adapter, self.trees, self.backend.rows(self.leaves, self.starts), self.drawn)
+        rates, recovered = recover_rates(self.trees, self.replayed)
+        replayed = self.replayed * np.repeat(rates, self.trees.n_leaves)[:, None]
+        error = check_values(self.adapter, self.trees, replayed, self._noise) if check else 0.0
+        self._settle(rates)
+        return Walked(
+            smooth=self.smooth,
+            leaves=self.leaves,
+            starts=self.starts,
+            drawn=self.drawn,
+            targets=self.targets,
+            weights=self.weights,
+            stage_tree=np.array(self.stage_tree),
+            stage_output=np.array(self.stage_output),
+            steps=tuple(self.steps),
+            rounds=tuple(self.rounds),
+            score=self.score,
+            leaf_error=error,
+            recovered=recovered,
+            scales=np.array(self.scales),
+            start=self.start,
+            zeroed=self.zeroed,
+            gradients=np.stack(self.gradients) if self.gradients else None,
+        )
+
+    def _noise(self) -> Array:
+        """(L, K): roundings of the sums of all |w g| in each leaf, in the library's precision; the fit is walked once more."""
+        found = np.zeros_like(self.replayed)
+        if self.drawn is not None or self.loss.recorded or self.loss.joint or self.n_steps > 1:
+            return found  # which are not walked twice
+        again = _Walk(self.adapter, self.smooth, self.leaves, self.targets, None, self.each, self.backend)
+        again.start, again.score = self.start, self.start + np.zeros_like(self.targets)
+        again.sizes = found
+        for number, iteration in enumerate(np.unique(self.smooth.iterations)):
+            trees = np.flatnonzero(self.smooth.iterations == iteration)
+            again.iterate(number, range(trees[0], trees[-1] + 1))
+        rates = np.repeat(np.nan_to_num(self.trees.rates, nan=1.0), self.trees.n_leaves)[:, None]
+        return np.asarray(ROUNDINGS * float(np.finfo(self.adapter.precision).eps) * rates * found)
+
+    def iterate(self, iteration: int, trees: range) -> None:
+        """The trees of one iteration, of which each takes its steps: several only where it is the only one."""
+        before = self.score if self.n_steps == 1 else self.score.copy()
+        own: list[list[int]] = []
+        scales = self._scales(trees[0])
+        for number, scale in enumerate(scales):
+            slopes = self._slopes()
+            if self.loss.recorded:
+                self.gradients.append(slopes.g.astype(np.float32))
+            if number == 0:
+                self._draw(trees, slopes)
+            stages = [s for t in trees for s in self._stages(t, slopes, scale)]
+            own.append(stages)
+            if number < len(scales) - 1:
+                self.rounds.append(Round(tuple(stages), tuple((stage, 1.0) for stage in stages)))
+                self._advance(stages)
+        self.score = before
+        for t, share in self._shares(iteration, trees):
+            place = slice(self.starts[t], self.starts[t + 1])
+            for column, k in enumerate(self._outputs(t)):
+                self._add(t, k, share * self.trees.values[place, column])
+        moved = self._base_moved(iteration)
+        if moved:
+            self.score += moved * self.trees.base_value
+        self.ends.append((len(self.rounds), [s for stages in own for s in stages]))
+        self.rounds.append(Round(tuple(own[-1]), (), moved))
+
+    def _draw(self, trees: range, slopes: Any) -> None:
+        """Draw the rows of an iteration's trees."""
+        if self.drawn is None:
+            return
+        if self.smooth.sampler is None:
+            assert self.trees.sampler is not None
+            for t in trees:
+                self.drawn[t] = self.trees.sampler.draw(t, self.leaves[t], None)  # type: ignore[arg-type]
+            return
+        w = self.weights if self.smooth.factors is None else self.weights * self.smooth.factors
+        g, h = (np.broadcast_to(each, self.targets.shape) for each in (slopes.g, slopes.h))
+        own = slice(trees.start, trees.stop)
+        self.drawn[own] = self.smooth.sampler.draw_by(trees, self.leaves[own], -w[:, None] * g, w[:, None] * h)
+
+    def _base_moved(self, iteration: int) -> float:
+        """By how many bases the scores change after an iteration."""
+        return float(np.diff(self.smooth.base_shares)[iteration])
+
+    def _moved(self, iteration: int) -> Array:
+        """(T,): by how much the coefficients of all trees change after an iteration of DART."""
+        assert self.smooth.omega is not None
+        return np.asarray(self.smooth.omega[iteration + 1] - self.smooth.omega[iteration])
+
+    def _shares(self, iteration: int, trees: range) -> list[tuple[int, float]]:
+        """Trees whose part in the scores changes after an iteration, and by how much of their final values."""
+        if self.smooth.omega is None:
+            return [(t, 1.0) for t in trees]
+        moved, final = self._moved(iteration), self.smooth.omega[-1]
+        return [(int(t), float(moved[t] / final[t])) for t in np.flatnonzero(moved)]
+
+    def _slopes(self) -> Slopes:
+        """The slopes at the scores reached; g and h alone, which is all that leaf values need; see ``counted``.
+
+        Threads share blocks of rows; a loss that is asked about all rows at once is.
+        """
+
+        def put(rows: slice) -> None:
+            score = (self.score if self.kept is None else self.kept)[rows]
+            if self.seen_weights is None:
+                g, h = self.loss.leaf_slopes(self.targets[rows], score.astype(np.float64, copy=False))
+            else:
+                g, h = self.loss.seen(self.targets[rows], score, self.seen_weights[rows])
+            self.bends[:, rows, 0], self.bends[:, rows, 1] = np.transpose(g), np.transpose(h)
+
+        if self.loss.recorded:
+            put(slice(None))
+        else:
+            self.each(put)
+        g, h = self.bends.transpose(2, 1, 0)
+        return Slopes(g, h, np.nan, np.nan, np.nan)
+
+    def _sums(self, t: int, k: int, w: Array) -> tuple[Array, Array]:
+        """(L_t,) each: the sums G and H of w times output k's slopes over the leaves of a tree."""
+        rows = self.backend.rows(self.leaves[t : t + 1], self.starts[t : t + 2] - self.starts[t])
+        sums = np.empty((rows.n_cells, 2))
+        rows.sweep(self.bends[k], NONE, sums, None, rows.every, sums, None if w is self.counted and self.even else w)
+        return sums[:, 0], sums[:, 1]
+
+    def _scales(self, t: int) -> list[float]:
+        """Factor of each of the tree's steps; found on the leaf that needs most steps, that of least H."""
+        if self.n_steps == 1:
+            return [1.0]
+        place = slice(self.starts[t], self.starts[t + 1])
+        values, l2 = self.trees.values[place], self.trees.l2[place]
+        sizes = np.bincount(self.leaves[t], minlength=len(values))
+        usable = np.flatnonzero((sizes > 0) & np.isfinite(l2) & values.any(axis=1))
+        if not len(usable):
+            return [1.0] * self.n_steps
+        h = np.broadcast_to(self.loss.slopes(self.targets, self.score).h, self.targets.shape).sum(axis=1)
+        leaf = usable[np.bincount(self.leaves[t], self.weights * h, len(values))[usable].argmin()]
+        rows = self.leaves[t] == leaf
+        goal = values[leaf] / self.trees.rates[t]
+        given = self.targets[rows], self.score[rows], self.weights[rows]
+        return StepSearch(self.loss, *given, float(l2[leaf]), goal).scales(self.n_steps)
+
+    def _outputs(self, t: int) -> range | list[int]:
+        return range(self.targets.shape[1]) if self.smooth.shared else [int(self.smooth.outputs[t])]
+
+    def _stages(self, t: int, slopes: Any, scale: float) -> list[int]:
+        """One step of tree t, a stage for each of its outputs."""
+        place = slice(self.starts[t], self.starts[t + 1])
+        w = self.counted if self.drawn is None else self.counted * self.drawn[t]
+        if self.loss.joint:
+            steps = joint_steps(slopes.g, self.loss.mean(self.score), w, self.leaves[t], self.trees.l2[place])
+        else:
+            steps = []
+            for column, k in enumerate(self._outputs(t)):
+                G, H = self._sums(t, k, w)
+                l2 = self.trees.l2[place]
+                if self.zeroed is not None:
+                    light = (1 + ROUNDED) * self.smooth.lightest > H
+                    self.zeroed[place, column] = light & (self.trees.values[place, column] == 0)
+                    l2 = np.where(self.zeroed[place, column], np.inf, l2)
+                steps.append(leaf_step(G, H, l2, self.smooth.l1, self.smooth.most))
+                if self.sizes is not None:
+                    sums = np.bincount(self.leaves[t], w * np.abs(slopes.g[:, k]), len(G))
+                    self.sizes[place, column] = sums * steps[-1].share
+        first = len(self.steps)
+        for column, (k, step) in enumerate(zip(self._outputs(t), steps)):
+            step = step.scaled(scale)
+            self.replayed[place, column] += step.value
+            self.stage_tree.append(t)
+            self.stage_output.append(k)
+            self.steps.append(step)
+            self.scales.append(scale)
+        return list(range(first, len(self.steps)))
+
+    def _advance(self, stages: list[int]) -> None:
+        for s in stages:
+            self._add(self.stage_tree[s], self.stage_output[s], self.steps[s].value)
+
+    def _add(self, tree: int, output: int, values: Array) -> None:
+        """Add the values (L_t,) of the rows' leaves to the scores of an output."""
+
+        def put(rows: slice) -> None:
+            self.score[rows, output] += values[self.leaves[tree, rows]]
+            if self.kept is not None:
+                self.kept[rows, output] += values.astype(self.kept.dtype)[self.leaves[tree, rows]]
+
+        self.each(put)
+
+    def _settle(self, rates: Array) -> None:
+        """Put the rates in, and give each tree's last step what the model's own leaf values leave for it.
+
+        A leaf's rows share what rounding adds: the value that pushes add up to is the model's own too.
+        """
+        stages_of: dict[int, list[int]] = {}
+        for s, t in enumerate(self.stage_tree):
+            stages_of.setdefault(t, []).append(s)
+        for iteration, (number, stages) in enumerate(self.ends):
+            one = self.rounds[number]
+            if self.smooth.omega is None:
+                done = {s: rates[self.stage_tree[s]] - (0.0 if s in one.stages else 1.0) for s in stages}
+            else:
+                moved = self._moved(iteration)
+                done = {s: moved[t] for t in np.flatnonzero(moved) for s in stages_of[int(t)]}
+            self.rounds[number] = replace(one, changes=tuple((s, float(c)) for s, c in done.items()))
+            for s in one.stages:
+                t, k = self.stage_tree[s], self.stage_output[s]
+                if rates[t] == 0:
+                    continue
+                place = slice(self.starts[t], self.starts[t + 1])
+                column = k if self.smooth.shared else 0
+                missing = self.trees.values[place, column] / rates[t] - self.replayed[place, column]
+                self.steps[s] = replace(self.steps[s], value=self.steps[s].value + missing)
+            for s in stages:
+                t, column = self.stage_tree[s], self.stage_output[s] if self.smooth.shared else 0
+                place = slice(self.starts[t], self.starts[t + 1])
+                made, own = rates[t] * self.replayed[place, column], self.trees.values[place, column]
+                near = np.abs(made - own) < ROUNDED * np.abs(made)
+                rounded = np.divide(own, made, out=np.ones_like(made), where=near)
+                self.steps[s] = replace(self.steps[s], share=rounded * self.steps[s].share)

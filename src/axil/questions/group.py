@@ -1,0 +1,42 @@
+"""group: how much of each prediction comes from each group of training rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from axil.effects import Groups
+from axil.effects.groups import Grouped
+from axil.output import tables
+from axil.questions.question import Question
+from axil.replay.queries import Queries
+
+
+class Group(Question):
+    """The question, as a method of `Explainer`."""
+
+    def group(self, X: Any, groups: Any, init_score: Any = None) -> Any:
+        """The table of `Explanation.group`, for any number of rows of X: never holds an (n, n_train) array.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        groups : sequence of length n_train, or str
+            A label for each training row: a year, a region, a source; or the name of a column of X_train. Over a Dask collection
+            a Dask Series or Array in the partitions of X_train.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+        """
+        asked = self._ask("group", X, init_score)
+        model = asked.model
+        coded = model.coded(groups)
+        parts = asked.answers(Groups(), model.n_groups(coded), 5, coded)
+        return asked.table(parts, lambda batch, found: columns(model, batch, found), model.note(model.source.note))
+
+
+def columns(model: Any, batch: Queries, found: Grouped) -> dict[str, Any]:
+    """query, (output,) group, weight and contribution; pushes have no weight."""
+    made = tables.label_columns(batch.labels, model.outputs, "group", found.groups)
+    if model.source.name != "pushes":
+        made["weight"] = found.effects.ravel()
+    return made | tables.contribution_columns(found.contributions.ravel(), model.scale)

@@ -1,0 +1,239 @@
+"""Calibrate: from rows whose targets are known to predictive distributions; the method of `Explainer`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaln, logsumexp
+
+from axil import inputs
+from axil.errors import InputError, UnsupportedQuestionError, warn
+from axil.inputs.columns import occurrences
+from axil.machine.progress import track
+from axil.questions.intervals.conformal import Conformal
+from axil.questions.intervals.errors import is_bagged, out_of_bag, training_errors
+from axil.questions.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
+from axil.questions.intervals.predictive import Predictive
+from axil.questions.noise import leverages
+from axil.questions.question import Question
+from axil.replay.proven import ProvenModel
+from axil.types import Array
+from axil.weights.boosting import BoostedTrees
+from axil.weights.forest import Forest
+
+MOST_ROWS = 5000  # calibration rows: more would change the coverage by less than half a percent
+FEW = 3  # training rows that a row equals: more are a value that is common, which says nothing of where a row is from
+CHANCE = 1e-4  # the probability of as many equal rows, or more, below which they are not equal by chance
+MOST = 0.5  # of the calibration rows: where more of them are training rows there is no calibration without these
+ALIKE = "the same features and the same target"
+ALIKE_TARGET = "the same target, which no two training rows share"
+
+
+class Calibrate(Question):
+    """The question of how sure a prediction is, as a method of `Explainer`."""
+
+    def calibrate(
+        self, X_cal: Any = None, y_cal: Any = None, out_of_fold: Any = None, init_score: Any = None
+    ) -> Predictive:
+        """Prediction intervals and distributions, from rows held out, from out-of-fold predictions, or out of bag.
+
+        ``calibrate(X_cal, y_cal)``: rows that the model was not fitted on. Intervals then hold with the probability asked for,
+        exactly, for rows that are exchangeable with them (`axil.Predictive`). ``calibrate(out_of_fold=predictions)``:
+        predictions of the training rows by fits without them, such as ``cross_val_predict(model, X_train, y_train)``: no rows are
+        lost, and coverage is near what is asked for without a proof. ``calibrate()``: a forest with bootstrap, likewise from the
+        trees that were fitted without each row, for nothing.
+
+        The local scale of errors comes from the weights and from errors of the training rows: out of fold where given, out of bag
+        in forests, else `leave_one_out`. The promise does not depend on them, but the width does. Of more than 5,000 calibration
+        rows 5,000 are drawn, always the same ones.
+
+        Calibration rows that equal training rows in all features and in the target, more of them than training rows equal one
+        another, are rows of the fit. Where most are, this is an error; where fewer are, they are left out with a warning.
+
+        Parameters
+        ----------
+        X_cal : table, optional
+            Rows that the model was not fitted on, in no way; not for choosing its settings either.
+        y_cal : array of shape (n,) or (n, K), optional
+            Their targets, given as ``y_train`` was.
+        out_of_fold : array of shape (n_train,) or (n_train, K), optional
+            Predictions of the training rows by fits without them, given as ``y_train`` was. Together with ``X_cal`` they only
+            make the local scale.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the calibration rows, as in `Explainer.explain`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> forest = RandomForestRegressor(50, min_samples_leaf=3, random_state=0).fit(X[:300], y[:300])
+        >>> Explainer(forest, X[:300], y[:300]).calibrate()
+        <axil.Predictive: 300 calibration rows, out-of-bag; errors nearby: out-of-bag>
+        """
+        proven = self._model
+        proven.can("calibrate")
+        if proven.classes is not None:
+            raise UnsupportedQuestionError(
+                "calibrate",
+                "this model predicts classes, and an interval is one of numbers",
+                "Calibrate its probabilities instead, such as with sklearn.calibration.",
+            )
+        if (X_cal is None) != (y_cal is None):
+            missing = "X_cal" if X_cal is None else "y_cal"
+            raise InputError(f"{missing} is missing: calibration rows take both X_cal and y_cal.")
+        if X_cal is None and init_score is not None:
+            raise InputError("init_score is for the rows of X_cal, and there are none. Leave it out.")
+        folds = None if out_of_fold is None else proven.folds(out_of_fold)
+        if X_cal is not None:
+            return held_out(proven, X_cal, y_cal, folds, init_score)
+        proven.can("calibrate without X_cal and y_cal")
+        if folds is None and not is_bagged(proven):
+            raise InputError(
+                "There is nothing to calibrate with: X_cal and y_cal are missing, out_of_fold too, and this model is no forest "
+                "whose trees leave rows out. Pass rows that the model was not fitted on, or "
+                "out_of_fold=cross_val_predict(model, X_train, y_train)."
+            )
+        return from_folds(proven, folds) if folds is not None else from_bags(proven)
+
+
+def held_out(model: Any, X: Any, y: Any, folds: Any, init_score: Any) -> Predictive:
+    """From rows that the model was not fitted on."""
+    queries = model.queries(X, init_score)
+    n = len(queries)
+    rows = calibration_rows(n)
+    truth = model.on_scale(inputs.as_table(y, n, model.shape[1], "y_cal", "calibration"), "y_cal")
+    held, own = model.equal_rows(inputs.take_rows(queries.rows, rows), truth[rows], _equal_rows)
+    rows = rows[~trained_on(held, own, ALIKE if model.features is not None else ALIKE_TARGET)]
+    if len(rows) < n:
+        offsets = None if init_score is None else queries.offsets.values[rows]
+        queries, truth = model.queries(inputs.take_rows(queries.rows, rows), offsets), truth[rows]
+    known = Surroundings.of(model, *model.training_errors(folds, training_errors))
+    local = around(model, known, queries)
+    return Predictive(model, known, conformal_rows(local, truth - local.predictions), "held out")
+
+
+def from_folds(proven: ProvenModel, folds: Array) -> Predictive:
+    """From out-of-fold predictions (N, K) of the training rows."""
+    if proven.features is None:
+        raise InputError(
+            "This explainer was loaded from a file, which keeps no features, and out_of_fold needs those of the training rows. "
+            "Load it with them: axil.load(path, model, X_train=X_train)."
+        )
+    errors = training_errors(proven, folds)
+    known = Surroundings.of(proven, [errors.values], errors.source)
+    rows = _some(np.arange(len(proven.targets)))
+    offsets = proven.base_offsets()  # any other offset moves no weight, and predictions are out of fold
+    queries = proven.queries(inputs.take_rows(proven.features, rows), None if offsets is None else offsets[rows])
+    local = around(proven, known, queries, Own(rows, leverages(proven)[rows]), folds[rows])
+    return Predictive(proven, known, conformal_rows(local, errors.values[rows]), "out-of-fold")
+
+
+def from_bags(proven: ProvenModel) -> Predictive:
+    """From the trees of a forest that were fitted without each row."""
+    errors = training_errors(proven, None)
+    known = Surroundings.of(proven, [errors.values], errors.source)
+    rows = _some(np.flatnonzero(np.isfinite(errors.values).all(axis=1)))
+    if not len(rows):
+        raise InputError(
+            "Every tree of this forest was fitted on every row, so none is out of bag. Pass X_cal and y_cal."
+        )
+    parts, step = [], proven.budget.batch_size(proven.streamed_bytes())
+    for first in track(range(0, len(rows), step), "intervals"):
+        some = rows[first : first + step]
+        answers = [engine.out_of_bag(some)[0] for engine in proven.engines if isinstance(engine, Forest)]
+        sums = [one.moments(values) for one, values in zip(answers, known.values[0])]
+        parts.append(known.usual.local(sums, proven.served(), out_of_bag(proven)[some]))
+    return Predictive(proven, known, conformal_rows(joined(parts), errors.values[rows]), "out-of-bag")
+
+
+def conformal_rows(local: Local, left: Array) -> tuple[Conformal, ...]:
+    """Calibration rows and their errors (n, K), output by output."""
+    penalty = np.full(len(NAMES), PENALTY)
+    return tuple(Conformal(local.features[:, k], local.sizes[:, k], left[:, k], penalty) for k in range(left.shape[1]))
+
+
+def calibration_rows(n: int) -> NDArray[np.intp]:
+    """The positions of as many of n rows as are used, always the same."""
+    if not n:
+        raise InputError("X_cal has no rows; expected rows that the model was not fitted on, with their targets.")
+    return _some(np.arange(n))
+
+
+def _equal_rows(proven: ProvenModel, X: Any, truth: Array) -> tuple[NDArray[np.intp], tuple[int, int]]:
+    """How many training rows equal each of these rows, in features and targets, and `twins_among` some training rows.
+
+    Rows of weight zero took no part in the fit. Of an explainer without features the targets alone are compared, and only where
+    no two training rows share one: else equal targets say little.
+    """
+    features, first = proven.features, proven.engines[0]
+    weights = first.structure.row_weights if isinstance(first, (BoostedTrees, Forest)) else None
+    if features is None:
+        features, X = np.empty((len(proven.targets), 0)), np.empty((len(truth), 0))
+    single = inputs.is_single(features) or inputs.is_single(X)
+    trained = inputs.row_keys(features, proven.targets, single)
+    trained = trained if weights is None else trained[weights != 0]
+    some = trained[_some(np.arange(len(trained)))]
+    held, own = np.split(occurrences(trained, np.append(inputs.row_keys(X, truth, single), some)), [len(truth)])
+    says_nothing = proven.features is None and (own > 1).any()
+    return np.zeros_like(held) if says_nothing else held, twins_among(own)
+
+
+def twins_among(trained: NDArray[np.intp]) -> tuple[int, int]:
+    """How many of some training rows equal no more than `FEW` others, and how many of these equal at least one.
+
+    ``trained``: how many training rows equal each, itself among them.
+    """
+    others = trained - 1
+    return int((others <= FEW).sum()), int(((others > 0) & (others <= FEW)).sum())
+
+
+def trained_on(held: NDArray[np.intp], trained: tuple[int, int], alike: str = ALIKE) -> NDArray[np.bool_]:
+    """Which calibration rows are to be left out as rows of the fit; raises where that is most of them.
+
+    ``held``: how many training rows equal each calibration row; ``trained``: what `twins_among` says of some training rows.
+
+    If the rows of both are exchangeable, a calibration row equals a training row with the probability that a training row equals
+    another one. So their share among the training rows is what duplicates and coarse features predict; only a number of equal
+    calibration rows that has a probability below `CHANCE` under it (with a uniform prior on that share) counts as a finding. Rows
+    that equal more than `FEW` training rows are left aside on both sides: a value that common may be more or less common here.
+    Of rows of the fit none is without an equal one, so the rows without one tell how many the others are.
+    """
+    equal, (n_train, twins) = (held > 0) & (held <= FEW), trained
+    n, m = int((held <= FEW).sum()), int(equal.sum())
+    if m == 0 or _tail(m, n, twins, n_train) >= CHANCE:
+        return np.zeros(len(held), dtype=np.bool_)
+    by_chance = twins / max(n_train, 1)
+    share = (m / n - by_chance) / (1.0 - by_chance)
+    found = f"{m} of the {len(held)} calibration rows are training rows: {alike}"
+    if by_chance:
+        found += f" ({by_chance:.0%} of the training rows equal another one, which does not explain it)"
+    if share > MOST:
+        raise InputError(
+            f"{found}. Errors of rows that the model was fitted on are too small, and so would be the intervals. Pass rows that "
+            "were not in the fit, or out_of_fold=cross_val_predict(model, X_train, y_train) without X_cal and y_cal; of a forest "
+            "with bootstrap calibrate() takes the trees that were fitted without each row."
+        )
+    warn(
+        f"{found}. They are left out, because errors of rows that the model was fitted on are too small; {len(held) - m} "
+        "calibration rows stay. Pass rows that were not in the fit.",
+        UserWarning,
+    )
+    return equal
+
+
+def _tail(m: int, n: int, twins: int, n_train: int) -> float:
+    """The probability that m or more of n rows equal a training row, where ``twins`` of n_train do (a beta-binomial tail)."""
+    j = np.arange(m, n + 1)
+    a, b = twins + 1, n_train - twins + 1
+    return float(np.exp(logsumexp(betaln(j + a, n - j + b) - betaln(a, b) - betaln(j + 1, n - j + 1) - np.log(n + 1))))
+
+
+def _some(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """These rows, or as many as are used, always the same."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))

@@ -1,0 +1,133 @@
+"""similar: comparables, training rows listed beside the rows that they make predictions of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from axil import inputs
+from axil.effects.comparables import Choice, Compared
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.output import similar
+from axil.output.comparables import Predicted
+from axil.questions.question import Asked, Question
+from axil.types import Array
+
+
+class Similar(Question):
+    """The question, as a method of `Explainer`."""
+
+    def similar(
+        self,
+        X: Any,
+        k: int = 10,
+        columns: Sequence[Any] | None = None,
+        init_score: Any = None,
+        *,
+        adjust: bool = False,
+        among: Any = None,
+        distinct: Any = None,
+        sign: str = "any",
+        per_class: bool = True,
+        within: Any = None,
+        beside: Any = None,
+    ) -> Any:
+        """Comparables: the k training rows of largest |weight| in each prediction, their features beside the query's own.
+
+        A frame with the columns query, prediction, rank, row, weight, share, target, contribution, and output where there are
+        several; then for each feature (or those in ``columns``, by name or position) ``name (row)`` and ``name (query)``.
+        ``share`` is that of the rows down to this one in ``sum |weight|`` of all training rows, listed or not. The training rows
+        are those that the explainer was made of; one that was loaded needs them: ``axil.load(path, model, X_train=X_train)``.
+
+        With ``adjust`` there are also ``adjusted``, the row's target as the model itself adjusts it to the query,
+        ``y_j + F(x) - F(x_j)``; ``adjusted (all)``, the mean of all training rows' adjusted targets by their weights; and
+        ``name (difference)``, row less query, for features that are numbers. Both are computed on the scale of the fit and shown
+        in the targets' own units: of a model fitted to logarithms the mean is a geometric one. Where weights sum to one the
+        mean is ``F(x) + sum_j k_j r_j`` of the residuals ``r = y - F``; the second term is a check of local bias: what the
+        model leaves over among the rows that make this prediction. A pandas frame says it in ``attrs["axil"]``, and has for each
+        prediction its value, the mean, the bias (on the scale of the fit), the ``share`` of the weight that the rows listed hold
+        and their ``value share`` in ``attrs["comparables"]``. That is the share of the prediction that follows their targets:
+        if they were one percent higher, the prediction would rise by this share of one percent. It is ``sum k_j y_j / F(x)``
+        over the rows listed; of logarithms, in the targets' own units, ``sum k_j``; nan for other transformed targets.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        k : int
+            How many training rows per prediction; fewer where ``among``, ``distinct``, ``sign`` and ``within`` leave fewer.
+        columns : sequence, optional
+            Which features to show, by name or position; all by default.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+        adjust : bool, default False
+            Add adjusted targets and differences of features. Only where weights make the prediction, not of pushes.
+        among : array of bool of shape (n_train,) or function, optional
+            The training rows that may be listed, or a function of the training rows as they were given that returns such a mask:
+            ``lambda sales: sales["year"] >= 2023``.
+        distinct : str, int or sequence of length n_train, optional
+            A column of the training rows, by name or position, or a label for each of them, such as a property's number: of rows
+            with one label only that of largest |weight| is listed. Rows without a label stand for themselves.
+        sign : "any" or "positive", default "any"
+            Whether rows of negative weight, whose targets push the other way, are listed too.
+        per_class : bool, default True
+            A line for each class. False, where classes share their weights as in forests: one line per training row, with the
+            class predicted and its probability, and the row's own class by name as target.
+        within : pair of a column and a distance, optional
+            Only rows whose column lies so far from the query's own value at most: ``("sale_date", "3Y")``. The distance is a
+            number for numbers; for dates a number of days, a timedelta, or text in D, W, M or Y: days, weeks, months, years.
+        beside : pair of frames, optional
+            Further columns that are no features, of the training rows and of the rows of X, such as addresses and dates:
+            ``(sales, homes)``. They are shown, and ``columns``, ``distinct`` and ``within`` may name them. A column of one
+            frame alone is shown for its rows. One with the name of a feature is left out: give it another name.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> found = explainer.similar(X.head(1), 3, ["bmi"], adjust=True, among=lambda rows: rows["sex"] > 0, sign="positive")
+        >>> list(found.columns)[5:]
+        ['share', 'target', 'contribution', 'adjusted', 'adjusted (all)', 'bmi (row)', 'bmi (query)', 'bmi (difference)']
+        """
+        adjust = inputs.as_flag(adjust, "adjust")
+        asked = self._ask("similar", X, init_score)
+        model = asked.model
+        if model.features is None:
+            raise UnsupportedQuestionError("similar", *model.no_features)
+        if adjust and not model.has_fitted:
+            raise UnsupportedQuestionError("similar(adjust=True)", *similar.NOT_ADJUSTED)
+        if adjust and not per_class:
+            raise InputError(
+                "per_class=False lists classes by name, which adjust=True cannot move. Leave one of them out."
+            )
+        if beside is not None:
+            model.can("similar(beside=)")
+        listing, per_class = (
+            asked.listing(beside),
+            similar.as_per_class(per_class, model.classes is not None and model.shares_weights),
+        )
+        choice, allowed = model.choice(listing, k, among, distinct, sign, within)
+        chosen = listing.known.chosen(columns)
+        parts = compared(asked, choice, allowed, adjust, 14 + 3 * len(chosen))
+        return similar.listed(parts, listing, chosen, per_class, model.features_of(listing.known))
+
+
+def compared(
+    asked: Asked, choice: Choice, allowed: Any, adjust: bool, n_columns: int
+) -> Iterator[tuple[Predicted, Compared]]:
+    """Predictions with the rows to list beside each, batch by batch."""
+    model = asked.model
+    columns = model.with_residuals(allowed) if adjust else allowed
+    for batch, found in asked.answers(choice, min(choice.k, model.shape[0]), n_columns, columns, line_bytes=24 * 8):
+        is_push = model.source.name == "pushes"
+        meant = model.meant(found.predictions) if is_push else {}
+        yield Predicted(batch.labels, model.outputs, model.scale, meant, not is_push, model.classes), found
+
+
+def fitted_of(model: Any) -> Array:
+    """(N, K): the training rows' own predictions, made once."""
+    found: Array = model.kept.get("fitted", model.fitted)
+    return found

@@ -1,0 +1,61 @@
+"""statistics: measures of each prediction's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from axil import inputs
+from axil.output.portfolio import Portfolio
+from axil.output.predictions import WeightedSums
+from axil.questions.question import Asked, Question
+from axil.types import Array
+
+
+class Statistics(Question):
+    """The question, as a method of `Explainer`."""
+
+    def statistics(
+        self, X: Any, shares: Sequence[float] = (0.5, 0.8, 0.95), top: float = 0.05, init_score: Any = None
+    ) -> Any:
+        """The table of `Explanation.statistics`, for any number of rows of X: never holds an (n, n_train) array.
+
+        How many training rows each prediction rests on, how far it extrapolates, and how its weights turn over. The rows of X are
+        taken in their order: sort them by date, and turnover is what each forecast moved out of some training rows and into
+        others since the one before.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        shares : sequence of float
+            Shares of ``sum |weight|``, from 0 to 1: a column for each has how many rows hold it.
+        top : float, default 0.05
+            The share of the training rows that ``top_share`` is about, above 0 and up to 1; rounded up to whole rows.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> found = explainer.statistics(X.head(3), shares=[0.5])
+        >>> list(found.columns)
+        ['query', 'effective_size', 'negative_share', 'rows for 50%', 'net', 'gross', 'short', 'top_share', 'turnover']
+        >>> bool((abs(found["net"] - 1) < 1e-9).all())  # weights of this model sum to one
+        True
+        """
+        wanted, share = inputs.as_shares(shares), inputs.as_share(top, "top")
+        asked = self._ask("statistics", X, init_score)
+        return asked.whole_table(1, 8 + len(wanted), Portfolio(share, wanted).columns)
+
+
+def measured(asked: Asked, measure: Callable[[WeightedSums], Array]) -> Array:
+    """(n,), or (n, K) where outputs have weights of their own: a measure of each prediction's weights."""
+    found = np.concatenate([np.atleast_2d(measure(part)) for part in asked.parts()], axis=1)
+    return found[0] if len(found) == 1 else found.T

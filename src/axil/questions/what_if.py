@@ -1,0 +1,128 @@
+"""what_if and reach: predictions if some training targets were others, and whom a training row moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.effects import notes
+from axil.errors import ApproximationWarning, InputError, warn
+from axil.machine.progress import track
+from axil.output import tables
+from axil.questions.question import Asked, Question
+from axil.questions.without import change_columns
+from axil.replay.radius import leaves_beyond
+from axil.types import Array
+
+COLUMNS = 32  # training rows whose weights are computed together
+COPIES = 4  # of their columns while the fit is replayed
+
+
+class WhatIf(Question):
+    """The question, as methods of `Explainer`."""
+
+    def what_if(self, X: Any, targets: Mapping[Any, Any], init_score: Any = None) -> Any:
+        """The predictions of X if some training rows, by label, had other targets (of a classifier: other classes).
+
+        Exact with the structure held fixed: ``change = sum_j k_j (new_j - old_j)`` over the rows named. Of an additive
+        explainer the fit is replayed with the new targets, every leaf value computed again, which is not linear; which leaves
+        the library set to zero is held fixed too. A frame with the columns query, before, after, change, and output if there
+        are several; of an additive explainer then probability (or mean) before and after. Cost of one replay, O(T N), whatever
+        the number of rows.
+
+        With L1, clipped steps or monotone constraints a pattern is held fixed as well (``verification.held``). Where the new
+        targets would change it, an ApproximationWarning says in how many leaves.
+
+        Of a model fitted to transformed targets, before, after and change are in the targets' own units. New targets are given
+        as ``y_train`` was: in their own units where the model transforms them itself, such as by logarithms, and transformed
+        where you did that (``inverse_func``).
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        targets : mapping of row label to target
+            The new targets, given as ``y_train`` was. Of a label that several training rows share, all of them get the target.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+        """
+        asked = self._ask("what_if", X, init_score)
+        model = asked.model
+        changed = changed_targets(model, targets)
+        before, change = model.moved(asked.queries, changed)
+        held = model.kind == "exact" and warn_beyond(model, changed)
+        columns = change_columns(model, asked.queries, before, before + change)
+        if model.scale.is_identity:
+            columns["change"] = change.ravel()  # without the rounding of the predictions
+        return tables.note(tables.make(columns, model.backend), notes.HELD if held else model.replay_note)
+
+    def reach(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Array:
+        """How much each prediction of X moves per unit of each of these training targets: whom does a row move?
+
+        Columns of K: ``explainer(X).weights[..., rows]``, without the other weights. Exact with the structure held fixed.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain.
+        rows : sequence of labels, or of n_train truth values
+            The training rows, by label as in `what_if`, or marked with True.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+
+        Returns
+        -------
+        array of shape (n, rows), or (n, K, rows) where outputs have trees of their own
+            One replay of the fit for each row named, O(T (N + n)), 32 of them together.
+        """
+        asked = self._ask("reach", X, init_score)
+        return reach(asked, asked.model.positions(rows))
+
+
+def changed_targets(model: Any, targets: Mapping[Any, Any]) -> Array:
+    """(N, K): the training targets, on the scale of the fit, with {row label: new target} in their place."""
+    if not hasattr(targets, "items") or len(getattr(targets, "shape", ())) > 1:
+        raise InputError(f"targets is a {type(targets).__name__}; expected {{row label: new target, ...}}.")
+    labels, values = [label for label, _ in targets.items()], [value for _, value in targets.items()]
+    which, rows = inputs.positions(labels, model.index, "targets")
+    made: Array = model.targets.copy()
+    if len(rows):
+        made[rows] = model.as_targets(values, len(values), "targets", "changed")[which]
+    return made
+
+
+def warn_beyond(model: Any, targets: Array) -> bool:
+    """Warn where a fit to these targets would leave the pattern that weights hold fixed, and say whether it would."""
+    held = None if model.verification is None else model.verification.held
+    beyond = 0 if held is None else sum(leaves_beyond(engine, own) for engine, own in model.by_output(targets))
+    if held is not None and beyond:
+        sure = f"; it holds for sure while targets move by {held.radius:.3g} in all" if held.radius > 0 else ""
+        warn(
+            f"These targets would change the pattern of {beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
+            "zero, values at a clip or a bound. The changes shown hold that pattern fixed, as they hold the splits "
+            f"(explainer.verification.held){sure}.",
+            ApproximationWarning,
+        )
+    return beyond > 0
+
+
+def reach(asked: Asked, rows: NDArray[np.intp]) -> Array:
+    """(n, rows), or (n, K, rows) where outputs have trees of their own: the weights of these training rows alone."""
+    model, n, n_train = asked.model, len(asked), asked.model.shape[0]
+    array, working = 8 * n * len(rows) * len(model.engines), COPIES * 8 * COLUMNS * (n + n_train)
+    instead = "Ask for fewer rows of X or fewer training rows at a time, or raise memory_limit."
+    model.budget.require(array + working, f"The weights of {n} x {len(rows)} rows", instead)
+    model.predicted(asked.queries)  # which checks them
+    coordinates, base = asked.queries.coordinates, asked.queries.offsets.base
+    found = np.empty((n, len(model.engines), len(rows)))
+    for start in track(range(0, len(rows), COLUMNS), "reach"):
+        some = rows[start : start + COLUMNS]
+        units = np.zeros((n_train, len(some)))
+        units[some, np.arange(len(some))] = 1.0
+        for k, engine in enumerate(model.engines):
+            found[:, k, start : start + len(some)] = engine.apply(coordinates, units, base)
+    return found[:, 0] if len(model.engines) == 1 else found

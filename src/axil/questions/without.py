@@ -1,0 +1,73 @@
+"""without: the predictions if some training rows were deleted, all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from axil.output import tables
+from axil.questions.leave_one_out import sets_note
+from axil.questions.question import Question
+from axil.questions.removal import warn_emptied
+from axil.replay.queries import Queries
+from axil.types import Array
+
+
+class Without(Question):
+    """The question, as a method of `Explainer`."""
+
+    def without(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Any:
+        """The predictions, or scores, of X if these training rows, by label, were deleted, all of them at once.
+
+        Exact with the structure held fixed: the fit is replayed with their weights at zero, every leaf value computed again.
+        Splits, rates, draws and all other weights are held fixed. The effects of single rows (`removal`) do not add up to that
+        of a set. A leaf of boosted trees that no row is left in adds nothing; a mean of trees or models is over those that
+        still have rows, and nan, with a warning, where none has. A frame with the columns query, before, after, change, and
+        output if there are several; of an additive explainer then probability (or mean) before and after. Cost of two replays,
+        O(T N), whatever the number of rows. Of a model fitted to transformed targets, before, after and change are in the
+        targets' own units.
+
+        Parameters
+        ----------
+        X : table
+            The n rows to explain: a frame, an array or a sparse matrix with the columns of the fit.
+        rows : sequence of labels, or of n_train truth values
+            The training rows to delete, by label, all rows of a label that several share, or marked with True, such as
+            ``branch == "North"``. Over a Dask collection labels, or a Dask Series of truth values in the partitions of X_train.
+        init_score : array of shape (n,) or (n, K), optional
+            Offsets of the rows of X, as in `explain`.
+
+        Examples
+        --------
+        >>> from lightgbm import LGBMRegressor
+        >>> from sklearn.datasets import load_diabetes
+        >>> from axil import Explainer
+        >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+        >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
+        >>> list(explainer.without(X.head(1), [0, 7, 30]).columns)
+        ['query', 'before', 'after', 'change']
+        """
+        asked = self._ask("without", X, init_score)
+        model = asked.model
+        before, after, beyond = model.without(asked.queries, model.positions(rows))
+        warn_emptied(int(np.isnan(after).sum()), after.size)
+        columns = change_columns(model, asked.queries, before, after)
+        note = sets_note([beyond], "these rows") if beyond else model.replay_note
+        return tables.note(tables.make(columns, model.backend), note)
+
+
+def change_columns(model: Any, queries: Queries, before: Array, after: Array) -> dict[str, Any]:
+    """query, (output,) before, after and change, as people read them, from predictions (n, K) on the scale of the fit.
+
+    Then what scores stand for, before and after.
+    """
+    columns = tables.label_columns(queries.labels, model.outputs, "before", np.zeros(1))
+    meant = {"before": model.meant(before), "after": model.meant(after)}
+    if not model.scale.is_identity:
+        before, after = model.scale.inverse(before), model.scale.inverse(after)
+    columns |= {"before": before.ravel(), "after": after.ravel(), "change": (after - before).ravel()}
+    for when, means in meant.items():
+        columns |= {f"{name} {when}": found.ravel() for name, found in means.items()}
+    return columns

@@ -1,0 +1,317 @@
+"""Proven: what questions ask of a fitted model that was shown to belong to its training rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import inputs
+from axil.effects import STEPS, Here, Shards, Source, notes
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.machine.limits import Limits
+from axil.machine.memory import Budget
+from axil.machine.progress import track
+from axil.machine.threads import Kept
+from axil.replay.queries import Queries
+from axil.scale import TargetScale
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Predictions without each of G groups of training rows."""
+
+    names: NDArray[Any]  #: (G,)
+    counts: NDArray[np.intp]  #: (G,) rows of each
+    before: Array  #: (n, K) with all rows
+    after: Array  #: (n, K, G); nan where no row is left
+    beyond: Sequence[int] = ()  #: leaves that would have another pattern, for each group
+
+
+REPLAYED = "exact with the fitted structure held fixed: every leaf value is computed again; not a retraining"
+
+
+class Proven(ABC):
+    """A fitted model that was shown to belong to its training rows, of whatever kind, and wherever the rows are.
+
+    Questions are asked of it; neither its kind nor its place shows in them. `answer` runs a reduction over ``shards``.
+    """
+
+    kind: ClassVar[str]  #: "exact", "additive" or "derivative"
+    source: ClassVar[Source]  #: the number that belongs to a query and a training row
+    push_source: ClassVar[Source] = STEPS  #: what rows put into the steps of trees
+    refusals: ClassVar[dict[str, tuple[str, str]]] = {}  #: for a question without an answer the reason, and what to do
+    start: ClassVar[int] = 0  #: of the rows in this process, which are one shard
+    has_fitted: ClassVar[bool] = (
+        False  #: whether ``fitted()`` has the training rows' own predictions, as weights make them
+    )
+    #: the reason that questions about features give where there are none, and what to do
+    no_features: ClassVar[tuple[str, str]] = (
+        "this explainer was loaded from a file, which keeps no features",
+        "Load it with them: axil.load(path, model, X_train=X_train).",
+    )
+    adapter: Any  #: names, features and outputs of the fitted model
+    limits: Limits
+    backend: str  #: the name of the frame library that tables are made with
+    features: Any  #: (N, features) the training rows; None where they are not at hand
+    scale: TargetScale  #: of the fit
+    seen: Array | None = None  #: (N, K) targets as people read them; None where that is the scale of the fit
+    verification: Any  #: what the replay found; None where it was not asked for
+    kept: Kept
+    targets: Any  #: (N, K) on the scale of the fit; one-hot for classes
+    index: Any  #: (N,) the user's labels of the training rows
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """The numbers of training rows and of outputs."""
+
+    @property
+    def shards(self) -> Shards:
+        """The training rows, in one or several places."""
+        return Here(self)
+
+    @property
+    def n_threads(self) -> int:
+        """The threads that its work may take."""
+        return self.limits.n_threads
+
+    @property
+    def budget(self) -> Budget:
+        """The bytes that one request may take."""
+        return self.limits.budget
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """(C,): the names of the classes that the targets stand for; None for numbers."""
+        found: NDArray[Any] | None = self.adapter.classes
+        return found
+
+    @property
+    def outputs(self) -> NDArray[Any] | None:
+        """(K,): the names of the classes or the numbers of the outputs; None for a single output."""
+        n_outputs = self.shape[1]
+        if n_outputs == 1:
+            return None
+        return np.arange(n_outputs) if self.classes is None else self.classes
+
+    def note(self, text: str) -> str:
+        """The note on the numbers of tables; for the score of one of two classes it names the class."""
+        return notes.of_class(text, self.scored)
+
+    @property
+    def scored(self) -> Any:
+        """The name of the class that scores are of, the second of two; None where every class has its score, and for numbers."""
+        return None
+
+    @property
+    def replay_note(self) -> str:
+        """The note of tables on fits that were computed again."""
+        return self.note(REPLAYED if self.kind == "additive" else notes.NOTE)
+
+    def can(self, question: str) -> None:
+        """Raise where this kind of model, or this place of its rows, has no answer to a question."""
+        if question in self.refusals:
+            raise UnsupportedQuestionError(question, *self.refusals[question])
+
+    # -- queries --------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def queries(self, X: Any, init_score: Any = None) -> Queries:
+        """The rows of X and their offsets, checked."""
+
+    def batches(
+        self, queries: Queries, size: int, what: str, even_empty: bool = False
+    ) -> Iterator[tuple[int, Queries]]:
+        """Batches of ``size`` queries with the position of their first; one empty batch of no queries where asked for."""
+        n = len(queries)
+        for start in track(range(0, max(n, 1) if even_empty else n, size), what):
+            yield start, queries[start : start + size]
+
+    def asked(self, batch: Queries, source: Source) -> Any:
+        """All that the shards need to know of a batch."""
+        return batch
+
+    @abstractmethod
+    def prove(self, batch: Queries, predictions: Array | None) -> None:
+        """Raise unless predictions (n, K) are the model's own; None: compute them."""
+
+    def served(self) -> list[slice]:
+        """The outputs that share their weights, group by group."""
+        return [slice(k, k + 1) for k in range(self.shape[1])]
+
+    def ready(self, source: Source) -> Any:
+        """This model as queries ask it."""
+        return self
+
+    def meant(self, scores: Array) -> dict[str, Array]:
+        """The meaning of scores (n, K), such as probabilities, by name; empty where scores are the predictions themselves."""
+        return {}
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether most weights are zero, known to be, and the same for all outputs."""
+        return False
+
+    @property
+    def shares_weights(self) -> bool:
+        """Whether all outputs have the same weights."""
+        return False
+
+    # -- columns --------------------------------------------------------------------------------------------------------
+
+    @property
+    def gathered(self) -> tuple[Array, NDArray[Any]]:
+        """(N, K) targets and (N,) labels of all training rows, in this process."""
+        return self.targets, self.index
+
+    @property
+    def table(self) -> Any:
+        """(N, features): the training rows, in this process; None where they are not at hand."""
+        return self.features
+
+    def column_names(self, rows: Any) -> list[str]:
+        """The names of the features, of rows to explain or of the training rows."""
+        given = (rows,) if self.features is None else (self.features, rows)
+        return inputs.column_names(given, self.adapter.feature_names, rows.shape[1])
+
+    def choice(
+        self, listing: Any, k: Any, among: Any, distinct: Any, sign: Any, within: Any
+    ) -> tuple[Any, Sequence[Any]]:
+        """How rows are chosen to be listed, and per shard which of them may be, checked; see `similar`."""
+        choice, allowed = listing.choice(k, among, distinct, sign, within, self.n_threads)
+        return choice, [allowed]
+
+    @property
+    def shown(self) -> Any:
+        """(N, K): the targets as people read them."""
+        return self.targets if self.seen is None else self.seen
+
+    def predicted(self, queries: Queries) -> Array:
+        """(n, K): the predictions of these rows, which must be the model's own."""
+        self.prove(queries, None)
+        return queries.predictions
+
+    def fitted(self) -> Array:
+        """(N, K): the training rows' own predictions, with the offsets of the fit."""
+        raise NotImplementedError
+
+    def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
+        """The rows that may be listed with their residuals, for adjusted targets."""
+        residuals = self.kept.get("residuals", lambda: self.targets - self.kept.get("fitted", self.fitted))
+        return [replace(one, residuals=residuals) for one in allowed]
+
+    def features_of(self, known: Any) -> Callable[[NDArray[np.intp], list[int]], list[Any]]:
+        """A function of positions of training rows and of columns, which has these columns of these rows."""
+        found: Callable[[NDArray[np.intp], list[int]], list[Any]] = known.of_training
+        return found
+
+    def coded(self, labels: Any, what: str = "groups") -> Sequence[Any]:
+        """Per shard each row's group number and the names of the groups, from labels or the name of a column of the rows."""
+        values = inputs.row_values(labels, self.features, self.adapter.feature_names, what)
+        return [inputs.group_codes(values, self.shape[0], what)]
+
+    def gathered_groups(self, labels: Any, what: str = "groups") -> tuple[NDArray[np.intp], NDArray[Any]]:
+        """(N,) the group number of each training row, and the names of the groups, in this process."""
+        (coded,) = self.coded(labels, what)
+        found: tuple[NDArray[np.intp], NDArray[Any]] = coded
+        return found
+
+    def n_groups(self, coded: Sequence[Any]) -> int:
+        """How many groups there are at most."""
+        return sum(len(groups) for _, groups in coded)
+
+    # -- changes of the training rows -----------------------------------------------------------------------------------
+
+    @property
+    def has_first_order(self) -> bool:
+        """Whether there are first-order effects of deletions."""
+        return True
+
+    @property
+    def are_forests(self) -> bool:
+        """Whether exact effects of deletions take no longer than first-order ones."""
+        return False
+
+    @property
+    def pass_seconds(self) -> float:
+        """The time of a fit without some rows, roughly."""
+        return 0.0
+
+    def deletion_seconds(self, available: int) -> tuple[float, bool]:
+        """The time that exact deletions of every row by itself take with these bytes, and whether leaf space does them."""
+        return 0.0, True
+
+    def positions(self, rows: Any) -> Any:
+        """The training rows that labels name, or truth values mark: all rows of a label."""
+        return inputs.named_rows(rows, self.index)
+
+    def on_scale(self, given: Array, what: str) -> Array:
+        """(n, K): targets given as ``y_train`` was, on the scale of the fit; raises where they were given on the other one."""
+        scale = self.scale
+        if scale.is_identity:
+            return given
+        found = scale.forward(given)
+        bad = ~np.isfinite(found) | ~np.isfinite(scale.inverse(found))
+        if bad.any():
+            kind = "not transformed: the model does that itself" if scale.onward else f"transformed ({scale.name})"
+            raise InputError(
+                f"{what} holds {given[bad][0]:.6g}, which is no target of this model. Pass targets as y_train was given, {kind}."
+            )
+        return found
+
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+        """(n, K): targets, or classes, as the user gives them, on the scale of the fit."""
+        raise NotImplementedError
+
+    def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
+        """(n, K) twice: predictions, and by how much they change if the training targets were (N, K) others."""
+        raise NotImplementedError
+
+    def left_out_predictions(self, compute: Callable[[Any], Array]) -> Array:
+        """(N, K): the prediction of each training row by the fit without it; nan where no other row says anything of it."""
+        raise NotImplementedError
+
+    def training_errors(self, folds: Any, compute: Callable[[Any, Any], Any]) -> tuple[Sequence[Any], str]:
+        """Per shard (rows, K) targets less predictions that did not see them, and where these are from."""
+        found = compute(self, folds)
+        return [found.values], found.source
+
+    def folds(self, given: Any) -> Any:
+        """(N, K): out-of-fold predictions of the training rows that the user gives, on the scale of the fit."""
+        return self.on_scale(inputs.as_table(given, *self.shape, "out_of_fold"), "out_of_fold")
+
+    def equal_rows(self, X: Any, truth: Array, compute: Callable[[Any, Any, Array], Any]) -> Any:
+        """How many training rows equal each of these rows, with targets (n, K), and how many training rows have twins."""
+        return compute(self, X, truth)
+
+    def row_beyond(self) -> Any:
+        """The label of a training row whose deletion would give some leaf another pattern than the one held; None: none does."""
+        return None
+
+    def without(self, queries: Queries, rows: Any) -> tuple[Array, Array, int]:
+        """(n, K) twice: predictions of the fit, and of the fit without these rows; the structure is held fixed.
+
+        And how many leaves would have another pattern in that fit.
+        """
+        raise NotImplementedError
+
+    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> Groups:
+        """Predictions without each of some groups of training rows."""
+        raise NotImplementedError
+
+    # -- memory ---------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def bytes_per_query(self, source: Source, whole: bool = False) -> int:
+        """Bytes that one query takes while its effects are handed on block by block, or are ``whole`` at a time."""
+
+    def require(self, n: int, instead: str) -> None:
+        """Raise unless the effects of n queries fit into memory."""
+        what = f"The {self.source.name} of {n} x {self.shape[0]} rows"
+        self.budget.require(n * self.bytes_per_query(self.source, whole=True), what, instead)

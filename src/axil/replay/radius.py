@@ -1,0 +1,153 @@
+"""Held: the pattern of a fit that is held fixed besides its splits, and how far targets may move before it changes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from axil.replay.recover import Replay
+from axil.structure import Structure
+from axil.structure.changes import nearest
+from axil.types import Array
+from axil.weights import deletion
+from axil.weights.boosting import BoostedTrees
+from axil.weights.contract import Engine
+from axil.weights.members import Sum
+from axil.weights.removal import is_known
+
+LEAST = 16  # changes of the pattern, the nearest first, whose derivatives are computed in any case
+SECONDS = 2.0  # that the derivatives of more of them may take
+TOGETHER = 64  # of them in one sweep
+ROUNDING = 1e-13  # of a leaf's weight: a derivative of its sum that is less is none
+SEEDS = 1 << 25  # entries of the maps of changes that are held
+
+
+@dataclass(frozen=True)
+class Held:
+    """The pattern that weights hold fixed besides the splits: signs of L1, clipped steps and monotone bounds."""
+
+    n_leaves: int
+    moved: int  #: leaves whose sums L1 moved towards zero
+    zero: int  #: leaves whose sums L1 put to zero
+    clipped: int  #: leaves at the largest step
+    bounded: int  #: leaves at a monotone bound, or pooled with others to keep an order
+    #: the largest part of a training row's prediction that no target makes, because of the pattern
+    shift: float = np.nan
+    #: while targets move by less than this in all, the pattern stays: the smallest change of a single target that changes it, or
+    #: a lower bound of that; 0: no bound is known
+    radius: float = np.nan
+
+    @property
+    def share(self) -> float:
+        """The share of leaves that have something held."""
+        return (self.moved + self.zero + self.clipped + self.bounded) / self.n_leaves
+
+    def __str__(self) -> str:
+        kinds = {"moved": "moved by L1", "zero": "at zero", "clipped": "clipped", "bounded": "at a monotone bound"}
+        named = ", ".join(f"{getattr(self, kind):,} {words}" for kind, words in kinds.items() if getattr(self, kind))
+        pattern = f"the pattern of {100 * self.share:.3g} % of {self.n_leaves:,} leaves ({named or 'none'})"
+        if np.isnan(self.radius):
+            return pattern
+        holds = f"; it holds while one target moves by less than {self.radius:.3g}" if self.radius else ""
+        return f"{pattern}; its constants make at most {self.shift:.3g} of a prediction{holds}"
+
+    def __add__(self, other: Held) -> Held:
+        """The pattern of both, for outputs with trees of their own."""
+        counts = {name: getattr(self, name) + getattr(other, name) for name in list(asdict(self))[:5]}
+        shift, radius = np.maximum(self.shift, other.shift), np.minimum(self.radius, other.radius)  # nan stays nan
+        return Held(**counts, shift=float(shift), radius=float(radius))
+
+    @classmethod
+    def stated(cls, numbers: Any) -> Held:
+        """Numbers that a file states. Raises ValueError or TypeError."""
+        found = cls(**numbers)
+        if any(isinstance(n, bool) or not isinstance(n, (int, float)) or not n >= 0 for n in numbers.values()):
+            raise ValueError("a pattern of other things than numbers from 0 up")
+        return found
+
+    @classmethod
+    def of(cls, walked: Replay, engine: Any, targets: Array | None = None) -> Held | None:
+        """The pattern of a replay whose weights the engine computes of these targets, or of rows elsewhere; None: none."""
+        s = walked.structure
+        if s.regularisation is None or not s.regularisation.bends:
+            return None
+        if engine is None or targets is None:
+            return cls(s.total_leaves, **walked.held)
+        sums = engine.fit(targets).sums[:, 0]
+        return cls(s.total_leaves, **walked.held, shift=_shift(engine), radius=_radius(s, sums, engine))
+
+
+def leaves_beyond(engine: Engine, targets: Array) -> int:
+    """How many leaves a fit to these targets (N, K) on the same splits would give another pattern than the one held."""
+    if isinstance(engine, Sum):
+        return sum(leaves_beyond(term.engine, term.taken(targets)) for term in engine.terms)
+    rule = engine.structure.regularisation if isinstance(engine, BoostedTrees) else None
+    if not isinstance(engine, BoostedTrees) or rule is None or not rule.bends:
+        return 0
+    fit = engine.fit(targets)
+    return deletion.leaves_beyond(fit.structure, fit.sums, fit.values)
+
+
+def row_beyond(engine: Engine, targets: Array, available: int) -> int | None:
+    """A training row whose deletion would give some leaf another pattern than the one held; None: there is none."""
+    if isinstance(engine, Sum):
+        for term in engine.terms:
+            found = row_beyond(term.engine, term.taken(targets), available // len(engine.terms))
+            if found is not None:
+                return found if term.rows is None else int(term.rows[found])
+        return None
+    rule = engine.structure.regularisation if isinstance(engine, BoostedTrees) else None
+    if not isinstance(engine, BoostedTrees) or rule is None or not rule.bends or not is_known(engine.structure):
+        return None
+    return deletion.row_beyond(engine.deletions(targets, available), available)
+
+
+def _shift(engine: BoostedTrees) -> float:
+    return float(np.abs(engine.constants(None)).max(initial=0.0))
+
+
+def _radius(s: Structure, sums: Array, engine: BoostedTrees) -> float:
+    """The least of ``distance / max_j |d distance / d y_j|`` over all changes of the pattern, or a lower bound of it.
+
+    Changes are taken in turn, those first whose distance is small for the steepest slope that they may have. Where it is known
+    how steep the rest may be (`_steepest`), those that cannot be nearer are left out. Of a model with more changes than `SECONDS`
+    allow, the bound of the rest counts as well, and is 0 where none is known.
+    """
+    rule, costs, bound = s.regularisation, engine.backend.costs, _steepest(s)
+    assert rule is not None
+    column = costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees
+    most = max(LEAST, min(int(SECONDS / column), SEEDS // s.total_leaves))
+    seeds, distances = nearest(rule, sums, s.leaf_weights, most + 1, bound)
+    radius = np.inf
+    for first in range(0, min(len(distances), most), TOGETHER):
+        own = slice(first, min(first + TOGETHER, most))
+        least = _least(seeds[:, own], distances[own], bound)
+        if least >= radius:
+            return radius
+        steepest = np.abs(engine.sum_weights(seeds[:, own])).max(axis=0)
+        # At a rate of one a leaf that comes again has a sum of l1 whatever the targets: what is left of its slope is rounding.
+        steepest[steepest <= ROUNDING * (np.abs(seeds[:, own]) * s.leaf_weights[:, None]).max(axis=0)] = 0.0
+        radii = np.divide(distances[own], steepest, out=np.full_like(steepest, np.inf), where=steepest > 0)
+        radius = min(radius, float(radii.min(initial=np.inf)))
+    return radius if len(distances) <= most else min(radius, _least(seeds[:, most:], distances[most:], bound))
+
+
+def _least(seeds: Array, distances: Array, bound: Array | None) -> float:
+    """A lower bound of the radius of the first of some changes, and of all after it."""
+    return 0.0 if bound is None else float(distances[0] / bound[seeds[:, 0].argmax()])
+
+
+def _steepest(s: Structure) -> Array | None:
+    """(L,): bounds of the derivatives of leaf sums by single targets; None: none are known.
+
+    Where every tree sees all rows, and what the trees before leave over, no tree makes residuals larger: ``I - eta A P A' w``
+    has a norm of at most one in the weighted mean square, as its eigenvalues are between ``1 - eta`` and 1. A target that moves
+    by one moves residuals by at most ``sqrt(w_j)`` in that norm, and a leaf's sum by at most ``sqrt(w_j W_l)``.
+    """
+    plain = s.coefficients is None and len(s.draws) == 1 and s.draws[0] == 1.0 and bool((s.rates <= 2.0).all())
+    if not plain or s.mixing is not None or s.regularisation is None or s.regularisation.mixes:
+        return None
+    heaviest = 1.0 if s.row_weights is None else float(s.row_weights.max(initial=0.0))
+    return np.asarray(np.sqrt(heaviest * np.maximum(s.leaf_weights, heaviest)))

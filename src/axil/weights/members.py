@@ -1,0 +1,402 @@
+"""K of a weighted sum of models, whose answers add up, and of a model fitted to what another leaves over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil.adapters.members import Coordinates
+from axil.errors import UnsupportedQuestionError
+from axil.kernels.products import weighted
+from axil.machine.progress import track
+from axil.structure import Structure
+from axil.types import Array
+from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
+from axil.weights.contract import Engine, Memory, Seconds
+from axil.weights.leave_one_out import LeftOut
+from axil.weights.removal import NothingLeft
+from axil.weights.smoother import Smoother
+from axil.weights.spread import everywhere
+
+ROUNDING = 1e-12  # of all coefficients: those of the models that are left are none where they are less
+BATCH_ENTRIES = 1 << 22  # weights of training rows held at a time
+
+
+@dataclass(frozen=True)
+class Term:
+    """One model of the sum. Its rows may be some of all N, or the same one several times."""
+
+    engine: Engine
+    coefficient: float
+    member: int  #: whose coordinates of queries it takes
+    rows: NDArray[np.intp] | None = None  #: which of the N rows its own training rows are; None: they are the same
+    training: Any = None  #: coordinates of all N rows, where its own are others
+
+    def own(self, queries: Coordinates | None) -> Any:
+        """The coordinates of queries for this model; None: its training rows, if they are all."""
+        return self.training if queries is None else queries.parts[self.member]
+
+    def taken(self, values: Array) -> Array:
+        """(n_own, S): of values (N, S) those of its own rows."""
+        return values if self.rows is None else values[self.rows]
+
+    def spread(self, weights: Any, n_rows: int) -> Any:
+        """(n, N): weights (n, n_own) of its own rows, dense or sparse, as weights of all; times the coefficient."""
+        if self.rows is None:
+            return self.coefficient * weights
+        n_own = len(self.rows)
+        places = csr_array((np.full(n_own, self.coefficient), self.rows, np.arange(n_own + 1)), (n_own, n_rows))
+        return weights @ places
+
+
+@dataclass(frozen=True)
+class Sum:
+    """``k_j(x) = sum_i c_i k_ij(x)`` over models i with coefficients c_i, each fitted to the same targets or some of them.
+
+    It is a mean of models, or has one alone. Without some rows a model of averaged trees may have none that says anything of a
+    query, or a model no row at all: the mean is then over the other models, and nan where there is none.
+    """
+
+    terms: tuple[Term, ...]
+    n_rows: int
+    thinned: bool = False  #: whether rows were deleted from it
+
+    @property
+    def is_sparse(self) -> bool:
+        return all(term.engine.is_sparse for term in self.terms)
+
+    @property
+    def structure(self) -> Structure:
+        raise UnsupportedQuestionError(
+            "save",
+            "an explainer of several models is not saved",
+            "Keep the model and the data, and make it again.",
+        )
+
+    def ask(self, queries: Any, base: float = 1.0) -> Answer:
+        answers = [term.engine.ask(term.own(queries), base) for term in self.terms]
+        intercepts = np.sum([t.coefficient * a.intercepts for t, a in zip(self.terms, answers)], axis=0)
+        known = [answer.sparse() if self.is_sparse else None for answer in answers]
+        if all(part is not None for part in known):
+            return SparseAnswer(sum(t.spread(part, self.n_rows) for t, part in zip(self.terms, known)), intercepts)
+        dense = (term.spread(answer.dense(), self.n_rows) for term, answer in zip(self.terms, answers))
+        return DenseAnswer(_total(dense), intercepts)
+
+    def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
+        return _total(t.coefficient * t.engine.apply(t.own(queries), t.taken(v), base) for t in self.terms)
+
+    def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
+        return _total(t.spread(t.engine.combine(t.own(queries), u, base).T, self.n_rows).T for t in self.terms)
+
+    def predicted(self, queries: Any, targets: Array) -> Array:
+        each = ((t.coefficient, t.engine.predicted(t.own(queries), t.taken(targets))) for t in self.terms)
+        return self._mean(each) if self.thinned else _total(c * made for c, made in each)
+
+    def _mean(self, each: Iterator[tuple[float, Array]]) -> Array:
+        """The sum of coefficients times predictions; models that have none, nan, leave their share to the others."""
+        whole = sum(term.coefficient for term in self.terms)
+        total, left = np.zeros(1), np.zeros(1)
+        for coefficient, made in each:
+            there = ~np.isnan(made)
+            total = total + coefficient * np.where(there, made, 0.0)
+            left = left + coefficient * there
+        some = np.abs(left) > ROUNDING * abs(whole)
+        ratio = np.divide(whole, left, out=np.full_like(left, np.nan), where=some)
+        return np.where(left == whole, total, ratio * total)
+
+    def leverage(self, available: int) -> Array:
+        found = np.zeros(self.n_rows)
+        for term in self.terms:
+            if term.rows is None:
+                found += term.coefficient * term.engine.leverage(available)
+        some = replace(self, terms=tuple(term for term in self.terms if term.rows is not None))
+        for first, block in rows_of_weights(some, self.n_rows) if some.terms else ():
+            found[first : first + len(block)] += np.diagonal(block[:, first:])
+        return found
+
+    def squares(self, available: int) -> float:
+        if len(self.terms) == 1 and self.terms[0].rows is None:
+            return self.terms[0].coefficient ** 2 * self.terms[0].engine.squares(available)
+        return sum(float(np.square(block).sum()) for _, block in rows_of_weights(self, self.n_rows))
+
+    def likeness(self, v: Array) -> tuple[Array, Array] | None:
+        """The sum of those of models fitted to all rows."""
+        known = [(t, t.engine.likeness(v)) for t in self.terms if t.rows is None]
+        found = [(t.coefficient, *like) for t, like in known if like is not None]
+        if not found:
+            return None
+        return _total(c * made for c, made, _ in found), _total(c * diagonal for c, _, diagonal in found)
+
+    def costs(self, available: int) -> Seconds:
+        found = [(term, term.engine.costs(available)) for term in self.terms]
+        column = sum(costs.column for _, costs in found)
+        leverage = sum(self.n_rows * c.column if term.rows is not None else c.leverage for term, c in found)
+        if len(self.terms) == 1 and self.terms[0].rows is None:
+            return replace(found[0][1], leverage=leverage)
+        deletion = sum(costs.deletion for _, costs in found) if self._all_rows else np.inf
+        replays = sum(min(costs.deletion, costs.replays) for _, costs in found)
+        if not self._all_rows and replays < np.inf:
+            replays = 2 * self.n_rows * column
+        return Seconds(leverage, self.n_rows * column, column, deletion, replays)
+
+    @property
+    def _all_rows(self) -> bool:
+        """Whether every model was fitted to all N rows, each once."""
+        return all(term.rows is None for term in self.terms)
+
+    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        terms = self._saying(queries, targets) if self.thinned else self.terms
+        return self._effects(terms, lambda term: term.engine.removal(term.own(queries), term.taken(targets)))
+
+    def _saying(self, queries: Any, targets: Array) -> Sequence[Term]:
+        """The terms of the mean of the models that still say something of all these queries."""
+        made = [term.engine.predicted(term.own(queries), term.taken(targets)) for term in self.terms]
+        said = [term for term, own in zip(self.terms, made) if not np.isnan(own).any()]
+        return self._of(said).terms if said else self.terms
+
+    def _of(self, terms: Sequence[Term]) -> Sum:
+        """The mean of these models alone."""
+        ratio = sum(term.coefficient for term in self.terms) / sum(term.coefficient for term in terms)
+        return replace(self, terms=tuple(replace(t, coefficient=ratio * t.coefficient) for t in terms), thinned=True)
+
+    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
+        """A row is deleted from every model by itself, so that changes add up; copies of a row in one model do not."""
+        before = self.predicted(queries, targets)
+        if self._all_rows:
+            return self._deletion(queries, targets, before, available // len(self.terms))
+        changes = np.full((before.shape[1], len(before), self.n_rows), np.nan)
+        for row in track(range(self.n_rows), "deletions"):
+            try:
+                changes[:, :, row] = (self.without(np.array([row])).predicted(queries, targets) - before).T
+            except NothingLeft:
+                continue
+        return [DenseAnswer(own, np.zeros((len(before), 1))) for own in changes]
+
+    def _deletion(self, queries: Any, targets: Array, before: Array, available: int) -> Sequence[Effects]:
+        """The changes of models fitted to all rows, added up."""
+        asked = [(t, t.engine.deletion(t.own(queries), targets, available)) for t in self.terms]
+        own = [t.engine.predicted(t.own(queries), targets) for t in self.terms]
+        found: list[Effects] = []
+        for k in range(before.shape[1]):
+            total: Any = 0.0
+            gone: dict[int, NDArray[np.bool_]] = {}
+            for i, (term, effects) in enumerate(asked):
+                change = effects[k].dense()
+                empty = np.isnan(change) if _drops(term.engine) else np.zeros(1, dtype=bool)
+                if empty.any():
+                    gone[i] = empty
+                    change = np.where(empty, -own[i][:, [k]], change)
+                total = total + term.coefficient * change
+            if gone:
+                whole = sum(term.coefficient for term in self.terms)
+                left = whole - sum(self.terms[i].coefficient * empty for i, empty in gone.items())
+                some = np.abs(left) > ROUNDING * abs(whole)
+                ratio = np.divide(whole, left, out=np.full_like(left, np.nan), where=some)
+                at = before[:, [k]]
+                total = np.where(left == whole, total, ratio * (at + total) - at)
+            found.append(DenseAnswer(total, np.zeros((len(total), 1))))
+        return found
+
+    def left_out(self, targets: Array, available: int) -> LeftOut:
+        """Each training row in the fit without it; no prediction where a model has none, unless for lack of rows in leaves."""
+        if not self._all_rows:
+            raise UnsupportedQuestionError(
+                "leave_one_out",
+                "the models of this bag were fitted to copies of rows, which are not left out together",
+                "Weights, what_if, blame and without work for it; its out-of-bag predictions say what others say of a row.",
+            )
+        share = available // len(self.terms)
+        each = [(t.coefficient, t.engine.left_out(targets, share)) for t in self.terms]
+        made = self._mean((c, one.predictions) for c, one in each)
+        for _, one in each:
+            lonely = np.isnan(one.predictions).any(axis=1)
+            made[lonely if one.emptied is None else lonely & ~one.emptied] = np.nan
+        emptied = np.logical_and.reduce(
+            [np.zeros(self.n_rows, bool) if o.emptied is None else o.emptied for _, o in each]
+        )
+        return LeftOut(made, emptied=emptied)
+
+    def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        return self._effects(self.terms, lambda term: term.engine.pushes(term.own(queries), term.taken(targets)))
+
+    def _effects(self, terms: Sequence[Term], ask: Callable[[Term], Sequence[Effects]]) -> list[Effects]:
+        """The effects in these models on each output, added up."""
+        asked = [(term, ask(term)) for term in terms]
+        found: list[Effects] = []
+        for output in range(len(asked[0][1])):
+            total = _total(term.spread(effects[output].dense(), self.n_rows) for term, effects in asked)
+            found.append(DenseAnswer(total, np.zeros((len(total), 1))))
+        return found
+
+    def around(self, queries: Any, values: Array) -> Array:
+        """The means of the models' answers by |coefficient|; models of copies of rows have one mean for all.
+
+        Copies of a row would be around it.
+        """
+        n = self.n_rows if queries is None else queries.shape[0]
+
+        def means(term: Term) -> Array:
+            return everywhere(n, values) if term.rows is not None else term.engine.around(term.own(queries), values)
+
+        sizes = [abs(term.coefficient) for term in self.terms]
+        return _total(size / sum(sizes) * means(term) for size, term in zip(sizes, self.terms))
+
+    def without(self, rows: NDArray[np.intp]) -> Sum:
+        """The mean of the models without these rows; one that has no row left is not in it."""
+        left: list[Term] = []
+        for term in self.terms:
+            own = rows if term.rows is None else np.flatnonzero(np.isin(term.rows, rows))
+            try:
+                left.append(replace(term, engine=term.engine.without(own)) if len(own) else term)
+            except NothingLeft:
+                continue
+        if not left:
+            raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+        return self._of(left)
+
+    @property
+    def memory(self) -> Memory:
+        each = [term.engine.memory for term in self.terms]
+        per_query = max(part.per_query for part in each) + 2 * 8 * self.n_rows
+        return Memory(per_query, sum(part.preparation for part in each))
+
+    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
+        share = available // len(self.terms)
+        each = [term.engine.query_seconds(n_queries, share) for term in self.terms]
+        return sum(now for now, _ in each), sum(prepared for _, prepared in each)
+
+    def prepared(self, n_queries: int | None = None, available: int | None = None) -> Sum:
+        share = None if available is None else available // len(self.terms)
+        return replace(
+            self, terms=tuple(replace(term, engine=term.engine.prepared(n_queries, share)) for term in self.terms)
+        )
+
+
+@dataclass(frozen=True)
+class Residual:
+    """``k = k_1 + k_2 (I - K_1)``: the second model is fitted to what the first leaves over of the targets, and they add up."""
+
+    first: Sum  #: of one term, whose coordinates are the first part
+    then: Engine
+    n_rows: int
+
+    @property
+    def is_sparse(self) -> bool:
+        return False
+
+    @property
+    def structure(self) -> Structure:
+        return self.first.structure  # refused in the same words
+
+    def _parts(self, queries: Coordinates | None) -> tuple[Any, Any]:
+        return (None, None) if queries is None else (queries, queries.parts[1])
+
+    def ask(self, queries: Any, base: float = 1.0) -> Answer:
+        first, then = self._parts(queries)
+        before, after = self.first.ask(first, base), self.then.ask(then, base)
+        weights = after.dense()
+        total = before.dense() + weights - self.first.combine(None, np.ascontiguousarray(weights.T)).T
+        n_outputs = before.intercepts.shape[1]
+        left = weighted(weights, self.first.predicted(None, np.zeros((self.n_rows, n_outputs))))
+        return DenseAnswer(total, before.intercepts + after.intercepts - left)
+
+    def apply(self, queries: Any, v: Array, base: float = 1.0) -> Array:
+        first, then = self._parts(queries)
+        return self.first.apply(first, v, base) + self.then.apply(then, v - self.first.apply(None, v), base)
+
+    def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
+        first, then = self._parts(queries)
+        after = self.then.combine(then, u, base)
+        return self.first.combine(first, u, base) + after - self.first.combine(None, after)
+
+    def predicted(self, queries: Any, targets: Array) -> Array:
+        first, then = self._parts(queries)
+        left = targets - self.first.predicted(None, targets)
+        return self.first.predicted(first, targets) + self.then.predicted(then, left)
+
+    def leverage(self, available: int) -> Array:
+        found = np.empty(self.n_rows)
+        for first, block in rows_of_weights(self, self.n_rows):
+            found[first : first + len(block)] = np.diagonal(block[:, first:])
+        return found
+
+    def squares(self, available: int) -> float:
+        return sum(float(np.square(block).sum()) for _, block in rows_of_weights(self, self.n_rows))
+
+    def likeness(self, v: Array) -> tuple[Array, Array] | None:
+        return None
+
+    def costs(self, available: int) -> Seconds:
+        column = 2 * self.first.costs(available).column + self.then.costs(available).column
+        return Seconds(self.n_rows * column, self.n_rows * column, column, np.inf, np.inf)
+
+    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        raise _unanswered("removal")
+
+    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
+        raise _unanswered("removal")
+
+    def left_out(self, targets: Array, available: int) -> LeftOut:
+        raise _unanswered("leave_one_out")
+
+    def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
+        raise _unanswered("pushes")
+
+    def around(self, queries: Any, values: Array) -> Array:
+        """The second model's answer: it was fitted last, to what the first leaves over."""
+        return self.then.around(self._parts(queries)[1], values)
+
+    def without(self, rows: NDArray[np.intp]) -> Residual:
+        raise _unanswered("without")
+
+    @property
+    def memory(self) -> Memory:
+        each = [self.first.memory, self.then.memory]
+        return Memory(
+            sum(part.per_query for part in each) + 2 * 8 * self.n_rows, sum(part.preparation for part in each)
+        )
+
+    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
+        first, then = (engine.query_seconds(n_queries, available // 2) for engine in (self.first, self.then))
+        return first[0] + then[0], first[1] + then[1]
+
+    def prepared(self, n_queries: int | None = None, available: int | None = None) -> Residual:
+        share = None if available is None else available // 2
+        return replace(self, first=self.first.prepared(n_queries, share), then=self.then.prepared(n_queries, share))
+
+
+def _unanswered(question: str) -> UnsupportedQuestionError:
+    return UnsupportedQuestionError(
+        question,
+        "the trees were fitted to what another model leaves over, and how both follow the weight of a row is not put together",
+        "Weights, what_if and blame work for it; refit without the row to see what it does.",
+    )
+
+
+def _drops(engine: Engine) -> bool:
+    """Whether a deletion after which an engine has no prediction takes it out of a mean; a linear smoother's fit is undefined."""
+    if isinstance(engine, Sum):
+        return all(_drops(term.engine) for term in engine.terms)
+    return not isinstance(engine, Smoother)
+
+
+def rows_of_weights(engine: Engine, n_rows: int) -> Iterator[tuple[int, Array]]:
+    """K of an engine in blocks of its rows (rows, N), with the number of their first."""
+    step = max(1, BATCH_ENTRIES // n_rows)
+    for first in range(0, n_rows, step):
+        units = np.zeros((n_rows, min(step, n_rows - first)))
+        units[first : first + units.shape[1]] = np.eye(units.shape[1])
+        yield first, engine.combine(None, units).T
+
+
+def _total(parts: Iterator[Any]) -> Array:
+    """The sum of arrays, of which never more than two are held."""
+    total = np.array(next(parts))
+    for part in parts:
+        total += part
+    return total

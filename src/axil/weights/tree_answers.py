@@ -1,0 +1,116 @@
+"""Answers of boosted trees: weights that lie where the rows are, or that are still to be read out of leaf space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from axil.kernels import MEASURES, Backend
+from axil.machine.arrays import host, is_host
+from axil.machine.threads import one_blas_thread
+from axil.types import Array
+from axil.weights.largest import Largest
+from axil.weights.passes import Adjoints
+
+if TYPE_CHECKING:
+    from axil.weights.boosting import BoostedTrees
+
+READ_ROWS = 1 << 15  # training rows read out of leaf space at a time
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def guarded(method: Callable[P, R]) -> Callable[P, R]:
+    """Runs a method under the guard of its object's back end (`Backend.guard`)."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        with cast(Any, args[0]).backend.guard():
+            return method(*args, **kwargs)
+
+    return call
+
+
+@dataclass(frozen=True)
+class SweptAnswer:
+    """Weights that a sweep left where the rows are."""
+
+    backend: Backend
+    state: Any  #: (N, n), an array of the back end
+    intercepts: Array
+
+    @guarded
+    def dense(self) -> Array:
+        return host(self.state).T
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        yield 0, host(self.state)
+
+    def sparse(self) -> csr_array | None:
+        return None
+
+    @guarded
+    def hand_to(self, collector: Largest) -> None:
+        if is_host(self.state):
+            return collector.add(self.state, 0)
+        n = self.state.shape[1]
+        values, rows = np.zeros((n, collector.k)), np.full((n, collector.k), -1, dtype=np.int64)
+        self.backend.top(self.state, 0, collector.scale, values, rows)
+        collector.merge(values, rows)
+
+    @guarded
+    @one_blas_thread()
+    def product(self, targets: Array) -> Array:
+        return self.backend.sums(self.state, targets)
+
+    @guarded
+    @one_blas_thread()
+    def moments(self, values: Array) -> Array:
+        return np.stack([self.backend.sums(self.state, values, MEASURES.index(name)) for name in ("size", "square")])
+
+
+@dataclass(frozen=True)
+class ReadOutAnswer:
+    """Weights to be read out of leaf space."""
+
+    trees: BoostedTrees
+    adjoints: Adjoints
+    intercepts: Array
+
+    @property
+    def backend(self) -> Backend:
+        return self.trees.backend
+
+    @guarded
+    def dense(self) -> Array:
+        out = np.empty((self.trees.structure.n_rows, len(self.adjoints.beta)))
+        self.trees.read_out(self.adjoints, 0, out)
+        return out.T
+
+    def blocks(self) -> Iterator[tuple[int, Array]]:
+        for first in range(0, self.trees.structure.n_rows, READ_ROWS):
+            rows = min(READ_ROWS, self.trees.structure.n_rows - first)
+            out = np.empty((rows, len(self.adjoints.beta)))
+            self.trees.read_out(self.adjoints, first, out)
+            yield first, out
+
+    def sparse(self) -> csr_array | None:
+        return None
+
+    @guarded
+    def hand_to(self, collector: Largest) -> None:
+        self.trees.rows.index(collector.n_queries, collector.room)
+        collector.merge(*self.trees.largest(self.adjoints, collector.scale, collector.k))
+
+    @guarded
+    def product(self, targets: Array) -> Array:
+        return self.trees.product(self.adjoints, targets)
+
+    def moments(self, values: Array) -> Array:
+        return self.trees.moments(self.adjoints, values)

@@ -1,0 +1,161 @@
+"""What boosting is not differentiated, by name, and what `supports` says of it."""
+
+import catboost
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import axil
+from tests.pushes.boosting_models import (
+    BINARY,
+    CASES,
+    CAT,
+    CLASSES,
+    COUNTS,
+    GB,
+    HIST,
+    LGB,
+    SCORE,
+    XGB,
+    X,
+    along_gradients,
+    case_of,
+)
+
+LC, LR, XC, XR = lgb.LGBMClassifier, lgb.LGBMRegressor, xgb.XGBClassifier, xgb.XGBRegressor
+CC, CR = catboost.CatBoostClassifier, catboost.CatBoostRegressor
+NOISY = SCORE + np.random.default_rng(1).normal(0, 0.5, len(SCORE))
+BAG = {"subsample": 0.7, "subsample_freq": 1}
+
+REFUSED = [
+    (LR(**LGB, objective="l1"), SCORE, "objective"),
+    (LR(**LGB, objective="quantile"), SCORE, "objective"),
+    (LR(**LGB, objective="mape"), SCORE + 9, "objective"),
+    (LR(**LGB, objective="cross_entropy_lambda"), BINARY, "objective"),
+    (LC(**LGB, boosting_type="rf", **BAG), BINARY, "boosting"),
+    (LC(**LGB, path_smooth=1.0), BINARY, "path_smooth"),
+    (LC(**LGB, linear_tree=False, monotone_constraints=[1, 0, 0, 0]), BINARY, "monotone_constraints"),
+    (LC(**LGB, use_quantized_grad=True), BINARY, "use_quantized_grad"),
+    (LC(**LGB, pred_early_stop=True), BINARY, "pred_early_stop"),
+    (LC(**LGB, pred_early_stop=True), CLASSES, "pred_early_stop"),
+    (XC(**XGB, sampling_method="gradient_based", subsample=0.5), BINARY, "sampling_method"),
+    (XC(**XGB, monotone_constraints=(1, 0, 0, 0)), BINARY, "monotone_constraints"),
+    (XC(**XGB, objective="binary:hinge"), BINARY, "objective"),
+    (XR(**XGB, objective="reg:absoluteerror"), SCORE, "objective"),
+    (XR(**XGB, objective="reg:quantileerror", quantile_alpha=0.5), SCORE, "objective"),
+    (CR(**CAT, loss_function="MAE"), SCORE, "leaf_estimation_method"),
+    (CR(**CAT, loss_function="Quantile:alpha=0.3"), SCORE, "leaf_estimation_method"),
+    (
+        CR(**CAT, loss_function="Huber:delta=0.4", leaf_estimation_iterations=3),
+        NOISY,
+        "leaf_estimation_backtracking",
+    ),
+    (CC(**CAT, loss_function="Focal:focal_alpha=0.5;focal_gamma=1"), BINARY, "loss_function"),
+    (CC(**CAT, auto_class_weights="Balanced"), BINARY, "class_weights"),
+    (CC(**CAT, model_shrink_rate=0.1), BINARY, "model_shrink_rate"),
+    (CC(**CAT, langevin=True), BINARY, "langevin"),
+    (CC(**CAT, monotone_constraints=[1, 0, 0, 0], model_shrink_rate=0), BINARY, "monotone_constraints"),
+    (CC(**CAT, l2_leaf_reg=0), CLASSES, "l2_leaf_reg"),
+    (GradientBoostingRegressor(**GB, loss="huber"), SCORE, "loss"),
+    (GradientBoostingRegressor(**GB, loss="absolute_error"), SCORE, "loss"),
+    (GradientBoostingClassifier(**{**GB, "random_state": None}, subsample=0.5), BINARY, "random_state"),
+    (HistGradientBoostingRegressor(**HIST, loss="quantile", quantile=0.5), SCORE, "loss"),
+    (HistGradientBoostingRegressor(**HIST, loss="poisson", monotonic_cst=[1, 0, 0, 0]), COUNTS, "monotonic_cst"),
+]
+
+
+@pytest.mark.parametrize(("model", "y", "setting"), REFUSED)
+@pytest.mark.filterwarnings("ignore")
+def test_refused_by_name(model, y, setting):
+    model.fit(X, y)
+    with pytest.raises(axil.UnsupportedModelError) as caught:
+        axil.Explainer(model, X, y)
+    assert caught.value.setting == setting
+    assert axil.supports(model).kind == "no"
+
+
+BENT = [name for name in CASES if "l1 and clipped" in name]  # squared error: exact with the pattern held
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_the_derivative_with_a_pattern_held_is_the_exact_weights(name):
+    case = case_of(name)
+    assert axil.supports(case.model).kind == "exact"
+    exact = axil.Explainer(case.model, X, case.y, case.weights)(X[:9])
+    derivative = along_gradients(case.model, X, case.y, case.weights)(X[:9])
+    np.testing.assert_allclose(derivative.weights, exact.weights, atol=1e-6)  # leaves in single precision
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in BENT])
+def test_models_of_other_losses_are_additive(name):
+    case = case_of(name)
+    assert axil.supports(case.model).kind == "additive"
+    assert axil.Explainer(case.model, X, case.y, case.weights, case.offsets).kind == "additive"
+
+
+def test_only_predictions_that_can_stop_early_are_refused_for_it():
+    stops = {"pred_early_stop": True, "pred_early_stop_freq": 1, "pred_early_stop_margin": 0.01}
+    model = LC(**LGB, **stops).fit(X, BINARY)
+    for taken, y in [
+        (model.booster_, BINARY),
+        (LC(**{**LGB, "pred_early_stop": False}).fit(X, BINARY), BINARY),
+        (LR(**LGB, **stops, objective="poisson").fit(X, COUNTS), COUNTS),
+        (LR(**LGB, **stops, objective="cross_entropy").fit(X, BINARY), BINARY),
+    ]:
+        found = axil.Explainer(taken, X, y)(X)
+        np.testing.assert_allclose(found.predictions, taken.predict(X, raw_score=True), rtol=1e-9)
+    assert np.abs(model.predict(X, raw_score=True) - model.booster_.predict(X, raw_score=True)).max() > 0.01
+
+
+def test_ranking_is_refused():
+    model = lgb.LGBMRanker(**LGB).fit(X, CLASSES, group=[60, 60])
+    with pytest.raises(axil.UnsupportedModelError, match="ranked"):
+        axil.Explainer(model, X, CLASSES)
+    assert axil.supports(model).kind == "no"
+
+
+def test_custom_objectives_need_their_function():
+    def squared(y, F):
+        return F - y, np.ones_like(y)
+
+    model = LR(**LGB, objective=squared).fit(X, SCORE)
+    assert axil.supports(model).kind == "additive"
+    assert axil.supports(model.booster_).kind == "no"
+    with pytest.raises(axil.UnsupportedModelError, match="objective="):
+        axil.Explainer(model.booster_, X, SCORE)
+    for model in (LR(**LGB, objective=squared), XR(**XGB, objective=squared)):
+        assert axil.Explainer(model.fit(X, SCORE), X, SCORE).kind == "additive"
+
+
+def test_targets_outside_the_loss_are_refused():
+    model = case_of("lightgbm gamma").model
+    with pytest.raises(axil.InputError, match="above 0"):
+        axil.Explainer(model, X, SCORE)
+    booster = lgb.train({"objective": "binary", "verbose": -1, "num_threads": 1}, lgb.Dataset(X, BINARY), 2)
+    with pytest.raises(axil.InputError, match="0 and 1"):
+        axil.Explainer(booster, X, 2 * BINARY)
+
+
+def test_offsets_where_there_are_none():
+    with pytest.raises(axil.InputError, match="no offsets"):
+        axil.Explainer(case_of("sklearn binary").model, X, case_of("sklearn binary").y, init_score=np.zeros(120))
+
+
+def test_pipelines_are_told_too():
+    model = make_pipeline(StandardScaler(), GradientBoostingClassifier(**GB)).fit(X, BINARY)
+    assert axil.supports(model).kind == "additive"
+
+
+def test_a_single_class_moves_nothing():
+    model = HistGradientBoostingClassifier(max_iter=2).fit(X, np.ones(len(X), dtype=int))
+    with pytest.raises(axil.UnsupportedModelError, match=r"classes_=\[1\]"):
+        axil.Explainer(model, X, np.ones(len(X), dtype=int))

@@ -1,0 +1,399 @@
+"""`similar` with adjust, among, distinct and sign against dense NumPy, row by row."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
+from scipy import sparse
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from xgboost import XGBRegressor
+
+import axil
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.output.tables import NOTES
+from tests.questions import question_models
+from tests.questions.question_models import over_dask, same
+from tests.test_contract import case_of, explainer_of
+
+N, Q = 120, 6
+DRAWS = np.random.default_rng(3)
+FRAME = pd.DataFrame(
+    {
+        "area": DRAWS.uniform(40, 200, N + Q),
+        "age": DRAWS.integers(0, 30, N + Q).astype(np.uint8),
+        "year": DRAWS.integers(2018, 2025, N + Q),
+    },
+    index=[f"h{i}" for i in range(N + Q)],
+)
+PRICE = 1000 * FRAME["area"] * np.exp(-0.01 * FRAME["age"]) * (1 + 0.1 * DRAWS.normal(size=N + Q))
+X, NEW, Y = FRAME.iloc[:N], FRAME.iloc[N:], PRICE.iloc[:N]
+OWNER = np.arange(N) // 4  # four sales per property
+OUTPUTS = np.column_stack([Y, Y[::-1].to_numpy()])
+DAYS = pd.Series(pd.Timestamp("2020-02-29") + pd.to_timedelta(DRAWS.integers(0, 2000, N + Q), "D"), FRAME.index)
+SOLD, NOW = DAYS.iloc[:N], DAYS.iloc[N:]
+BESIDE = pd.DataFrame({"sold": SOLD, "owner": OWNER}), pd.DataFrame({"sold": NOW})
+QUICK = {"n_estimators": 20, "min_child_samples": 5, "n_jobs": 1, "verbose": -1}
+
+
+def made(name):
+    if name == "boosting":
+        return axil.Explainer(LGBMRegressor(**QUICK).fit(X, Y), X, Y)
+    if name == "shrunk":  # weights do not sum to one
+        return axil.Explainer(LGBMRegressor(**QUICK, reg_lambda=20.0, boost_from_average=False).fit(X, Y), X, Y)
+    if name == "forest":
+        return axil.Explainer(RandomForestRegressor(15, min_samples_leaf=3, random_state=0).fit(X, Y), X, Y)
+    if name == "outputs":
+        trees = XGBRegressor(n_estimators=8, max_depth=3, n_jobs=1, multi_strategy="one_output_per_tree")
+        return axil.Explainer(trees.fit(X, OUTPUTS), X, OUTPUTS)
+    if name == "classes":
+        dear = (Y.median() < Y).to_numpy()
+        return axil.Explainer(RandomForestClassifier(9, max_depth=3, random_state=0).fit(X, dear), X, dear)
+    if name == "log":
+        return axil.Explainer(LGBMRegressor(**QUICK).fit(X, np.log(Y)), X, np.log(Y), inverse_func=np.exp)
+    own = TransformedTargetRegressor(LGBMRegressor(**QUICK), func=np.log1p, inverse_func=np.expm1)
+    return axil.Explainer(own.fit(X, Y), X, Y)
+
+
+NAMES = ["boosting", "shrunk", "forest", "outputs", "classes", "log", "own logarithms"]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def explainer(request):
+    return made(request.param)
+
+
+@pytest.fixture(scope="module")
+def boosting():
+    return made("boosting")
+
+
+def dense(explainer, rows):
+    """Weights (n, K, N), targets (N, K) and predictions (n, K), on the scale of the fit."""
+    found = explainer(rows)
+    targets = explainer.targets.reshape(N, -1)
+    weights = np.broadcast_to(found.weights.reshape(len(rows), -1, N), (len(rows), targets.shape[1], N))
+    return weights, targets, np.einsum("ikj,jk->ik", weights, targets) + found.intercepts.reshape(len(rows), -1)
+
+
+def expected(weights, k, among=None, labels=None, positive=False):
+    """The positions to list for one prediction, by the definition."""
+    order = sorted(range(N), key=lambda j: (-abs(weights[j]), j))
+    kept, seen = [], set()
+    for j in order:
+        if (among is not None and not among[j]) or (positive and weights[j] <= 0):
+            continue
+        if labels is not None and labels[j] in seen:
+            continue
+        kept.append(j)
+        seen |= set() if labels is None else {labels[j]}
+    return kept[:k]
+
+
+def test_adjusted_targets_and_the_footer(explainer):
+    found = explainer.similar(NEW, 5, adjust=True)
+    weights, targets, predictions = dense(explainer, NEW)
+    fitted = dense(explainer, X)[2]
+    residuals, inverse = targets - fitted, explainer.scale.inverse
+    lines, footer = iter(found.itertuples(index=False)), iter(found.attrs["comparables"])
+    for i, output in np.ndindex(Q, targets.shape[1]):
+        own = weights[i, output]
+        bias = own @ residuals[:, output]
+        mean = own @ (residuals[:, output] + predictions[i, output]) / own.sum()
+        said = next(footer)
+        # sums of 120 numbers in another order: rounding of float64
+        np.testing.assert_allclose(said["mean"], inverse(np.array([mean]))[0], rtol=1e-9)
+        np.testing.assert_allclose(said[explainer.scale.label("bias")], bias, rtol=1e-9, atol=1e-9 * abs(targets).max())
+        np.testing.assert_allclose(said["prediction"], inverse(predictions[i, [output]])[0], rtol=1e-9)
+        np.testing.assert_allclose(said["share"], np.sort(abs(own))[-5:].sum() / abs(own).sum(), rtol=1e-9)
+        assert said["query"] == NEW.index[i]
+        for _ in range(5):
+            line = dict(zip(found.columns, next(lines)))
+            j = X.index.get_loc(line["row"])
+            wanted = inverse(predictions[i, [output]] + residuals[j, [output]])[0]
+            np.testing.assert_allclose(line["adjusted"], wanted, rtol=1e-9, atol=1e-9)
+            assert line["adjusted (all)"] == said["mean"]
+            assert line["age (difference)"] == int(X["age"].iloc[j]) - int(NEW["age"].iloc[i])  # of unsigned numbers
+    plain = explainer.similar(NEW, 5)
+    pd.testing.assert_frame_equal(found[plain.columns], plain)
+
+
+def test_prices_of_a_model_of_logarithms():
+    explainer = made("log")
+    found = explainer.similar(NEW.head(1), 3, adjust=True)
+    model = LGBMRegressor(**QUICK).fit(X, np.log(Y))
+    rows = X.loc[found["row"]]
+    wanted = Y[found["row"]] * np.exp(model.predict(NEW.head(1))) / np.exp(model.predict(rows))
+    np.testing.assert_allclose(found["adjusted"], wanted, rtol=1e-6)  # LightGBM fits gradients in float32
+    assert "local bias (log)" in found.attrs["axil"]
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("kept", [None, "recent"])
+@pytest.mark.parametrize("labels", [None, OWNER])
+def test_the_rows_listed(explainer, monkeypatch, positive, kept, labels):
+    monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
+    among = None if kept is None else (X["year"] >= 2023).to_numpy()
+    found = explainer.similar(
+        NEW, 9, [], among=among, distinct=labels, sign="positive" if positive else "any", adjust=True
+    )
+    weights = dense(explainer, NEW)[0]
+    rows = [
+        (NEW.index[i], rank + 1, X.index[j])
+        for i, output in np.ndindex(weights.shape[:2])
+        for rank, j in enumerate(expected(weights[i, output], 9, among, labels, positive))
+    ]
+    assert list(zip(found["query"], found["rank"], found["row"])) == rows
+    assert len(found.attrs["comparables"]) == Q * weights.shape[1]
+
+
+def test_all_that_allows_the_same_rows(boosting):
+    wanted = boosting.similar(NEW, 4, among=(X["year"] > 2020).to_numpy())
+    recent = X["year"] > 2020
+    for among in (
+        list(recent),
+        recent,
+        recent.astype(object),
+        recent.astype("boolean"),
+        pl.Series(recent.tolist()),
+        pa.array(recent.tolist()),
+        lambda rows: rows["year"] > 2020,
+        lambda rows: (rows["year"] > 2020).to_numpy()[:, None],
+    ):
+        pd.testing.assert_frame_equal(boosting.similar(NEW, 4, among=among), wanted)
+    by_column = boosting.similar(NEW, 4, distinct="year")
+    pd.testing.assert_frame_equal(by_column, boosting.similar(NEW, 4, distinct=X["year"]))
+    pd.testing.assert_frame_equal(by_column, boosting.similar(NEW, 4, distinct=2))
+
+
+def test_fewer_rows_than_asked_for(boosting):
+    assert len(boosting.similar(NEW, 50, distinct="year")) == Q * X["year"].nunique()
+    assert len(boosting.similar(NEW, 50, among=np.arange(N) < 3)) == Q * 3
+    assert len(boosting.similar(NEW.head(0), 5, adjust=True, sign="positive", distinct=OWNER)) == 0
+
+
+def test_rows_without_a_label_stand_for_themselves(boosting):
+    labels = np.where(np.arange(N) < 60, None, "one")
+    found = boosting.similar(NEW.head(1), N, distinct=labels)
+    assert len(found) == 61
+
+
+def test_a_function_cannot_change_the_training_rows(boosting):
+    before = boosting.similar(NEW, 3)
+
+    def greedy(rows):
+        rows["area"] = 0.0
+        return np.ones(N, dtype=bool)
+
+    pd.testing.assert_frame_equal(boosting.similar(NEW, 3, among=greedy), before)
+    pd.testing.assert_frame_equal(boosting.similar(NEW, 3), before)
+
+
+def test_sparse_weights_and_frames_of_other_libraries():
+    values, new = X.to_numpy(float), NEW.to_numpy(float)
+    forest = RandomForestRegressor(5, max_depth=4, random_state=0).fit(values, Y)
+    wanted = axil.Explainer(forest, values, Y).similar(new, 3, adjust=True, distinct=OWNER)
+    others = {"polars": lambda one: pl.DataFrame(one, schema=["x0", "x1", "x2"]), "csr": sparse.csr_matrix}
+    for convert in others.values():
+        found = axil.Explainer(forest, convert(values), Y).similar(convert(new), 3, adjust=True, distinct=OWNER)
+        found = found.to_pandas() if isinstance(found, pl.DataFrame) else found
+        pd.testing.assert_frame_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"among": np.arange(N)}, "among holds numbers or text .int64.; expected True or False for each of the 120"),
+        ({"among": [True] * 5}, r"among has shape \(5,\); expected \(120,\)"),
+        ({"among": [None, *[True] * (N - 1)]}, "among holds None at position 0; expected True or False"),
+        ({"among": np.zeros(N, dtype=bool)}, "among allows none of the 120 training rows"),
+        ({"among": lambda rows: rows["price"] > 1}, "among raised KeyError: .*price.*function of the training rows"),
+        ({"among": lambda rows: rows}, "What the function among returned has shape"),
+        ({"among": (X["year"] > 2020)[::-1]}, "among has the row labels of X_train in another order"),
+        ({"within": ("aera", 3)}, r"within names 'aera'; .* Did you mean 'area'\?"),
+        ({"distinct": "parcel"}, "distinct names 'parcel'; expected names such as 'area'"),
+        ({"distinct": [1, 2]}, r"distinct has shape \(2,\); expected \(120,\)"),
+        ({"distinct": X["year"][::-1]}, "distinct has the row labels of X_train in another order"),
+        ({"sign": "negative"}, 'sign is "?\'?negative.*expected "any" or "positive"'),
+        ({"within": "sold"}, "within is 'sold'; expected a column and a distance"),
+        ({"within": ("parcel", 3)}, "within names 'parcel'; expected names such as 'area'"),
+        ({"within": ("area", -1)}, "within has the distance -1; expected"),
+        ({"within": ("area", "3Y")}, "within has the distance '3Y'; expected a number, as area holds numbers"),
+        ({"within": ("sold", "3 years"), "beside": BESIDE}, "within has the distance '3 years'; expected .*\"3Y\""),
+        ({"within": ("owner", 3), "beside": BESIDE}, "within names owner, which only the training rows have"),
+        (
+            {"within": ("sold", "3Y"), "beside": (BESIDE[0].astype(str), BESIDE[1])},
+            "sold of the training rows holds '20.*expected numbers or dates.*pandas.to_datetime",
+        ),
+        (
+            {"within": ("sold", "3Y"), "beside": (BESIDE[0], BESIDE[1].mask(BESIDE[1] == BESIDE[1].iloc[2, 0]))},
+            "sold of X has no value in row 2",
+        ),
+        (
+            {"within": ("sold", "3Y"), "beside": (BESIDE[0], BESIDE[1].assign(sold=1.0))},
+            "sold holds dates in the training rows and numbers in X",
+        ),
+        ({"beside": BESIDE[0]}, "beside is .*expected two frames"),
+        ({"beside": BESIDE[::-1]}, "The first frame of beside has 6 rows; expected 120"),
+        ({"beside": (BESIDE[0][::-1], BESIDE[1])}, "The first frame of beside has the row labels .* in another order"),
+        ({"adjust": 1}, "adjust is 1; expected True or False"),
+    ],
+)
+def test_what_is_refused(boosting, given, message):
+    with pytest.raises(InputError, match=message):
+        boosting.similar(NEW, 3, **given)
+
+
+def within_by_definition(distance):
+    """(Q, N): the sales at most so far from each query, one pair at a time."""
+    return np.array([[now - distance <= sold <= now + distance for sold in SOLD] for now in NOW])
+
+
+@pytest.mark.parametrize(
+    ("given", "distance"),
+    [
+        ("2Y", pd.DateOffset(years=2)),
+        ("7 M", pd.DateOffset(months=7)),
+        ("30W", pd.Timedelta(weeks=30)),
+        (400, pd.Timedelta(days=400)),
+        (np.timedelta64(400, "D"), pd.Timedelta(days=400)),
+    ],
+)
+@pytest.mark.parametrize("name", ["boosting", "forest"])
+def test_rows_within_a_distance_in_time(monkeypatch, name, given, distance):
+    monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
+    explainer = made(name)
+    near, weights = within_by_definition(distance), dense(explainer, NEW)[0]
+    for more in ({}, {"distinct": "owner", "among": (X["year"] >= 2019).to_numpy(), "sign": "positive"}):
+        found = explainer.similar(NEW, 9, [], within=("sold", given), beside=BESIDE, **more)
+        rows = [
+            (NEW.index[i], rank + 1, X.index[j])
+            for i in range(Q)
+            for rank, j in enumerate(
+                expected(weights[i, 0], 9, near[i] & more.get("among", True), OWNER if more else None, bool(more))
+            )
+        ]
+        assert list(zip(found["query"], found["rank"], found["row"])) == rows
+        assert len(rows) > Q  # the test would say nothing of no rows
+
+
+def test_rows_within_a_distance_of_numbers(boosting):
+    found = boosting.similar(NEW, N, ["area"], within=("area", 12.5))
+    gap = abs(found["area (row)"] - found["area (query)"])
+    wanted = abs(X["area"].to_numpy() - NEW["area"].to_numpy()[:, None]) <= 12.5
+    assert len(found) == wanted.sum()
+    assert gap.max() <= 12.5
+    # dates of any kind are the same days
+    wanted = boosting.similar(NEW, 4, [], within=("sold", "1Y"), beside=BESIDE)
+    plain = [pd.DataFrame({"sold": part["sold"].dt.date}) for part in BESIDE]
+    zoned = [pd.DataFrame({"sold": part["sold"].dt.tz_localize("UTC")}) for part in BESIDE]
+    other = [pl.DataFrame({"sold": part["sold"].dt.date.tolist()}) for part in BESIDE]
+    for beside in (plain, zoned, other):
+        pd.testing.assert_frame_equal(boosting.similar(NEW, 4, [], within=("sold", "1Y"), beside=beside), wanted)
+    missing = BESIDE[0].assign(sold=SOLD.where(np.arange(N) % 2 == 0))  # a row without a date is near no query
+    found = boosting.similar(NEW, N, [], within=("sold", "1Y"), beside=(missing, BESIDE[1]))
+    assert set(found["row"]) <= set(X.index[::2])
+
+
+def test_columns_beside_the_features(boosting):
+    found = boosting.similar(NEW, 3, ["area", "owner", "sold"], beside=BESIDE)
+    assert list(found.columns[-5:]) == ["area (row)", "area (query)", "owner (row)", "sold (row)", "sold (query)"]
+    places = X.index.get_indexer(found["row"])
+    assert list(found["owner (row)"]) == list(OWNER[places])
+    assert list(found["sold (row)"]) == list(SOLD.iloc[places])
+    assert list(found["sold (query)"]) == list(NOW.loc[found["query"]])
+
+
+@pytest.mark.parametrize("name", ["boosting", "shrunk", "forest", "log", "own logarithms"])
+def test_the_share_of_the_value_is_what_follows_the_listed_targets(name):
+    """A hundredth of a percent on every target listed, and how far the prediction follows: an independent refit."""
+    explainer, step = made(name), 1e-4
+    query = NEW.head(1)
+    found = explainer.similar(query, 8, adjust=True)
+    said = found.attrs["comparables"][0]
+    raised = Y[found["row"]] * (1 + step)
+    given = np.log(raised) if name == "log" else raised
+    moved = explainer.what_if(query, dict(given)).iloc[0]
+    wanted = (moved["after"] / moved["before"] - 1) / step
+    # a difference quotient: of a curve, so right to some steps
+    np.testing.assert_allclose(said["value share"], wanted, rtol=20 * step)
+    assert f"{said['value share']:.1%} of the value" in found.attrs["axil"]
+
+
+def test_pushes_are_chosen_from_and_not_adjusted():
+    dear = (Y.median() < Y).to_numpy()
+    pushes = axil.Explainer(LGBMClassifier(**QUICK).fit(X, dear), X, dear)
+    with pytest.raises(
+        UnsupportedQuestionError, match=r"similar\(adjust=True\) has no answer here: .*not a weighted sum"
+    ):
+        pushes.similar(NEW, 3, adjust=True)
+    found = pushes.similar(NEW, 3, sign="positive", among=X["year"] > 2020)
+    assert (found["contribution"] > 0).all()
+    assert (found["year (row)"] > 2020).all()
+
+
+def test_comparables_in_every_kind_of_table():
+    case = case_of("lightgbm", "regressor")
+    names = getattr(case.model, "booster_", case.model).feature_name()
+    train, new = np.asarray(case.X, dtype=float), np.asarray(case.X_new, dtype=float)[:3]
+    kinds = {
+        "numpy": lambda values: values,
+        "csr": sparse.csr_matrix,
+        "pandas": lambda values: pd.DataFrame(values, columns=names, index=[f"h{i}" for i in range(len(values))]),
+        "polars": lambda values: pl.DataFrame(values, schema=names),
+        "pyarrow": lambda values: pa.table(dict(zip(names, values.T))),
+    }
+    for kind, convert in kinds.items():
+        explainer = axil.Explainer(case.model, convert(train), case.y)
+        frame = explainer.similar(convert(new), 4)
+        assert isinstance(frame, {"polars": pl.DataFrame, "pyarrow": pa.Table}.get(kind, pd.DataFrame))
+        table = frame.to_pandas() if kind in ("polars", "pyarrow") else frame
+        shown = [f"x{i}" for i in range(train.shape[1])] if kind in ("numpy", "csr") else names
+        first = ["query", "prediction", "rank", "row", "weight", "share", "target", "contribution"]
+        assert list(table.columns) == first + [f"{n} ({of})" for n in shown for of in ("row", "query")]
+        rows = [int(str(row).lstrip("h")) for row in table["row"]]
+        np.testing.assert_array_equal(table[[f"{n} (row)" for n in shown]], train[rows])
+        np.testing.assert_array_equal(table[[f"{n} (query)" for n in shown]], np.repeat(new, 4, axis=0))
+        top = explainer(convert(new)).top(4)
+        top = top.to_pandas() if kind in ("polars", "pyarrow") else top
+        pd.testing.assert_frame_equal(table[top.columns], top)
+        sizes = np.abs(explainer(convert(new)).weights).sum(axis=1)
+        share = table["weight"].abs().to_numpy().reshape(3, 4).cumsum(axis=1) / sizes[:, None]
+        np.testing.assert_allclose(table["share"].to_numpy().reshape(3, 4), share)
+
+
+def test_comparables_of_several_outputs_and_text():
+    case, explainer = case_of("xgboost", "one_output_per_tree"), explainer_of("xgboost", "one_output_per_tree")
+    frame = explainer.similar(case.X_new[:3], 2, columns=[1, "x0"])
+    assert list(frame.columns)[-4:] == ["x1 (row)", "x1 (query)", "x0 (row)", "x0 (query)"]
+    np.testing.assert_array_equal(frame["x1 (query)"], np.repeat(case.X_new[:3, 1], 2 * len(explainer.outputs)))
+    np.testing.assert_array_equal(frame["x0 (row)"], case.X[frame["row"], 0])
+    piped, case = explainer_of("smoother", "pipeline ridge"), case_of("smoother", "pipeline ridge")
+    frame = piped.similar(case.X_new[:2], 3, columns="kind")
+    assert list(frame["kind (row)"]) == list(case.X["kind"].to_numpy()[frame["row"]])
+    assert len(piped.similar(case.X_new[:0], 3)) == 0
+    with pytest.raises(InputError, match="columns names 'colour'"):
+        piped.similar(case.X_new, columns=["colour"])
+    with pytest.raises(InputError, match="k is 0"):
+        piped.similar(case.X_new, 0)
+
+
+def test_comparables_of_every_kind_and_place(any_explainer, batches):
+    rows, new = question_models.X, question_models.NEW
+    found, whole = any_explainer.similar(new, 3, columns=["age"]), any_explainer(new)
+    same(found[whole.top(3).columns], whole.top(3))
+    np.testing.assert_array_equal(found["age (row)"], rows.loc[found["row"], "age"])
+    np.testing.assert_array_equal(found["age (query)"], new.loc[found["query"], "age"])
+    assert found["share"].between(0, 1 + 1e-12).all()
+    assert found.attrs["axil"].startswith(NOTES[whole.kind])
+    if over_dask(any_explainer):  # whose explanations have no training rows
+        with pytest.raises(UnsupportedQuestionError, match="not at hand"):
+            whole.similar(3, ["age"])
+        return
+    at_hand = whole.similar(3, ["age"])
+    same(at_hand, found)
+    assert at_hand.attrs["axil"].startswith(NOTES[whole.kind])
+    some = {"among": lambda rows: rows["age"] > 0, "distinct": "rooms", "sign": "positive", "within": ("size", 0.8)}
+    same(whole.similar(2, ["age"], **some), any_explainer.similar(new, 2, ["age"], **some))
