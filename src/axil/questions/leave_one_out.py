@@ -99,7 +99,10 @@ def _left_out(proven: ProvenModel) -> list[LeftOut]:
             f"take {in_time(seconds)}. Raise memory_limit, explain a model of fewer leaves, or use your own cross-validation."
         )
     announce(f"Leaving out each of {len(proven.targets)} training rows takes", seconds, INSTEAD)
-    return [engine.left_out(targets, available) for engine, targets in proven.by_output(proven.targets)]
+    return [
+        engine.deletable("leave_one_out").left_out(targets, available)
+        for engine, targets in proven.by_output(proven.targets)
+    ]
 
 
 def seconds_of(proven: ProvenModel) -> float:

@@ -171,9 +171,9 @@ class ProvenModel(Proven):
         if source.name == "weights":
             return WeightEffects(self.ask(asked), self.own_targets(), asked.offsets.values, asked.start)
         ask: dict[str, Callable[[Engine, Array], Sequence[RowEffects]]] = {
-            "deletions": lambda engine, own: engine.deletion(at, own, source.available),
-            "first-order": lambda engine, own: engine.removal(at, own),
-            "pushes": lambda engine, own: engine.pushes(at, own),
+            "deletions": lambda engine, own: engine.deletable("removal").deletion(at, own, source.available),
+            "first-order": lambda engine, own: engine.deletable("removal").removal(at, own),
+            "pushes": lambda engine, own: engine.deletable("pushes").pushes(at, own),
         }
         found = ask[source.name]
         return DeletionEffects([found(*pair) for pair in self.by_output(self.targets)], self.shape, n)
@@ -258,7 +258,9 @@ class ProvenModel(Proven):
 
     def _left(self, rows: NDArray[np.intp]) -> ProvenModel:
         """The model of the fit without these rows; there is none to compare it with."""
-        return replace(self, engines=[engine.without(rows) for engine in self.engines], verification=None)
+        return replace(
+            self, engines=[engine.deletable("without").without(rows) for engine in self.engines], verification=None
+        )
 
     def row_beyond(self) -> Any:
         found = (row_beyond(*pair, self.budget.available) for pair in self.by_output(self.targets))
@@ -299,7 +301,9 @@ class ProvenModel(Proven):
                 n = len(rows)
                 size[i, output, :n], columns["effect"][i, output, :n] = np.abs(effects), effects
                 columns["row"][i, output, :n] = self.index[rows]
-                beyond.append(leaves_beyond(engine.without(np.array(rows)), targets) if n and bends else 0)
+                beyond.append(
+                    leaves_beyond(engine.deletable("removal").without(np.array(rows)), targets) if n and bends else 0
+                )
         return replace(best, size=size, columns=columns), beyond
 
     # -- memory ---------------------------------------------------------------------------------------------------------
@@ -334,12 +338,13 @@ def removed_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: A
     before = float(left.predicted(query, targets)[0, k])
     for _ in first:
         exact = isinstance(left, Forest)  # which takes no longer than first order
-        found = left.deletion(query, targets, 0) if exact else left.removal(query, targets)
+        rest = left.deletable("removal")
+        found = rest.deletion(query, targets, 0) if exact else rest.removal(query, targets)
         gains = sign * np.nan_to_num(found[k].dense()[0])  # nan: without the row nothing is left
         best = int(gains.argmax())  # a row that is gone has weight 0, so effect 0
         if gains[best] <= 0:
             break
-        left = engine.without(np.array([*rows, best]))
+        left = engine.deletable("removal").without(np.array([*rows, best]))
         after = float(left.predicted(query, targets)[0, k])
         if np.isnan(after):
             break

@@ -161,6 +161,9 @@ class BoostedTrees:
             replays=deletions.by_replay if deletions else np.inf,
         )
 
+    def deletable(self, question: str) -> BoostedTrees:
+        return self
+
     @guarded
     def removal(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
         fits = removal.fits(self.rows, self.fit(targets))

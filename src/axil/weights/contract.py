@@ -78,6 +78,36 @@ class Engine(Protocol):
     def costs(self, available: int) -> Seconds:
         """The time of work on all training rows within ``available`` bytes."""
 
+    def around(self, queries: Any, values: Array) -> Array:
+        """(n, S): the means of values (N, S) over the training rows around each query; see `spread`.
+
+        A training row is not among those around itself. Values that are nan do not count; nan: no row is there.
+        """
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes that queries and `prepared` take."""
+
+    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
+        """The rough time of ``n_queries`` queries, answered as now, and by `prepared`, which has to be made first.
+
+        Both times are equal where nothing can be prepared, or not within ``available`` bytes.
+        """
+
+    def prepared(self, n_queries: int | None = None, available: int | None = None) -> Engine:
+        """An engine with what makes queries cheaper done ahead; this one stays as it is.
+
+        Given numbers, only if that pays for this many queries and fits into these bytes, whatever was asked before; else it is
+        this one.
+        """
+
+    def deletable(self, question: str) -> Deletable:
+        """This engine, where fits without some training rows are known; else refuses the question by name."""
+
+
+class Deletable(Protocol):
+    """An engine of whose fit it is known what becomes of it without some training rows."""
+
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """For each column of the targets (N, K) the effects ``-w_j dF(x) / dw_j`` of deleting training rows; see `removal`."""
 
@@ -96,31 +126,8 @@ class Engine(Protocol):
         ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``.
         """
 
-    def around(self, queries: Any, values: Array) -> Array:
-        """(n, S): the means of values (N, S) over the training rows around each query; see `spread`.
-
-        A training row is not among those around itself. Values that are nan do not count; nan: no row is there.
-        """
-
     def without(self, rows: NDArray[np.intp]) -> Engine:
         """The engine of a fit with ``w_j = 0`` for these rows j; refused where that is not known."""
-
-    @property
-    def memory(self) -> Memory:
-        """Bytes that queries and `prepared` take."""
-
-    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
-        """The rough time of ``n_queries`` queries, answered as now, and by `prepared`, which has to be made first.
-
-        Both times are equal where nothing can be prepared, or not within ``available`` bytes.
-        """
-
-    def prepared(self, n_queries: int | None = None, available: int | None = None) -> Engine:
-        """An engine with what makes queries cheaper done ahead; this one stays as it is.
-
-        Given numbers, only if that pays for this many queries and fits into these bytes, whatever was asked before; else it is
-        this one.
-        """
 
 
 def own_leaves(structure: Structure, queries: Leaves | None) -> Leaves:

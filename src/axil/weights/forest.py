@@ -102,6 +102,9 @@ class Forest:
         column = FOREST_SECONDS * self.structure.n_rows * self.structure.n_trees
         return Seconds(column, column * self.structure.n_trees, column, column, np.inf)
 
+    def deletable(self, question: str) -> Forest:
+        return self
+
     def removal(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
         """``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
         R, level = self._rows_of_leaves, removal.levels(self.structure)[0]

@@ -17,7 +17,7 @@ from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
-from axil.weights.contract import Engine, Memory, Seconds
+from axil.weights.contract import Deletable, Engine, Memory, Seconds
 from axil.weights.leave_one_out import LeftOut
 from axil.weights.removal import NothingLeft
 from axil.weights.smoother import Smoother
@@ -149,9 +149,14 @@ class Sum:
         """Whether every model was fitted to all N rows, each once."""
         return all(term.rows is None for term in self.terms)
 
+    def deletable(self, question: str) -> Sum:
+        return self
+
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         terms = self._saying(queries, targets) if self.thinned else self.terms
-        return self._effects(terms, lambda term: term.engine.removal(term.own(queries), term.taken(targets)))
+        return self._effects(
+            terms, lambda term: term.engine.deletable("removal").removal(term.own(queries), term.taken(targets))
+        )
 
     def _saying(self, queries: Any, targets: Array) -> Sequence[Term]:
         """The terms of the mean of the models that still say something of all these queries."""
@@ -179,7 +184,7 @@ class Sum:
 
     def _deletion(self, queries: Any, targets: Array, before: Array, available: int) -> Sequence[Effects]:
         """The changes of models fitted to all rows, added up."""
-        asked = [(t, t.engine.deletion(t.own(queries), targets, available)) for t in self.terms]
+        asked = [(t, t.engine.deletable("removal").deletion(t.own(queries), targets, available)) for t in self.terms]
         own = [t.engine.predicted(t.own(queries), targets) for t in self.terms]
         found: list[Effects] = []
         for k in range(before.shape[1]):
@@ -211,7 +216,7 @@ class Sum:
                 "Weights, what_if, blame and without work for it; its out-of-bag predictions say what others say of a row.",
             )
         share = available // len(self.terms)
-        each = [(t.coefficient, t.engine.left_out(targets, share)) for t in self.terms]
+        each = [(t.coefficient, t.engine.deletable("leave_one_out").left_out(targets, share)) for t in self.terms]
         made = self._mean((c, one.predictions) for c, one in each)
         for _, one in each:
             lonely = np.isnan(one.predictions).any(axis=1)
@@ -222,7 +227,9 @@ class Sum:
         return LeftOut(made, emptied=emptied)
 
     def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        return self._effects(self.terms, lambda term: term.engine.pushes(term.own(queries), term.taken(targets)))
+        return self._effects(
+            self.terms, lambda term: term.engine.deletable("pushes").pushes(term.own(queries), term.taken(targets))
+        )
 
     def _effects(self, terms: Sequence[Term], ask: Callable[[Term], Sequence[Effects]]) -> list[Effects]:
         """The effects in these models on each output, added up."""
@@ -252,7 +259,7 @@ class Sum:
         for term in self.terms:
             own = rows if term.rows is None else np.flatnonzero(np.isin(term.rows, rows))
             try:
-                left.append(replace(term, engine=term.engine.without(own)) if len(own) else term)
+                left.append(replace(term, engine=term.engine.deletable("without").without(own)) if len(own) else term)
             except NothingLeft:
                 continue
         if not left:
@@ -335,24 +342,17 @@ class Residual:
         column = 2 * self.first.costs(available).column + self.then.costs(available).column
         return Seconds(self.n_rows * column, self.n_rows * column, column, np.inf, np.inf)
 
-    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        raise _unanswered("removal")
-
-    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
-        raise _unanswered("removal")
-
-    def left_out(self, targets: Array, available: int) -> LeftOut:
-        raise _unanswered("leave_one_out")
-
-    def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
-        raise _unanswered("pushes")
+    def deletable(self, question: str) -> Deletable:
+        raise UnsupportedQuestionError(
+            question,
+            "the trees were fitted to what another model leaves over, and how both follow the weight of a row is not put "
+            "together",
+            "Weights, what_if and blame work for it; refit without the row to see what it does.",
+        )
 
     def around(self, queries: Any, values: Array) -> Array:
         """The second model's answer: it was fitted last, to what the first leaves over."""
         return self.then.around(self._parts(queries)[1], values)
-
-    def without(self, rows: NDArray[np.intp]) -> Residual:
-        raise _unanswered("without")
 
     @property
     def memory(self) -> Memory:
@@ -368,14 +368,6 @@ class Residual:
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Residual:
         share = None if available is None else available // 2
         return replace(self, first=self.first.prepared(n_queries, share), then=self.then.prepared(n_queries, share))
-
-
-def _unanswered(question: str) -> UnsupportedQuestionError:
-    return UnsupportedQuestionError(
-        question,
-        "the trees were fitted to what another model leaves over, and how both follow the weight of a row is not put together",
-        "Weights, what_if and blame work for it; refit without the row to see what it does.",
-    )
 
 
 def _drops(engine: Engine) -> bool:

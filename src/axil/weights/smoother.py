@@ -100,6 +100,9 @@ class Smoother:
             )
         return self.fitted.solution
 
+    def deletable(self, question: str) -> Smoother:
+        return self
+
     def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
         """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
         self._solution("removal")
