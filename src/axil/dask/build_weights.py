@@ -113,7 +113,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Held(HeldRows):
+class HeldWeights(HeldRows):
     """The training rows on the workers, and the trees here."""
 
     entries: list[Entry]
@@ -121,7 +121,7 @@ class Held(HeldRows):
 
 def build(
     model: Model, data: Collections, cluster: Cluster, limits: Limits, check: bool
-) -> tuple[Held, Verification | None]:
+) -> tuple[HeldWeights, Verification | None]:
     """Replay the fit on the workers; raise where model and data disagree, as `axil.replay.build.build` does."""
     adapter, n_threads = _readable(model, data.recorded), limits.n_threads
     precision = Precision(adapter.n_outputs, adapter.classes, adapter.precision, adapter.offset_precision)
@@ -157,7 +157,7 @@ def build(
         entries.append(Entry(boosted, target_sums, sums.extent.sums))
     kinds = cluster.collect([task(label_dtype, part) for part in partitions])
     label_kind = next(kind for kind, size in zip(kinds, sizes) if size)
-    return Held(partitions, sizes, label_kind, entries), worst(found) if check else None
+    return HeldWeights(partitions, sizes, label_kind, entries), worst(found) if check else None
 
 
 def prepared(cluster: Cluster, partitions: list[Any], trees: BoostedTrees, entry: int, n_threads: int) -> BoostedTrees:

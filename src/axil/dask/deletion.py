@@ -22,7 +22,7 @@ from axil.kernels.cpu import Cpu
 from axil.structure import Regularisation, Structure, Transferable
 from axil.types import Array, Leaves
 from axil.weights import removal
-from axil.weights.answers import Effects as RowEffects
+from axil.weights.answers import RowEffects
 from axil.weights.deletion import ByReplay, InLeafSpace, Level, Sums, blocks_of, sum_responses
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace, asked

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import inputs
-from axil.dask.build_weights import Held, prepared
+from axil.dask.build_weights import HeldWeights, prepared
 from axil.dask.cluster import added, literal, task
 from axil.dask.deletion import Planned
 from axil.dask.errors import (
@@ -37,7 +37,7 @@ from axil.output import tables
 from axil.questions.intervals.calibrate import MOST_ROWS
 from axil.questions.intervals.local import Known, known_of
 from axil.replay.checks import check_answer
-from axil.replay.model import Groups
+from axil.replay.model import WithoutGroups
 from axil.replay.queries import Queries
 from axil.types import Array
 from axil.weights.contract import own_leaves
@@ -50,7 +50,7 @@ ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns o
 class PartitionedWeights(PartitionedModel):
     """Training rows in partitions whose targets make the predictions; the trees are here, in leaf space."""
 
-    held: Held
+    held: HeldWeights
     kept: Kept = field(default_factory=Kept)
 
     kind = "exact"
@@ -73,7 +73,7 @@ class PartitionedWeights(PartitionedModel):
         return self.kept.get("entries", self._entries)
 
     def _entries(self) -> list[Any]:
-        held: Held = self.held
+        held: HeldWeights = self.held
         found = []
         for e, entry in enumerate(held.entries):
             found.append(replace(entry, trees=prepared(self.cluster, held.partitions, entry.trees, e, self.n_threads)))
@@ -190,7 +190,7 @@ class PartitionedWeights(PartitionedModel):
         left = self.refits.without(rows)
         return self.predicted(queries), self.refits.predicted(left, queries), self.refits.beyond(left, rows)
 
-    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> Groups:
+    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
         self.refits.refuse_unknown("removal")
         names = self.cluster.collect([task(counted, pair) for pair in coded])
         whole = np.concatenate([own for own, _ in names if len(own)])
@@ -209,7 +209,7 @@ class PartitionedWeights(PartitionedModel):
             if left is not None:
                 after[:, :, g] = self.refits.predicted(left, queries)
                 beyond.append(self.refits.group_beyond(left, list(coded), own_codes))
-        return Groups(groups, counts, before, after, beyond)
+        return WithoutGroups(groups, counts, before, after, beyond)
 
     def left_out_predictions(self, compute: Any) -> Array:
         n_train, n_outputs = self.shape

@@ -10,8 +10,7 @@ from scipy.sparse import csr_array, issparse
 
 from axil.effects.contract import Effects
 from axil.types import Array
-from axil.weights.answers import Answer
-from axil.weights.answers import Effects as RowEffects
+from axil.weights.answers import Answer, RowEffects
 from axil.weights.largest import Largest
 
 

@@ -78,7 +78,7 @@ def read(
 
 
 @dataclass(frozen=True)
-class Found:
+class KnownLeaves:
     """Findings of an earlier reading: leaves of the training rows, and how far scores were from the model's."""
 
     leaves: NDArray[np.unsignedinteger[Any]]  #: (T, N)
@@ -107,7 +107,7 @@ class Boosting:
         output: str,
         limits: Limits,
         verify: bool,
-        found: Found | None = None,
+        found: KnownLeaves | None = None,
     ):
         if adapter.refused_draws is not None:
             raise adapter.refused_draws
@@ -198,9 +198,9 @@ class Boosting:
         return self._rows
 
     @property
-    def found(self) -> Found | None:
+    def found(self) -> KnownLeaves | None:
         """Findings that a later reading need not make again; None where nothing was verified."""
-        return None if self.verification is None else Found(self._walked.leaves, self.verification.max_error)
+        return None if self.verification is None else KnownLeaves(self._walked.leaves, self.verification.max_error)
 
     def spelling(self, name: str) -> str:
         """A column's name as the library writes it."""

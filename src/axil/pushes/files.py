@@ -21,7 +21,7 @@ from axil.output import archive
 from axil.output.archive import Archive
 from axil.output.save import UNPROVEN, require_model
 from axil.output.tables import as_backend
-from axil.pushes.boosting import Boosting, Found
+from axil.pushes.boosting import Boosting, KnownLeaves
 from axil.pushes.proven import ProvenPushes
 from axil.types import Array
 
@@ -75,7 +75,9 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
     if X is not None and X.shape[0] != len(targets):
         raise InputError(f"X_train has {X.shape[0]} rows; the explainer was made of {len(targets)}.")
     try:
-        found = Boosting(adapter, None, targets, weights, offsets, output, limits, True, Found(frozen(leaves), off))
+        found = Boosting(
+            adapter, None, targets, weights, offsets, output, limits, True, KnownLeaves(frozen(leaves), off)
+        )
     except InputError:
         raise
     except (ExactnessError, ValueError) as error:

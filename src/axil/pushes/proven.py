@@ -22,7 +22,7 @@ from axil.machine.threads import Kept
 from axil.pushes import deletions
 from axil.pushes.boosting import Boosting
 from axil.pushes.pushes import Pushes
-from axil.replay.model import Groups, Proven
+from axil.replay.model import Proven, WithoutGroups
 from axil.replay.queries import Offsets, Queries
 from axil.scale import IDENTITY, TargetScale
 from axil.types import Array, Leaves
@@ -166,7 +166,7 @@ class ProvenPushes(Proven):
         found = self.asked_of(queries).deleted([rows[:0], rows], "without").scores(queries.coordinates)
         return queries.predictions, queries.predictions + (found[1] - found[0]), 0
 
-    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> Groups:
+    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
         (codes, groups), before = coded[0], queries.predictions
         self.prove(queries, None)
         after = np.full((*before.shape, len(groups)), np.nan)
@@ -174,7 +174,7 @@ class ProvenPushes(Proven):
             rows = np.flatnonzero(codes == g)
             if np.delete(self.boosting.row_weights, rows).any():
                 after[:, :, g] = self.without(queries, rows)[1]
-        return Groups(groups, np.bincount(codes, minlength=len(groups)), before, after)
+        return WithoutGroups(groups, np.bincount(codes, minlength=len(groups)), before, after)
 
     def meant(self, scores: Array) -> dict[str, Array]:
         means = self.boosting.means(scores)

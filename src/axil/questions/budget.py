@@ -132,7 +132,7 @@ def _width(given: Any, n_outputs: int) -> int:
 
 
 @dataclass(frozen=True)
-class Found:
+class Crossing:
     """The answer about one prediction."""
 
     prediction: float
@@ -143,20 +143,20 @@ class Found:
     crosses: bool
 
 
-def search(prediction: float, line: float, can_add: Array) -> Found:
+def search(prediction: float, line: float, can_add: Array) -> Crossing:
     """The fewest players that together add ``line - prediction``, where each can add so much towards it, (players,) from 0 up."""
     needed, sign = abs(line - prediction), 1.0 if line > prediction else -1.0
     furthest = prediction + sign * float(can_add.sum())
     none = np.zeros(0, dtype=np.intp)
     if needed == 0:
-        return Found(prediction, furthest, none, np.zeros(0), True)
+        return Crossing(prediction, furthest, none, np.zeros(0), True)
     order = np.argsort(-can_add, kind="stable")
     order = order[can_add[order] > 0]
     total = np.cumsum(can_add[order])
     count = int(np.searchsorted(total, needed)) + 1
     if count > len(order):
-        return Found(prediction, furthest, none, np.zeros(0), False)
-    return Found(prediction, furthest, order[:count], sign * can_add[order[:count]], True)
+        return Crossing(prediction, furthest, none, np.zeros(0), False)
+    return Crossing(prediction, furthest, order[:count], sign * can_add[order[:count]], True)
 
 
 def budget(
@@ -176,7 +176,7 @@ def budget(
     return tables.note(tables.make(columns, proven.backend), notes.NOTE)
 
 
-def _search_all(part: WeightedSums, line: Array, ranges: Ranges, groups: Groups | None) -> Iterator[Found]:
+def _search_all(part: WeightedSums, line: Array, ranges: Ranges, groups: Groups | None) -> Iterator[Crossing]:
     """The findings for each prediction, output by output."""
     predictions = part.predictions.reshape(len(part.query_index), len(line))
     n, n_outputs = predictions.shape
@@ -199,7 +199,7 @@ def _as_read(proven: ProvenModel, values: Array, outputs: NDArray[np.intp]) -> A
     return np.asarray(proven.scale.inverse(every)[np.arange(len(values)), outputs])
 
 
-def _counted(proven: ProvenModel, found: list[Found]) -> dict[str, Any]:
+def _counted(proven: ProvenModel, found: list[Crossing]) -> dict[str, Any]:
     outputs = np.arange(len(found)) % proven.targets.shape[1]
     before = np.array([one.prediction for one in found], dtype=np.float64)
     furthest = np.array([one.furthest for one in found], dtype=np.float64)
@@ -210,7 +210,7 @@ def _counted(proven: ProvenModel, found: list[Found]) -> dict[str, Any]:
     }
 
 
-def _listed(proven: ProvenModel, found: list[Found], groups: Groups | None) -> dict[str, Any]:
+def _listed(proven: ProvenModel, found: list[Crossing], groups: Groups | None) -> dict[str, Any]:
     def joined(parts: list[Any], dtype: Any) -> NDArray[Any]:
         return np.concatenate(parts) if parts else np.zeros(0, dtype=dtype)
 

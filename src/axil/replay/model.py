@@ -23,7 +23,7 @@ from axil.types import Array
 
 
 @dataclass(frozen=True)
-class Groups:
+class WithoutGroups:
     """Predictions without each of G groups of training rows."""
 
     names: NDArray[Any]  #: (G,)
@@ -301,7 +301,7 @@ class Proven(ABC):
         """
         raise NotImplementedError
 
-    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> Groups:
+    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
         """Predictions without each of some groups of training rows."""
         raise NotImplementedError
 

@@ -20,13 +20,12 @@ from axil.machine.limits import Limits
 from axil.machine.progress import track
 from axil.machine.threads import Kept
 from axil.replay.checks import Verification, check_answer
-from axil.replay.model import Groups, Proven
+from axil.replay.model import Proven, WithoutGroups
 from axil.replay.queries import Offsets, Queries
 from axil.replay.radius import leaves_beyond, row_beyond
 from axil.scale import IDENTITY, FittedTargets, TargetScale
 from axil.types import Array
-from axil.weights.answers import Answer
-from axil.weights.answers import Effects as RowEffects
+from axil.weights.answers import Answer, RowEffects
 from axil.weights.boosting import BoostedTrees
 from axil.weights.contract import Engine
 from axil.weights.deletion import GROUP_SECONDS, REPLAYS
@@ -275,7 +274,7 @@ class ProvenModel(Proven):
         before, left = self.predicted(queries), self._left(rows)  # the first checks them
         return before, left.predicted(queries), left.leaves_beyond()
 
-    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> Groups:
+    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
         (codes, groups), before = coded[0], self.predicted(queries)  # which checks them
         after, beyond = np.full((*before.shape, len(groups)), np.nan), []
         for g in track(range(len(groups)), "groups"):
@@ -284,7 +283,7 @@ class ProvenModel(Proven):
                 left = self._left(rows)
                 after[:, :, g] = left.predicted(queries)
                 beyond.append(left.leaves_beyond())
-        return Groups(groups, np.bincount(codes, minlength=len(groups)), before, after, beyond)
+        return WithoutGroups(groups, np.bincount(codes, minlength=len(groups)), before, after, beyond)
 
     def removed_in_turn(self, batch: Queries, best: Best) -> tuple[Best, list[int]]:
         """Sets of rows as large as those chosen: each of largest effect once those before are gone; exact effects.

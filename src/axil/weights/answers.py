@@ -14,7 +14,7 @@ from axil.types import Array
 from axil.weights.largest import Largest
 
 
-class Effects(Protocol):
+class RowEffects(Protocol):
     """One number for each of n queries and N training rows."""
 
     def dense(self) -> Array:
@@ -27,7 +27,7 @@ class Effects(Protocol):
         """(n, N) where most are zero and known to be, else None."""
 
 
-class Answer(Effects, Protocol):
+class Answer(RowEffects, Protocol):
     """The weights of n queries over N training rows, and what no target makes of their predictions."""
 
     @property

@@ -38,7 +38,7 @@ from axil.structure import Structure
 from axil.types import Array, Leaves
 from axil.weights import leverage as hat
 from axil.weights import removal
-from axil.weights.answers import Answer, Effects
+from axil.weights.answers import Answer, RowEffects
 from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.deletion import ByReplay, Deletion, InLeafSpace, Level, at_share, shares_of
 from axil.weights.deletion import Work as DeletionWork
@@ -165,12 +165,12 @@ class BoostedTrees:
         return self
 
     @guarded
-    def removal(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
+    def removal(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
         fits = removal.fits(self.rows, self.fit(targets))
         adjoints = self.adjoints(own_leaves(self.structure, queries))
         return [removal.ReadOutEffects(fit, adjoints) for fit in fits]
 
-    def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[Effects]:
+    def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[RowEffects]:
         return self.deletions(targets, available).effects(own_leaves(self.structure, queries))
 
     @guarded
@@ -204,7 +204,7 @@ class BoostedTrees:
     def _deletion_work(self) -> DeletionWork:
         return DeletionWork.of(self.structure, self.backend.costs, self.leaf_space is not None)
 
-    def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
+    def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
         return removal.pushes(self.rows, self.fit(targets), own_leaves(self.structure, queries))
 
     def around(self, queries: Leaves | None, values: Array) -> Array:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from axil.errors import ExactnessError
 from axil.structure import Structure
 from axil.types import Array, Leaves
-from axil.weights.answers import Answer, Effects
+from axil.weights.answers import Answer, RowEffects
 from axil.weights.leave_one_out import LeftOut
 
 
@@ -108,10 +108,10 @@ class Engine(Protocol):
 class Deletable(Protocol):
     """An engine of whose fit it is known what becomes of it without some training rows."""
 
-    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
+    def removal(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         """For each column of the targets (N, K) the effects ``-w_j dF(x) / dw_j`` of deleting training rows; see `removal`."""
 
-    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
+    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[RowEffects]:
         """For each column of the targets (N, K) the exact changes ``F(x) without row j - F(x)``, within ``available`` bytes.
 
         The structure is held fixed. nan where without row j no weight is left. See `deletion`.
@@ -120,7 +120,7 @@ class Deletable(Protocol):
     def left_out(self, targets: Array, available: int) -> LeftOut:
         """Each row in the fit to the targets (N, K) without it, with the offsets of the fit."""
 
-    def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
+    def pushes(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         """For each column of the targets (N, K) what training rows put into the trees' steps; see `removal.pushes`.
 
         ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``.

@@ -39,7 +39,7 @@ from axil.machine.progress import track
 from axil.machine.threads import Kept
 from axil.structure import Structure
 from axil.types import Array, Leaves
-from axil.weights.answers import Effects
+from axil.weights.answers import RowEffects
 from axil.weights.leaf_space import LeafSpace, asked, cooccurrence
 from axil.weights.parts import Parts, Which, factors_of
 from axil.weights.passes import Adjoints
@@ -81,7 +81,7 @@ class Deletion(Protocol):
     def alone(self, rows: slice) -> Alone:
         """The fits without each of these rows, as the row itself sees them."""
 
-    def effects(self, queries: Leaves) -> Sequence[Effects]:
+    def effects(self, queries: Leaves) -> Sequence[RowEffects]:
         """For each output the changes of predictions in these leaves, (n, T), on deleting each row; nan: no weight is left."""
 
 
@@ -225,7 +225,7 @@ class InLeafSpace:
             found[:, :, j - rows.start] = like(self.replayed.alone(slice(j, j + 1)).residuals[:, :, 0], found)
         return Alone(found)
 
-    def effects(self, queries: Leaves) -> Sequence[Effects]:
+    def effects(self, queries: Leaves) -> Sequence[RowEffects]:
         adjoints = [level.adjoints(queries) for level in self.levels]
         before = self.fitted.predictions(queries.T)
         started = [level.fitted.predictions(queries.T) - before for level in self.levels]
@@ -362,7 +362,7 @@ class ByReplay:
         before, fitted = self.fitted.predictions(queries.T), self.without(j)
         return np.full_like(before, np.nan) if fitted is None else fitted.predictions(queries.T) - before
 
-    def effects(self, queries: Leaves) -> Sequence[Effects]:
+    def effects(self, queries: Leaves) -> Sequence[RowEffects]:
         return [ReplayedEffects(self, queries, k) for k in range(self.fitted.targets.shape[1])]
 
 
@@ -471,7 +471,7 @@ class Sums:
         return [rows.start + int(i) for i in there if len(_apart(ruled[i], values[i]))]
 
 
-def gathered(effects: Effects, n_rows: int, n: int) -> Array:
+def gathered(effects: RowEffects, n_rows: int, n: int) -> Array:
     """(n, N): effects that come in blocks."""
     out = np.empty((n_rows, n))
     for first, block in effects.blocks():

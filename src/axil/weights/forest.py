@@ -19,7 +19,7 @@ from axil.kernels.cpu import Cpu
 from axil.structure import Regularisation, Structure
 from axil.types import Array, Leaves
 from axil.weights import removal
-from axil.weights.answers import Answer, Effects, SparseAnswer
+from axil.weights.answers import Answer, RowEffects, SparseAnswer
 from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.leaf_space import shares
 from axil.weights.leave_one_out import LeftOut
@@ -105,7 +105,7 @@ class Forest:
     def deletable(self, question: str) -> Forest:
         return self
 
-    def removal(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
+    def removal(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
         """``-weight * (y_j - level[l] v[l])`` over the leaves l met; see `removal`."""
         R, level = self._rows_of_leaves, removal.levels(self.structure)[0]
         met, final = self._met(queries), np.repeat(self.structure.final, self.structure.n_leaves)
@@ -117,7 +117,7 @@ class Forest:
             found.append(SparseAnswer(csr_array(met @ effects), none))
         return found
 
-    def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[Effects]:
+    def deletion(self, queries: Leaves | None, targets: Array, available: int) -> Sequence[RowEffects]:
         """No tree sees another, so a row's deletion changes its own leaves alone: see `_changes`.
 
         nan where no tree has another row in the query's leaf.
@@ -175,7 +175,7 @@ class Forest:
         drawn = s.draws[(s.cells[tree, R.indices] // s.n_leaves[tree]).astype(np.intp)]
         return leaf, drawn if s.row_weights is None else drawn * s.row_weights[R.indices]
 
-    def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[Effects]:
+    def pushes(self, queries: Leaves | None, targets: Array) -> Sequence[RowEffects]:
         """No tree sees another: the residuals are the targets, and the pushes weights times targets."""
         weights = csr_array(self._met(queries) @ self._rows_of_leaves)
         none = np.zeros((weights.shape[0], 1))

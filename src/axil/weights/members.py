@@ -16,7 +16,7 @@ from axil.kernels.products import weighted
 from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
-from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
+from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer
 from axil.weights.contract import Deletable, Engine, Memory, Seconds
 from axil.weights.leave_one_out import LeftOut
 from axil.weights.removal import NothingLeft
@@ -152,7 +152,7 @@ class Sum:
     def deletable(self, question: str) -> Sum:
         return self
 
-    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
+    def removal(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         terms = self._saying(queries, targets) if self.thinned else self.terms
         return self._effects(
             terms, lambda term: term.engine.deletable("removal").removal(term.own(queries), term.taken(targets))
@@ -169,7 +169,7 @@ class Sum:
         ratio = sum(term.coefficient for term in self.terms) / sum(term.coefficient for term in terms)
         return replace(self, terms=tuple(replace(t, coefficient=ratio * t.coefficient) for t in terms), thinned=True)
 
-    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
+    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[RowEffects]:
         """A row is deleted from every model by itself, so that changes add up; copies of a row in one model do not."""
         before = self.predicted(queries, targets)
         if self._all_rows:
@@ -182,11 +182,11 @@ class Sum:
                 continue
         return [DenseAnswer(own, np.zeros((len(before), 1))) for own in changes]
 
-    def _deletion(self, queries: Any, targets: Array, before: Array, available: int) -> Sequence[Effects]:
+    def _deletion(self, queries: Any, targets: Array, before: Array, available: int) -> Sequence[RowEffects]:
         """The changes of models fitted to all rows, added up."""
         asked = [(t, t.engine.deletable("removal").deletion(t.own(queries), targets, available)) for t in self.terms]
         own = [t.engine.predicted(t.own(queries), targets) for t in self.terms]
-        found: list[Effects] = []
+        found: list[RowEffects] = []
         for k in range(before.shape[1]):
             total: Any = 0.0
             gone: dict[int, NDArray[np.bool_]] = {}
@@ -226,15 +226,15 @@ class Sum:
         )
         return LeftOut(made, emptied=emptied)
 
-    def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
+    def pushes(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         return self._effects(
             self.terms, lambda term: term.engine.deletable("pushes").pushes(term.own(queries), term.taken(targets))
         )
 
-    def _effects(self, terms: Sequence[Term], ask: Callable[[Term], Sequence[Effects]]) -> list[Effects]:
+    def _effects(self, terms: Sequence[Term], ask: Callable[[Term], Sequence[RowEffects]]) -> list[RowEffects]:
         """The effects in these models on each output, added up."""
         asked = [(term, ask(term)) for term in terms]
-        found: list[Effects] = []
+        found: list[RowEffects] = []
         for output in range(len(asked[0][1])):
             total = _total(term.spread(effects[output].dense(), self.n_rows) for term, effects in asked)
             found.append(DenseAnswer(total, np.zeros((len(total), 1))))

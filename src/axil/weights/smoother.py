@@ -16,7 +16,7 @@ from axil.kernels.cpu import product
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
-from axil.weights.answers import Answer, DenseAnswer, Effects, SparseAnswer
+from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer
 from axil.weights.contract import Memory, Seconds
 from axil.weights.leave_one_out import LEAST_LEFT, LeftOut
 from axil.weights.spread import around_weights, everywhere
@@ -103,21 +103,21 @@ class Smoother:
     def deletable(self, question: str) -> Smoother:
         return self
 
-    def removal(self, queries: Any, targets: Array) -> Sequence[Effects]:
+    def removal(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         """Weighted least squares: ``d F(x) / d w_j = k_j(x) / w_j * residual_j``."""
         self._solution("removal")
         residuals, weights = targets - self.predicted(None, targets), self.ask(queries).dense()
         none = np.zeros((len(weights), 1))
         return [DenseAnswer(-weights * column, none) for column in residuals.T]
 
-    def pushes(self, queries: Any, targets: Array) -> Sequence[Effects]:
+    def pushes(self, queries: Any, targets: Array) -> Sequence[RowEffects]:
         raise UnsupportedQuestionError(
             "pushes",
             "they are those of trees, and a linear smoother is fitted at once, not tree by tree",
             "Use the contributions of its explanation: weights times targets.",
         )
 
-    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[Effects]:
+    def deletion(self, queries: Any, targets: Array, available: int) -> Sequence[RowEffects]:
         """Weighted least squares: ``-k_j(x) residual_j / (1 - K[j, j])``; nan where K[j, j] is one."""
         self._solution("removal")
         moves, weights = self._residuals_alone(targets, available), self.ask(queries).dense()
