@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from axil.effects.contract import Effects
+from axil.effects.contract import Effects, add_made
 from axil.kernels import Backend
+from axil.machine.arrays import host
 from axil.types import Array
 
 Read = Callable[[], Iterator[tuple[int, Sequence[Any]]]]  #: the first row of each block, and for each output (rows, n)
@@ -54,6 +55,24 @@ class BlockEffects(Effects):
         for first, parts in self._read():
             for output, block in enumerate(parts):
                 yield (output,), first, block
+
+
+class Once(Effects):
+    """Blocks that take a walk to read: sums over the rows are taken while they are read for something else."""
+
+    def __init__(self, effects: BlockEffects):
+        self._effects, self.n, self.shape, self.first = effects, effects.n, effects.shape, effects.first
+        self.factors, self.intercepts, self.backend = effects.factors, effects.intercepts, effects.backend
+        self.total, self.sizes = np.zeros(
+            (2, self.n, self.shape[1])
+        )  #: (n, K) what rows add to predictions; sums of |effect|
+
+    def blocks(self) -> Iterator[tuple[Sequence[int], int, Any]]:
+        for outputs, first, block in self._effects.blocks():
+            add_made(self.total, self.factors, outputs, first, block)
+            for output in outputs:
+                self.sizes[:, output] += host(abs(block).sum(axis=0))
+            yield outputs, first, block
 
 
 def derived(derivatives: Array, predictions: Array, targets: Array, first: int = 0) -> BlockEffects:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from axil.effects.blocks import BlockEffects, Once
 from axil.effects.contract import Effects, Found, Shard
 from axil.effects.top import Best, best_of
 from axil.types import Array
@@ -90,11 +91,16 @@ class Choice:
     def of(self, shard: Shard, effects: Effects, column: Any) -> Compared:
         allowed: Allowed = Allowed() if column is None else column
         n_rows, n_outputs = effects.shape
+        once = Once(effects) if isinstance(effects, BlockEffects) and allowed.residuals is None else None
         if self.is_plain and allowed.among is None:
-            largest = [Largest(effects.n, self.k, n_rows, n_threads=self.n_threads) for _ in range(n_outputs)]
-            made = effects.largest(largest) if n_rows else np.zeros((effects.n, n_outputs))
+            backend = effects.backend
+            largest = [
+                Largest(effects.n, self.k, n_rows, None, self.n_threads, backend=backend) for _ in range(n_outputs)
+            ]
+            made = (once or effects).largest(largest) if n_rows else np.zeros((effects.n, n_outputs))
         else:
-            largest, made = self._chosen(effects, allowed), effects.made()
+            largest = self._chosen(once or effects, allowed)
+            made = effects.made() if once is None else once.total
         best = best_of(shard, largest, self.k, made, effects.intercepts, effects.factors)
         rows = np.stack([one.rows for one in largest], axis=1)
         if self.distinct:
@@ -103,7 +109,8 @@ class Choice:
         if allowed.residuals is not None:
             residual = allowed.residuals[rows, np.arange(n_outputs)[:, None]]
             best = Best(**{**vars(best), "columns": best.columns | {"residual": residual}})
-        sizes, weights, bias = self._sums(effects, allowed)
+        none = np.zeros_like(made)
+        sizes, weights, bias = self._sums(effects, allowed) if once is None else (once.sizes, none, none)
         n_allowed = n_rows if allowed.n is None else allowed.n
         return Compared(made, effects.intercepts, best, n_allowed, sizes, weights, bias)
 

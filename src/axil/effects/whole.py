@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse, vstack
 
+from axil.effects.blocks import BlockEffects, Once
 from axil.effects.contract import Effects, Found, Shard
 
 
@@ -59,6 +60,12 @@ class Whole:
     is_large: ClassVar[bool] = True
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Gathered:
+        if isinstance(effects, BlockEffects):
+            once = Once(effects)
+            parts = once.dense()
+            made = once.total if self.adds_up else np.zeros_like(once.total)
+            parts = [csr_array(parts[0])] if self.sparse and len(parts) == 1 else parts
+            return Gathered(made, effects.intercepts, parts)
         known = effects.sparse() if self.sparse else None
         made = effects.made() if self.adds_up else np.zeros((effects.n, effects.shape[1]))
         if known is not None and len(known) == 1:
