@@ -63,7 +63,7 @@ sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedB
 
 .venv-torch/torch: $(SOURCES)
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/python -m pip install --quiet --editable '.[pandas,torch,scikit-learn]' torch==2.13.0 'pytest>=8'
+	.venv-torch/bin/python -m pip install --quiet --editable '.[lightgbm,pandas,torch,scikit-learn]' torch==2.13.0 'pytest>=8'
 	touch $@
 
 fuzz: .venv/test ## 5,000 random models of every library: exact or refused; answers against replays in NumPy; some five minutes of one core
