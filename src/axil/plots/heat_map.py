@@ -89,7 +89,7 @@ def _read(source: Any, output: Any, exact: bool) -> tuple[Any, NDArray[Any], NDA
     frame = as_frame(source)
     index, columns = getattr(source, "index", None), getattr(source, "columns", None)
     if frame is not None and (index is None or columns is None):
-        raise InputError("Of frames only pandas keeps labels of both sides; pass the explanation or its .weights.")
+        raise InputError("Only pandas keeps labels of both sides in its frames; pass the explanation or its .weights.")
     if not issparse(K):
         K = as_numbers(K, "What to draw", "weights (n, n_train)")
     if K.ndim == 3:

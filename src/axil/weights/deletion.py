@@ -113,7 +113,7 @@ class Level:
         return cls(share, rows, fitted, space, *tables, put(np.tril(steps)), put(drifts))
 
     def adjoints(self, queries: Leaves) -> Adjoints:
-        """Of predictions in these leaves, (n, T)."""
+        """Gives the adjoints of the predictions whose leaves are ``queries``, (n, T)."""
         s, phi = self.fitted.structure, self.space.adjoints(queries)
         return Adjoints(phi, float(s.beta[-1]) - like(s.base_share, phi) @ phi)
 

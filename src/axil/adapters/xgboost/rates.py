@@ -111,7 +111,7 @@ def rate_of_gain(tree: Tree, l2: float) -> float:
 
 
 def _gain(tree: Tree, l2: float) -> tuple[float, float, float] | None:
-    """Of the split into two leaves that gained most: ``sum of v^2 (H + lambda)``, ``w^2 (H + lambda)`` and the gain."""
+    """Gives ``sum of v^2 (H + lambda)``, ``w^2 (H + lambda)`` and the gain of the best split into two leaves."""
     hessians, gains = tree.node_hessians, tree.floats("loss_changes")
     if hessians is None or tree.n_outputs > 1 or len(gains) != tree.n_nodes or not len(tree.splits):
         return None
