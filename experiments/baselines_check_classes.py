@@ -27,6 +27,7 @@ from sklearn.preprocessing import OneHotEncoder
 from tree_influence import explainers as theirs
 from tree_influence.explainers.parsers import util
 
+import axil
 from axil import baselines
 
 SEVERAL = {"iris, 3 classes": load_iris, "wine, 3 classes": load_wine}
@@ -59,7 +60,7 @@ def measure(name, folder):
     new, y_new = new[:N_QUERIES], y_new[:N_QUERIES]
     settings = SETTINGS | {"n_estimators": 80 if name in SEVERAL else SETTINGS["n_estimators"]}
     model = lgb.LGBMClassifier(**settings).fit(train, y_train)
-    fit = baselines.FittedClassifier(model, train, y_train, n_threads=1)
+    fit = axil.Explainer(model, train, y_train, n_threads=1)
 
     def ours(kind):
         return kind(fit).scores(new, y_new)

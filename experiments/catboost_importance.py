@@ -70,7 +70,7 @@ def measure(name, folder):
     every, seconds = timed(lambda: importance(model, *pools, "AllPoints"))
     single, single_seconds = timed(lambda: importance(model, *pools, "SinglePoint"))
     rows = {"CatBoost, AllPoints": (every, seconds), "CatBoost, SinglePoint": (single, single_seconds)}
-    fit, set_up = timed(lambda: baselines.FittedClassifier(model, train, y_train, n_threads=1))
+    fit, set_up = timed(lambda: axil.Explainer(model, train, y_train, n_threads=1))
     explainer, differentiated = timed(lambda: axil.Explainer(model, train, y_train, n_threads=1))
     methods = {
         "LeafInfluence": lambda: baselines.LeafInfluence(fit).scores(new, y_new),

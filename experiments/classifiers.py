@@ -78,16 +78,15 @@ class ClassWorker(Worker):
 def scores_of(fitted, new, y_new):
     """Every method's scores, (queries, training rows)."""
     given = fitted.model, fitted.train, fitted.y_train
-    fit = baselines.FittedClassifier(*given, n_threads=1)
     explainer = axil.Explainer(*given, n_threads=1)
     return {
         "pushes": pushes(*given, new),
         "J": explainer(new).weights,
         "removal": -explainer.weight_derivatives(new),
-        "BoostIn": baselines.BoostIn(fit).scores(new, y_new),
-        "LeafInfluence": baselines.LeafInfluence(fit).scores(new, y_new),
-        "TREX": baselines.TREX(fit).scores(new, y_new),
-        "TreeSim": baselines.TreeSim(fit).scores(new, y_new),
+        "BoostIn": baselines.BoostIn(explainer).scores(new, y_new),
+        "LeafInfluence": baselines.LeafInfluence(explainer).scores(new, y_new),
+        "TREX": baselines.TREX(explainer).scores(new, y_new),
+        "TreeSim": baselines.TreeSim(explainer).scores(new, y_new),
     }
 
 
@@ -99,7 +98,7 @@ def sets_of(name, fitted, new, y_new, kept, setting, pool):
         for method, scores in scores_of(fitted, new, y_new).items()
         for rule, choose in RULES.items()
     }
-    fit = baselines.FittedClassifier(fitted.model, fitted.train, fitted.y_train, n_threads=1)
+    fit = axil.Explainer(fitted.model, fitted.train, fitted.y_train, n_threads=1)
     found[RANDOM] = [[by_size(own, m) for m in sizes] for own in baselines.Random(fit, seed=42).scores(new)]
     return {how: [[np.sort(rows).astype(np.int32) for rows in own] for own in sets] for how, sets in found.items()}
 

@@ -57,7 +57,7 @@ def unseen_probabilities(X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
 def orders(X: np.ndarray, y: np.ndarray, X_val: np.ndarray, y_val: np.ndarray, seed: int) -> dict[str, np.ndarray]:
     """Each method's suspicion of every training row, larger for a wrong label."""
     model = lgb.LGBMClassifier(**SETTINGS).fit(X, y)
-    fit = baselines.FittedClassifier(model, X, y, n_threads=1)
+    fit = axil.Explainer(model, X, y, n_threads=1)
     unseen = unseen_probabilities(X, y, seed)
     gradient = model.predict_proba(X_val)[:, 1] - y_val
     explainer = axil.Explainer(model, X, y, n_threads=1)

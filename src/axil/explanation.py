@@ -135,25 +135,10 @@ class Explanation(Arrays):
         columns = Portfolio(as_share(top, "top"), as_shares(shares)).columns(self._sums)
         return self._noted(tables.note(tables.make(columns, self._sums.backend), notes.NOTE))
 
-    def to_html(
-        self,
-        path: Any = None,
-        *,
-        groups: Any = None,
-        k: int = 50,
-        columns: Sequence[Any] | None = None,
-        sigma: Any = None,
-        map: Any = None,
-        y: Any = None,
-        title: str | None = None,
-        unit: str | None = None,
-        target: str | None = None,
-    ) -> str | None:
+    def to_html(self, path: Any = None, *, groups: Any = None, sigma: Any = None, **options: Any) -> str | None:
         """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
 
-        ``groups`` (n_train,): labels to sum weights by. ``columns``: which features to show, by name or position. ``sigma``: the
-        noise of the targets, a number or one for each output, for standard errors as `Explainer.standard_error` gives them;
-        `Explainer.to_html` estimates it, and takes any number of rows.
+        `Explainer.to_html` takes any number of rows, and estimates ``sigma``.
 
         Parameters
         ----------
@@ -161,29 +146,16 @@ class Explanation(Arrays):
             The file to write; without one the text of the page is returned.
         groups : sequence of length n_train, or str, optional
             Labels of the training rows to sum weights by, or the name of a column of X_train.
-        k : int, default 50
-            How many training rows to show per prediction.
-        columns : sequence, optional
-            Which features to show, by name or position; all by default.
         sigma : float or array of shape (K,), optional
             The noise of the targets, for standard errors.
-        map : pair of columns, optional
-            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
-        y : array of shape (n,) or (n, K), optional
-            Actual values of the rows, as ``y_train`` was given: shown beside predictions, with their errors.
-        title : str, optional
-            The title of the page.
-        unit : str, optional
-            The unit of the targets, such as "$" or "kg".
-        target : str, optional
-            The name of the targets, such as "price".
+        **options : keyword arguments
+            ``k``, ``columns``, ``map``, ``y``, ``title``, ``unit`` and ``target``, as in `Explainer.to_html`.
         """
         place = page.as_target(path)
         shape = len(self.targets), 1 if self.outputs is None else len(self.outputs)
         known = None if groups is None else self._groups(groups, "groups")
-        about = page.as_about(len(self), title, unit, target, y)
-        options = page.as_options(shape, known, k, columns, sigma, map, self._sums.context, about)
-        return page.write(page.summarise([self._sums], options), place)
+        chosen = page.as_options(shape, len(self), self._sums.context, known, sigma, **options)
+        return page.write(page.summarise([self._sums], chosen), place)
 
     def similar(
         self,

@@ -131,7 +131,7 @@ def test_smoothers_are_refused(kind):
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_other_things_than_explainers_are_refused(kind, case):
-    with pytest.raises(InputError, match=rf"{kind.__name__} takes an axil\.Explainer, or .*, not a LGBMRegressor"):
+    with pytest.raises(InputError, match=rf"{kind.__name__} takes an axil\.Explainer, not a LGBMRegressor"):
         kind(case.model)
 
 

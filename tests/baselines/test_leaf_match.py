@@ -7,7 +7,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
 
 import axil
-from axil.baselines import FittedClassifier, LeafMatch
+from axil.baselines import LeafMatch
 from tests.baselines.direct import BOOSTED, FORESTS, asked
 
 X, Y = load_diabetes(return_X_y=True)
@@ -34,7 +34,7 @@ def test_scores_are_shares_of_the_leaves_of_a_forest():
 def test_trees_of_all_classes_count():
     classes = np.digitize(Y, [100, 200])[:300]
     model = LGBMClassifier(n_estimators=10, verbose=-1, n_jobs=1).fit(X[:300], classes)
-    found = LeafMatch(FittedClassifier(model, X[:300], classes)).scores(X[300:])
+    found = LeafMatch(axil.Explainer(model, X[:300], classes)).scores(X[300:])
     wanted = shared(model.predict(X[300:], pred_leaf=True), model.predict(X[:300], pred_leaf=True))
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
 

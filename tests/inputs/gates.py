@@ -48,7 +48,7 @@ SMOOTH = {  # what boosted trees of other losses and penalised regressions are: 
     "additive": lambda: LGBMClassifier(n_estimators=4, min_child_samples=4, verbose=-1, n_jobs=1).fit(X, CLASSES),
     "derivative": lambda: LogisticRegression(tol=1e-10, max_iter=10_000).fit(X, CLASSES),
 }
-BASELINES = [getattr(baselines, name) for name in baselines.__all__ if name not in ("Baseline", "FittedClassifier")]
+BASELINES = [getattr(baselines, name) for name in baselines.__all__ if name != "Baseline"]
 
 
 @cache

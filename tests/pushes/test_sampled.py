@@ -9,7 +9,7 @@ import pytest
 import xgboost as xgb
 
 import axil
-from axil.baselines import FittedClassifier
+from axil.baselines import LeafMatch
 from tests.pushes.boosting_models import BINARY, WEIGHTS, X_NEW, N, X
 from tests.pushes.fixed_structure import differences, first, pushes, replay
 from tests.pushes.sampled_models import LGB_DART, LGB_GOSS, MODELS, RATE, model_of
@@ -159,4 +159,4 @@ def test_a_dart_whose_drops_are_not_replayed_is_refused(tmp_path):
 
 def test_baselines_refuse_dart():
     with pytest.raises(axil.InputError, match="fitted with DART"):
-        FittedClassifier(model_of("lightgbm dart").model, X, BINARY, WEIGHTS)
+        LeafMatch(axil.Explainer(model_of("lightgbm dart").model, X, BINARY, WEIGHTS))

@@ -1,8 +1,7 @@
 """Other ways to score training rows, on the structure that axil reads: BoostIn, LeafInfluence, TREX, TreeSim,
 LeafMatch and Random.
 
-    BoostIn(explainer).scores(X, y)      # (n, n_train) float64
-    BoostIn(FittedClassifier(model, X_train, y_train)).scores(X, y)      # of a classifier
+    BoostIn(explainer).scores(X, y)      # (n, n_train) float64, of regression or of a classifier
 
 They are here to be compared with. None of them decomposes a prediction, as `axil.Explainer` does. Orientation is (explained
 rows, training rows). One sign for all, with L = |y - F(x)|^2 / 2 summed over outputs, or a classifier's log-loss:
@@ -25,14 +24,13 @@ Only BoostIn and LeafInfluence need y. Rows of weight zero (held out by the fit)
 
 from axil.baselines.base import Baseline
 from axil.baselines.boostin import BoostIn
-from axil.baselines.classifier import FittedClassifier
 from axil.baselines.leaf_influence import LeafInfluence
 from axil.baselines.leaf_match import LeafMatch
 from axil.baselines.random import Random
 from axil.baselines.treesim import TreeSim
 from axil.baselines.trex import TREX
 
-__all__ = ["TREX", "Baseline", "BoostIn", "FittedClassifier", "LeafInfluence", "LeafMatch", "Random", "TreeSim"]
+__all__ = ["TREX", "Baseline", "BoostIn", "LeafInfluence", "LeafMatch", "Random", "TreeSim"]
 
 
 def __dir__() -> list[str]:

@@ -1,15 +1,16 @@
-"""The contract of a baseline: made from an explainer or a classifier, frozen, asked with `Baseline.scores`."""
+"""The contract of a baseline: made from an explainer, frozen, asked with `Baseline.scores`."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from axil import inputs
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
+from axil.pushes.proven import ProvenPushes
 from axil.replay.checks import Verification
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries
@@ -24,26 +25,27 @@ FEWER = "Score fewer rows of X at a time, or raise memory_limit."
 class Baseline(ABC):
     """Scores of training rows for explained rows; see `axil.baselines` for their sign."""
 
-    explainer: Explainer | FittedClassifier
+    explainer: Explainer
+    #: the classifier, where the explainer is of one
+    classifier: FittedClassifier | None = field(init=False, repr=False, compare=False)
 
     needs_targets: ClassVar[bool] = False  # whether there is no score without y
 
     def __post_init__(self) -> None:
         given: Any = self.explainer
-        if isinstance(given, FittedClassifier):
-            return
         if not isinstance(given, Explainer):
-            kind = type(given).__name__
             raise InputError(
-                f"{self.name} takes an axil.Explainer, or for classifiers an axil.baselines.FittedClassifier, not a {kind}: make "
-                "one of the model first."
+                f"{self.name} takes an axil.Explainer, not a {type(given).__name__}: make one of the model first."
             )
-        if given.kind != "exact":
-            raise InputError(
-                f"{self.name} takes an axil.Explainer of a model with exact weights; of a classifier make an "
-                "axil.baselines.FittedClassifier."
+        model = given._model
+        if not isinstance(model, (ProvenModel, ProvenPushes)):
+            raise UnsupportedQuestionError(
+                self.name,
+                "it is a baseline for ensembles of trees with their training rows in memory",
+                "Use what the explainer itself gives.",
             )
-        if isinstance(given._model.engines[0], (Smoother, Sum, Residual)):
+        object.__setattr__(self, "classifier", FittedClassifier(model) if isinstance(model, ProvenPushes) else None)
+        if isinstance(model, ProvenModel) and isinstance(model.engines[0], (Smoother, Sum, Residual)):
             raise UnsupportedQuestionError(
                 self.name,
                 "it is a baseline for ensembles of trees, and this model is a linear smoother, or of several models",
@@ -52,20 +54,15 @@ class Baseline(ABC):
 
     @property
     def proven(self) -> ProvenModel:
-        """The explainer's model and training data."""
-        assert isinstance(self.explainer, Explainer)
+        """The explainer's model and training data, where it has exact weights."""
         found: ProvenModel = self.explainer._model
         return found
 
     @property
-    def classifier(self) -> FittedClassifier | None:
-        """The classifier, where the baseline was made from one."""
-        return self.explainer if isinstance(self.explainer, FittedClassifier) else None
-
-    @property
     def verification(self) -> Verification | None:
-        """The proof of the explainer, or of the classifier, that the baseline was made from."""
-        return self.explainer.verification
+        """The proof of the explainer that the baseline was made from."""
+        found: Verification | None = self.explainer.verification
+        return found
 
     @property
     def name(self) -> str:
@@ -98,7 +95,7 @@ class Baseline(ABC):
             raise InputError("init_score is not taken for the rows of a classifier: leave it out.")
         queries = fit.queries(X, y)
         n, n_train = len(queries), fit.n_rows
-        fit.budget.require(8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER)
+        fit.proven.budget.require(8 * n * n_train, f"The {self.name} scores of {n} x {n_train} rows", FEWER)
         return self._class_scores(fit, queries)
 
     @abstractmethod

@@ -86,7 +86,7 @@ class TreeBaseline(Baseline):
     def _class_scores(self, fit: FittedClassifier, queries: ClassQueries) -> Array:
         n, n_outputs = queries.scores.shape
         out = np.zeros((n, fit.n_rows))
-        size = fit.budget.batch_size(8 * ((n_outputs + 3) * fit.n_rows + 2 * int(fit.walked.starts[-1])))
+        size = fit.proven.budget.batch_size(8 * ((n_outputs + 3) * fit.n_rows + 2 * int(fit.walked.starts[-1])))
         for start in track(range(0, n, size), self.name):
             rows = slice(start, start + size)
             self._add_class_scores(fit, queries.part(rows), out[rows])

@@ -38,7 +38,9 @@ class Pages(Question, page.Shown):
         target: str | None = None,
         interval: Predictive | None = None,
     ) -> str | None:
-        """The page of `Explanation.to_html`, for any number of rows of X: never holds an (n, n_train) array.
+        """One self-contained page to choose a prediction on and see the k rows that made most of it; its text without a path.
+
+        X may have any number of rows: no (n, n_train) array is held.
 
         It never waits for a number nobody asked for. Standard errors are on it where sigma is known, or takes two seconds at
         most, or is asked for: ``sigma=True``. They say little of real errors: with ``y`` these take their place, and with
@@ -87,19 +89,18 @@ class Pages(Question, page.Shown):
         True
         """
         place = page.as_target(path)
+        options = {"k": k, "columns": columns, "map": map, "y": y, "title": title, "unit": unit, "target": target}
         if interval is not None:
             if not is_of(interval, self._model):
                 raise InputError(f"interval is {shown(interval)}; expected what calibrate of this explainer returned.")
             if sigma is not None and sigma is not False:
                 raise InputError("interval takes the place of standard errors. Leave out sigma, or interval.")
-            options = {"groups": groups, "k": k, "columns": columns, "init_score": init_score, "map": map}
-            return interval.to_html(X, path, **options, y=y, title=title, unit=unit, target=target)
+            return interval.to_html(X, path, groups=groups, init_score=init_score, **options)
         asked, way = self._ask("to_html", X, init_score), as_asked(sigma, y)
         model, rows = asked.model, asked.queries.rows
         known = None if groups is None else asked.groups(groups)
         context = Context(rows, model.features, model.adapter.feature_names, None)
-        about = page.as_about(len(asked), title, unit, target, y)
-        chosen = page.as_options(model.shape, known, k, columns, sigma if way is None else None, map, context, about)
+        chosen = page.as_options(model.shape, len(asked), context, known, sigma if way is None else None, **options)
         inputs.chosen_columns(columns, asked.names())  # refused before any work
         if way is not None:
             size, said = _sigma(model, way)

@@ -1,6 +1,5 @@
 """One self-contained page: explanation -> summary (a plain dict) -> template -> HTML."""
 
-from axil.output.page.about import as_about
 from axil.output.page.inline import HEIGHT, Page, Shown, shown
 from axil.output.page.notebook import preview
 from axil.output.page.options import Intervals, Options, as_options
@@ -13,7 +12,6 @@ __all__ = [
     "Options",
     "Page",
     "Shown",
-    "as_about",
     "as_options",
     "as_target",
     "preview",

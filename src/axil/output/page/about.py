@@ -51,11 +51,6 @@ class About:
 NOTHING = About()
 
 
-def as_about(n: int, title: Any, unit: Any, target: Any, y: Any) -> About:
-    """Checked words; actual values are read once the first predictions are there."""
-    return About(as_words(title, "title"), as_words(unit, "unit"), as_words(target, "target"), y, n)
-
-
 def as_words(value: Any, what: str) -> str | None:
     """A line of text, or None."""
     if value is None:

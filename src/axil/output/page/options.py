@@ -13,7 +13,7 @@ from axil.inputs import as_count, as_sizes
 from axil.output import site_map
 from axil.output.columns import columns_of
 from axil.output.context import Context
-from axil.output.page.about import NOTHING, About
+from axil.output.page.about import NOTHING, About, as_words
 from axil.output.site_map import Places
 from axil.types import Array
 
@@ -52,18 +52,25 @@ class Options:
 
 def as_options(
     shape: tuple[int, ...],
-    groups: tuple[NDArray[np.intp], NDArray[Any]] | None,
-    k: Any,
-    columns: Any,
-    sigma: Any,
-    map: Any,
+    n: int,
     context: Context | None,
-    about: About,
+    groups: tuple[NDArray[np.intp], NDArray[Any]] | None,
+    sigma: Any = None,
+    *,
+    k: Any = Options.k,
+    columns: Any = None,
+    map: Any = None,
+    y: Any = None,
+    **words: Any,
 ) -> Options:
-    """Checked options of a page of predictions by targets of this shape, (n_train, K); see `Explanation.to_html`.
+    """Checked options of a page of n predictions by targets of this shape, (n_train, K); see `Explainer.to_html`.
 
-    ``groups``: each training row's group number, and the names of the groups. ``context``: features, for a map.
+    ``groups``: each training row's group number, and the names of the groups. ``context``: features, for a map. Actual values
+    ``y`` are read once the first predictions are there.
     """
+    for name in words.keys() - {"title", "unit", "target"}:
+        raise TypeError(f"to_html() got an unexpected keyword argument {name!r}")
+    about = About(**{name: as_words(text, name) for name, text in words.items()}, y=y, n=n)
     size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
     return Options(as_count(k, "k"), groups, columns, size, about=about, places=_places(map, context))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,15 +83,9 @@ class Predictive(Distribution, page.Shown):
         *,
         coverage: float = 0.9,
         groups: Any = None,
-        k: int = 50,
-        columns: Sequence[Any] | None = None,
         symmetric: bool = True,
         init_score: Any = None,
-        map: Any = None,
-        y: Any = None,
-        title: str | None = None,
-        unit: str | None = None,
-        target: str | None = None,
+        **options: Any,
     ) -> str | None:
         """The page of `Explainer.to_html`, with the interval of each prediction and the rows of `why` that make it wide.
 
@@ -108,24 +101,12 @@ class Predictive(Distribution, page.Shown):
             The probability that an interval is to hold its target with, between 0 and 1.
         groups : sequence of length n_train, or str, optional
             Labels of the training rows to sum weights by, or the name of a column of X_train.
-        k : int, default 50
-            How many training rows to show per prediction.
-        columns : sequence, optional
-            Which features to show, by name or position; all by default.
         symmetric : bool, default True
             As in `interval`.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
-        map : pair of columns, optional
-            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. Nothing is fetched for it.
-        y : array of shape (n,) or (n, K), optional
-            Actual values of the rows, as ``y_train`` was given: shown beside predictions, with their errors.
-        title : str, optional
-            The title of the page.
-        unit : str, optional
-            The unit of the targets, such as "$" or "kg".
-        target : str, optional
-            The name of the targets, such as "price".
+        **options : keyword arguments
+            ``k``, ``columns``, ``map``, ``y``, ``title``, ``unit`` and ``target``, as in `Explainer.to_html`.
 
         Examples
         --------
@@ -143,9 +124,8 @@ class Predictive(Distribution, page.Shown):
         queries = proven.queries(X, init_score)
         known = None if groups is None else proven.coded(groups)[0]
         context = Context(queries.rows, proven.features, proven.adapter.feature_names, None)
-        about = page.as_about(len(queries), title, unit, target, y)
-        options = page.as_options(proven.targets.shape, known, k, columns, None, map, context, about)
-        inputs.chosen_columns(columns, context.names())
+        chosen = page.as_options(proven.targets.shape, len(queries), context, known, **options)
+        inputs.chosen_columns(chosen.columns, context.names())
         ends = self._interval(queries, coverage, symmetric)
         found = why.joined(list(why.reasons(proven, self._around, queries, ON_PAGE)))
         intervals = page.Intervals(
@@ -159,7 +139,7 @@ class Predictive(Distribution, page.Shown):
             errors=found.errors,
             shares=found.shares,
         )
-        return page.write(page.summarise(Asked(proven, queries).parts(), replace(options, intervals=intervals)), place)
+        return page.write(page.summarise(Asked(proven, queries).parts(), replace(chosen, intervals=intervals)), place)
 
 
 def is_of(found: Any, model: Any) -> bool:
