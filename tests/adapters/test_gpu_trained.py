@@ -105,12 +105,12 @@ def test_is_refused_by_name(name: str, tmp_path: Path) -> None:
 
 
 def test_other_draws_than_those_of_a_known_stream_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
-    from axil.adapters.xgboost.document import Settings
+    from axil.adapters.xgboost.document import XGBoostSettings
 
     model, X, y, _ = fitted("xgboost/sub-400.ubj", tmp_path)
     model.set_param({"seed": 4})
     with pytest.raises(ExactnessError, match="XGBoost subsample"):  # on a machine without a GPU it says nothing of one
         Explainer(model, X, y)
-    monkeypatch.setattr(Settings, "device", "cuda:0")
+    monkeypatch.setattr(XGBoostSettings, "device", "cuda:0")
     with pytest.raises(UnsupportedModelError, match=r"subsample=0\.7 with device=cuda:0"):
         Explainer(model, X, y)

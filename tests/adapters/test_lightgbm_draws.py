@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from axil import Explainer
 from axil.adapters import read
-from axil.adapters.lightgbm.bagging import Bagging, Evidence, Goss, Replay, Seen, goss, histories, streams
-from axil.adapters.lightgbm.dart import Dart
+from axil.adapters.lightgbm.bagging import Bagging, DrawReplay, Goss, LeafEvidence, Seen, goss, histories, streams
+from axil.adapters.lightgbm.dart import LightGBMDart
 from axil.errors import UnsupportedModelError
 from axil.structure import Regularisation
 from tests.adapters.lightgbm_models import BAG, DART, QUIET, Case, booster, read_trees, replay, table
@@ -194,7 +194,7 @@ def test_attempts_of_dart_are_found_out() -> None:
     outcomes = [not model.update() for _ in range(30)]
     n_trees = sum(outcomes) + (not outcomes[0])
     assert n_trees < 30
-    settings = Dart(0.1, 0.4, 0.2, 50, _drop_seed(model), False, False)
+    settings = LightGBMDart(0.1, 0.4, 0.2, 50, _drop_seed(model), False, False)
     omega, beta = settings.run([outcomes], n_trees)
     case = Case(model, data.X, data.y, None, None, data.X_new)
     found = read_trees(case, read(model)).coefficients
@@ -239,7 +239,9 @@ def plain_rule(n_leaves: int) -> Regularisation:
 
 
 def test_histories_without_bags_put_failures_last() -> None:
-    evidence = Evidence(np.array([0, 2, 4]), np.zeros(4, dtype=np.int64), np.zeros(4), np.ones(2), plain_rule(4), None)
+    evidence = LeafEvidence(
+        np.array([0, 2, 4]), np.zeros(4, dtype=np.int64), np.zeros(4), np.ones(2), plain_rule(4), None
+    )
     found = list(histories(None, np.zeros((3, 2), dtype=np.int64), evidence, 1))
     assert found == [[True, True, False], [True, False, True]]
 
@@ -255,8 +257,10 @@ def test_a_million_rows_and_a_hundred_trees() -> None:
         counts.append(np.bincount(leaf[bag], minlength=n_leaves))
     total = n_leaves * n_trees
     starts = np.arange(0, total + 1, n_leaves)
-    evidence = Evidence(starts, np.concatenate(counts), np.zeros(total), np.ones(len(counts)), plain_rule(total), None)
-    sampler, residuals = Replay("bagging", [start], evidence, 100), np.zeros((n_rows, 1))
+    evidence = LeafEvidence(
+        starts, np.concatenate(counts), np.zeros(total), np.ones(len(counts)), plain_rule(total), None
+    )
+    sampler, residuals = DrawReplay("bagging", [start], evidence, 100), np.zeros((n_rows, 1))
     begin = time.perf_counter()
     for tree, leaf in enumerate(leaves):
         assert sampler.draw(tree, leaf, residuals).sum() == counts[tree].sum()

@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 
 import axil
 from axil.adapters.xgboost.document import parse, settings
-from axil.adapters.xgboost.draws import Columns, Dart, Plan, Stream, Subsample, bag, iterations, philox_bag, powers
+from axil.adapters.xgboost.draws import (
+    ColumnDraws,
+    DrawPlan,
+    Stream,
+    Subsample,
+    XGBoostDart,
+    bag,
+    iterations,
+    philox_bag,
+    powers,
+)
 from axil.adapters.xgboost.plan import columns_of, plan_of_draws
 from tests.adapters.xgboost_models import VERSION
 
@@ -30,7 +40,7 @@ def table(n_rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def trained(
     n_rows: int, n_iterations: int, method: str, outputs: int = 1, **params: Any
-) -> tuple[Any, Any, Columns | None]:
+) -> tuple[Any, Any, ColumnDraws | None]:
     """A model's trees; of each row, the node it ends in; the draws of columns, from XGBoost 3.3 on."""
     X, y = table(n_rows)
     rows = xgb.DMatrix(X, np.stack([y + k for k in range(outputs)], axis=1))
@@ -47,11 +57,11 @@ def plan_of(
     method: str,
     n_rows: int,
     outputs: int = 1,
-    dart: Dart | None = None,
-    columns: Columns | None = None,
+    dart: XGBoostDart | None = None,
+    columns: ColumnDraws | None = None,
     **params: Any,
-) -> Plan:
-    return Plan(
+) -> DrawPlan:
+    return DrawPlan(
         updater=UPDATERS[method],
         subsample=params.get("subsample", 1.0),
         seed=params.get("seed", 0),
@@ -141,7 +151,7 @@ DARTS: list[dict[str, Any]] = [
 def test_dart(method: str, params: dict[str, Any], subsample: float, outputs: int) -> None:
     params = {"booster": "dart", "seed": 3, "subsample": subsample, **params}
     booster, nodes, columns = trained(300, 12, method, outputs, **params)
-    dart = Dart(
+    dart = XGBoostDart(
         rate_drop=params["rate_drop"],
         skip_drop=params.get("skip_drop", 0.0),
         one_drop=bool(params.get("one_drop", 0)),

@@ -51,7 +51,7 @@ class Objective:
         """The loss on rows with these targets (N, K) and weights; scores are given in this precision."""
         label = targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1)
         weight = no_weights if weights is None else weights.astype(np.float32)
-        return Custom(asked=Asked(self, TrainingSet(label.astype(np.float32), weight), precision))
+        return Custom(asked=ObjectiveOnRows(self, TrainingSet(label.astype(np.float32), weight), precision))
 
     def call(self, scores: Any, rows: TrainingSet) -> tuple[Any, Any]:
         """Gradients and hessians of these rows, as the function returns them."""
@@ -78,7 +78,7 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ObjectiveOnRows:
     """An objective on its training set."""
 
     objective: Objective

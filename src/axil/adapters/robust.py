@@ -17,11 +17,11 @@ from axil.adapters.losses import Logistic, Slopes, Squared
 from axil.errors import InputError, shown
 from axil.types import Array
 
-__all__ = ["Custom", "Exponential", "Fair", "Huber", "LogCosh", "Pinball", "PseudoHuber", "Residual", "SquaredLog"]
+__all__ = ["Custom", "Exponential", "Fair", "Huber", "LogCosh", "Pinball", "PseudoHuber", "ResidualLoss", "SquaredLog"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Residual(Squared):
+class ResidualLoss(Squared):
     """A loss of d = F - y: scores are predictions, and fits start from a mean."""
 
     def _slopes(self, y: Array, F: Array) -> Slopes:
@@ -38,7 +38,7 @@ class Residual(Squared):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Huber(Residual):
+class Huber(ResidualLoss):
     """g = d cut off at delta either way; h = 1, or 0 where it is cut off."""
 
     delta: float
@@ -54,7 +54,7 @@ class Huber(Residual):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pinball(Residual):
+class Pinball(ResidualLoss):
     """g = 1 - alpha above the target, -alpha below it, 0 within ``near``; a leaf's step is a gradient step."""
 
     alpha: float = 0.5
@@ -70,7 +70,7 @@ class Pinball(Residual):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fair(Residual):
+class Fair(ResidualLoss):
     """g = c d / (|d| + c), h = c^2 / (|d| + c)^2."""
 
     c: float
@@ -85,7 +85,7 @@ class Fair(Residual):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PseudoHuber(Residual):
+class PseudoHuber(ResidualLoss):
     """g = d / sqrt(1 + (d / s)^2), h = (1 + (d / s)^2)^(-3/2)."""
 
     slope: float
@@ -100,7 +100,7 @@ class PseudoHuber(Residual):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogCosh(Residual):
+class LogCosh(ResidualLoss):
     """g = tanh(d), h = 1 - tanh(d)^2."""
 
     name = "log-cosh"

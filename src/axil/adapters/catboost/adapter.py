@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from axil.adapters.catboost.blob import parse
 from axil.adapters.catboost.monotone import chains, signs_of
 from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
-from axil.adapters.catboost.refusals import REFUSALS, Reading, doubt
+from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading, doubt
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
 from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.refusals import not_fitted, refuse
@@ -57,7 +57,7 @@ class CatBoostAdapter(TreeModel):
         self._model = model = model.copy()  # a model can be changed in place: shrink, set_leaf_values
         self._blob = parse(model._serialize_model())
         names = [str(name) for name in model.feature_names_]
-        self._reading = Reading(self._blob)
+        self._reading = CatBoostReading(self._blob)
         refuse(self.refusals, self._reading)
         self._fits = [fit(settings) for settings in self._blob.settings]
         self.leaf_steps = max(fit.steps for fit in self._fits)

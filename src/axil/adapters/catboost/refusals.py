@@ -21,7 +21,7 @@ from axil.errors import UnsupportedModelError
 
 
 @dataclass(frozen=True)
-class Reading:
+class CatBoostReading:
     """All that a refusal may look at."""
 
     blob: ModelBlob
@@ -102,62 +102,62 @@ _RANKING = (
 )
 
 
-def _loss(name: str) -> Callable[[Reading], str]:
+def _loss(name: str) -> Callable[[CatBoostReading], str]:
     return lambda model: next((loss for loss in model.losses if loss == name), "")
 
 
-def _custom_loss(model: Reading) -> str:
+def _custom_loss(model: CatBoostReading) -> str:
     return next(("custom" for loss in model.losses if loss.startswith(("PythonUser", "UserPer", "UserQuery"))), "")
 
 
-def _other_loss(model: Reading) -> str:
+def _other_loss(model: CatBoostReading) -> str:
     return next((loss for loss in model.losses if loss not in ("RMSE", "MultiRMSE")), "")
 
 
-def _unknown(model: Reading) -> str:
+def _unknown(model: CatBoostReading) -> str:
     return "" if model.blob.settings or _summed(model) else "none"
 
 
-def _summed(model: Reading) -> str:
+def _summed(model: CatBoostReading) -> str:
     return f"{sum(key.endswith(':params') for key in model.blob.info)} models" if _is_sum(model) else ""
 
 
-def _is_sum(model: Reading) -> bool:
+def _is_sum(model: CatBoostReading) -> bool:
     return any(re.fullmatch(r"(initModel:)*model\d+:params", key) for key in model.blob.info)
 
 
-def _held_out(model: Reading) -> str:
+def _held_out(model: CatBoostReading) -> str:
     return next((f"{share:g}" for share in model.values("data_processing_options", "eval_fraction") if share), "")
 
 
-def _flag(name: str) -> Callable[[Reading], str]:
+def _flag(name: str) -> Callable[[CatBoostReading], str]:
     return lambda model: "True" if any(model.values("boosting_options", name)) else ""
 
 
-def monotone(model: Reading) -> str:
+def monotone(model: CatBoostReading) -> str:
     """The first monotone constraints of a fit, "0: 1" say."""
     found: dict[int, int] = next(filter(None, map(signs_of, model.blob.settings)), {})
     return ", ".join(f"{feature}: {sign}" for feature, sign in found.items())
 
 
-def _monotone_steps(model: Reading) -> str:
+def _monotone_steps(model: CatBoostReading) -> str:
     steps = model.values("tree_learner_options", "leaf_estimation_iterations")
     many = next((int(n) for n in steps if n and int(n) > 1), 0)
     return f"{many} with monotone_constraints" if many and monotone(model) and "RMSE" in model.losses else ""
 
 
-def _monotone_simple(model: Reading) -> str:
+def _monotone_simple(model: CatBoostReading) -> str:
     methods = model.values("tree_learner_options", "leaf_estimation_method")
     simple = "Simple" in methods and "RMSE" in model.losses  # MultiRMSE does not enforce the constraints
     return "Simple with monotone_constraints" if simple and monotone(model) else ""
 
 
-def _monotone_continued(model: Reading) -> str:
+def _monotone_continued(model: CatBoostReading) -> str:
     return f"{monotone(model)} with init_model" if monotone(model) and model.continued else ""
 
 
-def _features(kind: str) -> Callable[[Reading], str]:
-    def found(model: Reading) -> str:
+def _features(kind: str) -> Callable[[CatBoostReading], str]:
+    def found(model: CatBoostReading) -> str:
         n = model.blob.features(kind)
         most = model.last.get("cat_feature_params", {}).get("one_hot_max_size", 2)
         return (f"{most} with splits on {n} {kind}" if kind == "target statistics" else f"{n} of them") if n else ""
@@ -165,24 +165,24 @@ def _features(kind: str) -> Callable[[Reading], str]:
     return found
 
 
-def _method(model: Reading) -> str:
+def _method(model: CatBoostReading) -> str:
     methods = model.values("tree_learner_options", "leaf_estimation_method")
     refused = ("Exact", "Simple") if model.on_gpu else ("Exact",)
     return next((str(method) for method in methods if method in refused), "")
 
 
-def _classes_on_gpu(model: Reading) -> str:
+def _classes_on_gpu(model: CatBoostReading) -> str:
     return "MultiClass with task_type=GPU" if model.on_gpu and "MultiClass" in model.losses else ""
 
 
-def _backtracks_on_gpu(model: Reading) -> str:
+def _backtracks_on_gpu(model: CatBoostReading) -> str:
     steps = model.values("tree_learner_options", "leaf_estimation_iterations")
     backtracking = model.values("tree_learner_options", "leaf_estimation_backtracking")
     found = [f"{how} of {n} steps on a GPU" for n, how in zip(steps, backtracking) if n and int(n) > 1 and how != "No"]
     return found[0] if found and model.on_gpu else ""
 
 
-def _continued_shrinkage(model: Reading) -> str:
+def _continued_shrinkage(model: CatBoostReading) -> str:
     rates = [rate for rate in model.values("boosting_options", "model_shrink_rate")[:-1] if rate]
     return f"{rates[0]:g} with init_model" if rates else ""
 
@@ -251,7 +251,7 @@ EXACT = (
     "task_type CPU and GPU",
 )
 
-REFUSALS: tuple[Refusal[Reading], ...] = (
+REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
     Refusal(
         "loss_function",
         _classes_on_gpu,

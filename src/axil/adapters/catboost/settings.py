@@ -14,7 +14,7 @@ from axil.types import Array
 
 
 @dataclass(frozen=True)
-class Fit:
+class FitSettings:
     """The settings of one call of fit that decide leaf values. CatBoost keeps them in float32."""
 
     iterations: int
@@ -47,12 +47,12 @@ def single(value: float) -> float:
     return float(np.float32(value))
 
 
-def fit(settings: dict[str, Any]) -> Fit:
+def fit(settings: dict[str, Any]) -> FitSettings:
     """From the JSON that a model keeps as "params"."""
     boosting, tree = settings["boosting_options"], settings["tree_learner_options"]
     steps = int(tree["leaf_estimation_iterations"])
     several = str(settings["loss_function"]["type"]).startswith("Multi")
-    return Fit(
+    return FitSettings(
         iterations=int(boosting["iterations"]),
         rate=single(boosting["learning_rate"]),
         l2=single(tree["l2_leaf_reg"]),
@@ -67,7 +67,7 @@ def fit(settings: dict[str, Any]) -> Fit:
     )
 
 
-def coefficients(fit: Fit, rates: Array, scale: float, last_beta: float) -> Coefficients | None:
+def coefficients(fit: FitSettings, rates: Array, scale: float, last_beta: float) -> Coefficients | None:
     """Model shrinkage and the scale of predictions; None for neither, or where rates are open."""
     n_trees = len(rates)
     if (fit.shrink == 0.0 and scale == 1.0) or np.isnan(rates).any():
@@ -82,7 +82,7 @@ def coefficients(fit: Fit, rates: Array, scale: float, last_beta: float) -> Coef
     return Coefficients(omega, beta)
 
 
-def base_factor(fit: Fit, n_trees: int, scale: float, bias: Array, means: Array) -> float:
+def base_factor(fit: FitSettings, n_trees: int, scale: float, bias: Array, means: Array) -> float:
     """Factor of the base in predictions.
 
     Shrinking a model to its best iteration leaves the bias as all iterations that ran had shrunk it (ShrinkModel,
@@ -104,7 +104,7 @@ class Stage:
     values: Array
     negligible: float  #: a leaf value that rounding alone may make
 
-    def l2(self, fit: Fit, scaled: float) -> Array:
+    def l2(self, fit: FitSettings, scaled: float) -> Array:
         """(L,): what one step would need as l2 for the value that this fit's steps lead to."""
         if fit.steps == 1 or scaled == 0.0:
             return np.full(len(self.weights), scaled)
@@ -125,21 +125,21 @@ class Stage:
         found, _, rank, _ = np.linalg.lstsq(known, (self.values * self.weights[:, None]).ravel(), rcond=1e-9)
         return (float(found[0]), float(found[1])) if rank == 2 else None
 
-    def agrees(self, fit: Fit, mean_weight: float) -> bool:
+    def agrees(self, fit: FitSettings, mean_weight: float) -> bool:
         """Whether this fit's settings lead to the model's values."""
         return self.misses(fit.rate, self.l2(fit, fit.scaled_l2(mean_weight))) < _MISS
 
-    def solved(self, mean_weight: float, rounds_l2: bool) -> Fit | None:
+    def solved(self, mean_weight: float, rounds_l2: bool) -> FitSettings | None:
         """The settings that lead to the model's values with one step, rounded to float32 as CatBoost keeps them."""
         pair = self.solve()
         if pair is None or pair[0] <= 0:
             return None
         l2 = single(pair[1] / mean_weight)
-        found = Fit(1, single(pair[0]), 0.0 if abs(l2) < _MISS else l2, rounds_l2=rounds_l2)
+        found = FitSettings(1, single(pair[0]), 0.0 if abs(l2) < _MISS else l2, rounds_l2=rounds_l2)
         return found if found.l2 >= 0 and self.agrees(found, mean_weight) else None
 
 
-def shrunk_further(fit: Fit, n_trees: int, first: Stage, mean_weight: float, chains: Chains | None) -> float:
+def shrunk_further(fit: FitSettings, n_trees: int, first: Stage, mean_weight: float, chains: Chains | None) -> float:
     """Factor of the trees that are left, from those that ``shrink`` removed after the fit, as the first tree shows.
 
     ``chains`` are those of the first tree.
@@ -157,14 +157,16 @@ def shrunk_further(fit: Fit, n_trees: int, first: Stage, mean_weight: float, cha
     return float(later[np.abs(later - ratio).argmin()])
 
 
-def settings_of_each_tree(fits: list[Fit], stages: Iterator[Stage], mean_weight: float) -> tuple[Array, Array, Array]:
+def settings_of_each_tree(
+    fits: list[FitSettings], stages: Iterator[Stage], mean_weight: float
+) -> tuple[Array, Array, Array]:
     """rates (T,), l2 and steps (L,) of a continued model, of which CatBoost keeps the settings of the last fit, at times of more.
 
     Each tree takes the settings that lead to its values: those of a known fit, else those that solve for them, if more values
     than the two that any targets would be solved for bear them out. Where none do, or many (trees of one leaf), the rate
     stays open and the replay decides.
     """
-    chosen, seen, known = list[Fit | None](), list[Stage](), list(fits)
+    chosen, seen, known = list[FitSettings | None](), list[Stage](), list(fits)
     for stage in stages:
         own = next((fit for fit in reversed(known) if stage.agrees(fit, mean_weight)), None)
         if own is None:

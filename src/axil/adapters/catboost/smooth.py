@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.catboost.adapter import CatBoostAdapter
-from axil.adapters.catboost.refusals import REFUSALS, Reading, monotone
+from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading, monotone
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals
-from axil.adapters.robust import Huber, LogCosh, Pinball, Residual
+from axil.adapters.robust import Huber, LogCosh, Pinball, ResidualLoss
 from axil.adapters.smooth import SmoothTrees
 from axil.errors import InputError
 from axil.types import Array
@@ -51,11 +51,11 @@ def read(model: Any) -> SmoothCatBoost | None:
     return SmoothCatBoost(model)
 
 
-def _l2(model: Reading) -> float:
+def _l2(model: CatBoostReading) -> float:
     return float(model.values("tree_learner_options", "l2_leaf_reg")[-1] or 0.0)
 
 
-def _class_weights(model: Reading) -> str:
+def _class_weights(model: CatBoostReading) -> str:
     for name in ("class_weights", "auto_class_weights", "scale_pos_weight"):
         for found in model.values("data_processing_options", name):
             if found and found not in ("None", 1):
@@ -63,21 +63,21 @@ def _class_weights(model: Reading) -> str:
     return ""
 
 
-def _border(model: Reading) -> str:
+def _border(model: CatBoostReading) -> str:
     named = (settings["loss_function"].get("params", {}).get("border") for settings in model.blob.settings)
     found = [border for border in (*named, *model.values("data_processing_options", "target_border")) if border]
     return str(found[0]) if found else ""
 
 
-def _started_elsewhere(model: Reading) -> str:
+def _started_elsewhere(model: CatBoostReading) -> str:
     return f"{len(model.blob.settings)} fits" if len(model.blob.settings) > 1 else ""
 
 
-def _shrinkage(model: Reading) -> str:
+def _shrinkage(model: CatBoostReading) -> str:
     return next((str(rate) for rate in model.values("boosting_options", "model_shrink_rate") if rate), "")
 
 
-def _gave_up(model: Reading) -> str:
+def _gave_up(model: CatBoostReading) -> str:
     steps = model.values("tree_learner_options", "leaf_estimation_iterations")[-1]
     backtracks = (
         model.values("tree_learner_options", "leaf_estimation_backtracking")[-1] != "No" and int(steps or 1) > 1
@@ -185,7 +185,7 @@ class SmoothCatBoost(CatBoostAdapter):
                 "as one fit made it."
             )
         loss = self._loss()
-        from_mean = not isinstance(loss, Residual)  # others start from medians or quantiles
+        from_mean = not isinstance(loss, ResidualLoss)  # others start from medians or quantiles
         recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
         l2 = np.full(int(self._n_leaves.sum()), last.scaled_l2(rows.totals.weight / rows.totals.n_rows))
         if recorded is not None:

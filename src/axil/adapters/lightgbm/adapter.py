@@ -13,14 +13,14 @@ from scipy import sparse
 
 from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.lightgbm import splits
-from axil.adapters.lightgbm.bagging import Evidence, Replay, histories
+from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, histories
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
-from axil.adapters.lightgbm.reading import Reading
+from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refit import refitted_trees
 from axil.adapters.lightgbm.refusals import REFUSALS, cause
 from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas
-from axil.adapters.lightgbm.rule import Rule
-from axil.adapters.lightgbm.text import Settings, parse
+from axil.adapters.lightgbm.rule import LightGBMRule
+from axil.adapters.lightgbm.text import LightGBMSettings, parse
 from axil.adapters.refusals import not_fitted, refusal, refuse
 from axil.adapters.routes import Routes
 from axil.errors import InputError, UnsupportedModelError
@@ -88,8 +88,8 @@ class LightGBMAdapter(TreeModel):
                 "its text has no parameters block, so how its leaves were regularised cannot be known",
                 "Load the model from the text that LightGBM saved, complete with the lines after 'parameters:'.",
             )
-        self._settings = Settings(text.parameters, booster.params or {})
-        self._reading = Reading(text, self._settings, _refit_decay_rate(booster), stops_early)
+        self._settings = LightGBMSettings(text.parameters, booster.params or {})
+        self._reading = LightGBMReading(text, self._settings, _refit_decay_rate(booster), stops_early)
         refuse(self.refusals, self._reading)
         self._trees = text.trees
         self._n_leaves = np.array([tree.n_leaves for tree in text.trees], dtype=np.int64)
@@ -99,7 +99,7 @@ class LightGBMAdapter(TreeModel):
         self.feature_names: list[str] | None = None if unnamed else names
         self.fingerprint = text.fingerprint()
         self.scale = ROOTS if text.objective == "regression sqrt" else IDENTITY
-        self._rule = Rule.of(self._reading)
+        self._rule = LightGBMRule.of(self._reading)
         self.leaf_tolerance = self._rule.tolerance
 
     def spelling(self, name: str) -> str:
@@ -242,9 +242,9 @@ class LightGBMAdapter(TreeModel):
             for outcomes in histories(start, self.leaves(rows.X), self._evidence(n_rows, None), n - T):
                 yield [outcomes]
 
-    def _evidence(self, n_rows: int, weights: Array | None) -> Evidence:
+    def _evidence(self, n_rows: int, weights: Array | None) -> LeafEvidence:
         rule, l2 = self._rule, self._rule.leaf_denominators()
-        return Evidence(
+        return LeafEvidence(
             np.concatenate([[0], np.cumsum(self._n_leaves)]),
             np.concatenate([tree.leaf_counts(n_rows) for tree in self._trees]),
             np.zeros(0),
@@ -253,18 +253,20 @@ class LightGBMAdapter(TreeModel):
             weights,
         )
 
-    def _sampler(self, evidence: Evidence, n_rows: int) -> Replay | None:
+    def _sampler(self, evidence: LeafEvidence, n_rows: int) -> DrawReplay | None:
         """Which rows each tree was fitted on; None: all of them."""
         # Trees that are added one by one leave num_iterations as it was.
         failures = max(int(self._settings.number("num_iterations")) - self._n_iterations, 100)
         if self._reading.goss:
             states = self._settings.goss(n_rows)
-            return Replay("LightGBM GOSS", states, evidence, failures)
+            return DrawReplay("LightGBM GOSS", states, evidence, failures)
         if not self._reading.bags:
             return None
-        return Replay("LightGBM bagging", [self._settings.bagging(n_rows)], evidence, failures, self._reading.forest)
+        return DrawReplay(
+            "LightGBM bagging", [self._settings.bagging(n_rows)], evidence, failures, self._reading.forest
+        )
 
-    def _count_lone_leaves(self, evidence: Evidence, leaf_weights: Array | None, n_rows: int) -> None:
+    def _count_lone_leaves(self, evidence: LeafEvidence, leaf_weights: Array | None, n_rows: int) -> None:
         """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record."""
         lone = np.flatnonzero(self._n_leaves[1:] == 1) + 1
         state = self._settings.bagging(n_rows)

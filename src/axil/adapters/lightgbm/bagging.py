@@ -193,7 +193,7 @@ def _part(n_rows: int, n_parts: int) -> int:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LeafEvidence:
     """Records of the model about its T trees, L leaves in all, by which draws are confirmed."""
 
     starts: NDArray[np.int64]  #: (T + 1,)
@@ -228,14 +228,16 @@ class Evidence:
         return 2 if np.abs(v - rate * u).max() <= 1e-5 * np.abs(v).max() else 1
 
 
-class Replay:
+class DrawReplay:
     """Which rows each tree was fitted on: the draws that a sampler makes, and where they go on from.
 
     Between two trees the fit may have tried others that found no split, and have begun again (continued training; GOSS also
     where the rate changes): what agrees with the model's leaves is taken, and where nothing does, the plain next draw.
     """
 
-    def __init__(self, name: str, starts: Sequence[State], evidence: Evidence, n_failures: int, forest: bool = False):
+    def __init__(
+        self, name: str, starts: Sequence[State], evidence: LeafEvidence, n_failures: int, forest: bool = False
+    ):
         self.name = name
         self.dtype: type[np.generic] = np.float32 if isinstance(starts[0], Goss) else np.uint8
         self._starts = tuple(starts)
@@ -305,7 +307,7 @@ class Replay:
 
 
 def histories(
-    start: Bagging | None, leaves: NDArray[np.integer[Any]], evidence: Evidence, n_failures: int
+    start: Bagging | None, leaves: NDArray[np.integer[Any]], evidence: LeafEvidence, n_failures: int
 ) -> Iterator[list[bool]]:
     """Possible outcomes of the attempts at trees, all n_failures that left none included: whether each found a split.
 

@@ -13,7 +13,7 @@ from axil.types import Array
 
 
 @dataclass(frozen=True)
-class Dart:
+class LightGBMDart:
     """DART's settings, and the rates that follow from them (src/boosting/dart.hpp)."""
 
     rate: float
@@ -63,7 +63,7 @@ class Dart:
 class _Drops:
     """The drops of one training."""
 
-    def __init__(self, dart: Dart):
+    def __init__(self, dart: LightGBMDart):
         self._dart = dart
         self._word = np.uint32(dart.seed & 0xFFFFFFFF)
         self._weights = np.zeros(0)

@@ -45,15 +45,15 @@ class Limit(NamedTuple):
     node: int
 
 
-class Limits:
+class LeafLimits:
     """Limits of one leaf for splits on one feature: of values from below and from above."""
 
     def __init__(self, sides: tuple[list[Limit], list[Limit]], stale: tuple[bool, bool] = (False, False)):
         self.sides, self.stale = sides, list(stale)
 
-    def copy(self) -> Limits:
+    def copy(self) -> LeafLimits:
         low, high = self.sides
-        return Limits((list(low), list(high)), (self.stale[0], self.stale[1]))
+        return LeafLimits((list(low), list(high)), (self.stale[0], self.stale[1]))
 
     def add(self, side: int, node: int, stale: bool) -> None:
         self.sides[side].append(Limit(0, LAST, node))
@@ -105,7 +105,7 @@ class _Growing:
         self.made = 0  # splits so far; a node below this is no leaf any more
         self.keys = [f if advanced and n else ANY for f, n in zip(self.features, self.numerical)]
         self.below = self._keys_below()
-        self.limits: dict[int, dict[int, Limits]] = {0: {key: Limits(([], [])) for key in self.below[0]}}
+        self.limits: dict[int, dict[int, LeafLimits]] = {0: {key: LeafLimits(([], [])) for key in self.below[0]}}
         self.below_monotone = {0: False}
 
     def _keys_below(self) -> list[frozenset[int]]:

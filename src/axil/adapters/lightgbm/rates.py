@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.lightgbm.text import Settings, TreeText
+from axil.adapters.lightgbm.text import LightGBMSettings, TreeText
 from axil.adapters.refusals import Refusal
 from axil.types import Array
 
 NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base that was taken out
 
 
-def stated_rates(trees: Sequence[TreeText], settings: Settings) -> Array:
+def stated_rates(trees: Sequence[TreeText], settings: LightGBMSettings) -> Array:
     """(T,): the learning rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
     printed = {tree.shrinkage for tree in trees[1:] if tree.n_leaves > 1}
     if trees[0].shrinkage != "1":
@@ -28,7 +28,7 @@ def stated_rates(trees: Sequence[TreeText], settings: Settings) -> Array:
     return np.array([rate if tree.n_leaves > 1 else 0.0 for tree in trees])
 
 
-def hidden_rate(values: Array, others: Array, settings: Settings) -> float:
+def hidden_rate(values: Array, others: Array, settings: LightGBMSettings) -> float:
     """The rate of a first tree of leaf values (L,) for which LightGBM writes 1 (Tree::AddBias, include/LightGBM/tree.h).
 
     Two leaves do not separate the rate from the targets, so it is taken for that of all ``others``; see `FIRST`. Else nan: to be

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.lightgbm.text import ModelText, Settings
+from axil.adapters.lightgbm.text import LightGBMSettings, ModelText
 
 
 @dataclass(frozen=True)
-class Reading:
+class LightGBMReading:
     """The text of a model and its settings: all that refusals look at, and that decides how leaves are replayed."""
 
     text: ModelText
-    settings: Settings
+    settings: LightGBMSettings
     refit: str  #: the decay rate of Booster.refit, empty where the model was not refit as far as can be seen
     stops_early: str = (
         ""  #: pred_early_stop of an estimator, which its predict hands to the booster; empty: it does not stop

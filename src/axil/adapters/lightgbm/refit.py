@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from axil.adapters.contract import FittedTrees
-from axil.adapters.lightgbm.text import Settings, TreeText
+from axil.adapters.lightgbm.text import LightGBMSettings, TreeText
 from axil.types import Array
 
 SHOWN = 1e-6  # of the largest leaf value: from here on a rate can be recovered from leaf values
 
 
-def refitted_trees(trees: Sequence[TreeText], settings: Settings, l2: float) -> FittedTrees:
+def refitted_trees(trees: Sequence[TreeText], settings: LightGBMSettings, l2: float) -> FittedTrees:
     """The trees of a refit with this lambda_l2."""
     values = np.concatenate([tree.floats("leaf_value") for tree in trees])
     n_leaves, none = np.array([tree.n_leaves for tree in trees], dtype=np.int64), np.zeros(1)
@@ -25,7 +25,7 @@ def refitted_trees(trees: Sequence[TreeText], settings: Settings, l2: float) -> 
     return FittedTrees(n_leaves, values[:, None], None, None, denominators, rates, none, none)
 
 
-def refit_rates(trees: Sequence[TreeText], settings: Settings) -> tuple[Array, float]:
+def refit_rates(trees: Sequence[TreeText], settings: LightGBMSettings) -> tuple[Array, float]:
     """(T,) rates of a refit, and the error of its leaf values where digits of theirs are lost, relative to the largest.
 
     They are those in memory: of a first tree that held the base 1 (Tree::AddBias, include/LightGBM/tree.h), others as they

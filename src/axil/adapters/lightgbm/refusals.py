@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from axil.adapters.lightgbm.reading import Reading
+from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.refusals import OWN_RANKING, RANKED, Refusal
 
 SQUARED = ("regression", "regression sqrt")  # the second with reg_sqrt, of which predictions are squared
@@ -36,33 +36,33 @@ _OBJECTIVES = {  # name: reason, condition, whether its gradient is replayed
 }
 
 
-def _objective(name: str) -> Callable[[Reading], str]:
+def _objective(name: str) -> Callable[[LightGBMReading], str]:
     return lambda model: model.text.objective if model.text.objective.split()[:1] == [name] else ""
 
 
-def _other_objective(model: Reading) -> str:
+def _other_objective(model: LightGBMReading) -> str:
     name = model.text.objective
     return "custom" if not name or name.startswith(("none", "custom")) else "" if name in SQUARED else name
 
 
-def _positive(name: str) -> Callable[[Reading], str]:
+def _positive(name: str) -> Callable[[LightGBMReading], str]:
     return lambda model: model.settings.text(name) if model.settings.number(name) > 0 else ""
 
 
-def _changed_signs(model: Reading) -> str:
+def _changed_signs(model: LightGBMReading) -> str:
     """Constraints of the last iterations that are not those of the first, which the header keeps."""
     first, last = model.text.header.get("monotone_constraints", ""), model.settings.text("monotone_constraints")
     same = first.split() == last.split(",") or (not model.monotone_signs.any() and not last.strip("0,"))
     return f"{first.replace(' ', ',') or 'none'}, then {last or 'none'}" if last and not same else ""
 
 
-def _unrecorded_bounds(model: Reading) -> str:
+def _unrecorded_bounds(model: LightGBMReading) -> str:
     # Forced splits are neither bounded nor bound others (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
     forced = model.settings.text("forcedsplits_filename")
     return f"{model.monotone_method} with forcedsplits_filename" if model.monotone_signs.any() and forced else ""
 
 
-def _other_smoothing(model: Reading) -> str:
+def _other_smoothing(model: LightGBMReading) -> str:
     # Splits that are searched again smooth towards another value (RecomputeBestSplitForLeaf, src/treelearner/
     # serial_tree_learner.cpp), and are not where the histograms were dropped.
     if not model.monotone_signs.any() or model.monotone_method == "basic":
@@ -72,32 +72,32 @@ def _other_smoothing(model: Reading) -> str:
     return f"{model.monotone_method} with {other}" if other else ""
 
 
-def _missing_rightward(model: Reading) -> str:
+def _missing_rightward(model: LightGBMReading) -> str:
     # Such splits are searched from left to right, where advanced bounds are those of the first bin (feature_histogram.hpp).
     if not model.monotone_signs.any() or model.monotone_method != "advanced":
         return ""
     return "advanced with missing values" if any(tree.sends_missing_right.any() for tree in model.text.trees) else ""
 
 
-def _linear_tree(model: Reading) -> str:
+def _linear_tree(model: LightGBMReading) -> str:
     return "True" if model.settings.flag("linear_tree") or any(tree.is_linear for tree in model.text.trees) else ""
 
 
-def _trees_per_iteration(model: Reading) -> str:
+def _trees_per_iteration(model: LightGBMReading) -> str:
     number = model.text.header.get("num_tree_per_iteration", "1")
     return "" if number == "1" else number
 
 
-def _quantized(model: Reading) -> str:
+def _quantized(model: LightGBMReading) -> str:
     rounded = model.settings.flag("use_quantized_grad") and not model.settings.flag("quant_train_renew_leaf")
     return "True without quant_train_renew_leaf" if rounded else ""
 
 
-def _quantized_on_cuda(model: Reading) -> str:
+def _quantized_on_cuda(model: LightGBMReading) -> str:
     return "True with device_type=cuda" if model.cuda and model.settings.flag("use_quantized_grad") else ""
 
 
-def _wide_bins(model: Reading) -> str:
+def _wide_bins(model: LightGBMReading) -> str:
     """Trees whose leaves do not add up to their root, by more than rows that are counted by weights are off."""
     if not model.cuda or model.settings.number("max_bin") <= 255:
         return ""
@@ -108,11 +108,11 @@ def _wide_bins(model: Reading) -> str:
     return ""
 
 
-def _smoothed_goss(model: Reading) -> str:
+def _smoothed_goss(model: LightGBMReading) -> str:
     return f"{model.settings.text('path_smooth')} with GOSS" if model.goss and _positive("path_smooth")(model) else ""
 
 
-def _forced(model: Reading) -> str:
+def _forced(model: LightGBMReading) -> str:
     # Forced splits ignore cat_l2 and smooth towards 0 (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
     odd = model.splits_subsets or model.settings.number("path_smooth") > 0
     return model.settings.text("forcedsplits_filename") if odd else ""
@@ -134,7 +134,7 @@ EXACT = (
     "Booster.refit with decay_rate=0, of plain boosting: on the data of the refit, with its weights and init_score",
 )
 
-REFUSALS: tuple[Refusal[Reading], ...] = (
+REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
     *(
         Refusal("objective", _objective(name), reason, condition, OWN_RANKING if reason is RANKED else _L2, smooth)
         for name, (reason, condition, smooth) in _OBJECTIVES.items()
@@ -301,7 +301,7 @@ _DIGITS = (
 )
 
 
-def cause(model: Reading, what: str, digits_lost: bool) -> str:
+def cause(model: LightGBMReading, what: str, digits_lost: bool) -> str:
     """The most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
     sampled = _SAMPLED if model.bags or model.goss else ()
     if what == "counts":

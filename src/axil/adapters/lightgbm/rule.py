@@ -13,7 +13,7 @@ import numpy as np
 
 from axil.adapters.contract import Nodes
 from axil.adapters.lightgbm.monotone import all_rivals
-from axil.adapters.lightgbm.reading import Reading
+from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refit import refit_rates
 from axil.adapters.lightgbm.text import CATEGORICAL, TreeText
 from axil.types import Array
@@ -25,10 +25,10 @@ SINGLE_SLACK = 16 * 2.0**-24
 
 
 @dataclass(frozen=True)
-class Rule:
+class LightGBMRule:
     """Regularisation, smoothing and bounds of the leaf values of all trees."""
 
-    reading: Reading
+    reading: LightGBMReading
     l2: float  #: lambda_l2
     cat_l2: float  #: added to it below a split that groups categories
     smooth: float  #: path_smooth
@@ -39,7 +39,7 @@ class Rule:
     tolerance: float  #: how closely leaf values can agree, relative to the largest of a tree
 
     @classmethod
-    def of(cls, reading: Reading) -> Rule:
+    def of(cls, reading: LightGBMReading) -> LightGBMRule:
         """The rule of a model.
 
         A leaf of weight W is off by up to lost / (W + lambda_l2) of the largest leaf value, twice that for path_smooth.

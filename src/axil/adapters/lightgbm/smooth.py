@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter, without_base
-from axil.adapters.lightgbm.bagging import Evidence, Replay
-from axil.adapters.lightgbm.reading import Reading
+from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence
+from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refusals import REFUSALS
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.objective import Objective, as_objective
@@ -67,14 +67,14 @@ def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
     return kind(model.booster_, getattr(model, "classes_", None), model.class_weight, own, stops)
 
 
-def _name(model: Reading) -> str:
+def _name(model: LightGBMReading) -> str:
     return model.text.objective.split()[0] if model.text.objective else ""
 
 
 # Others say that they need accurate predictions (NeedAccuratePrediction, src/objective).
 _STOPPABLE = ("binary", "multiclass", "multiclassova")
 _PLAIN = "axil replays plain boosting only with this loss"
-_UNKNOWN: Refusal[Reading] = Refusal(
+_UNKNOWN: Refusal[LightGBMReading] = Refusal(
     "objective",
     lambda model: "" if _name(model) in _LOSSES else model.text.objective or "custom",
     "axil does not know its gradient",
@@ -277,7 +277,7 @@ class SmoothLightGBM(LightGBMAdapter):
         more = max(positive, negative) / np.array([positive, negative])
         return label_factors(targets, scale * more[0], more[1])
 
-    def _balanced(self, evidence: Evidence, targets: Array) -> Replay | None:
+    def _balanced(self, evidence: LeafEvidence, targets: Array) -> DrawReplay | None:
         """Bagging with fractions for positive and negative rows, where a fit of two classes has them; they come first."""
         positive, negative = (self.setting(f"{name}_bagging_fraction") for name in ("pos", "neg"))
         whole = positive == negative == 1.0 or self._settings.number("bagging_freq") == 0
@@ -285,7 +285,7 @@ class SmoothLightGBM(LightGBMAdapter):
             return None
         fractions = np.where(targets[:, 0] > 0, positive, negative)
         state = replace(self._settings.bagging(len(targets)), fraction=fractions)
-        return Replay("LightGBM bagging", [state], evidence, 100)
+        return DrawReplay("LightGBM bagging", [state], evidence, 100)
 
     def _smooth_rates(self) -> Array:
         """(T,): the rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""

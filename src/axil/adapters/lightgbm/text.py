@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.lightgbm.bagging import Bagging, Goss, goss, streams
-from axil.adapters.lightgbm.dart import Dart
+from axil.adapters.lightgbm.dart import LightGBMDart
 from axil.errors import InputError
 
 # decision_type: a bit for a categorical split, one for missing values to the left, two for what counts as missing
@@ -215,7 +215,7 @@ def _parameters(rest: str) -> dict[str, str] | None:
 
 
 @dataclass(frozen=True)
-class Settings:
+class LightGBMSettings:
     """The ``parameters:`` block, and what the booster in memory remembers of the settings it was trained with."""
 
     printed: Mapping[str, str]
@@ -265,8 +265,8 @@ class Settings:
         top_rate, other_rate = self.precisely("top_rate")[0], self.precisely("other_rate")[0]
         return goss(top_rate, other_rate, seed, n_rows, n_threads)
 
-    def dart(self) -> Dart:
+    def dart(self) -> LightGBMDart:
         rate, drop_rate, skip_drop = (self.precisely(name)[0] for name in ("learning_rate", "drop_rate", "skip_drop"))
         max_drop, seed = self._integers("max_drop", "drop_seed")
         uniform, xgboost = self.flag("uniform_drop"), self.flag("xgboost_dart_mode")
-        return Dart(rate, drop_rate, skip_drop, max_drop, seed, uniform, xgboost)
+        return LightGBMDart(rate, drop_rate, skip_drop, max_drop, seed, uniform, xgboost)

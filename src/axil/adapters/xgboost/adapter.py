@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, TrainingRows, TreeModel
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
-from axil.adapters.xgboost.document import Model, Tree, parse, settings
-from axil.adapters.xgboost.draws import Plan, Subsample
+from axil.adapters.xgboost.document import ModelDocument, Tree, parse, settings
+from axil.adapters.xgboost.draws import DrawPlan, Subsample
 from axil.adapters.xgboost.matrix import as_matrix, as_table
 from axil.adapters.xgboost.plan import drop_factors, plan_of, plan_of_draws
 from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
-from axil.adapters.xgboost.refusals import REFUSALS, Reading, causes, pruned
-from axil.adapters.xgboost.rule import Rule
+from axil.adapters.xgboost.refusals import REFUSALS, XGBoostReading, causes, pruned
+from axil.adapters.xgboost.rule import XGBoostRule
 from axil.errors import InputError
 from axil.types import Array
 
@@ -86,9 +86,9 @@ class XGBoostAdapter(TreeModel):
         self._booster, self._missing = booster.copy(), missing  # a booster can be trained further
         self._settings = settings(booster.save_config())
         model = parse(booster.save_raw("json"))
-        refuse(self.refusals, Reading(self._settings, model, estimator, custom))
+        refuse(self.refusals, XGBoostReading(self._settings, model, estimator, custom))
         assert model is not None  # it is for gblinear, which is refused
-        self._model: Model = model
+        self._model: ModelDocument = model
         self._n_iterations = n_iterations or int(model.iterations[-1]) + 1
         self._n_trees = int(np.searchsorted(model.iterations, self._n_iterations))
         self._trees = model.trees[: self._n_trees]
@@ -101,7 +101,7 @@ class XGBoostAdapter(TreeModel):
         self.leaf_tolerance = 1.05 * LEAF_ROUNDING
         if model.weight_drop is not None:
             self.leaf_tolerance *= 2  # the drop weights are rounded likewise
-        self._rule = Rule.of(self._settings, self.n_features)
+        self._rule = XGBoostRule.of(self._settings, self.n_features)
         if self._rule.signs.any():
             self.leaf_tolerance *= 2  # bounds are rounded once more than the values that they come from
         self._number_leaves()
@@ -289,7 +289,7 @@ class XGBoostAdapter(TreeModel):
 
     # -- rates and regularisation ---------------------------------------------------------------------------------------
 
-    def _rates(self, rows: TrainingRows, plan: Plan) -> tuple[Array, list[Array]]:
+    def _rates(self, rows: TrainingRows, plan: DrawPlan) -> tuple[Array, list[Array]]:
         """(T,) rates, parallel trees accounted for, and for each tree (L_t,) what is added to its leaves' weights.
 
         Those of the settings where a few trees confirm them on the data, and all others by themselves; else the data decide.
@@ -318,7 +318,7 @@ class XGBoostAdapter(TreeModel):
         rates, lambdas = recover(every, stated, l2, self._model.n_parallel)
         return rates, [np.where(leaves.zero, np.inf, found) for leaves, found in zip(every, lambdas)]
 
-    def _observe(self, rows: TrainingRows, plan: Plan, at_once: bool) -> Iterator[Leaves]:
+    def _observe(self, rows: TrainingRows, plan: DrawPlan, at_once: bool) -> Iterator[Leaves]:
         """For each tree, the sums that its leaves were made of, the model's own trees standing in for those before.
 
         Parallel trees are added to the scores at once, as a GPU does, or one by one.

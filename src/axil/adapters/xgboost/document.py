@@ -125,7 +125,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelDocument:
     """A whole model, its trees in order; ``groups[t]`` is the output that tree t serves, ``iterations[t]`` its iteration."""
 
     learner: Mapping[str, Any]
@@ -170,7 +170,7 @@ class Model:
         return digest.hexdigest()
 
 
-def parse(document: bytes | bytearray) -> Model | None:
+def parse(document: bytes | bytearray) -> ModelDocument | None:
     """Take a model document apart; None where it has no trees, as with gblinear or before training."""
     whole = json.loads(bytes(document).decode("utf-8", "surrogateescape"))
     learner = whole["learner"]
@@ -188,11 +188,11 @@ def parse(document: bytes | bytearray) -> Model | None:
     starts = np.array(forest.get("iteration_indptr", range(0, len(trees) + 1, width)))
     iterations = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     dropped = None if drop is None else np.array(drop, dtype=float)
-    return Model(learner, trees, groups, iterations, n_parallel, dropped, tuple(whole.get("version", ())))
+    return ModelDocument(learner, trees, groups, iterations, n_parallel, dropped, tuple(whole.get("version", ())))
 
 
 @dataclass(frozen=True)
-class Settings:
+class XGBoostSettings:
     """Settings that ``save_config()`` states."""
 
     learner: Mapping[str, Any]
@@ -232,5 +232,5 @@ class Settings:
         return self.text("device") or "cpu"
 
 
-def settings(config: str) -> Settings:
-    return Settings(json.loads(config)["learner"])
+def settings(config: str) -> XGBoostSettings:
+    return XGBoostSettings(json.loads(config)["learner"])

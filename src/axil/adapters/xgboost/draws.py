@@ -12,7 +12,7 @@ XGBoost draws from one std::mt19937 (src/common/random.h), seeded with ``seed`` 
   std::philox4x64 seeded with s.
 
 Columns take words from the same stream (src/common/random.h). Up to XGBoost 3.2 a sampler of columns takes one: before the rows
-of the first iteration, and with exact after the rows of every tree. From 3.3 on each draw of columns takes one: `Columns`.
+of the first iteration, and with exact after the rows of every tree. From 3.3 on each draw of columns takes one: `ColumnDraws`.
 
 A row is drawn iff u < subsample, where u is std::generate_canonical of x or of the two words; on a GPU iff
 u = (x - 1) / 2^31 <= subsample, or x / 2^64, in float32.
@@ -56,7 +56,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Dart:
+class XGBoostDart:
     """The settings of booster="dart"; all arithmetic is in float32, as there."""
 
     rate_drop: float
@@ -113,7 +113,7 @@ def _pick(stream: Stream, weights: Singles) -> int:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnDraws:
     """Draws of columns, as XGBoost has them from 3.3 on: for each tree, for each level and for each node that may be split."""
 
     by_tree: bool  #: colsample_bytree < 1
@@ -129,7 +129,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DrawPlan:
     """How a model was trained, as far as it decides what is drawn when."""
 
     updater: str  #: grow_quantile_histmaker, grow_histmaker or grow_colmaker
@@ -139,10 +139,10 @@ class Plan:
     n_rows: int
     n_parallel: int
     n_groups: int  #: an iteration has n_parallel trees for each
-    dart: Dart | None = None
+    dart: XGBoostDart | None = None
     gpu: bool = False
     philox: bool = False  #: whether the GPU draws by Philox
-    columns: Columns | None = None  #: None up to XGBoost 3.2
+    columns: ColumnDraws | None = None  #: None up to XGBoost 3.2
 
     @property
     def samples(self) -> bool:
@@ -167,7 +167,7 @@ class Iteration:
     after: Singles  #: the factors of all trees once this iteration's have been added
 
 
-def iterations(plan: Plan) -> Iterator[Iteration]:
+def iterations(plan: DrawPlan) -> Iterator[Iteration]:
     """Draws, iteration after iteration, without end."""
     stream, weights = Stream(plan.seed), np.zeros(0, dtype=np.float32)
     number = 0
@@ -189,7 +189,7 @@ def iterations(plan: Plan) -> Iterator[Iteration]:
         number += 1
 
 
-def _bags(plan: Plan, stream: Stream, first: int) -> list[Any]:
+def _bags(plan: DrawPlan, stream: Stream, first: int) -> list[Any]:
     """The draws for one group's parallel trees, of which the first has this number."""
     if plan.updater == _APPROX and not plan.gpu:
         return _bags_at_once(plan, stream, first)
@@ -205,7 +205,7 @@ def _bags(plan: Plan, stream: Stream, first: int) -> list[Any]:
     return bags
 
 
-def _bags_at_once(plan: Plan, stream: Stream, first: int) -> list[Any]:
+def _bags_at_once(plan: DrawPlan, stream: Stream, first: int) -> list[Any]:
     """The draws of approx: parallel trees share rows, columns of the tree and of levels (src/tree/updater_approx.cc)."""
     if plan.columns is not None:
         stream.words(plan.columns.by_tree)
@@ -266,7 +266,7 @@ def philox_bag(word: int, subsample: float, n: int) -> Bag:
 class Subsample:
     """A `Sampler`: which rows XGBoost drew for each of some trees of a model."""
 
-    plan: Plan
+    plan: DrawPlan
     trees: NDArray[np.int64]  #: (T,) the number of each of these trees among all of the model
     name: str = "XGBoost subsample"
     _drawn: Iterator[Iteration] | None = field(default=None, repr=False)

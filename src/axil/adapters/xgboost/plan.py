@@ -8,15 +8,15 @@ from itertools import islice
 
 import numpy as np
 
-from axil.adapters.xgboost.document import Model, Settings, Tree
-from axil.adapters.xgboost.draws import Columns, Dart, Plan, Singles, Subsample, iterations
+from axil.adapters.xgboost.document import ModelDocument, Tree, XGBoostSettings
+from axil.adapters.xgboost.draws import ColumnDraws, DrawPlan, Singles, Subsample, XGBoostDart, iterations
 from axil.errors import UnsupportedModelError
 from axil.types import Array
 
 COMPARED_TREES = 4  # whose weights show where rows were drawn
 
 
-def plan_of(model: Model, said: Settings, n_rows: int) -> Plan:
+def plan_of(model: ModelDocument, said: XGBoostSettings, n_rows: int) -> DrawPlan:
     """Everything that determines the draws, where the settings say on which device it was.
 
     Draws are those of the XGBoost that is installed, unless DART's weights say that an older one trained the model.
@@ -25,9 +25,9 @@ def plan_of(model: Model, said: Settings, n_rows: int) -> Plan:
     return next((plan for plan in plans if plan.dart is None or _ends(plan, model)), plans[0])
 
 
-def _plans(model: Model, said: Settings, n_rows: int) -> list[Plan]:
+def _plans(model: ModelDocument, said: XGBoostSettings, n_rows: int) -> list[DrawPlan]:
     """The draws that each version of XGBoost would make, the installed one first: a file may come from another."""
-    dart = Dart(
+    dart = XGBoostDart(
         rate_drop=said.number("rate_drop"),
         skip_drop=said.number("skip_drop"),
         one_drop=said.text("one_drop") == "1",
@@ -35,7 +35,7 @@ def _plans(model: Model, said: Settings, n_rows: int) -> list[Plan]:
         forest=said.text("normalize_type") == "forest",
         rate=said.number("learning_rate"),
     )
-    oldest = Plan(
+    oldest = DrawPlan(
         updater=next((name for name in said.updaters if name.startswith("grow")), ""),
         subsample=said.number("subsample"),
         seed=int(said.text("seed") or 0),
@@ -54,12 +54,12 @@ def _plans(model: Model, said: Settings, n_rows: int) -> list[Plan]:
     return [plans[own], *plans[:own][::-1], *plans[own + 1 :]]
 
 
-def columns_of(trees: Sequence[Tree], said: Settings) -> Columns:
+def columns_of(trees: Sequence[Tree], said: XGBoostSettings) -> ColumnDraws:
     """Draws of columns from XGBoost 3.3 on; a node is drawn for where depth and max_leaves let it have children."""
     shares = (said.number(f"colsample_by{what}") for what in ("tree", "level", "node"))
     by_tree, by_level, by_node = (bool(np.float32(share) < 1) for share in shares)
     if not (by_level or by_node):
-        return Columns(by_tree, by_level, by_node)
+        return ColumnDraws(by_tree, by_level, by_node)
     max_depth, max_leaves = int(said.number("max_depth")), int(said.number("max_leaves"))
     levels, nodes = [], []
     for tree in trees:
@@ -72,10 +72,10 @@ def columns_of(trees: Sequence[Tree], said: Settings) -> Columns:
             tried &= ~last
         levels.append(len(np.unique(depths[tried])))
         nodes.append(int(tried.sum()))
-    return Columns(by_tree, by_level, by_node, tuple(levels), tuple(nodes))
+    return ColumnDraws(by_tree, by_level, by_node, tuple(levels), tuple(nodes))
 
 
-def plan_of_draws(model: Model, said: Settings, n_rows: int, weights: Array | None) -> Plan:
+def plan_of_draws(model: ModelDocument, said: XGBoostSettings, n_rows: int, weights: Array | None) -> DrawPlan:
     """Everything that determines the draws, where the first trees say by which version and on which device it was.
 
     A machine without a GPU reads "cpu" from every model. The root of a tree of squared error has the weight of its rows.
@@ -95,14 +95,14 @@ def plan_of_draws(model: Model, said: Settings, n_rows: int, weights: Array | No
     return plan if found is None else found
 
 
-def _devices(plan: Plan) -> list[Plan]:
+def _devices(plan: DrawPlan) -> list[DrawPlan]:
     """The plan on each device that it may have been carried out on."""
     on_gpu = replace(plan, gpu=True)
     newer = [] if plan.columns is None else [replace(on_gpu, philox=True)]
     return ([] if plan.gpu else [plan]) + [on_gpu, *newer]
 
 
-def _ends(plan: Plan, model: Model) -> bool:
+def _ends(plan: DrawPlan, model: ModelDocument) -> bool:
     """Whether DART's weights of all trees come out of these draws."""
     found = next(islice(iterations(plan), int(model.iterations[-1]), None)).after
     return model.weight_drop is None or _same(found, model.weight_drop)
@@ -112,7 +112,7 @@ def _same(found: Singles, expected: Array) -> bool:
     return len(found) == len(expected) and bool(np.abs(found - expected).max() <= 1e-6)
 
 
-def _drew(plan: Plan, model: Model, weights: Array | None) -> bool:
+def _drew(plan: DrawPlan, model: ModelDocument, weights: Array | None) -> bool:
     """Whether the first trees have the weights that these draws give them."""
     sampler = Subsample(plan, np.arange(len(model.trees)))
     for t, tree in enumerate(model.trees[:COMPARED_TREES]):
@@ -125,7 +125,7 @@ def _drew(plan: Plan, model: Model, weights: Array | None) -> bool:
     return True
 
 
-def drop_factors(model: Model, plan: Plan, n_iterations: int) -> Array:
+def drop_factors(model: ModelDocument, plan: DrawPlan, n_iterations: int) -> Array:
     """(n_iterations + 1, T): DART's factor of every tree as each iteration, and at last the prediction, sees it.
 
     All iterations of the model are replayed, also those that predictions leave out, and must end in its weight_drop.

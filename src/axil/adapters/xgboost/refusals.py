@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.refusals import OWN_RANKING, RANKED, Refusal
-from axil.adapters.xgboost.document import Model, Settings
+from axil.adapters.xgboost.document import ModelDocument, XGBoostSettings
 from axil.errors import UnsupportedModelError
 
 
 @dataclass(frozen=True)
-class Reading:
+class XGBoostReading:
     """All that a refusal may look at."""
 
-    settings: Settings
-    model: Model | None  #: None for a booster without trees
+    settings: XGBoostSettings
+    model: ModelDocument | None  #: None for a booster without trees
     estimator: str  #: the name of the scikit-learn class, "Booster" for a native one
     custom: str  #: the name of a custom objective, as far as it is known
 
@@ -65,41 +65,41 @@ _OBJECTIVES = {
 _GROWERS = {"grow_quantile_histmaker", "grow_histmaker", "grow_colmaker", "grow_gpu_hist", "grow_gpu_approx"}
 
 
-def _objective(name: str) -> Callable[[Reading], str]:
+def _objective(name: str) -> Callable[[XGBoostReading], str]:
     return lambda reading: name if reading.objective == name else ""
 
 
-def _gblinear(reading: Reading) -> str:
+def _gblinear(reading: XGBoostReading) -> str:
     return "gblinear" if reading.settings.learner["gradient_booster"].get("name") == "gblinear" else ""
 
 
-def _scale_pos_weight(reading: Reading) -> str:
+def _scale_pos_weight(reading: XGBoostReading) -> str:
     text = reading.settings.text("scale_pos_weight")
     return text if text and float(text) != 1 else ""
 
 
-def monotone(reading: Reading) -> str:
+def monotone(reading: XGBoostReading) -> str:
     """Constraints, if there are any but zeros."""
     return reading.settings.text("monotone_constraints") if any(reading.settings.monotone_signs) else ""
 
 
-def _shared_monotone(reading: Reading) -> str:
+def _shared_monotone(reading: XGBoostReading) -> str:
     shared = reading.model is not None and reading.model.shared
     return f"{monotone(reading)} with multi_output_tree" if shared and monotone(reading) else ""
 
 
-def _updater(reading: Reading) -> str:
+def _updater(reading: XGBoostReading) -> str:
     others = [name for name in reading.settings.updaters if name not in _GROWERS | {"prune", "sync"}]
     grown = any(name in _GROWERS for name in reading.settings.updaters)
     return ",".join(others) or ("" if grown else ",".join(reading.settings.updaters) or "none")
 
 
-def _gradient_based(reading: Reading) -> str:
+def _gradient_based(reading: XGBoostReading) -> str:
     on = reading.settings.text("sampling_method") == "gradient_based" and reading.settings.number("subsample") < 1
     return "gradient_based" if on else ""
 
 
-def _lost_subsample(reading: Reading) -> str:
+def _lost_subsample(reading: XGBoostReading) -> str:
     """Trees that were fitted on more rows or fewer though the settings know of no sampling."""
     if reading.model is None or reading.settings.number("subsample") < 1:
         return ""
@@ -109,18 +109,18 @@ def _lost_subsample(reading: Reading) -> str:
     return f"{reading.settings.number('subsample'):g}, but its trees saw different rows" if vary else ""
 
 
-def _shared_base(reading: Reading) -> str:
+def _shared_base(reading: XGBoostReading) -> str:
     model = reading.model
     shared = model is not None and model.n_outputs > 1 and len(model.base_score) == 1 and model.base_estimated
     return "estimated, one number for all outputs" if shared else ""
 
 
-def _both_strategies(reading: Reading) -> str:
+def _both_strategies(reading: XGBoostReading) -> str:
     widths = set() if reading.model is None else {tree.n_outputs for tree in reading.model.trees}
     return "one_output_per_tree and multi_output_tree in turns" if len(widths) > 1 else ""
 
 
-def _other_gradients(reading: Reading) -> str:
+def _other_gradients(reading: XGBoostReading) -> str:
     """Trees for several outputs whose splits know of fewer: they were chosen by gradients of their own."""
     trees = () if reading.model is None else reading.model.trees
     return "custom, with split_grad" if any(tree.n_outputs > 1 and tree.split_by_others for tree in trees) else ""
@@ -141,7 +141,7 @@ EXACT = (
     "several outputs: multi_strategy one_output_per_tree and multi_output_tree",
 )
 
-UPDATED: Refusal[Reading] = Refusal(
+UPDATED: Refusal[XGBoostReading] = Refusal(
     "updater",
     _updater,
     "its trees were changed after they had been grown (process_type=update)",
@@ -149,7 +149,7 @@ UPDATED: Refusal[Reading] = Refusal(
     "Explain the model as it was before, or fit a new one on the new data.",
 )
 
-OTHER_GRADIENTS: Refusal[Reading] = Refusal(
+OTHER_GRADIENTS: Refusal[XGBoostReading] = Refusal(
     "objective",
     _other_gradients,
     "its gradients are not known to be those of squared error",
@@ -170,7 +170,7 @@ def pruned(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None
     return UnsupportedModelError(UPDATED.setting, value, UPDATED.reason, UPDATED.instead, UPDATED.condition)
 
 
-REFUSALS: tuple[Refusal[Reading], ...] = (
+REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
     Refusal(
         "booster",
         _gblinear,

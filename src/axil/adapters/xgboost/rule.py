@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import Nodes
-from axil.adapters.xgboost.document import Settings, Tree
+from axil.adapters.xgboost.document import Tree, XGBoostSettings
 from axil.adapters.xgboost.rates import ROUNDING
 from axil.structure import Regularisation
 from axil.types import Array
 
 
 @dataclass(frozen=True)
-class Rule:
+class XGBoostRule:
     """Settings that bend the leaf values of all trees."""
 
     l1: float
@@ -31,7 +31,7 @@ class Rule:
     signs: NDArray[np.int8]
 
     @classmethod
-    def of(cls, settings: Settings, n_features: int) -> Rule:
+    def of(cls, settings: XGBoostSettings, n_features: int) -> XGBoostRule:
         signs = np.zeros(n_features, dtype=np.int8)
         given = settings.monotone_signs
         signs[: len(given)] = given

@@ -24,7 +24,7 @@ from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.matrix import as_matrix
 from axil.adapters.xgboost.plan import drop_factors, plan_of
 from axil.adapters.xgboost.rates import confirmed, rate_of_gain, shows_rate
-from axil.adapters.xgboost.refusals import OTHER_GRADIENTS, REFUSALS, SQUARED_ERROR, Reading, monotone
+from axil.adapters.xgboost.refusals import OTHER_GRADIENTS, REFUSALS, SQUARED_ERROR, XGBoostReading, monotone
 from axil.errors import InputError
 from axil.types import Array
 
@@ -68,7 +68,7 @@ def read(model: Any, objective: Any = None) -> SmoothXGBoost | None:
     return found
 
 
-def _several_targets(reading: Reading) -> str:
+def _several_targets(reading: XGBoostReading) -> str:
     model = reading.model
     several = model is not None and model.n_outputs > 1 and reading.objective not in _CLASSES
     return str(model.n_outputs) if several and model is not None else ""
