@@ -104,3 +104,12 @@ def test_submodules_come_with_the_package():
     code = "import axil; print(axil.Explainer.__name__, axil.baselines.TREX.__name__, axil.plots.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["Explainer", "TREX", "axil.plots"]
+
+
+def test_every_class_has_a_name_of_its_own():
+    package, places = Path(axil.__file__).parent, {}
+    for path in package.rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(path.relative_to(package).as_posix())
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

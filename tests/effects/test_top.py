@@ -1,9 +1,9 @@
-"""Top and Ranked over shards, against sorted NumPy arrays."""
+"""TopRows and Ranked over shards, against sorted NumPy arrays."""
 
 import numpy as np
 import pytest
 
-from axil.effects import Ranked, Top
+from axil.effects import Ranked, TopRows
 from tests.effects.shards import CUTS, FORMS, OUTPUTS, QUERIES, N, check_best, data
 
 
@@ -18,7 +18,7 @@ def largest(sizes, k):
 @pytest.mark.parametrize("k", [1, 6, 40])
 def test_top(form, cut, by, k):
     made = data(form)
-    found = made.reduced(Top(k, by), CUTS[cut])
+    found = made.reduced(TopRows(k, by), CUTS[cut])
     sizes = np.abs(made.contributions if by == "contribution" else made.numbers)
     for i, output in np.ndindex(QUERIES, OUTPUTS):
         rows = [j for j in largest(sizes[i, output], k) if sizes[i, output, j] > 0]
@@ -32,7 +32,7 @@ def test_top(form, cut, by, k):
 @pytest.mark.parametrize("cut", CUTS)
 def test_top_by_a_column(cut):
     made, column = data("blocks"), np.random.default_rng(1).integers(-3, 4, (N, OUTPUTS)).astype(float)
-    found = made.reduced(Top(5), CUTS[cut], lambda a, b: column[a:b])
+    found = made.reduced(TopRows(5), CUTS[cut], lambda a, b: column[a:b])
     for i, output in np.ndindex(QUERIES, OUTPUTS):
         check_best(found, largest(np.abs(made.numbers[i, output] * column[:, output]), 5), made, i, output)
 
@@ -40,7 +40,7 @@ def test_top_by_a_column(cut):
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("form", FORMS)
 def test_more_places_than_rows(form, cut):
-    found = data(form).reduced(Top(2 * N), CUTS[cut])
+    found = data(form).reduced(TopRows(2 * N), CUTS[cut])
     for i, output in np.ndindex(QUERIES, OUTPUTS):
         listed = found.columns["position"][i, output]
         assert len(set(listed[listed >= 0])) == (listed >= 0).sum()

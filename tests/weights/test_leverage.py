@@ -24,18 +24,18 @@ def test_both_ways_equal_the_dense_recursion(shape, ready, monkeypatch):
     trees = BoostedTrees(structure, Cpu(2)).prepared() if ready else BoostedTrees(structure, Cpu(2))
     monkeypatch.setattr(hat, "FACTOR_ROWS", 13)
     monkeypatch.setattr(hat, "BLOCK", 11)
-    monkeypatch.setattr(hat.Work, "leaf_space_pays", lambda *_: True)
+    monkeypatch.setattr(hat.LeverageWork, "leaf_space_pays", lambda *_: True)
     np.testing.assert_allclose(trees.leverage(PLENTY), np.diag(K), **CLOSE)
     np.testing.assert_allclose(trees.squares(PLENTY), np.square(K).sum(), **CLOSE)
     monkeypatch.setattr(hat, "BATCH_ENTRIES", 7 * structure.n_rows)
-    monkeypatch.setattr(hat.Work, "leaf_space_pays", lambda *_: False)
+    monkeypatch.setattr(hat.LeverageWork, "leaf_space_pays", lambda *_: False)
     np.testing.assert_allclose(trees.leverage(PLENTY), np.diag(K), **CLOSE)
     np.testing.assert_allclose(trees.squares(PLENTY), np.square(K).sum(), **CLOSE)
 
 
 def test_the_cheaper_way_that_fits_is_gone():
     def pays(structure, available):
-        return hat.Work.of(structure, Cpu(1).costs, ready=False, matrices=4).leaf_space_pays(available)
+        return hat.LeverageWork.of(structure, Cpu(1).costs, ready=False, matrices=4).leaf_space_pays(available)
 
     small, deep = random_structure(0, n_rows=9, most_leaves=60), random_structure(0, n_rows=4000, n_trees=4)
     assert not pays(small, PLENTY)

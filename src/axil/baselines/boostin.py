@@ -14,7 +14,7 @@ from axil.baselines.trees import Batch, TreeBaseline, Trees
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array, Leaves
 from axil.weights.forest import is_forest
-from axil.weights.residuals import Step
+from axil.weights.residuals import ResidualStep
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class BoostIn(TreeBaseline):
                 add_effects(trees, table, partial(_pull, rates=trees.fit.structure.final, output=k), out)
 
 
-def _pull(step: Step, rates: Array, output: int) -> Array:
-    """(rows,): ``draw_j * (r_j - rate v[leaf(j)])``; with the rate, which `Step.pull` is without."""
+def _pull(step: ResidualStep, rates: Array, output: int) -> Array:
+    """(rows,): ``draw_j * (r_j - rate v[leaf(j)])``; with the rate, which `ResidualStep.pull` is without."""
     return np.asarray(step.drawn * (step.residual[:, output] - rates[step.tree] * step.value[:, output]))
 
 

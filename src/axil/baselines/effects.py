@@ -8,12 +8,12 @@ import numpy as np
 
 from axil.baselines.trees import Trees
 from axil.types import Array
-from axil.weights.residuals import Step
+from axil.weights.residuals import ResidualStep
 
 BLOCK_NUMBERS = 1 << 16  # of scores held at a time, so that they stay in the cache from tree to tree
 
 
-def add_effects(trees: Trees, table: Array, brings: Callable[[Step], Array], out: Array) -> None:
+def add_effects(trees: Trees, table: Array, brings: Callable[[ResidualStep], Array], out: Array) -> None:
     """``out[i, j] += w_j sum_t table[leaf_t(j), i] brings_t(j)`` for all training rows j.
 
     ``table`` (L, n), ``out`` (n, N); ``brings`` gives (rows,) for one tree and a block of rows. Cost O(T N n).

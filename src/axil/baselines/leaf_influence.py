@@ -16,7 +16,7 @@ from axil.baselines.trees import Batch, TreeBaseline
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
-from axil.weights.residuals import Step
+from axil.weights.residuals import ResidualStep
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class LeafInfluence(TreeBaseline):
             leaves = trees.leaves(queries.coordinates).T
             adjoints = (engine if isinstance(engine, BoostedTrees) else trees.boosted).adjoints(leaves)
             for k, error in enumerate(errors[:, trees.outputs].T):
-                add_effects(trees, adjoints.phi * error, partial(Step.pull, output=k), out)
+                add_effects(trees, adjoints.phi * error, partial(ResidualStep.pull, output=k), out)
 
 
 def _refuse(setting: str, value: object, kind: str, instead: str) -> None:

@@ -33,7 +33,7 @@ def is_signed(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PrintedAnswer:
     """One prediction and the training rows that are largest in it."""
 
     title: str
@@ -57,14 +57,14 @@ class Answer:
 
 def comparables(
     explanations: Iterable[Explanation], training: Any, queries: Any, k: int, by: str, n_shown: int
-) -> tuple[Any, list[Answer]]:
+) -> tuple[Any, list[PrintedAnswer]]:
     """The k largest training rows of every prediction with their features beside the query's, and the first answers to show.
 
     The columns are those of `Explanation.top`, then ``name (row)`` and ``name (query)`` for each feature.
     """
     import pandas as pd
 
-    answers: list[Answer] = []
+    answers: list[PrintedAnswer] = []
     parts, start = [], 0
     for part in explanations:
         top = part.top(k, by)
@@ -77,13 +77,13 @@ def comparables(
     return pd.concat(parts, ignore_index=True), answers
 
 
-def on_screen(shown: list[Answer], training: Any, queries: Any) -> list[str]:
+def on_screen(shown: list[PrintedAnswer], training: Any, queries: Any) -> list[str]:
     """The lines of answers, with a blank one between two of them."""
     found = [line for answer in shown for line in ("", *answer.lines(training, queries))]
     return found[1:]
 
 
-def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) -> list[Answer]:
+def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) -> list[PrintedAnswer]:
     """An answer for each prediction and output of a batch."""
     pushed = part.kind == "additive" and "weight" not in top.columns  # whose weights nobody asked for
     quantity = "contribution" if pushed else "weight"
@@ -103,7 +103,7 @@ def _answers(part: Explanation, top: Any, lines: int, outputs: int, start: int) 
             title = f"Query {label}{name}: {'score' if stands else 'predicted'} {own['prediction'].iloc[0]:.7g}"
             if part.probabilities is not None:
                 title += f", {stands} {np.reshape(part.probabilities, (len(part), outputs))[query, output]:.4g}"
-            found.append(Answer(title, own, float(share), quantity, len(part.targets), start + query))
+            found.append(PrintedAnswer(title, own, float(share), quantity, len(part.targets), start + query))
     return found
 
 
@@ -125,7 +125,7 @@ def with_features(table: Any, training: Any, asked: Any = None) -> Any:
     return pd.concat([table, pd.DataFrame(beside, index=table.index)], axis=1)
 
 
-def features(rows: Any, query: Any = None) -> list[screen.Column]:
+def features(rows: Any, query: Any = None) -> list[screen.TextColumn]:
     """A column for each feature, the query's own value first."""
     above = [] if query is None else [query]
     return [

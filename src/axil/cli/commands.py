@@ -11,7 +11,7 @@ from axil.adapters import files, smooth
 from axil.cli import answers, data, options, screen
 from axil.cli.names import groups as groups_of
 from axil.cli.names import labelled_rows, new_targets
-from axil.cli.output import MOST_ON_SCREEN, Output, Words, output_of
+from axil.cli.output import MOST_ON_SCREEN, AnswerWords, Output, output_of
 from axil.errors import InputError, UnsupportedModelError, counted
 from axil.explainer import Explainer
 from axil.kernels.choose import limits_of
@@ -26,16 +26,16 @@ COVERAGE = 0.9
 
 
 @dataclass(frozen=True)
-class Question:
+class CommandSubject:
     """A model with its proven explainer, its training rows and the columns that the user named."""
 
     name: str
     adapter: adapters.Model
     explainer: Explainer
     roles: data.Roles
-    training: data.Rows
+    training: data.FileRows
 
-    def rows(self, path: str, with_target: bool = False) -> data.Rows:
+    def rows(self, path: str, with_target: bool = False) -> data.FileRows:
         """Rows to ask about, as the model takes them."""
         return data.rows_like(self.training, path, self.roles, self.adapter, with_target)
 
@@ -45,10 +45,10 @@ class Question:
         note = NOTES[self.explainer.kind]
         return f"{note[0].upper()}{note[1:]}."
 
-    def words(self, title: str = "", table: Any = None, **others: str) -> Words:
+    def words(self, title: str = "", table: Any = None, **others: str) -> AnswerWords:
         """The lines around an answer; a table may say itself what its numbers are."""
         note = self.sentence if table is None else f"{table.attrs['axil'][0].upper()}{table.attrs['axil'][1:]}."
-        return Words(self.proof, title, note, **others)
+        return AnswerWords(self.proof, title, note, **others)
 
     @property
     def proof(self) -> str:
@@ -144,7 +144,7 @@ def audit(arguments: argparse.Namespace, out: Any) -> int:
     return _give_rows(output, question, table, question.words(suspects, table), arguments.top)
 
 
-def _give_rows(output: Output, question: Question, table: Any, words: Words, given: int | None) -> int:
+def _give_rows(output: Output, question: CommandSubject, table: Any, words: AnswerWords, given: int | None) -> int:
     """A table about training rows with their features: files have all of it, the first lines are printed."""
     features, top = question.training.features, given or ROWS
 
@@ -196,7 +196,7 @@ def intervals(arguments: argparse.Namespace, out: Any) -> int:
     return output.give([table], question.words(title, table))
 
 
-def calibrated(question: Question, arguments: argparse.Namespace) -> Predictive:
+def calibrated(question: CommandSubject, arguments: argparse.Namespace) -> Predictive:
     """How sure the model's predictions are, from what the user gives."""
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     given: dict[str, Any] = {"out_of_fold": question.training.out_of_fold}
@@ -237,7 +237,7 @@ def _others(arguments: argparse.Namespace) -> tuple[str, ...]:
     return (*words, *(part.strip() for text in words for part in text.split(",")))
 
 
-def question_of(arguments: argparse.Namespace) -> Question:
+def question_of(arguments: argparse.Namespace) -> CommandSubject:
     """The model of the command line, proven on its training data."""
     # What is wrong with these is said before files are read.
     limits_of(arguments.threads, arguments.memory_limit, arguments.scratch, arguments.device)
@@ -258,4 +258,4 @@ def question_of(arguments: argparse.Namespace) -> Question:
         inverse = None if arguments.inverse_func is None else INVERSES[arguments.inverse_func]
         scratch = None if pushed is not None else arguments.scratch
         explainer = Explainer(*given, inverse_func=inverse, scratch=scratch, **limits)
-    return Question(arguments.model, adapter, explainer, roles, training)
+    return CommandSubject(arguments.model, adapter, explainer, roles, training)

@@ -27,7 +27,7 @@ COMPARED = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparablesRequest:
     """The queries, and the options of both commands as the explainer takes them."""
 
     queries: Any  #: features
@@ -101,7 +101,7 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
     return 0
 
 
-def _asked(question: commands.Question, arguments: argparse.Namespace) -> Asked:
+def _asked(question: commands.CommandSubject, arguments: argparse.Namespace) -> ComparablesRequest:
     training, queries = question.training, question.rows(arguments.query)
     features = list(training.features.columns)
     near = None if arguments.within is None else _within(arguments.within)
@@ -130,7 +130,7 @@ def _asked(question: commands.Question, arguments: argparse.Namespace) -> Asked:
         "distinct": arguments.distinct,
         "among": None if arguments.among is None else _mask(training, arguments.among),
     }
-    return Asked(queries.features, (beside[0], beside[1]), options)
+    return ComparablesRequest(queries.features, (beside[0], beside[1]), options)
 
 
 def _listed(text: str | None) -> list[str] | None:
@@ -157,7 +157,7 @@ def _within(text: str) -> tuple[str, Any]:
         return name, distance
 
 
-def _mask(training: data.Rows, text: str) -> Any:
+def _mask(training: data.FileRows, text: str) -> Any:
     """A truth value for each training row: of a column of marks, or of a comparison such as year>=2023."""
     import pandas as pd
 

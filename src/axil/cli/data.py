@@ -30,7 +30,7 @@ class Roles:
 
 
 @dataclass(frozen=True)
-class Rows:
+class FileRows:
     """Rows of a file as a model takes them; all frames are pandas', labelled by the index that the user chose."""
 
     path: str
@@ -43,7 +43,7 @@ class Rows:
     others: Any = None  #: (n, ...) all other columns of the file
 
 
-def training_rows(path: str, roles: Roles, model: Model) -> Rows:
+def training_rows(path: str, roles: Roles, model: Model) -> FileRows:
     """The training data of a model."""
     frame = _labelled(read_table(path), roles.index, path)
     targets = _listed(frame, roles.target, path, "--target")
@@ -62,10 +62,10 @@ def training_rows(path: str, roles: Roles, model: Model) -> Rows:
     _refuse_types(features, model, path)
     out_of_fold = [_numbers(frame, name, path, "--out-of-fold") for name in predicted]
     given = None if not predicted else out_of_fold[0] if len(predicted) == 1 else frame[predicted]
-    return Rows(path, features, target, weights, targets, marked, given, frame.drop(columns=names))
+    return FileRows(path, features, target, weights, targets, marked, given, frame.drop(columns=names))
 
 
-def rows_like(training: Rows, path: str, roles: Roles, model: Model, with_target: bool = False) -> Rows:
+def rows_like(training: FileRows, path: str, roles: Roles, model: Model, with_target: bool = False) -> FileRows:
     """Rows of another file with the features of the training data, in the same order and of the same categories."""
     import pandas as pd
 
@@ -85,10 +85,10 @@ def rows_like(training: Rows, path: str, roles: Roles, model: Model, with_target
     _refuse_text(features, model, path)
     _refuse_types(features, model, path)
     if not with_target:
-        return Rows(path, features, None, others=frame.drop(columns=names))
+        return FileRows(path, features, None, others=frame.drop(columns=names))
     for name in training.targets:
         _require(frame, name, path, "--target")
-    return Rows(path, features, _target(frame, training.targets, model, path), None, training.targets)
+    return FileRows(path, features, _target(frame, training.targets, model, path), None, training.targets)
 
 
 def _labelled(frame: Any, index: str | None, path: str) -> Any:
@@ -211,7 +211,7 @@ def as_dates(column: Any, path: str, option: str) -> Any:
         ) from None
 
 
-def columns_in_words(training: Rows) -> str:
+def columns_in_words(training: FileRows) -> str:
     """The columns that the training file has."""
     return f"{training.path} has {some([*training.features.columns, *training.others.columns])}."
 

@@ -38,8 +38,8 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
     asked = X_rest.head(N_ASKED)
 
     explainer = Explainer(model, X_train, y_train)
-    training = data.Rows("scikit-learn's diabetes data", X_train, y_train)
-    question = commands.Question("LGBMRegressor", adapters.read(model), explainer, data.Roles(TARGET), training)
+    training = data.FileRows("scikit-learn's diabetes data", X_train, y_train)
+    question = commands.CommandSubject("LGBMRegressor", adapters.read(model), explainer, data.Roles(TARGET), training)
     _, shown = answers.comparables(explainer.iter(asked), X_train, asked, TOP, "weight", N_ASKED)
     answer = [*answers.on_screen(shown, X_train, asked), "", *_by_age(explainer, training, asked.head(1))]
     after = [] if folder is None else _next(folder)
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace, out: Any) -> int:
     return 0
 
 
-def _by_age(explainer: Explainer, training: data.Rows, first: Any) -> list[str]:
+def _by_age(explainer: Explainer, training: data.FileRows, first: Any) -> list[str]:
     """The first prediction once more, by the age of the patients that it comes from."""
     codes, names = groups_of(training, "age", AGES)
     table = explainer.group(first, codes)

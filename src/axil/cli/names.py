@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.cli.data import Rows, columns_in_words, some
+from axil.cli.data import FileRows, columns_in_words, some
 from axil.errors import InputError, meant, shown
 
 
-def labelled_rows(training: Rows, text: str, option: str) -> list[Any]:
+def labelled_rows(training: FileRows, text: str, option: str) -> list[Any]:
     """The labels of training rows named in one word: a single one, which may hold commas, or several with commas between them."""
     known = {str(label): label for label in training.features.index}
     names = [text] if text in known else [name.strip() for name in text.split(",")]
@@ -25,7 +25,7 @@ def labelled_rows(training: Rows, text: str, option: str) -> list[Any]:
     return [known[name] for name in names]
 
 
-def new_targets(training: Rows, given: list[str], classes: Any) -> dict[Any, Any]:
+def new_targets(training: FileRows, given: list[str], classes: Any) -> dict[Any, Any]:
     """New targets by row label, from words such as 12=80; of several outputs 12=80:90, of a classifier 12=high."""
     found: dict[Any, Any] = {}
     for text in given:
@@ -56,7 +56,7 @@ def _target(text: str, n_outputs: int, classes: Any) -> Any:
     return numbers[0] if n_outputs == 1 else numbers
 
 
-def groups(training: Rows, name: str, cut: str | None) -> tuple[NDArray[np.intp], NDArray[Any]]:
+def groups(training: FileRows, name: str, cut: str | None) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """(N,): the number of each training row's group, and the names of the groups in order: values of a column, or bands of it."""
     import pandas as pd
 

@@ -20,7 +20,7 @@ PAGES = (".html", ".htm")
 
 
 @dataclass(frozen=True)
-class Words:
+class AnswerWords:
     """The lines around an answer: the proof before it, what it is about, and what its numbers are."""
 
     proof: str
@@ -53,7 +53,7 @@ class Output:
     def give(
         self,
         parts: Iterable[Any],
-        words: Words,
+        words: AnswerWords,
         shown: Callable[[Any], list[str]] | None = None,
         printed: Any = None,
     ) -> int:

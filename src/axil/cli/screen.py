@@ -30,7 +30,7 @@ def _is_control(char: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     """A column of text, all of one width: numbers to the right, words to the left."""
 
     cells: list[str]  #: the name first
@@ -40,14 +40,14 @@ class Column:
         return len(self.cells[0])
 
 
-def column(name: str, values: Any, signed: bool = False, above: str = "") -> Column:
+def column(name: str, values: Any, signed: bool = False, above: str = "") -> TextColumn:
     """Values under a name, with ``above`` as a first cell; numbers have as many decimals as the largest needs."""
     values = np.asarray(values)
     numeric = values.dtype.kind in "biuf"
     name = visible(name)
     cells = [name, above, *texts(values, signed)] if above else [name, *texts(values, signed)]
     width = max(map(len, cells))
-    return Column([cell.rjust(width) if numeric else cell.ljust(width) for cell in cells])
+    return TextColumn([cell.rjust(width) if numeric else cell.ljust(width) for cell in cells])
 
 
 def texts(values: Any, signed: bool = False) -> list[str]:
@@ -69,7 +69,7 @@ def decimals(values: Any) -> int:
     return min(max(DIGITS - 1 - math.floor(math.log10(largest)), 0), MOST_DECIMALS)
 
 
-def lines(columns: list[Column], width: int | None = None) -> tuple[list[str], int]:
+def lines(columns: list[TextColumn], width: int | None = None) -> tuple[list[str], int]:
     """The lines of a table no wider than the terminal, and how many of the columns are in it; the first always is."""
     room = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns if width is None else width
     shown, used = 0, 0
@@ -81,7 +81,7 @@ def lines(columns: list[Column], width: int | None = None) -> tuple[list[str], i
     return [GAP.join(cells).rstrip() for cells in zip(*(one.cells for one in columns[:shown]))], shown
 
 
-def fitted(columns: list[Column]) -> list[str]:
+def fitted(columns: list[TextColumn]) -> list[str]:
     """The lines of a table that fits the terminal; a last one says what did not."""
     made, shown = lines(columns)
     left = [one.cells[0].strip() for one in columns[shown:]]

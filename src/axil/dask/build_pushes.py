@@ -18,8 +18,8 @@ from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.dask.build_weights import Collections
 from axil.dask.cluster import Cluster, task
 from axil.dask.gradients import (
+    GradientPlace,
     GradientSums,
-    Place,
     SharedFit,
     kept_targets,
     n_rows,
@@ -31,7 +31,7 @@ from axil.dask.rows import HeldRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.machine.limits import Limits
 from axil.pushes.pushes import Pushes
-from axil.pushes.stages import Walked, walk
+from axil.pushes.stages import WalkedStages, walk
 from axil.replay.build import with_rows
 from axil.replay.checks import CHECKED_ROWS, Verification, compare
 from axil.structure import cell_dtype
@@ -42,7 +42,7 @@ from axil.types import Array
 class HeldPushes(HeldRows):
     """The training rows on the workers, and the fit here and there."""
 
-    walked: Walked  #: without rows
+    walked: WalkedStages  #: without rows
     shared: Any  #: the same, delayed and held
     largest: float  #: |score| of a training row
     leaf_sizes: Array  #: (L, 1), or (L, K) where trees are shared: what all rows push into each leaf, by absolute value
@@ -65,7 +65,7 @@ def build(
     places = []
     for p, (first, last) in enumerate(pairwise(starts)):
         out = None if held_out is None else held_out[first:last]
-        places.append(Place(p, int(first), weights[first:last], out))
+        places.append(GradientPlace(p, int(first), weights[first:last], out))
     alone = _without_rows(smooth)
     base = smooth.base_shares[0] * smooth.trees.base_value
     n_checked = -(-CHECKED_ROWS // max(1, sum(size > 0 for size in sizes)))
@@ -155,7 +155,7 @@ def _without_rows(smooth: SmoothTrees) -> SmoothTrees:
     return replace(smooth, trees=trees, factors=None)
 
 
-def _settled(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, check: bool) -> Walked:
+def _settled(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, check: bool) -> WalkedStages:
     """The walk of all rows from their sums: one row per leaf stands for all that are in it, tree by tree."""
     trees = smooth.trees
     width, n_outputs = int(trees.n_leaves.max()), len(trees.base_value)
@@ -169,7 +169,7 @@ def _settled(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, chec
     return replace(found, smooth=smooth, leaves=nothing, targets=none, weights=np.empty(0), score=none, gradients=None)
 
 
-def _leaf_sizes(walked: Walked, sums: GradientSums, limits: Limits) -> Array:
+def _leaf_sizes(walked: WalkedStages, sums: GradientSums, limits: Limits) -> Array:
     found = np.zeros_like(sums.sizes)
     for term in (term for terms in Pushes(walked, limits).terms for term in terms):
         own, column = slice(*walked.starts[term.tree : term.tree + 2]), term.output if walked.smooth.shared else 0
@@ -202,7 +202,7 @@ def _check_counts(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums)
     compare("row count", sums.counts, trees.counts, 0.5, trees, adapter.causes("counts"))
 
 
-def _check_scores(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, walked: Walked) -> Verification:
+def _check_scores(adapter: SmoothModel, smooth: SmoothTrees, sums: GradientSums, walked: WalkedStages) -> Verification:
     """Compare scores with the model's; leaf values were compared in the walk. What was found."""
     apart, row, found, expected = sums.off
     scale = max(sums.largest, 1e-300)

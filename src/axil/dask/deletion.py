@@ -36,7 +36,7 @@ MANY = 1000  # different row weights of a partition: of more only some are repor
 
 
 @dataclass(frozen=True)
-class Plan(Transferable):
+class DeletionPlan(Transferable):
     """The fits of one entry of the fitted trees that deletions of single rows need."""
 
     fit: Fit  #: with all rows
@@ -56,7 +56,7 @@ class Planned(Transferable):
     """Queries with the fits that effects of deletions are computed from; lists have one for each entry of the fitted trees."""
 
     asked: AskedWeights
-    plans: list[Plan]
+    plans: list[DeletionPlan]
     known: list[Responses | None]
 
     def effects(self, partition: Partition, method: str) -> Effects:
@@ -96,7 +96,12 @@ def responses_of_sums(together: Array, structure: Structure, n_threads: int) -> 
 
 
 def row_beyond(
-    partition: Partition, entry: int, plans: list[Plan], known: list[Responses | None], sums: Array, n_threads: int
+    partition: Partition,
+    entry: int,
+    plans: list[DeletionPlan],
+    known: list[Responses | None],
+    sums: Array,
+    n_threads: int,
 ) -> list[Any] | None:
     """The label of one of these rows whose deletion changes the pattern, in a list; None: there is none."""
     tables = known[entry]
@@ -107,7 +112,7 @@ def row_beyond(
 
 
 def effects_of(
-    partition: Partition, entry: int, plan: Plan, known: Responses | None, method: str, asked_of: AskedWeights
+    partition: Partition, entry: int, plan: DeletionPlan, known: Responses | None, method: str, asked_of: AskedWeights
 ) -> Sequence[RowEffects]:
     """The effects of these rows on each output that an entry serves."""
     fitted, queries = plan.fit.on(partition, entry), asked_of.leaves[entry]
@@ -123,7 +128,7 @@ def effects_of(
     return deletion_of(partition, entry, plan, known, asked_of.n_threads).effects(queries)
 
 
-def deletion_of(partition: Partition, entry: int, plan: Plan, known: Responses, n_threads: int) -> InLeafSpace:
+def deletion_of(partition: Partition, entry: int, plan: DeletionPlan, known: Responses, n_threads: int) -> InLeafSpace:
     """The fits without each of these rows."""
     backend, levels = Cpu(n_threads), []
     for (share, fit), table in zip(plan.levels, known.tables):
@@ -179,7 +184,7 @@ def forest_changes(fitted: FittedValues, rows: slice) -> tuple[Array, NDArray[np
     return np.where(drawn[:, :, None], changes, 0.0), np.asarray(drawn & (left == 0))
 
 
-def alone(partition: Partition, plans: list[Plan], known: list[Responses | None], n_threads: int) -> Array:
+def alone(partition: Partition, plans: list[DeletionPlan], known: list[Responses | None], n_threads: int) -> Array:
     """(n, K): the predictions of these rows by fits without them; nan where no other row says anything of one."""
     found, n_outputs = [], partition.targets.shape[1]
     for e, (plan, tables) in enumerate(zip(plans, known)):

@@ -25,7 +25,7 @@ from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.pushes import Pushes
-from axil.pushes.stages import Walked
+from axil.pushes.stages import WalkedStages
 from axil.replay.recover import assign_leaves
 from axil.structure import Transferable
 from axil.types import Array, Leaves
@@ -43,7 +43,7 @@ class SharedFit:
 
 
 @dataclass(frozen=True)
-class Place:
+class GradientPlace:
     """Which partition this is, and what the fit says of its rows alone."""
 
     number: int
@@ -125,7 +125,9 @@ def kept_targets(observed: Observed) -> tuple[Array, Array | None, Array | None]
     return observed.targets, observed.weights, observed.offsets
 
 
-def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) -> tuple[WalkedRows, GradientSums]:
+def walk_partition(
+    X: Any, observed: Observed, place: GradientPlace, shared: SharedFit
+) -> tuple[WalkedRows, GradientSums]:
     """Assign the rows to their leaves and walk them through the fit; n * T leaf numbers are kept."""
     with named(place.number):
         X = inputs.as_features(X, shared.adapter, "X")
@@ -183,9 +185,9 @@ class AskedPushes(Transferable):
     starts: Array  #: (n, K) scores before any push
     first: int  #: the position of the first query in the whole request
     n_threads: int
-    walked: Walked | None = None  #: the fit, whose steps are those of all rows
+    walked: WalkedStages | None = None  #: the fit, whose steps are those of all rows
 
-    def with_fit(self, walked: Walked) -> AskedPushes:
+    def with_fit(self, walked: WalkedStages) -> AskedPushes:
         """These queries with the fit that they are asked of."""
         return replace(self, walked=walked)
 

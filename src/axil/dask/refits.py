@@ -10,7 +10,7 @@ import numpy as np
 
 from axil.dask.cluster import Cluster, added, literal, task
 from axil.dask.deletion import (
-    Plan,
+    DeletionPlan,
     alone,
     dominant_rows,
     levels_of,
@@ -146,15 +146,15 @@ class Refits:
     def _made_plans(self, exact: bool) -> tuple[Any, list[Any]]:
         plans, known = [], []
         for e, fit in enumerate(self.fits()):
-            plan, responses = self._exact_plan(e, fit) if exact else (Plan(fit, [(0.0, fit)], {}), None)
+            plan, responses = self._exact_plan(e, fit) if exact else (DeletionPlan(fit, [(0.0, fit)], {}), None)
             plans.append(plan)
             known.append(responses)
         return self._cluster.share(plans), known
 
-    def _exact_plan(self, e: int, fit: Fit) -> tuple[Plan, Any]:
+    def _exact_plan(self, e: int, fit: Fit) -> tuple[DeletionPlan, Any]:
         structure, n_threads, cluster, held = fit.structure, self._n_threads, self._cluster, self._held
         if is_forest(structure):
-            return Plan(fit, [(0.0, fit)], {}), None
+            return DeletionPlan(fit, [(0.0, fit)], {}), None
         weights = cluster.collect([task(row_weights_of, part, e) for part in held.partitions])
         shares = [float(share) for share in shares_of(structure, np.unique(np.concatenate(weights)))]
         structures = [at_share(structure, share) for share in shares]
@@ -163,7 +163,7 @@ class Refits:
         pair = task(levels_of, counted, literal(structures), literal(sums), n_threads)
         fits, responses = cluster.hold([pair[0], pair[1]])
         levels = list(zip(shares, cluster.collect([fits])[0]))
-        return Plan(fit, levels, self._refits(e, fit)), responses
+        return DeletionPlan(fit, levels, self._refits(e, fit)), responses
 
     def _refits(self, e: int, fit: Fit) -> dict[int, Fit]:
         """Fits without rows that outweigh the rest of a leaf by far, by their number among all rows."""

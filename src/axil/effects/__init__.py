@@ -16,7 +16,7 @@ from axil.effects.contract import (
 from axil.effects.groups import Groups
 from axil.effects.moments import Moments
 from axil.effects.shards import Here, Shards
-from axil.effects.top import Best, Ranked, Top
+from axil.effects.top import Best, Ranked, TopRows
 from axil.effects.whole import Whole
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
     "Shard",
     "Shards",
     "Source",
-    "Top",
+    "TopRows",
     "Whole",
     "answer",
 ]

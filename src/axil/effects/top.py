@@ -1,4 +1,4 @@
-"""Top: the training rows of the largest effects on each prediction."""
+"""TopRows: the training rows of the largest effects on each prediction."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def best_of(
 
 
 @dataclass(frozen=True)
-class Top:
+class TopRows:
     """The k rows of largest |effect|, or |contribution|; ``column`` (rows, K) ranks by |effect * column| instead."""
 
     k: int

@@ -30,7 +30,7 @@ NEAR_DIRECT = 1e-6  # how far from the optimum a solver without iterations may e
 _TOLERANCE = "Fit with a smaller tol and a larger max_iter, on columns of like scale."
 
 
-class Reading(NamedTuple):
+class LearnerFit(NamedTuple):
     """The fit of one kind of model."""
 
     learner: Learner
@@ -123,7 +123,7 @@ def _prepare(may_be_sparse: bool, X: Any) -> Any:
     return rows
 
 
-def _predict(model: Any, reading: Reading, output: str, rows: Any) -> Array:
+def _predict(model: Any, reading: LearnerFit, output: str, rows: Any) -> Array:
     """(n, K): the model's own predictions; where it hides its scores they are ours, once their means are the model's."""
     shape = rows.shape[0], reading.training.targets.shape[1]
     if output == "raw" and hasattr(model, "decision_function"):
@@ -137,7 +137,7 @@ def _predict(model: Any, reading: Reading, output: str, rows: Any) -> Array:
     return scores
 
 
-def _logistic(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
+def _logistic(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFit:
     """C * sum_i w_i l_i + |coefficients|^2 / 2; the intercept is free, but not liblinear's."""
     chosen = model.C_ if hasattr(model, "C_") else model.C  # all classes have the same
     l2 = 0.0 if getattr(model, "penalty", "l2") is None else 1.0 / float(np.ravel(chosen)[0])
@@ -153,7 +153,7 @@ def _logistic(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
         penalty=penalty,
         flat=_flat(penalty, targets.shape[1]) if several else None,
     )
-    return Reading(learner, training, row_losses.softmax_link if several else row_losses.sigmoid_link)
+    return LearnerFit(learner, training, row_losses.softmax_link if several else row_losses.sigmoid_link)
 
 
 def _class_weights(model: Any, targets: Array, weights: Array) -> Array:
@@ -187,10 +187,10 @@ def _linear(model: Any, rows: Any, l2: float | Array, of_intercept: float = 0.0)
     return Linear(np.hstack([coefficients, intercepts]), with_ones, rows), penalty.ravel()
 
 
-def _generalised(power: Callable[[Any], float], log_link: Callable[[Any], bool]) -> Callable[..., Reading]:
+def _generalised(power: Callable[[Any], float], log_link: Callable[[Any], bool]) -> Callable[..., LearnerFit]:
     """sum_i w_i l_i / sum_i w_i + alpha |coefficients|^2 / 2, so that the penalty grows with the weights."""
 
-    def reading(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
+    def reading(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFit:
         learner, penalty = _linear(model, rows, float(model.alpha))
         log = log_link(model)
         training = Training(
@@ -200,19 +200,19 @@ def _generalised(power: Callable[[Any], float], log_link: Callable[[Any], bool])
             penalty=penalty * weights.sum(),
             penalty_growth=penalty,
         )
-        return Reading(learner, training, row_losses.exp_link if log else row_losses.identity_link)
+        return LearnerFit(learner, training, row_losses.exp_link if log else row_losses.identity_link)
 
     return reading
 
 
-def _ridge(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
+def _ridge(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFit:
     """sum_i w_i |y_i - score_i|^2 / 2 + alpha |coefficients|^2 / 2."""
     l2 = np.asarray(model.alpha_ if hasattr(model, "alpha_") else model.alpha, dtype=float)
     learner, penalty = _linear(model, rows, l2)
     return _squared(learner, penalty, targets, weights)
 
 
-def _kernel_ridge(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
+def _kernel_ridge(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFit:
     """Ridge regression on the features V'k(x) / sqrt(e) of the kernel's matrix K = V diag(e) V', alpha on each."""
     adapter = KernelRidgeAdapter(model)
     if rows.shape[0] != adapter.fitted_rows:
@@ -243,10 +243,10 @@ def _kernel_features(adapter: KernelRidgeAdapter, basis: Array, rows: Any) -> Ar
     return np.asarray(adapter.coordinates(rows) @ basis)
 
 
-def _squared(learner: Linear, penalty: Array, targets: Array, weights: Array) -> Reading:
+def _squared(learner: Linear, penalty: Array, targets: Array, weights: Array) -> LearnerFit:
     loss = row_losses.squared
     training = Training(loss=loss, targets=targets, weights=weights, penalty=penalty, near=NEAR_DIRECT)
-    return Reading(learner, training, row_losses.identity_link)
+    return LearnerFit(learner, training, row_losses.identity_link)
 
 
 _NETWORK_LOSSES: dict[str, tuple[row_losses.Loss, row_losses.Link]] = {
@@ -257,7 +257,7 @@ _NETWORK_LOSSES: dict[str, tuple[row_losses.Loss, row_losses.Link]] = {
 }
 
 
-def _network(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
+def _network(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFit:
     """sum_i w_i l_i + alpha |weights|^2 / 2; biases are free."""
     layers = [np.asarray(part, dtype=float) for part in model.coefs_]
     biases = [np.asarray(part, dtype=float) for part in model.intercepts_]
@@ -269,10 +269,10 @@ def _network(model: Any, rows: Any, targets: Array, weights: Array) -> Reading:
     if model.out_activation_ == "softmax":
         flat = np.zeros((len(penalty), 1))
         flat[-targets.shape[1] :] = 1 / np.sqrt(targets.shape[1])
-    return Reading(learner, Training(loss, targets, weights, penalty, flat=flat, convex=False), link)
+    return LearnerFit(learner, Training(loss, targets, weights, penalty, flat=flat, convex=False), link)
 
 
-READERS: dict[str, Callable[[Any, Any, Array, Array], Reading]] = {
+READERS: dict[str, Callable[[Any, Any, Array, Array], LearnerFit]] = {
     "LogisticRegression": _logistic,
     "LogisticRegressionCV": _logistic,
     "PoissonRegressor": _generalised(lambda model: 1.0, lambda model: True),

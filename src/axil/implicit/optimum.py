@@ -15,7 +15,7 @@ from axil.adapters.boundary import ReadsRows
 from axil.errors import ApproximationWarning, ExactnessError, InputError, UnsupportedModelError, warn
 from axil.implicit.row_losses import Link, Loss
 from axil.implicit.solvers import DENSE_PARAMETERS, ConjugateGradients, Dense, Singular, Solver
-from axil.inputs import Columns
+from axil.inputs import ModelColumns
 from axil.machine.memory import Budget
 from axil.replay.checks import Verification
 from axil.types import Array
@@ -70,7 +70,7 @@ class Predictor:
     """The differentiated function: a link applied to the scores, and the model's own account of it."""
 
     library: str
-    columns: Columns
+    columns: ModelColumns
     prepare: Callable[[Any], Any]  #: from the user's rows to the learner's
     predict: Callable[[Any], Array]  #: (n, K) from the learner's rows, by the model itself
     link: Link

@@ -45,7 +45,7 @@ from axil.inputs.numbers import (
     weights_of_some,
 )
 from axil.inputs.tables import (
-    Columns,
+    ModelColumns,
     as_directory,
     as_features,
     as_file,
@@ -59,7 +59,7 @@ from axil.inputs.tables import (
 
 __all__ = [
     "MOST_THREADS",
-    "Columns",
+    "ModelColumns",
     "as_bags",
     "as_bytes",
     "as_choice",

@@ -53,7 +53,7 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
-class Columns(Protocol):
+class ModelColumns(Protocol):
     """The columns of a fitted model."""
 
     library: str
@@ -65,7 +65,7 @@ class Columns(Protocol):
         """How the library writes a column's name."""
 
 
-def as_features(X: Any, model: Columns, what: str, like: Any = None) -> Any:
+def as_features(X: Any, model: ModelColumns, what: str, like: Any = None) -> Any:
     """X itself, or made row-sliceable, once it is sure to be two-dimensional, numeric and as wide as the model.
 
     ``like``: the training rows. Where they are a frame and the model knows no names, columns of the same names must stand in
@@ -106,7 +106,7 @@ def as_features(X: Any, model: Columns, what: str, like: Any = None) -> Any:
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)  # some libraries read no others
 
 
-def _check_names(frame: nw.DataFrame[Any], model: Columns, what: str, fitted: nw.DataFrame[Any] | None) -> None:
+def _check_names(frame: nw.DataFrame[Any], model: ModelColumns, what: str, fitted: nw.DataFrame[Any] | None) -> None:
     distinct_labels(np.array([*frame.columns, None], dtype=object)[:-1], f"The list of {what}'s columns")
     given = _spelled(frame, model)
     twice = {name for name in given if given.count(name) > 1} if len(set(given)) < len(given) else ()
@@ -145,7 +145,7 @@ def _beginning(names: list[str]) -> str:
     return shown(names[:5], 200) + (" and so on" if len(names) > 5 else "")
 
 
-def _spelled(frame: nw.DataFrame[Any], model: Columns) -> list[str]:
+def _spelled(frame: nw.DataFrame[Any], model: ModelColumns) -> list[str]:
     """The names of the columns as the library writes them; those of several levels as text, or joined where it joins them."""
     names: list[Any] = frame.columns  # tuples where there are several levels
     whole = [model.spelling(str(name)) for name in names]
@@ -153,7 +153,7 @@ def _spelled(frame: nw.DataFrame[Any], model: Columns) -> list[str]:
     return joined if joined == model.feature_names else whole
 
 
-def _check_columns(frame: nw.DataFrame[Any], model: Columns, what: str) -> None:
+def _check_columns(frame: nw.DataFrame[Any], model: ModelColumns, what: str) -> None:
     """Refuse columns that hold no numbers; of a model that takes text, only those that nothing can be made of."""
     if frame.implementation.is_pandas():
         kinds = dict(zip(frame.columns, frame.to_native().dtypes))

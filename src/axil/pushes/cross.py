@@ -14,14 +14,16 @@ import numpy as np
 from axil.kernels import Rows
 from axil.machine.arrays import host
 from axil.pushes.reverse import Reverse
-from axil.pushes.stages import Walked
+from axil.pushes.stages import WalkedStages
 from axil.types import Array, Leaves
 
 
 class Crossed(Reverse):
     """Reverse mode for one output of n queries."""
 
-    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array, n_threads: int, base: float = 1.0):
+    def __init__(
+        self, walked: WalkedStages, rows: Rows, queries: Leaves, seeds: Array, n_threads: int, base: float = 1.0
+    ):
         """``queries`` (n, T): leaves; ``seeds`` (n, K): how the output moves with each of the query's own scores."""
         super().__init__(walked, rows, queries, seeds[:, None, :], n_threads, base)
 

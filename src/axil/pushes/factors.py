@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from axil.kernels import Backend, Program, Rows
 from axil.kernels.choose import backend_of
 from axil.machine.limits import Limits
-from axil.pushes.stages import Walked
+from axil.pushes.stages import WalkedStages
 from axil.types import Array
 
 LARGEST = 300.0  # of |a F|: far from where exp(a F) overflows
@@ -26,7 +26,7 @@ FULL_DIGITS = 7.0  # of |a F|: a gradient of some exp(-2 |a F|) is still known t
 
 
 @dataclass(frozen=True)
-class Term:
+class StageTerm:
     """One stage, ready for blocks of rows."""
 
     round: int
@@ -40,7 +40,7 @@ class Term:
 class Factors:
     """The walk through one replayed fit, ready for blocks of its rows. Nothing in it changes after it is made."""
 
-    walked: Walked
+    walked: WalkedStages
     limits: Limits
 
     @cached_property
@@ -67,7 +67,7 @@ class Factors:
         return [np.flatnonzero(smooth.outputs == k) for k in range(self.n_outputs)]
 
     @cached_property
-    def terms(self) -> list[list[Term]]:
+    def terms(self) -> list[list[StageTerm]]:
         """The stages of each round."""
         w = self.walked
         coefficients = np.zeros(len(w.steps))
@@ -83,7 +83,7 @@ class Factors:
                 scale = -coefficients[s] * step.share
                 if step.inverse is not None:
                     scale = scale[:, None] * step.inverse[:, k, :]
-                terms.append(Term(number, t, k, places[k][t], scale))
+                terms.append(StageTerm(number, t, k, places[k][t], scale))
             found.append(terms)
         return found
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from axil.pushes.stages import Walked
+from axil.pushes.stages import WalkedStages
 from axil.types import Array
 
 
-def moved(walked: Walked, direction: Array) -> Array:
+def moved(walked: WalkedStages, direction: Array) -> Array:
     """(N,): how the scores of the training rows move as their targets do by ``direction`` (N,); O(T N)."""
     w, dy = walked, direction
     counted = w.weights * w.start_factors

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.losses import Loss
 from axil.machine.progress import track
-from axil.pushes.stages import Round, Walked
+from axil.pushes.stages import Round, WalkedStages
 from axil.pushes.steps import Step, joint_steps, leaf_step
 from axil.types import Array, Leaves
 
@@ -28,7 +28,7 @@ EVERY_ROW: tuple[Rows, ...] = (np.zeros(0, dtype=np.intp),)  # one fit, without 
 class Refit:
     """C fits at one fixed structure: where scores start, and what each leaf adds to them."""
 
-    walked: Walked
+    walked: WalkedStages
     base: Array  #: (C, K)
     values: Array  #: (C, L, 1), or (C, L, K) where trees are shared
 
@@ -42,7 +42,9 @@ class Refit:
         return made
 
 
-def refit(walked: Walked, targets: Array, loss: Loss, factors: Array | None, gone: Sequence[Rows] = EVERY_ROW) -> Refit:
+def refit(
+    walked: WalkedStages, targets: Array, loss: Loss, factors: Array | None, gone: Sequence[Rows] = EVERY_ROW
+) -> Refit:
     """Fits to targets (N, K), whose loss and class weights may be others too; each without the weight of some rows.
 
     O(C T N). A leaf that no row of any weight is left in adds nothing.
@@ -53,7 +55,7 @@ def refit(walked: Walked, targets: Array, loss: Loss, factors: Array | None, gon
 class _Copies:
     """Copies of the training rows on their way through the fit."""
 
-    def __init__(self, walked: Walked, targets: Array, loss: Loss, factors: Array | None, gone: Sequence[Rows]):
+    def __init__(self, walked: WalkedStages, targets: Array, loss: Loss, factors: Array | None, gone: Sequence[Rows]):
         self.walked, self.loss, self.n_copies = walked, loss, len(gone)
         weights = np.tile(walked.weights, (self.n_copies, 1))
         for own, rows in zip(weights, gone):

@@ -29,7 +29,7 @@ from axil.kernels import Rows
 from axil.machine.arrays import host
 from axil.machine.blocks import row_blocks
 from axil.machine.progress import track
-from axil.pushes.stages import Round, Walked
+from axil.pushes.stages import Round, WalkedStages
 from axil.types import Array, Leaves
 
 Numbers = NDArray[np.int64]
@@ -40,7 +40,9 @@ NONE, ALL = np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)  # of one t
 class Reverse:
     """Reverse mode for n queries and O outputs; the columns of every table are outputs times queries."""
 
-    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, seeds: Array, n_threads: int, base: float = 1.0):
+    def __init__(
+        self, walked: WalkedStages, rows: Rows, queries: Leaves, seeds: Array, n_threads: int, base: float = 1.0
+    ):
         """``rows``: the walked ones; ``queries`` (n, T): leaves; ``seeds`` (n, O, K): how output o moves with score m.
 
         ``base``: how often the base counts in the scores of the queries.
@@ -253,7 +255,9 @@ class Reverse:
 class Combined(Reverse):
     """Reverse mode for one number that moves with the scores of n queries: J'u, over all outputs and columns of the targets."""
 
-    def __init__(self, walked: Walked, rows: Rows, queries: Leaves, slopes: Array, n_threads: int, base: float = 1.0):
+    def __init__(
+        self, walked: WalkedStages, rows: Rows, queries: Leaves, slopes: Array, n_threads: int, base: float = 1.0
+    ):
         """``queries`` (n, T): leaves; ``slopes`` (n, K): how the number moves with each score."""
         super().__init__(walked, rows, queries[:1], slopes.sum(axis=0)[None, None, :], n_threads, base)
         self.queries, self.slopes = queries.astype(np.intp), slopes

@@ -47,7 +47,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Walked:
+class WalkedStages:
     """Result of the walk: everything that reverse mode reads."""
 
     smooth: SmoothTrees
@@ -119,7 +119,7 @@ class Walked:
 
 
 def start_factors(smooth: SmoothTrees, n_rows: int) -> Array:
-    """(N,): see `Walked`."""
+    """(N,): see `WalkedStages`."""
     counted = smooth.loss.newton_start and smooth.factors is not None
     return smooth.factors if counted and smooth.factors is not None else np.ones(n_rows)
 
@@ -132,16 +132,16 @@ def walk(
     offsets: Array | None,
     check: bool,
     n_threads: int,
-) -> Walked:
+) -> WalkedStages:
     """Walk through the fit, computing every leaf value from the scores that the model's own trees lead to.
 
     With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
     """
     with row_blocks(len(targets), n_threads) as each:
-        return _Walk(adapter, smooth, leaves, targets, offsets, each, Cpu(n_threads)).run(check)
+        return _StageWalk(adapter, smooth, leaves, targets, offsets, each, Cpu(n_threads)).run(check)
 
 
-class _Walk:
+class _StageWalk:
     def __init__(
         self,
         adapter: SmoothModel,
@@ -186,7 +186,7 @@ class _Walk:
             None  # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
         )
 
-    def run(self, check: bool) -> Walked:
+    def run(self, check: bool) -> WalkedStages:
         if check and self.trees.base is None:
             counted = self.weights * start_factors(self.smooth, len(self.targets))
             found = self.loss.start(np.average(self.targets, axis=0, weights=counted))
@@ -203,7 +203,7 @@ class _Walk:
         replayed = self.replayed * np.repeat(rates, self.trees.n_leaves)[:, None]
         error = check_values(self.adapter, self.trees, replayed, self._noise) if check else 0.0
         self._settle(rates)
-        return Walked(
+        return WalkedStages(
             smooth=self.smooth,
             leaves=self.leaves,
             starts=self.starts,
@@ -228,7 +228,7 @@ class _Walk:
         found = np.zeros_like(self.replayed)
         if self.drawn is not None or self.loss.recorded or self.loss.joint or self.n_steps > 1:
             return found  # which are not walked twice
-        again = _Walk(self.adapter, self.smooth, self.leaves, self.targets, None, self.each, self.backend)
+        again = _StageWalk(self.adapter, self.smooth, self.leaves, self.targets, None, self.each, self.backend)
         again.start, again.score = self.start, self.start + np.zeros_like(self.targets)
         again.sizes = found
         for number, iteration in enumerate(np.unique(self.smooth.iterations)):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from axil import inputs
-from axil.effects import DERIVATIVES, Best
-from axil.effects import Top as Reduction
+from axil.effects import DERIVATIVES, Best, TopRows
 from axil.effects.comparables import Choice
 from axil.errors import InputError
 from axil.output import tables
@@ -49,7 +48,7 @@ class Top(Question):
         source = DERIVATIVES if by == "weight" and model.kind == "additive" else model.source
         lines = min(k, model.shape[0])
         room = model.budget.available - tables.bytes_of(len(asked) * lines * model.shape[1], 9)
-        want = Reduction(k, by or "weight", len(asked), room, model.n_threads)
+        want = TopRows(k, by or "weight", len(asked), room, model.n_threads)
         parts = asked.answers(want, lines, 8, source=source, line_bytes=12 * 8)
         is_push = source.name == "pushes"
 

@@ -433,8 +433,8 @@ class BoostedTrees:
             ask = costs.solve * n_queries * s.total_leaves**2
         return sweep, build + ask + costs.read * n_queries * s.n_trees * s.n_rows
 
-    def _work(self, matrices: int) -> hat.Work:
-        return hat.Work.of(self.structure, self.backend.costs, self.leaf_space is not None, matrices)
+    def _work(self, matrices: int) -> hat.LeverageWork:
+        return hat.LeverageWork.of(self.structure, self.backend.costs, self.leaf_space is not None, matrices)
 
     def _own_weights(self, available: int) -> Iterator[tuple[int, Array]]:
         return hat.batches(self.structure, lambda leaves: self.weights(leaves, self.structure.own_base)[0], available)

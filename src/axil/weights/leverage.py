@@ -37,7 +37,7 @@ BLOCK = 512  # leaves of a product between two moments at which Ctrl-C takes eff
 
 
 @dataclass(frozen=True)
-class Work:
+class LeverageWork:
     """The costs of leverage, or with more matrices of the squares: visits on the scale of `Costs`, and bytes of leaf space."""
 
     structure: Structure
@@ -47,7 +47,7 @@ class Work:
     needed: int
 
     @classmethod
-    def of(cls, structure: Structure, costs: Costs, ready: bool, matrices: int) -> Work:
+    def of(cls, structure: Structure, costs: Costs, ready: bool, matrices: int) -> LeverageWork:
         """The work on one matrix for leverage, on `MATRICES` for squares; ``ready``: leaf space is there already."""
         s = structure
         pairs = costs.pair * s.n_rows * s.n_trees**2 / 2  # to build leaf space, to look at its pairs, or to count them

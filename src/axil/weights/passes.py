@@ -27,7 +27,7 @@ EXACT_SINGLE = 1 << 24  # up to which single precision holds every count
 
 
 @dataclass(frozen=True)
-class Group:
+class TreeGroup:
     """Consecutive trees that share a pass, and what is subtracted from the residuals after them: (tree, coefficient)."""
 
     first: int
@@ -167,11 +167,11 @@ class Passes:
         trees, wanted = np.array(apply, dtype=np.int64), np.array(gather, dtype=np.int64)
         self.rows.sweep(state, trees, table, apply_weights, wanted, sums, gather_weights)
 
-    def _table(self, group: Group) -> list[Array]:
+    def _table(self, group: TreeGroup) -> list[Array]:
         """For each of the group's trees but the last the co-occurrence of its leaves with those of the trees after it."""
         return self._kept.get(group.first, lambda: self._count(group))
 
-    def _count(self, group: Group) -> list[Array]:
+    def _count(self, group: TreeGroup) -> list[Array]:
         s, dtype = self.structure, _table_type(self.structure)
         together = cooccurrence(s, self.rows, group.first, group.last + 1)
         starts = [int(start - s.starts[group.first]) for start in s.starts[group.first : group.last + 2]]
@@ -184,22 +184,22 @@ def leaf_sums(structure: Structure, rows: Rows, v: Array) -> Array:
     return np.concatenate([structure.to_leaves(cells[a:b], drawn=True) for a, b in pairwise(structure.cell_starts)])
 
 
-def groups_of(structure: Structure) -> list[Group]:
+def groups_of(structure: Structure) -> list[TreeGroup]:
     """The trees between two changes of the residuals; in plain boosting every tree by itself."""
     if structure.coefficients is None:
-        return [Group(t, t, [(t, float(rate))]) for t, rate in enumerate(structure.rates)]
+        return [TreeGroup(t, t, [(t, float(rate))]) for t, rate in enumerate(structure.rates)]
     omega, beta = structure.coefficients.omega, structure.coefficients.beta
     groups, first = [], 0
     for t in range(structure.n_trees):
         step = omega[t + 1] - omega[t]
         changed = np.flatnonzero(step)
         if len(changed) or beta[t + 1] != beta[t] or t == structure.n_trees - 1:
-            groups.append(Group(first, t, [(int(s), float(step[s])) for s in changed]))
+            groups.append(TreeGroup(first, t, [(int(s), float(step[s])) for s in changed]))
             first = t + 1
     return groups
 
 
-def shared_groups(structure: Structure, rows: Rows) -> list[Group]:
+def shared_groups(structure: Structure, rows: Rows) -> list[TreeGroup]:
     """Plain boosting in groups of up to `SHARED_TREES` trees.
 
     Trees of `Rows.shared_leaves` leaves together share a pass. So do larger ones, as far as their co-occurrence takes no more
@@ -217,7 +217,7 @@ def shared_groups(structure: Structure, rows: Rows) -> list[Group]:
             bounds.append(t)
     bounds.append(structure.n_trees)
     spans = [range(a, b) for a, b in pairwise(bounds)]
-    return [Group(s[0], s[-1], [(t, float(structure.rates[t])) for t in s], in_turn=True) for s in spans]
+    return [TreeGroup(s[0], s[-1], [(t, float(structure.rates[t])) for t in s], in_turn=True) for s in spans]
 
 
 def _table_type(structure: Structure) -> np.dtype[Any]:

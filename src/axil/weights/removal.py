@@ -44,7 +44,7 @@ class NothingLeft(InputError):
 
 
 @dataclass(frozen=True)
-class Fit:
+class RemovalFit:
     """The numbers of a fit to the targets of one output that removal needs."""
 
     training: Rows
@@ -74,10 +74,10 @@ class Fit:
         return np.asarray(self.fitted.structure.mean_weight * above)
 
 
-def fits(training: Rows, fitted: FittedValues) -> list[Fit]:
+def fits(training: Rows, fitted: FittedValues) -> list[RemovalFit]:
     """The fits of each of the K outputs to the targets of these rows."""
     level, drift = levels(fitted.structure)
-    return [Fit(training, fitted, k, level * values, drift * values) for k, values in enumerate(fitted.values.T)]
+    return [RemovalFit(training, fitted, k, level * values, drift * values) for k, values in enumerate(fitted.values.T)]
 
 
 def is_known(s: Structure) -> bool:
@@ -118,7 +118,7 @@ def levels(s: Structure) -> tuple[Array, Array]:
 class ReadOutEffects:
     """Effects of deleting each of N rows on n predictions of one output, or, with the other sign, what each row does there."""
 
-    fit: Fit
+    fit: RemovalFit
     adjoints: Adjoints
     sign: float = -1.0
 
@@ -168,7 +168,10 @@ def pushes(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any
         share = np.divide(values, linear, out=np.zeros_like(sums), where=linear != 0)
         table[a:b] = s.leaf_values_transpose(t, share * table[a:b]) + fixed * table[a:b]
     none, adjoints = np.zeros(s.total_leaves), Adjoints(table, np.zeros(len(queries)))
-    return [ReadOutEffects(Fit(training, fitted, k, none, none), adjoints, 1.0) for k in range(fitted.values.shape[1])]
+    return [
+        ReadOutEffects(RemovalFit(training, fitted, k, none, none), adjoints, 1.0)
+        for k in range(fitted.values.shape[1])
+    ]
 
 
 def without(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Structure:

@@ -59,7 +59,7 @@ class FittedValues:
         """(n, K): what the fit predicts in these leaves, (T, n), offsets apart."""
         return predictions(self.structure, self.base, self.values, leaves)
 
-    def steps(self, rows: slice) -> Iterator[Step]:
+    def steps(self, rows: slice) -> Iterator[ResidualStep]:
         """The steps of the trees t = 0..T-1 on a block of training rows: what each saw and did."""
         s = self.structure
         cells = s.cells[:, rows]
@@ -69,7 +69,7 @@ class FittedValues:
         for t, residual in zip(range(s.n_trees), self.residuals(leaves, started)):
             leaf = s.starts[t] + leaves[t]
             drawn = s.draws[0] if len(s.draws) == 1 else s.draws[cells[t] // n_leaves[t]]
-            yield Step(t, leaf, drawn, residual, self.values[leaf])
+            yield ResidualStep(t, leaf, drawn, residual, self.values[leaf])
 
 
 def predictions(structure: Structure, base: Array, values: Array, leaves: Leaves) -> Array:
@@ -102,7 +102,7 @@ def over_the_rest(s: Structure, made: Array, lost: Array, taken: Array, base: Ar
 
 
 @dataclass(frozen=True)
-class Step:
+class ResidualStep:
     """One tree and a block of training rows."""
 
     tree: int

@@ -72,7 +72,7 @@ class PutProgram:
         )
 
 
-class Factors(KeptCells):
+class CudaFactors(KeptCells):
     """Factors that single rows put into each place of a fit."""
 
     @within_memory()

@@ -18,7 +18,7 @@ WIDE = 64  # columns of a warp that takes pairs of them
 MOST_APPLIED = 4  # trees that such a warp looks up
 
 
-class Sums(KeptCells):
+class CellSums(KeptCells):
     """Sums over the rows of each cell."""
 
     @within_memory()

@@ -8,15 +8,15 @@ import cupy as cp
 
 from axil.kernels.cuda.checks import expect, expect_output, expect_rows
 from axil.kernels.cuda.deletions import Deleted
-from axil.kernels.cuda.factors import Factors
+from axil.kernels.cuda.factors import CudaFactors
 from axil.kernels.cuda.launch import THREADS, blocks, to_host, within_memory
 from axil.kernels.cuda.pairs import Pairs
-from axil.kernels.cuda.products import Sums
+from axil.kernels.cuda.products import CellSums
 from axil.kernels.cuda.reads import ReadOuts
 from axil.machine.arrays import is_host
 
 
-class CudaRows(Sums, ReadOuts, Pairs, Factors, Deleted):
+class CudaRows(CellSums, ReadOuts, Pairs, CudaFactors, Deleted):
     """Rows on the device."""
 
     @within_memory()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.effects import WEIGHTS, Best, Effects, Moments, Shard, Top, answer, notes
+from axil.effects import WEIGHTS, Best, Effects, Moments, Shard, TopRows, answer, notes
 from axil.output import tables
 from axil.questions.intervals.local import Surroundings, filled
 from axil.replay.queries import Queries
@@ -26,7 +26,7 @@ class Widest:
     is_large: ClassVar[bool] = False
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Best:
-        best = Top(self.k, n_threads=self.n_threads).of(shard, effects, np.square(filled(column, self.filling)))
+        best = TopRows(self.k, n_threads=self.n_threads).of(shard, effects, np.square(filled(column, self.filling)))
         rows, outputs = best.columns["position"] - shard.start, np.arange(effects.shape[1])[:, None]
         own = column[rows, outputs] if len(column) else np.zeros(rows.shape)
         return replace(best, columns=best.columns | {"error": own})
