@@ -10,7 +10,7 @@ from axil import adapters, inputs
 from axil.adapters.contract import TrainingRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError, counted
 from axil.implicit.proven import ProvenOptimum
-from axil.implicit.readers import as_rows, copied, read
+from axil.implicit.readers import OUTPUTS, Given, as_rows, copied, read
 from axil.inputs.copies import frozen, owned, owned_rows
 from axil.kernels.choose import limits_of
 from axil.machine.limits import Limits
@@ -44,8 +44,6 @@ from axil.replay.proven import ProvenModel
 from axil.report.write import Reports
 from axil.scale import TargetScale, fitted_targets
 from axil.types import Array
-
-OUTPUTS = ("raw", "probability")
 
 
 class Explainer(
@@ -388,18 +386,14 @@ def _without_weights(
     """The proven model of scores that pushes make, or of predictions that have derivatives alone."""
     X_train = owned_rows(as_rows(X_train))
     y_train, sample_weight, init_score = map(copied, (y_train, sample_weight, init_score))
-    settings: dict[str, Any] = {"limits": limits, "verify": verify}
-    settings |= {} if objective is None else {"objective": objective}
-    found = read((model, X_train, y_train, sample_weight, init_score, output, loss), settings)
+    given = Given(
+        model, X_train, y_train, sample_weight, init_score, output, loss, objective, limits=limits, verify=verify
+    )
+    found = read(given)
     features = X_train if hasattr(X_train, "shape") else None
-    labels = frozen(inputs.row_index(index, features, found.feature_names, len(found.targets)))
-    return proven_of(found, labels, features, inputs.backend_of(X_train), limits)
-
-
-def proven_of(found: Any, index: NDArray[Any], features: Any, backend: str, limits: Limits) -> Proven:
-    """The proven model of what a reader found."""
-    kind = ProvenPushes if isinstance(found, Boosting) else ProvenOptimum
-    return kind(found, index, features, backend, limits, found.verification)
+    labels = frozen(inputs.row_index(index, features, found.adapter.feature_names, len(found.targets)))
+    about: tuple[Any, ...] = found.adapter, labels, features, inputs.backend_of(X_train), limits, found.verification
+    return ProvenPushes(*about, boosting=found) if isinstance(found, Boosting) else ProvenOptimum(*about)
 
 
 def load(

@@ -5,6 +5,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.preprocessing import scale
 
 from axil.implicit import learners
+from axil.implicit.readers import Given
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 
@@ -40,8 +41,9 @@ def read(
     limit=None,
     verify=True,
 ):
-    settings = {"limits": Limits(1, Budget(limit)), "verify": verify}
-    return module.read(model, X, y, sample_weight, init_score, output, loss, **settings)
+    limits = Limits(1, Budget(limit))
+    given = Given(model, X, y, sample_weight, init_score, output, loss, limits=limits, verify=verify)
+    return module.read(given)
 
 
 def slope(function, at, direction, step):

@@ -1,4 +1,4 @@
-"""scikit-learn's smooth learners: logistic regression, generalised linear models, ridge, kernel ridge, networks."""
+"""scikit-learn's smooth learners: logistic regression, generalised linear models, networks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ from axil.adapters.pipeline import PipelineAdapter, last_step
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import require_fitted
 from axil.adapters.sklearn.learners import LBFGS
-from axil.adapters.sklearn.smoothers import KernelRidgeAdapter
 from axil.adapters.sklearn.trees import SklearnAdapter, numbers
 from axil.adapters.smooth import refuse_learners
-from axil.errors import ExactnessError, InputError, UnsupportedModelError, shown
+from axil.errors import InputError, shown
 from axil.implicit import row_losses
 from axil.implicit.linear import Linear, as_they_are, with_ones
 from axil.implicit.network import Network
 from axil.implicit.optimum import Implicit, Learner, Predictor, Training, check_predictions
-from axil.machine.limits import Limits
+from axil.implicit.readers import Given
 from axil.types import Array
-
-NEAR_DIRECT = 1e-6  # how far from the optimum a solver without iterations may end, relative to the spread of the scores
 
 _TOLERANCE = "Fit with a smaller tol and a larger max_iter, on columns of like scale."
 
@@ -38,55 +35,40 @@ class LearnerFit(NamedTuple):
     link: row_losses.Link  #: from scores to probabilities or means
 
 
-def read(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    init_score: Any,
-    output: str,
-    loss: Any,
-    *,
-    limits: Limits,
-    verify: bool,
-) -> Implicit | None:
+def read(given: Given) -> Implicit | None:
     """The model on its training data, None for what is not one of scikit-learn's smooth learners; raises for refusals.
 
-    ``output``: "raw" for scores (log-odds, log-means), "probability" for what they stand for (probabilities, means).
+    ``given.output``: "raw" for scores (log-odds, log-means), "probability" for what they stand for (probabilities, means).
     """
-    model = unwrapped(model)
+    model, output, limits = unwrapped(given.model), given.output, given.limits
     last = last_step(model)
     last = model if last is None else last
     kind = _kind(last)
     if kind is None:
         return None
     require_fitted(last)
-    if loss is not None:
-        raise InputError(f"loss is {shown(loss)}; a {kind} says itself what it was fitted to: leave it out.")
+    if given.loss is not None:
+        raise InputError(f"loss is {shown(given.loss)}; a {kind} says itself what it was fitted to: leave it out.")
     refuse_learners(model)
     own = SklearnAdapter(last)
     columns: SklearnAdapter | PipelineAdapter = own
     plain = own.model
-    prepare = partial(_prepare, not kind.startswith(("MLP", "KernelRidge")))
+    prepare = partial(_prepare, not kind.startswith("MLP"))
     if last is not model:
         own.fingerprint = ""  # of what is saved, and derivatives are not
         columns = pipeline = PipelineAdapter(model, own)
         prepare = partial(pipeline.through, prepare)
-    X = inputs.as_features(X, columns, "X_train")
+    X = inputs.as_features(given.X, columns, "X_train")
     n_rows = X.shape[0]
     if n_rows == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    if init_score is not None:
+    if given.init_score is not None:
         raise InputError("scikit-learn's models take no offsets (init_score): leave them out.")
-    weights = inputs.as_weights(sample_weight, n_rows)
+    weights = inputs.as_weights(given.sample_weight, n_rows)
     classes = getattr(plain, "classes_", None)
-    targets = inputs.as_targets(y, n_rows, _n_outputs(plain), classes)
+    targets = inputs.as_targets(given.y, n_rows, _n_outputs(plain), classes)
     targets = targets[:, 1:] if classes is not None and len(classes) == 2 else targets
     rows = prepare(X)
-    if kind == "KernelRidge":
-        limits.budget.require(
-            4 * 8 * n_rows**2, "The kernel's matrix and its factors", "Raise memory_limit, or fit on fewer rows."
-        )
     reading = READERS[kind](plain, rows, targets, np.ones(n_rows) if weights is None else weights)
     several = targets.shape[1] > 1
     predictor = Predictor(
@@ -98,7 +80,7 @@ def read(
         outputs=(np.arange(targets.shape[1]) if classes is None else classes) if several else None,
         remedy=LBFGS if kind.startswith("MLP") else _TOLERANCE,
     )
-    return Implicit(predictor, reading.learner, reading.training, rows, limits.n_threads, limits.budget, verify)
+    return Implicit(predictor, reading.learner, reading.training, rows, limits.n_threads, limits.budget, given.verify)
 
 
 def _kind(model: Any) -> str | None:
@@ -107,8 +89,6 @@ def _kind(model: Any) -> str | None:
 
 
 def _n_outputs(model: Any) -> int:
-    if hasattr(model, "dual_coef_"):
-        return 1 if np.ndim(model.dual_coef_) == 1 else int(model.dual_coef_.shape[1])
     if hasattr(model, "n_outputs_"):
         return int(model.n_outputs_)
     return 1 if np.ndim(model.coef_) == 1 else len(model.coef_)
@@ -205,50 +185,6 @@ def _generalised(power: Callable[[Any], float], log_link: Callable[[Any], bool])
     return reading
 
 
-def _ridge(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFit:
-    """sum_i w_i |y_i - score_i|^2 / 2 + alpha |coefficients|^2 / 2."""
-    l2 = np.asarray(model.alpha_ if hasattr(model, "alpha_") else model.alpha, dtype=float)
-    learner, penalty = _linear(model, rows, l2)
-    return _squared(learner, penalty, targets, weights)
-
-
-def _kernel_ridge(model: Any, rows: Any, targets: Array, weights: Array) -> LearnerFit:
-    """Ridge regression on the features V'k(x) / sqrt(e) of the kernel's matrix K = V diag(e) V', alpha on each."""
-    adapter = KernelRidgeAdapter(model)
-    if rows.shape[0] != adapter.fitted_rows:
-        raise ExactnessError(
-            "number of training rows",
-            rows.shape[0],
-            float(adapter.fitted_rows or 0),
-            "Pass exactly the rows of the fit.",
-        )
-    e, V = np.linalg.eigh(adapter.coordinates(rows))
-    if e[0] < -1e-9 * e[-1]:
-        raise UnsupportedModelError(
-            "kernel",
-            model.kernel,
-            "its matrix has negative eigenvalues, so the fit minimises no loss",
-            "Use another kernel.",
-        )
-    kept = e > len(e) * np.finfo(float).eps * e[-1]
-    basis = V[:, kept] / np.sqrt(e[kept])
-    dual = np.asarray(model.dual_coef_, dtype=float).reshape(len(rows), -1)
-    coefficients = ((V[:, kept] * np.sqrt(e[kept])).T @ dual).T
-    learner = Linear(coefficients, partial(_kernel_features, adapter, basis), rows)
-    alpha = np.broadcast_to(np.reshape(np.asarray(model.alpha, dtype=float), (-1, 1)), coefficients.shape)
-    return _squared(learner, alpha.ravel(), targets, weights)
-
-
-def _kernel_features(adapter: KernelRidgeAdapter, basis: Array, rows: Any) -> Array:
-    return np.asarray(adapter.coordinates(rows) @ basis)
-
-
-def _squared(learner: Linear, penalty: Array, targets: Array, weights: Array) -> LearnerFit:
-    loss = row_losses.squared
-    training = Training(loss=loss, targets=targets, weights=weights, penalty=penalty, near=NEAR_DIRECT)
-    return LearnerFit(learner, training, row_losses.identity_link)
-
-
 _NETWORK_LOSSES: dict[str, tuple[row_losses.Loss, row_losses.Link]] = {
     "identity": (row_losses.squared, row_losses.identity_link),
     "exp": (row_losses.deviance(1.0, True), row_losses.exp_link),
@@ -281,9 +217,6 @@ READERS: dict[str, Callable[[Any, Any, Array, Array], LearnerFit]] = {
         lambda model: float(model.power),
         lambda model: bool(model.link == "log" or (model.link == "auto" and model.power > 0)),
     ),
-    "Ridge": _ridge,
-    "RidgeCV": _ridge,
-    "KernelRidge": _kernel_ridge,
     "MLPRegressor": _network,
     "MLPClassifier": _network,
 }

@@ -61,7 +61,6 @@ class Training:
         0.0  #: (P,) d penalty / d (any row's weight), of losses that are means over the rows
     )
     flat: Array | None = None  #: (P, r) orthonormal directions that move no prediction and no loss
-    near: float = NEAR  #: how far a Newton step may lead without a warning
     convex: bool = True  #: whether a Hessian that is not positive definite means that the optimum is not unique
 
 
@@ -79,7 +78,7 @@ class Predictor:
 
 
 class Implicit(ReadsRows):
-    """A smooth learner, ready to give derivatives of its predictions; see `axil.implicit.contract.Differentiated`.
+    """A smooth learner, ready to give derivatives of its predictions.
 
     With H the Hessian of the training loss by the parameters, g(x) the gradient of the prediction and s = H^-1 g(x),
     ``d prediction / d y_j = -s' d2L / d theta d y_j`` and ``d prediction / d w_j = -s' d2L / d theta d w_j``.
@@ -103,6 +102,7 @@ class Implicit(ReadsRows):
         self.n_features, self.feature_names = columns.n_features, columns.feature_names
         self.takes_text, self.spelling = columns.takes_text, columns.spelling
         self.targets, self.outputs = training.targets, predictor.outputs
+        self.n_outputs, self.classes = training.targets.shape[1], None
         scores = learner.scores(X)
         losses = training.loss(scores, training.targets)
         w = training.weights
@@ -167,7 +167,7 @@ class Implicit(ReadsRows):
                 "likely these are not the rows, targets or weights that it was fitted on, or the fit stopped early. "
                 f"{self._predictor.remedy}",
             )
-        if distance > self._training.near:
+        if distance > NEAR:
             _warn(
                 f"The model is not quite at a stationary point of its training loss: a Newton step moves scores by up to "
                 f"{distance:.1e} of their spread (gradient norm {found['gradient_norm']:.1e}), and derivatives are off by "
@@ -188,6 +188,11 @@ class Implicit(ReadsRows):
                 f"Conjugate gradients left a residual of {solver.residual:.1e}: the Hessian is too badly conditioned for "
                 "them, and derivatives are off by at least as much. Train with more weight decay."
             )
+
+    @property
+    def adapter(self) -> Implicit:
+        """The model as it was read, which is this."""
+        return self
 
     def predictions(self, X: Any) -> Array:
         """(n, K): the model's own."""

@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from axil import inputs
 from axil.effects import DERIVATIVES, Effects, Source
 from axil.effects.blocks import derived
 from axil.errors import InputError
-from axil.implicit.contract import Differentiated
+from axil.implicit.optimum import Implicit
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
-from axil.machine.limits import Limits
-from axil.machine.threads import Kept
 from axil.pushes.proven import DERIVED, WITHOUT_WEIGHTS
-from axil.replay.model import Proven
-from axil.replay.queries import Offsets, Queries
-from axil.scale import IDENTITY, TargetScale
+from axil.replay.model import InMemory
+from axil.replay.queries import Queries
 from axil.types import Array
 
 NO_STEPS = "this model is not a sum of steps along gradients"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProvenOptimum(Proven):
+class ProvenOptimum(InMemory):
     """A smooth learner at its optimum, ready to give derivatives of its predictions by its targets."""
 
-    adapter: Differentiated
-    index: NDArray[Any]  #: (N,) the user's labels of the training rows
-    features: Any
-    backend: str
-    limits: Limits
-    verification: Any
-    scale: TargetScale = IDENTITY
-    kept: Kept = field(default_factory=Kept)
+    adapter: Implicit
 
     kind = "derivative"
     source = DERIVATIVES
@@ -62,22 +50,10 @@ class ProvenOptimum(Proven):
     }
     no_features = "the training rows of this explainer are no table", "Use explainer.top(X)."
 
-    def __post_init__(self) -> None:
-        """Labels are shared with every explanation, so they are read-only."""
-        object.__setattr__(self, "index", frozen(self.index))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.adapter.targets.shape
-
     @property
     def targets(self) -> Array:
         """(N, K): the numbers that predictions are differentiated by; 0 and 1 for classes."""
         return frozen(self.adapter.targets)
-
-    @property
-    def classes(self) -> NDArray[Any] | None:
-        return None
 
     @property
     def outputs(self) -> NDArray[Any] | None:
@@ -88,11 +64,9 @@ class ProvenOptimum(Proven):
             raise InputError(
                 f"init_score is not taken here: a {self.adapter.library} model that is not boosted has no offsets. Leave it out."
             )
-        rows = inputs.as_features(as_rows(X), self.adapter, "X", self.features)
-        offsets = Offsets(np.zeros((rows.shape[0], self.shape[1])))
-        return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
+        return super().queries(as_rows(X))
 
-    def asked_of(self, batch: Queries) -> Differentiated:
+    def asked_of(self, batch: Queries) -> Implicit:
         """The model for exactly these rows."""
         return self.adapter
 

@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import KW_ONLY, dataclass, replace
 from importlib import import_module
-from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from axil import inputs
 from axil.errors import AxilError, ExactnessError, InputError
-from axil.implicit.contract import Differentiated
+from axil.machine.limits import Limits
 from axil.replay.mistakes import OTHER_ORDER, other_order
 from axil.support import supports
 
-#: Modules with a ``read`` as `axil.implicit.contract.Reader` has it, tried in order.
+if TYPE_CHECKING:
+    from axil.implicit.optimum import Implicit
+    from axil.pushes.boosting import Boosting
+
+OUTPUTS = ("raw", "probability")
+
+#: Modules with a function ``read`` from `Given` to the model on its training data, or None for a model of another kind.
 READERS = ("axil.pushes.boosting", "axil.implicit.learners", "axil.implicit.torch")
+
+
+@dataclass(frozen=True)
+class Given:
+    """A fitted model and its training data, as the user gave them."""
+
+    model: Any
+    X: Any
+    y: Any
+    sample_weight: Any = None
+    init_score: Any = None
+    output: str = "raw"  #: of `OUTPUTS`: scores, or what a link makes of them
+    loss: Any = None  #: that a torch module was trained with
+    objective: Any = None  #: the user's own, of boosted trees
+    _: KW_ONLY
+    limits: Limits
+    verify: bool = True  #: whether the model is proven on the data
 
 
 def as_rows(X: Any) -> Any:
@@ -34,34 +57,31 @@ def copied(values: Any) -> Any:
     return copy.deepcopy(values) if hasattr(values, "__len__") else values
 
 
-def read(given: tuple[Any, ...], settings: dict[str, Any]) -> Differentiated:
+def read(given: Given) -> Boosting | Implicit:
     """The model as the first reader reads it; targets in another order than the rows, by their labels, are said outright."""
     try:
-        return _first(given, settings)
+        return _first(given)
     except ExactnessError as error:
-        model, X_train, y_train, *others = given
-        order = other_order(X_train, y_train)
+        order = other_order(given.X, given.y)
         if order is None:
             raise
         try:
-            _first((model, X_train, y_train.iloc[order], *others), settings)
+            _first(replace(given, y=given.y.iloc[order]))
         except AxilError:
             raise error from None
         cause = f"{OTHER_ORDER}: in the order of the labels they agree. Pass y_train.loc[X_train.index]."
         raise error.because(cause) from None
 
 
-def _first(given: tuple[Any, ...], settings: dict[str, Any]) -> Differentiated:
+def _first(given: Given) -> Boosting | Implicit:
     """The first reader's answer that is one."""
-    for name in READERS[:1] if "objective" in settings else READERS:  # the others have none
-        if find_spec(name) is None:
-            continue
-        found: Differentiated | None = import_module(name).read(*given, **settings)
+    for name in READERS if given.objective is None else READERS[:1]:  # the others have none
+        found: Boosting | Implicit | None = import_module(name).read(given)
         if found is not None:
             return found
-    known = supports(given[0])
-    left = "" if given[-1] is None else " Leave loss out: it has exact weights."
-    name = f"{type(given[0]).__module__}.{type(given[0]).__qualname__}"
+    known = supports(given.model)
+    left = "" if given.loss is None else " Leave loss out: it has exact weights."
+    name = f"{type(given.model).__module__}.{type(given.model).__qualname__}"
     raise InputError(
         f"The model is a {name}, which axil does not differentiate.{left if known.exact else f' {known.reason}'}"
     )

@@ -16,8 +16,8 @@ from axil.adapters.sklearn.trees import numbers
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.implicit import row_losses
 from axil.implicit.optimum import Implicit, Predictor, Training
+from axil.implicit.readers import Given
 from axil.implicit.torch_module import TorchModule
-from axil.machine.limits import Limits
 from axil.types import Array
 
 _KINKED = (
@@ -62,44 +62,34 @@ _LINKS: dict[str, row_losses.Link] = {
 }
 
 
-def read(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    init_score: Any,
-    output: str,
-    loss: Any,
-    *,
-    limits: Limits,
-    verify: bool,
-) -> Implicit | None:
+def read(given: Given) -> Implicit | None:
     """The module on its training data, None for any other object; raises for what has no such derivative.
 
     The module is copied, in float64 and in evaluation mode. ``output="probability"`` takes the sigmoid or softmax of the
     outputs, where the loss says which.
     """
+    model, output, limits = given.model, given.output, given.limits
     if "torch" not in sys.modules or not isinstance(model, sys.modules["torch"].nn.Module):
         return None
-    given = _training_loss(loss)
+    loss = _training_loss(given.loss)
     _refuse_layers(model)
-    if init_score is not None:
+    if given.init_score is not None:
         raise InputError("A torch module takes no offsets (init_score): leave them out.")
-    if output == "probability" and given.link == "identity":
+    if output == "probability" and loss.link == "identity":
         raise InputError('The loss does not say how outputs become probabilities; use output="raw", or name a link.')
-    X = _array(X)
+    X = _array(given.X)
     columns = _AnyColumns(int(np.shape(X)[1]) if np.ndim(X) == 2 else -1)
     X = inputs.as_features(X, columns, "X_train")
     if X.shape[0] == 0:
         raise InputError("X_train has no rows; expected the rows that the module was trained on.")
-    weights = inputs.as_weights(sample_weight, X.shape[0])
+    weights = inputs.as_weights(given.sample_weight, X.shape[0])
     module = TorchModule(model, _prepare(X))
-    targets = _targets(_array(y), X.shape[0], module.n_outputs, given)
+    targets = _targets(_array(given.y), X.shape[0], module.n_outputs, loss)
     weights = np.ones(len(targets)) if weights is None else weights
-    decay = _decay(model, given.weight_decay)
-    scaled = given.reduction == "mean"
+    decay = _decay(model, loss.weight_decay)
+    scaled = loss.reduction == "mean"
     training = Training(
-        loss=partial(_differentiated, given.rows),
+        loss=partial(_differentiated, loss.rows),
         targets=targets,
         weights=weights,
         penalty=decay * weights.sum() if scaled else decay,
@@ -107,7 +97,7 @@ def read(
         convex=False,
     )
     kept = copy.deepcopy(model)  # a module can be trained further
-    link = _LINKS[given.link] if output == "probability" else row_losses.identity_link
+    link = _LINKS[loss.link] if output == "probability" else row_losses.identity_link
     predictor = Predictor(
         library="torch",
         columns=columns,
@@ -117,7 +107,7 @@ def read(
         outputs=None if module.n_outputs == 1 else np.arange(module.n_outputs),
         remedy=_REMEDY,
     )
-    return Implicit(predictor, module, training, _prepare(X), limits.n_threads, limits.budget, verify)
+    return Implicit(predictor, module, training, _prepare(X), limits.n_threads, limits.budget, given.verify)
 
 
 class _AnyColumns:

@@ -83,7 +83,9 @@ def load(file: Archive, adapter: Model, limits: Limits, X_train: Any = None, inv
         raise
     except (AttributeError, TypeError, ValueError) as error:
         raise file.damaged(error) from error
-    proven = ProvenModel(adapter, engines, targets, file.index, None, backend, limits, verification).on(scaled)
+    proven = ProvenModel(adapter, file.index, None, backend, limits, verification, engines=engines, targets=targets).on(
+        scaled
+    )
     if header.get("prepared") is True:
         proven = proven.prepared()
     return proven if X_train is None else _with_features(proven, X_train, fitted)

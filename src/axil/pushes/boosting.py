@@ -16,6 +16,7 @@ from axil.adapters.contract import TrainingRows
 from axil.adapters.losses import Deviance
 from axil.adapters.smooth import SmoothModel
 from axil.errors import ExactnessError, InputError, UnsupportedQuestionError, shown
+from axil.implicit.readers import Given
 from axil.inputs.copies import frozen
 from axil.kernels import Backend
 from axil.machine.limits import Limits
@@ -34,44 +35,33 @@ from axil.structure import cell_dtype
 from axil.types import Array
 
 
-def read(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    init_score: Any,
-    output: str,
-    loss: Any,
-    objective: Any = None,
-    *,
-    limits: Limits,
-    verify: bool,
-) -> Boosting | None:
+def read(given: Given) -> Boosting | None:
     """Boosted trees on their training data, None for any other model."""
-    adapter = smooth.find(model, objective)
+    adapter = smooth.find(given.model, given.objective)
     if adapter is None:
         return None
-    if loss is not None:
+    if given.loss is not None:
         raise InputError(
-            f"loss is {shown(loss)}; a {adapter.library} model says itself what it was fitted to: leave it out."
+            f"loss is {shown(given.loss)}; a {adapter.library} model says itself what it was fitted to: leave it out."
         )
-    X = inputs.as_features(X, adapter, "X_train")
+    X = inputs.as_features(given.X, adapter, "X_train")
     n_rows = X.shape[0]
     if n_rows == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    targets = inputs.as_targets(y, n_rows, adapter.n_outputs, adapter.classes)
+    targets = inputs.as_targets(given.y, n_rows, adapter.n_outputs, adapter.classes)
     if adapter.classes is not None and adapter.n_outputs == 1:
         targets = targets[:, 1:]  # of two classes: whether a row is of the second
-    given = inputs.as_weights(sample_weight, n_rows)
-    weights = smooth.counted_weights(adapter, targets, given)
-    offsets = inputs.as_offsets(init_score, n_rows, adapter.n_outputs, "training")
+    own = inputs.as_weights(given.sample_weight, n_rows)
+    weights = smooth.counted_weights(adapter, targets, own)
+    offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
+    settings = given.output, given.limits, given.verify
     try:
-        return Boosting(adapter, X, targets, weights, offsets, output, limits, verify)
+        return Boosting(adapter, X, targets, weights, offsets, *settings)
     except ExactnessError:
-        if given is None or weights is given:
+        if own is None or weights is own:
             raise
         try:  # the user may have multiplied the weights of classes in
-            return Boosting(adapter, X, targets, given, offsets, output, limits, verify)
+            return Boosting(adapter, X, targets, own, offsets, *settings)
         except ExactnessError:
             pass
         raise
@@ -95,7 +85,7 @@ class KnownLeaves:
 
 
 class Boosting:
-    """`Differentiated`, by reverse mode through the replayed fit; see `axil.pushes.reverse`."""
+    """A boosted model on its training data, with derivatives by reverse mode through the replayed fit; see `reverse`."""
 
     def __init__(
         self,
@@ -141,9 +131,6 @@ class Boosting:
             error = self.check_rows(X) if found is None else found.score_error
             self.verification = self._findings(fitted, error, self.pushes.prove())
         self._verify = verify
-        self.library, self.n_features = adapter.library, adapter.n_features
-        self.feature_names, self.takes_text = adapter.feature_names, adapter.takes_text
-        self.renames = getattr(adapter, "renames", False)
         several = adapter.n_outputs > 1
         self.outputs = (
             (np.arange(adapter.n_outputs) if adapter.classes is None else adapter.classes) if several else None
@@ -178,16 +165,6 @@ class Boosting:
         return self._adapter
 
     @property
-    def n_outputs(self) -> int:
-        """K."""
-        return self._adapter.n_outputs
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint of the model; equal models have equal fingerprints."""
-        return self._adapter.fingerprint
-
-    @property
     def differentiates(self) -> str:
         """The quantity that derivatives are of: "raw" or "probability"."""
         return "raw" if self._raw else "probability"
@@ -201,10 +178,6 @@ class Boosting:
     def found(self) -> KnownLeaves | None:
         """Findings that a later reading need not make again; None where nothing was verified."""
         return None if self.verification is None else KnownLeaves(self._walked.leaves, self.verification.max_error)
-
-    def spelling(self, name: str) -> str:
-        """A column's name as the library writes it."""
-        return self._adapter.spelling(name)
 
     def shifted(self, offsets: Offsets | None) -> Boosting:
         """This model for rows with these offsets: answers of what is returned are about exactly these rows."""

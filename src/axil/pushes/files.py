@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters import smooth
 from axil.errors import ExactnessError, InputError
-from axil.implicit.contract import OUTPUTS
+from axil.implicit.readers import OUTPUTS
 from axil.inputs.copies import frozen
 from axil.machine.limits import Limits
 from axil.output import archive
@@ -37,7 +37,7 @@ def save(path: Any, proven: ProvenPushes) -> None:
     arrays |= {name: own for name in ("weights", "offsets") if (own := getattr(model.rows, name)) is not None}
     header = {
         "kind": KIND,
-        "fingerprint": model.fingerprint,
+        "fingerprint": model.adapter.fingerprint,
         "backend": proven.backend,
         "output": model.differentiates,
         "score_error": model.found.score_error,
@@ -88,7 +88,7 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
         backend = as_backend(header.get("backend"))
     except (TypeError, ValueError) as error:
         raise file.damaged(error) from error
-    return ProvenPushes(found, file.index, X_train, backend, limits, found.verification)
+    return ProvenPushes(adapter, file.index, X_train, backend, limits, found.verification, boosting=found)
 
 
 def _numbers(values: NDArray[Any], n_rows: int) -> Array:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil import inputs
 from axil.effects import PUSHES, Effects, Source
 from axil.effects.blocks import BlockEffects, derived
 from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
-from axil.machine.limits import Limits
 from axil.machine.memory import BATCH_BYTES
 from axil.machine.progress import track
 from axil.machine.threads import Kept
 from axil.pushes import deletions
 from axil.pushes.boosting import Boosting
 from axil.pushes.pushes import Pushes
-from axil.replay.model import Proven, WithoutGroups
-from axil.replay.queries import Offsets, Queries
-from axil.scale import IDENTITY, TargetScale
+from axil.replay.model import InMemory, WithoutGroups
+from axil.replay.queries import Queries
 from axil.types import Array, Leaves
 
 NO_WEIGHTS = "it needs exact weights, which this model does not have"
@@ -76,32 +73,16 @@ class PushEffects(BlockEffects):
         return found, found
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ProvenPushes(Proven):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ProvenPushes(InMemory):
     """Boosted trees of any loss, and the account of their scores: what each training row's own gradients put into them."""
 
     boosting: Boosting
-    index: NDArray[Any]  #: (N,) the user's labels of the training rows
-    features: Any
-    backend: str
-    limits: Limits
-    verification: Any
-    scale: TargetScale = IDENTITY
-    kept: Kept = field(default_factory=Kept)
 
     kind = "additive"
     source = PUSHES
     push_source = PUSHES
     refusals = WITHOUT_WEIGHTS
-
-    def __post_init__(self) -> None:
-        """Labels are shared with every explanation, so they are read-only."""
-        object.__setattr__(self, "index", frozen(self.index))
-        object.__setattr__(self, "adapter", self.boosting)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.boosting.targets.shape
 
     @property
     def targets(self) -> Array:
@@ -113,9 +94,7 @@ class ProvenPushes(Proven):
         return self.boosting.scored
 
     def queries(self, X: Any, init_score: Any = None) -> Queries:
-        rows = inputs.as_features(as_rows(X), self.boosting, "X", self.features)
-        offsets = Offsets.of(init_score, rows.shape[0], self.boosting.adapter)
-        return Queries(self.boosting.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
+        return super().queries(as_rows(X), init_score)
 
     def asked_of(self, batch: Queries) -> Boosting:
         """The model for exactly these rows."""

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from axil import inputs
+from axil.effects import DERIVATIVES
 from axil.errors import InputError, UnsupportedQuestionError, counted, shown
 from axil.questions.explain import STREAM
 from axil.questions.question import Question
@@ -81,7 +82,7 @@ class Derivatives(Question):
         asked = self._ask("weight_derivatives", X, init_score)
         model = asked.model
         what = f"The derivatives of {counted(len(asked), 'prediction')} by {model.shape[0]} training rows"
-        model.budget.require(len(asked) * model.adapter.bytes_per_query(), what, FEWER)
+        model.budget.require(len(asked) * model.bytes_per_query(DERIVATIVES), what, FEWER)
         found = model.asked_of(asked.queries).weight_derivatives(asked.queries.rows)
         return found[0] if model.outputs is None else np.swapaxes(found, 0, 1)
 

@@ -53,7 +53,8 @@ SPREAD = 10
 def build(model: Model, rows: TrainingRows, labels: NDArray[Any], limits: Limits, check: bool = True) -> ProvenModel:
     """Read the model, replay its fit on the rows, as they were given, and return both, proven; raise where they disagree."""
     engines, verification = _prove(model, rows, limits, check)
-    return ProvenModel(model, engines, rows.targets, labels, rows.X, inputs.backend_of(rows.X), limits, verification)
+    about = labels, rows.X, inputs.backend_of(rows.X), limits, verification
+    return ProvenModel(model, *about, engines=engines, targets=rows.targets)
 
 
 def _prove(model: Model, rows: TrainingRows, limits: Limits, check: bool) -> tuple[list[Engine], Verification | None]:

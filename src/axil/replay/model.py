@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.effects import STEPS, Here, Shards, Source, notes
 from axil.errors import InputError, UnsupportedQuestionError
+from axil.inputs.copies import frozen
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.machine.progress import track
 from axil.machine.threads import Kept
-from axil.replay.queries import Queries
-from axil.scale import TargetScale
+from axil.replay.queries import Offsets, Queries
+from axil.scale import IDENTITY, TargetScale
 from axil.types import Array
 
 
@@ -315,3 +316,32 @@ class Proven(ABC):
         """Raise unless the effects of n queries fit into memory."""
         what = f"The {self.source.name} of {n} x {self.shape[0]} rows"
         self.budget.require(n * self.bytes_per_query(self.source, whole=True), what, instead)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InMemory(Proven):
+    """A model that was proven on training rows in this process, of whatever kind."""
+
+    adapter: Any
+    index: NDArray[Any]
+    features: Any
+    backend: str
+    limits: Limits
+    verification: Any
+    scale: TargetScale = IDENTITY
+    seen: Array | None = None
+    kept: Kept = field(default_factory=Kept)
+
+    def __post_init__(self) -> None:
+        """Labels are shared with every explanation, so they are read-only."""
+        object.__setattr__(self, "index", frozen(self.index))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n_rows, n_outputs = self.targets.shape
+        return n_rows, n_outputs
+
+    def queries(self, X: Any, init_score: Any = None) -> Queries:
+        rows = inputs.as_features(X, self.adapter, "X", self.features)
+        offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
+        return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)

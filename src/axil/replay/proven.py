@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -16,14 +16,12 @@ from axil.effects.top import Best
 from axil.effects.weights import DeletionEffects, WeightEffects
 from axil.errors import CostWarning, warn
 from axil.inputs.copies import frozen
-from axil.machine.limits import Limits
 from axil.machine.progress import track
-from axil.machine.threads import Kept
 from axil.replay.checks import Verification, check_answer
-from axil.replay.model import Proven, WithoutGroups
-from axil.replay.queries import Offsets, Queries
+from axil.replay.model import InMemory, WithoutGroups
+from axil.replay.queries import Queries
 from axil.replay.radius import leaves_beyond, row_beyond
-from axil.scale import IDENTITY, FittedTargets, TargetScale
+from axil.scale import FittedTargets
 from axil.types import Array
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.boosting import BoostedTrees
@@ -39,7 +37,7 @@ MANY_BYTES = 1 << 29  # bytes that leaf space may then take, or half of the user
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProvenModel(Proven):
+class ProvenModel(InMemory):
     """A fitted model, its training rows, and the engines that make its predictions of their targets.
 
     Nothing in it changes. `prepared`, `for_many` and `prepared_for` give another one, which shares what is kept. Only they choose
@@ -47,17 +45,11 @@ class ProvenModel(Proven):
     """
 
     adapter: Model
+    verification: Verification | None
+    _: KW_ONLY
     engines: list[Engine]  #: one for all outputs that share trees, else one for each
-    targets: Array  #: (N, K) on the scale of the fit; one-hot for classes
-    index: NDArray[Any]  #: (N,) the user's labels of the training rows
-    features: Any  #: (N, features) the training rows; None where they are not at hand
-    backend: str  #: the name of the frame library that tables are made with
-    limits: Limits
-    verification: Verification | None  #: what the replay found; None where it was not asked for
-    scale: TargetScale = IDENTITY  #: of the fit
-    seen: Array | None = None  #: (N, K) targets as people read them; None where that is the scale of the fit
+    targets: Array
     is_prepared: bool = False  #: whether by `prepared`
-    kept: Kept = field(default_factory=Kept)  #: leverages and noise, once they are known
 
     kind = "exact"
     source = WEIGHTS
@@ -71,13 +63,9 @@ class ProvenModel(Proven):
     )
 
     def __post_init__(self) -> None:
-        """Targets and labels are shared with every explanation, so they are read-only."""
+        """Targets are shared with every explanation too."""
+        super().__post_init__()
         object.__setattr__(self, "targets", frozen(self.targets))
-        object.__setattr__(self, "index", frozen(self.index))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.targets.shape
 
     def on(self, fitted: FittedTargets) -> ProvenModel:
         """This model, proven on the scale of the fit, with the targets on both scales."""
@@ -148,12 +136,6 @@ class ProvenModel(Proven):
             )
 
     # -- queries --------------------------------------------------------------------------------------------------------
-
-    def queries(self, X: Any, init_score: Any = None) -> Queries:
-        """The rows of X and their offsets, checked."""
-        rows = inputs.as_features(X, self.adapter, "X", self.features)
-        offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
-        return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
 
     def batches(
         self, queries: Queries, size: int, what: str, even_empty: bool = False
