@@ -18,6 +18,7 @@ from axil.output import comparables, page, tables
 from axil.output.arrays import Arrays
 from axil.output.columns import columns_of
 from axil.output.portfolio import Portfolio
+from axil.output.rules import Rules
 from axil.output.shap import to_shap
 from axil.output.similar import Beside, as_per_class, listed
 
@@ -167,6 +168,7 @@ class Explanation(Arrays):
         sign: str = "any",
         per_class: bool = True,
         within: Any = None,
+        asof: Any = None,
         beside: Any = None,
     ) -> Any:
         """Comparables: the table of `Explainer.similar`, without adjusted targets, for the predictions at hand.
@@ -178,7 +180,8 @@ class Explanation(Arrays):
         columns : sequence, optional
             Which features to show, by name or position; all by default.
         among : array of bool of shape (n_train,) or function, optional
-            The training rows that may be listed, or a function of the training rows that returns such a mask.
+            The training rows that may be listed, or a function of the training rows, or of them and a query, that returns such a
+            mask.
         distinct : str, int or sequence of length n_train, optional
             A column of the training rows, or a label for each: of rows with one label only the largest is listed.
         sign : "any" or "positive", default "any"
@@ -187,6 +190,8 @@ class Explanation(Arrays):
             A line for each class, or where they share their weights one for all; see `top`.
         within : pair of a column and a distance, optional
             How near a row must be to the query: ``("sale_date", "3Y")``.
+        asof : date, str or number, optional
+            Only rows before this date, or before the one in this column of the rows explained; see `Explainer.similar`.
         beside : pair of frames, optional
             Further columns of the training rows and of the rows explained that are no features.
 
@@ -211,7 +216,7 @@ class Explanation(Arrays):
         shape = len(self.targets), n_outputs
         known = columns_of(about.X_train, about.X, about.names(), beside)
         listing, each = Beside(known, shape, sums.backend, sums.note), as_per_class(per_class, sums.is_shared)
-        choice, allowed = listing.choice(k, among, distinct, sign, within, sums.n_threads)
+        choice, allowed = Rules(among, distinct, within, asof).choice(known, k, sign, sums.n_threads)
         return listed([sums.compared(choice, allowed)], listing, known.chosen(columns), each, known.of_training)
 
     def _groups(self, labels: Any, what: str) -> tuple[NDArray[np.intp], NDArray[Any]]:

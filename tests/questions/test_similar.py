@@ -233,9 +233,24 @@ def test_sparse_weights_and_frames_of_other_libraries():
         ),
         (
             {"within": ("sold", "3Y"), "beside": (BESIDE[0], BESIDE[1].assign(sold=1.0))},
-            "sold holds dates in the training rows and numbers in X",
+            "sold of the training rows holds dates, and sold of X numbers",
         ),
-        ({"beside": BESIDE[0]}, "beside is .*expected two frames"),
+        ({"beside": BESIDE[0]}, r"beside is one frame of shape \(120, 2\); expected two frames"),
+        ({"distinct": "parcel"}, "distinct names 'parcel'.* A column that is no feature comes with beside="),
+        ({"columns": ["parcel"]}, "columns names 'parcel'.* A column that is no feature comes with beside="),
+        (
+            {"among": [True]},
+            r"among has shape \(1,\); expected \(120,\), True or False for each of the 120 training rows",
+        ),
+        ({"suspects": "leave"}, "suspects is 'leave'; expected"),
+        ({"asof": "2023-01-01"}, "within is None; expected .*the column alone"),
+        ({"asof": "valued", "within": "year"}, "asof is 'valued'; expected a date such as .* comes with beside="),
+        ({"asof": "2023-01-01", "within": "year"}, "year of the training rows holds numbers, and asof dates"),
+        ({"asof": None, "within": "year"}, "within is 'year'; expected a column and a distance"),
+        ({"asof": [2], "within": "year"}, r"asof is \[2\]; expected a date"),
+        ({"asof": float("nan"), "within": "year"}, "asof is nan; expected a date"),
+        ({"asof": "owner", "within": "sold", "beside": BESIDE}, "asof names owner, which only the training rows have"),
+        ({"among": lambda rows, query: rows["x"]}, "among raised KeyError.*the training rows, and of a query"),
         ({"beside": BESIDE[::-1]}, "The first frame of beside has 6 rows; expected 120"),
         ({"beside": (BESIDE[0][::-1], BESIDE[1])}, "The first frame of beside has the row labels .* in another order"),
         ({"adjust": 1}, "adjust is 1; expected True or False"),
@@ -295,6 +310,92 @@ def test_rows_within_a_distance_of_numbers(boosting):
     missing = BESIDE[0].assign(sold=SOLD.where(np.arange(N) % 2 == 0))  # a row without a date is near no query
     found = boosting.similar(NEW, N, [], within=("sold", "1Y"), beside=(missing, BESIDE[1]))
     assert set(found["row"]) <= set(X.index[::2])
+
+
+@pytest.mark.parametrize("name", ["boosting", "forest", "outputs"])
+def test_rows_before_a_date(monkeypatch, name):
+    """Of one date or of a column of the queries, which only they have; never at the date itself, nor longer before."""
+    monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
+    explainer, homes = made(name), pd.DataFrame({"valued": NOW, "town": 1})
+    weights, year = dense(explainer, NEW)[0], pd.DateOffset(years=1)
+    sold = SOLD.where(np.arange(N) != 3, NOW.iloc[0])  # a sale on the very day
+    sales = pd.DataFrame({"sold": sold})
+    for asof, dates in (
+        ("2023-01-01", [pd.Timestamp("2023-01-01")] * Q),
+        ("valued", NOW),
+        (NOW.iloc[0], [NOW.iloc[0]] * Q),
+    ):
+        for within, least in (("sold", [pd.Timestamp.min] * Q), (("sold", "1Y"), [one - year for one in dates])):
+            found = explainer.similar(NEW, 9, ["sold"], asof=asof, within=within, beside=(sales, homes))
+            near = [((sold < date) & (sold >= first)).to_numpy() for date, first in zip(dates, least)]
+            rows = [X.index[j] for i in range(Q) for own in weights[i] for j in expected(own, 9, near[i])]
+            assert list(found["row"]) == rows
+            assert "sold (query)" not in found
+            assert len(rows) > Q
+    pd.testing.assert_frame_equal(
+        explainer(NEW).similar(4, [], asof="2023-01-01", within="sold", beside=(sales, homes)),
+        explainer.similar(NEW, 4, [], asof="2023-01-01", within="sold", beside=(sales, homes)),
+    )
+
+
+def test_numbers_before_a_number(boosting):
+    found = boosting.similar(NEW, N, ["year"], asof=2022, within=("year", 2))
+    assert set(found["year (row)"]) == {2020, 2021}
+    assert set(boosting.similar(NEW, N, ["year"], asof=2020, within="year")["year (row)"]) == {2018, 2019}
+    single = X.astype(np.float32).assign(year=np.float32(0.7))  # rounded to less than 0.7
+    other = axil.Explainer(LGBMRegressor(**QUICK).fit(single, Y), single, Y)
+    assert not len(other.similar(NEW, N, asof=0.7, within="year"))
+
+
+@pytest.mark.parametrize("name", ["boosting", "forest"])
+def test_a_function_of_rows_and_query(monkeypatch, name):
+    monkeypatch.setattr("axil.machine.memory.Budget.batch_size", lambda self, *_: 4)
+    explainer, weights = made(name), dense(made(name), NEW)[0]
+    own = (X["year"].to_numpy() >= NEW["year"].to_numpy()[:, None] - 1) & (OWNER >= 5)
+
+    def alike(sales, home):
+        assert isinstance(home["year"], int)
+        return (sales["year"] >= home["year"] - 1) & (sales["owner"] >= home["least"])
+
+    beside = BESIDE[0], BESIDE[1].assign(least=5)
+    near = within_by_definition(pd.DateOffset(years=2))
+    for more, also in (({}, True), ({"within": ("sold", "2Y")}, near)):
+        found = explainer.similar(NEW, 9, [], among=alike, beside=beside, **more)
+        rows = [X.index[j] for i, mask in enumerate(own & also) for j in expected(weights[i, 0], 9, mask)]
+        assert list(found["row"]) == rows
+        assert len(rows) > Q
+    arrays = LGBMRegressor(**QUICK).fit(X.to_numpy(), Y)
+    found = axil.Explainer(arrays, X.to_numpy(), Y).similar(
+        NEW.to_numpy(), 9, among=lambda rows, row: rows[:, 2] == row[2]
+    )
+    assert (found["x2 (row)"] == found["x2 (query)"]).all()
+    assert not len(explainer.similar(NEW.head(0), 9, among=alike))
+
+
+def test_suspects_are_marked_or_dropped(monkeypatch):
+    prices = Y.copy()
+    prices.iloc[[3, 50, 99]] *= [0.05, 12, 0.02]
+    explainer = axil.Explainer(LGBMRegressor(**QUICK).fit(X, np.log(prices)), X, np.log(prices), inverse_func=np.exp)
+    table = explainer.audit()
+    wrong = set(table["row"][table["suspect"]])
+    assert {X.index[3], X.index[50], X.index[99]} <= wrong
+    marked = explainer.similar(NEW, N, [], suspects="mark")
+    assert set(marked["row"][marked["suspect"]]) == wrong & set(marked["row"])
+    pd.testing.assert_frame_equal(marked.drop(columns="suspect"), explainer.similar(NEW, N, []))
+    kept = ~X.index.isin(wrong)
+    dropped = explainer.similar(NEW, 5, [], suspects="drop", among=(X["year"] > 2018).to_numpy())
+    same(dropped, explainer.similar(NEW, 5, [], among=kept & (X["year"] > 2018).to_numpy()))
+    monkeypatch.setattr("axil.questions.audit.suspects", None)  # found once for each explainer
+    same(explainer.similar(NEW, N, [], suspects="mark"), marked)
+
+
+def test_suspects_of_classes_and_of_several_outputs():
+    for name in ("classes", "outputs"):
+        explainer = made(name)
+        table = explainer.audit()
+        wrong = set(table["row"][table["suspect"]])
+        found = explainer.similar(NEW, N, [], suspects="mark")
+        assert set(found["row"][found["suspect"]]) == wrong & set(found["row"])
 
 
 def test_columns_beside_the_features(boosting):
@@ -388,6 +489,21 @@ def test_comparables_of_every_kind_and_place(any_explainer, batches):
     np.testing.assert_array_equal(found["age (query)"], new.loc[found["query"], "age"])
     assert found["share"].between(0, 1 + 1e-12).all()
     assert found.attrs["axil"].startswith(NOTES[whole.kind])
+    before = any_explainer.similar(new, 3, ["age"], asof=0.2, within=("age", 0.9))
+    assert len(before)
+    assert before["age (row)"].between(0.2 - 0.9, 0.2, inclusive="left").all()
+    alike = any_explainer.similar(new, 3, ["age"], among=lambda rows, query: rows["age"] > query["age"])
+    assert len(alike)
+    assert (alike["age (row)"] > alike["age (query)"]).all()
+    if over_dask(any_explainer) or any_explainer.kind == "derivative":
+        with pytest.raises(UnsupportedQuestionError, match='suspects="drop" has no answer here: it asks audit, and'):
+            any_explainer.similar(new, 3, suspects="drop")
+    else:
+        table = any_explainer.audit()
+        wrong = set(table["row"][table["suspect"]])
+        marked = any_explainer.similar(new, len(rows), ["age"], suspects="mark")
+        assert set(marked["row"][marked["suspect"]]) == wrong & set(marked["row"])
+        assert not wrong & set(any_explainer.similar(new, len(rows), suspects="drop")["row"])
     if over_dask(any_explainer):  # whose explanations have no training rows
         with pytest.raises(UnsupportedQuestionError, match="not at hand"):
             whole.similar(3, ["age"])

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.dask.partitions import named
-from axil.effects.comparables import Allowed
-from axil.errors import AxilError, InputError, shown
+from axil.effects.comparables import Allowed, packed
+from axil.errors import InputError
 from axil.replay.mistakes import other_order
 
 
@@ -22,37 +22,24 @@ def coded_rows(shard: Any, what: str, labels: Any) -> tuple[NDArray[np.intp], ND
     return inputs.group_codes(labels, len(shard.labels), what)
 
 
-def masks_of(X: Any, among: Any) -> Any:
-    """The rows that may be listed, as a collection: given as one, or by a function of the training rows."""
-    if not callable(among) or hasattr(among, "dask"):
-        return among
-    try:
-        return among(X)
-    except AxilError:
-        raise
-    except Exception as error:  # the user's own function
-        raise InputError(
-            f"among raised {type(error).__name__}: {shown(error, 200)}. Expected a function of the Dask collection X_train that "
-            "returns a truth value for each training row, in its partitions."
-        ) from error
-
-
 def allowed_rows(shard: Any, _: Any, given: list[Any]) -> Allowed:
     """The rows of a partition that may be listed: its number, then masks, labels and values as given, None for none."""
-    number, mask, keys, values = given
+    number, mask, masks, keys, values = given
     n = len(shard.labels)
     with named(number):
-        for what, own in (("among", mask), ("distinct", keys), ("within", values)):
+        every = [("among", one) for one in masks or ()]
+        for what, own in (*every, ("among", mask), ("distinct", keys), ("within", values)):
             if other_order(pd.Series(np.zeros(n), index=shard.labels), own) is not None:
                 raise InputError(
                     f"{what} has the row labels of X_train in another order, and rows are matched by position. Sort it like "
                     "X_train."
                 )
         among = None if mask is None else np.flatnonzero(inputs.as_mask(mask, n, "among"))
+        bits = None if masks is None else packed((inputs.as_mask(one, n, "among") for one in masks), n)
         labels = None if keys is None else inputs.as_labels(keys, n, "distinct").astype(object)
         codes = None if labels is None else inputs.label_codes(labels, n, "distinct")
         points = None if values is None else inputs.as_points(values, "the column of within")
-    return Allowed(among, codes, labels, points)
+    return Allowed(among, bits, codes, labels, points)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.dask.cluster import Cluster, partitions, task
-from axil.dask.features import Taken, allowed_rows, by_partition, coded_rows, masks_of, taken
+from axil.dask.features import Taken, allowed_rows, by_partition, coded_rows, taken
 from axil.dask.rows import HeldRows
 from axil.dask.shards import OnWorkers
 from axil.errors import InputError
 from axil.machine.limits import Limits
+from axil.output.rules import Rules, said_by
 from axil.replay.model import Proven
 from axil.replay.queries import Offsets, Queries
 from axil.replay.recover import assign_leaves
@@ -173,28 +174,31 @@ class PartitionedModel(Proven):
         place = inputs.chosen_columns(name, [str(column) for column in self.features.columns], what)[0]
         return self.features.iloc[:, place]
 
-    def choice(
-        self, listing: Any, k: Any, among: Any, distinct: Any, sign: Any, within: Any
-    ) -> tuple[Any, Sequence[Any]]:
-        choice, _ = listing.choice(k, None, None, sign, None, self.n_threads)
-        choice = replace(choice, distinct=distinct is not None)
-        values = None
-        if within is not None:
-            column = within[0] if isinstance(within, (tuple, list)) and len(within) == 2 else None
-            own = self._feature(column, "within") if column is not None else None
-            lowest, highest = listing.ranges(within)
-            choice, values = replace(choice, ranges=(lowest, highest)), self.cut(own, "within")
-        keys = distinct
-        if isinstance(distinct, str) or inputs.is_whole(distinct):
-            keys = self._feature(distinct, "distinct")
+    def choice(self, known: Any, k: Any, sign: Any, rules: Any) -> tuple[Any, Sequence[Any]]:
+        choice, _ = Rules().choice(known, k, sign, self.n_threads)
+        choice = replace(choice, distinct=rules.distinct is not None)
         nothing: list[Any] = [None] * len(self.held.sizes)
-        given = zip(
-            range(len(nothing)),
-            nothing if among is None else self.cut(masks_of(self.features, among), "among"),
-            nothing if distinct is None else self.cut(keys, "distinct"),
-            nothing if values is None else values,
-        )
+        masks, by_query, keys, values = nothing, nothing, nothing, nothing
+        if rules.is_by_query:
+            each = [self._masks(rules.among, one) for one in known.each_query()]
+            by_query = [list(own) for own in zip(*each)] if each else [[] for _ in nothing]
+        elif rules.among is not None:
+            masks = self._masks(rules.among)
+        if isinstance(rules.distinct, str) or inputs.is_whole(rules.distinct):
+            keys = self.cut(self._feature(rules.distinct, "distinct"), "distinct")
+        elif rules.distinct is not None:
+            keys = self.cut(rules.distinct, "distinct")
+        if rules.within is not None or rules.asof is not None:
+            choice = replace(choice, ranges=rules.ranges(known))
+            values = self.cut(self._feature(rules.column(known)[0], "within"), "within")
+        given = zip(range(len(nothing)), masks, by_query, keys, values)
         return choice, self.shards.each(allowed_rows, None, [list(one) for one in given])
+
+    def _masks(self, among: Any, *query: Any) -> list[Any]:
+        """Partitions of a mask of the rows that may be listed: given as a collection, or by a function of the training rows."""
+        if callable(among) and not hasattr(among, "dask"):
+            among = said_by(among, self.features, *query, rows="the Dask collection X_train")
+        return self.cut(among, "among")
 
     def features_of(self, known: Any) -> Callable[[NDArray[np.intp], list[int]], list[Any]]:
         return self._features

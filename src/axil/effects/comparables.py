@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ class Allowed:
     """The rows of one shard that may be listed, and what is known of them besides."""
 
     among: NDArray[np.intp] | None = None  #: positions of the rows allowed, ascending; None for all
+    by_query: NDArray[np.uint8] | None = None  #: (n, rows / 8) bits of the rows allowed beside each query; None for all
     codes: NDArray[np.intp] | None = None  #: (rows,) rows of one number are listed once, by the largest of them
     keys: NDArray[Any] | None = None  #: (rows,) the labels that the numbers stand for, which other shards may have too
     values: NDArray[Any] | None = None  #: (rows,) of the column that must lie within a query's range
@@ -43,6 +44,12 @@ class Allowed:
     def n(self) -> int | None:
         """How many rows are allowed; None for all."""
         return None if self.among is None else len(self.among)
+
+
+def packed(masks: Iterable[NDArray[np.bool_]], n_rows: int) -> NDArray[np.uint8]:
+    """(n, rows / 8): masks of rows, one for each query, as bits."""
+    found = [np.packbits(mask) for mask in masks]
+    return np.stack(found) if found else np.zeros((0, -(-n_rows // 8)), dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class Choice:
         allowed: Allowed = Allowed() if column is None else column
         n_rows, n_outputs = effects.shape
         once = Once(effects) if isinstance(effects, BlockEffects) and allowed.residuals is None else None
-        if self.is_plain and allowed.among is None:
+        if self.is_plain and allowed.among is None and allowed.by_query is None:
             backend = effects.backend
             largest = [
                 Largest(effects.n, self.k, n_rows, None, self.n_threads, backend=backend) for _ in range(n_outputs)
@@ -154,26 +161,35 @@ class Choice:
             inside = allowed.among[(allowed.among >= first) & (allowed.among < first + n_rows)]
             among = inside - first
         codes = allowed.codes[first : first + n_rows] if self.distinct and allowed.codes is not None else None
-        if self.ranges is None:
+        if self.ranges is None and allowed.by_query is None:
             values, rows = self._rows(numbers, among, codes)
         else:
             values, rows = np.zeros((n, self.k)), np.full((n, self.k), -1, dtype=np.int64)
-            assert allowed.values is not None
-            for some, near in self._near(allowed.values[first : first + n_rows], query, n):
+            for some, near in self._near(allowed, first, n_rows, query, n):
                 both = near if among is None else np.intersect1d(near, among, assume_unique=True)
                 if len(both):
                     own = self._rows(numbers[some], both, codes)
                     values[some, : own[0].shape[1]], rows[some, : own[1].shape[1]] = own
         return values, np.where(rows < 0, -1, rows + first)
 
-    def _near(self, values: NDArray[Any], query: int, n: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Groups of n queries from ``query`` on with one range: their places, and the positions of the rows in the range."""
-        assert self.ranges is not None
-        ends = np.stack([edge[query : query + n] for edge in self.ranges])
-        ranges, which = np.unique(ends, axis=1, return_inverse=True)
-        for g, (lowest, highest) in enumerate(ranges.T):
-            inside = (values >= lowest) & (values <= highest)  # neither is true of what is missing
-            yield np.flatnonzero(which.ravel() == g), np.flatnonzero(inside)
+    def _near(
+        self, allowed: Allowed, first: int, n_rows: int, query: int, n: int
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Groups of n queries from ``query`` on that allow the same of these rows: their places, and the rows' positions."""
+        which = np.arange(n)
+        if allowed.by_query is None and self.ranges is not None:
+            ends = np.stack([edge[query : query + n] for edge in self.ranges])
+            which = np.unique(ends, axis=1, return_inverse=True)[1].ravel()
+        for group in np.unique(which):
+            some = np.flatnonzero(which == group)
+            at, inside = query + some[0], np.ones(n_rows, dtype=bool)
+            if self.ranges is not None:
+                assert allowed.values is not None
+                values, (lowest, highest) = allowed.values[first : first + n_rows], (edge[at] for edge in self.ranges)
+                inside = (values >= lowest) & (values <= highest)  # neither is true of what is missing
+            if allowed.by_query is not None:
+                inside &= np.unpackbits(allowed.by_query[at])[first : first + n_rows].astype(bool)
+            yield some, np.flatnonzero(inside)
 
     def _rows(
         self, numbers: Any, among: NDArray[np.intp] | None, codes: NDArray[np.intp] | None

@@ -9,7 +9,7 @@ from axil.inputs.columns import (
     row_keys,
     row_values,
 )
-from axil.inputs.distances import as_points, interval_around
+from axil.inputs.distances import FIRST, as_points, interval_around, just_before
 from axil.inputs.labels import (
     as_labels,
     as_mask,
@@ -58,6 +58,7 @@ from axil.inputs.tables import (
 )
 
 __all__ = [
+    "FIRST",
     "MOST_THREADS",
     "ModelColumns",
     "as_bags",
@@ -94,6 +95,7 @@ __all__ = [
     "is_single",
     "is_sparse",
     "is_whole",
+    "just_before",
     "label_codes",
     "named_rows",
     "on_host",

@@ -65,9 +65,7 @@ def interval_around(
         if not _is_size(distance):
             raise InputError(f"{what}; expected a number, as {name} holds numbers, of zero or more.")
         reach = float(distance)
-        # Either value is off by half an eps of its type, the distance and the sum by half an eps of double precision.
-        eps = max([np.finfo(one).eps for one in dtypes if one.kind == "f"], default=DOUBLE)
-        reach = reach + (eps + 2 * DOUBLE) * (np.abs(points) + reach) if reach else reach
+        reach = reach + _rounding(dtypes) * (np.abs(points) + reach) if reach else reach
         return points - reach, points + reach
     step = _step(distance)
     if step is None:
@@ -81,6 +79,18 @@ def interval_around(
             f"{what}, which leads from the dates of {name} past those of the calendar. Take a shorter one."
         )
     return ends
+
+
+def just_before(points: NDArray[Any], dtypes: tuple[np.dtype[Any], ...] = ()) -> NDArray[Any]:
+    """(n,): the highest values that lie before these points; numbers that were only rounded lie at them, not before."""
+    if points.dtype.kind != "f":
+        return np.asarray(points - np.timedelta64(1, "us"))
+    return np.asarray(np.minimum(points - _rounding(dtypes) * np.abs(points), np.nextafter(points, -np.inf)))
+
+
+def _rounding(dtypes: tuple[np.dtype[Any], ...]) -> float:
+    """How far a number of these types may be from the one that was meant: either by half an eps of its type, and sums besides."""
+    return float(max([np.finfo(one).eps for one in dtypes if one.kind == "f"], default=DOUBLE)) + 2 * DOUBLE
 
 
 def _step(distance: Any) -> Any:

@@ -16,9 +16,9 @@ from axil.inputs.numbers import is_whole, unmasked
 from axil.types import Array
 
 
-def as_labels(values: Any, n_rows: int, what: str, rows: str = "training") -> NDArray[Any]:
+def as_labels(values: Any, n_rows: int, what: str, rows: str = "training", kind: str = "one label") -> NDArray[Any]:
     """(N,): one label per row, of any kind that can be told apart and written down; missing ones are None or nan."""
-    expected = f"one label for each of the {n_rows} {rows} rows"
+    expected = f"{kind} for each of the {n_rows} {rows} rows"
     try:
         found = _plain(unmasked(values, what))
     except (InputError, MemoryError):
@@ -130,7 +130,7 @@ def label_codes(labels: Any, n_rows: int, what: str) -> NDArray[np.intp]:
 
 def as_mask(values: Any, n_rows: int, what: str) -> NDArray[np.bool_]:
     """(N,): a truth value for each training row; numbers, and places where it is missing, are none."""
-    found = as_labels(values, n_rows, what)
+    found = as_labels(values, n_rows, what, kind="True or False")
     truths = [is_truth(value) for value in found.tolist()] if found.dtype == object else [found.dtype.kind == "b"]
     if not all(truths):
         if found.dtype == object:

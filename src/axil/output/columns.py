@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from axil.errors import InputError, shown
 from axil.inputs.copies import owned_rows
 from axil.replay.mistakes import other_order
 
+HINT = " A column that is no feature comes with beside=(columns of the training rows, columns of X)."
 EXPECTED = "expected two frames, of the training rows and of the rows of X"
 
 
@@ -28,7 +29,10 @@ class Columns:
 
     def chosen(self, columns: Any, what: str = "columns") -> list[int]:
         """The positions of columns given by name or position; all for None."""
-        return inputs.chosen_columns(columns, self.names, what)
+        try:
+            return inputs.chosen_columns(columns, self.names, what)
+        except InputError as error:
+            raise InputError(f"{error}{self.hint}") from None
 
     def of_training(self, rows: NDArray[np.intp], chosen: Sequence[int]) -> list[NDArray[Any] | None]:
         """Some columns of some training rows; None for one that only queries have."""
@@ -38,16 +42,49 @@ class Columns:
         """Some columns of some queries; None for one that only the training rows have."""
         return [self._one(self.queries, rows, i) for i in chosen]
 
-    def of_all(self, i: int, what: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """A column of all training rows and of all queries, which both must have."""
+    def of_all_training(self, i: int, what: str) -> NDArray[Any]:
+        """A column of all training rows, which they must have."""
         (own,) = self.of_training(np.arange(self.training[0].shape[0]), [i])
+        if own is None:
+            raise InputError(f"{what} names {self.names[i]}, which only X has. Add it to the first frame of beside.")
+        return own
+
+    def of_all_queries(self, i: int, what: str) -> NDArray[Any]:
+        """A column of all queries, which they must have."""
         (queried,) = self.of_queries(np.arange(self.queries[0].shape[0]), [i])
-        if own is None or queried is None:
-            which = ("X has", "first") if own is None else ("the training rows have", "second")
+        if queried is None:
             raise InputError(
-                f"{what} names {self.names[i]}, which only {which[0]}. Add it to the {which[1]} frame of beside."
+                f"{what} names {self.names[i]}, which only the training rows have. Add it to the second frame of beside."
             )
-        return own, queried
+        return queried
+
+    def training_rows(self) -> Any:
+        """The training rows as they were given, a frame with the further columns too; a copy, whatever becomes of it."""
+        features, further = self.training
+        frame, more = inputs.as_frame(features), None if further is None else inputs.as_frame(further)
+        if frame is None or more is None or frame.implementation is not more.implementation:
+            return owned_rows(features)
+        return owned_rows(
+            frame.with_columns(*(more[name] for name in more.columns if name not in frame.columns)).to_native()
+        )
+
+    def each_query(self) -> Iterator[Any]:
+        """The queries one by one: of frames a dict from columns to values, with the further ones; else the row itself."""
+        rows, n = self.queries[0], self.queries[0].shape[0]
+        if inputs.as_frame(rows) is None:
+            for i in range(n):
+                one = inputs.take_rows(rows, slice(i, i + 1))
+                yield (one.toarray() if inputs.is_sparse(one) else np.asarray(one))[0]
+            return
+        columns = zip(self.names, self.of_queries(np.arange(n), range(len(self.names))))
+        known = {name: column.tolist() for name, column in columns if column is not None}
+        for i in range(n):
+            yield {name: column[i] for name, column in known.items()}
+
+    @property
+    def hint(self) -> str:
+        """The end of a message about a column that is not there."""
+        return "" if self.n_features < len(self.names) else HINT
 
     def _one(self, given: tuple[Any, Any], rows: NDArray[np.intp], i: int) -> NDArray[Any] | None:
         if i < self.n_features:
@@ -83,7 +120,8 @@ def _pair(features: Any, rows: Any, beside: Any) -> tuple[Any, Any]:
     except Exception:  # nothing that can be taken apart
         frames = None, None
     if frames[0] is None or frames[1] is None or isinstance(beside, dict):
-        raise InputError(f"beside is {shown(beside)}; {EXPECTED}.")
+        found = shown(beside) if inputs.as_frame(beside) is None else f"one frame of shape {beside.shape}"
+        raise InputError(f"beside is {found}; {EXPECTED}, as beside=(sales, homes).")
     given = zip((first, second), ("first", "second"))
     for (frame, which), (name, own) in zip(given, (("X_train", features), ("X", rows))):
         n = own.shape[0]

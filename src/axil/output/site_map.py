@@ -56,7 +56,8 @@ def as_places(given: Any, known: Columns) -> Places | None:
         raise InputError(f"map is {shown(given)}; {expected}.")
     found: list[list[Array]] = [[], []]
     for (kind, limit), place in zip(LIMITS.items(), known.chosen(given, "map")):
-        for part, values, whose in zip(found, known.of_all(place, "map"), ("the training rows", "X")):
+        both = known.of_all_training(place, "map"), known.of_all_queries(place, "map")
+        for part, values, whose in zip(found, both, ("the training rows", "X")):
             what = f"{known.names[place]} of {whose}"
             degrees = as_points(values, what)
             if degrees.dtype.kind != "f":

@@ -109,18 +109,61 @@ class Audit(Question):
         if (X_val is None) != (y_val is None):
             given, lacking = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
             raise InputError(f"{given} was given without {lacking}; give both for the column gain, or neither.")
-        if model.kind == "additive":
-            if X_val is not None:
-                raise InputError(
-                    "X_val and y_val are for models with exact weights; this one has pushes. Leave them out."
-                )
-            return _pushed(model, out_of_fold)
+        if model.kind == "additive" and X_val is not None:
+            raise InputError("X_val and y_val are for models with exact weights; this one has pushes. Leave them out.")
         asked = None if X_val is None else validation(model, X_val, y_val, init_score)
-        return (_numbers if model.classes is None else _classes)(model, out_of_fold, asked)
+        return _judged(model, out_of_fold, asked).table(model.backend)
 
 
-def _pushed(model: Any, out_of_fold: Any) -> Any:
-    """The table for classes, counts or amounts whose scores pushes make."""
+def suspects(model: Any) -> NDArray[np.bool_]:
+    """(N,): whether the target of each training row looks wrong, in some output."""
+    model.can("audit")
+    found: NDArray[np.bool_] = _judged(model).columns["suspect"].reshape(model.shape[0], -1).any(axis=1)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Training rows as the other rows see them."""
+
+    columns: dict[str, Any]  #: a line for each row and output, in the order of the rows
+    order: NDArray[np.intp]  #: of the lines, the most suspicious first
+    basis: str  #: what it rests on, with places for the number of suspects and of all
+    lacking: str  #: what rows that nobody can judge do not have
+
+    @classmethod
+    def of_numbers(cls, columns: dict[str, Any], basis: str) -> Judged:
+        """Numbers: suspects first, then the largest |studentised value|, nan last."""
+        order = np.lexsort((-np.abs(columns["studentised"]), ~columns["suspect"]))
+        return cls(columns, order, f"{basis}; {ABOUT}", "predictions without the row")
+
+    @classmethod
+    def of_classes(cls, columns: dict[str, Any], by_probability: bool) -> Judged:
+        """Classes: the lowest quality first, nan last."""
+        order = np.argsort(columns["quality"], kind="stable")
+        basis = f"{BY_PROBABILITY}; {ABOUT}" if by_probability else f"{BY_NEIGHBOURS}; {APART}"
+        return cls(columns, order, basis, "others to ask")
+
+    def table(self, backend: str) -> Any:
+        """The frame, with a note: what it rests on, how many are suspect of how many, how many rows are not judged."""
+        columns = {name: values[self.order] for name, values in self.columns.items()}
+        unknown = int(np.isnan(columns["quality"]).sum())
+        text = self.basis.format(int(columns["suspect"].sum()), len(self.order))
+        if unknown:
+            text += (
+                f"; nan in {unknown} lines: no other row is in one of the row's leaves, so there are no {self.lacking}"
+            )
+        return tables.note(tables.make(columns, backend), text)
+
+
+def _judged(model: Any, out_of_fold: Any = None, asked: tuple[Queries, Array] | None = None) -> Judged:
+    if model.kind == "additive":
+        return _pushed(model, out_of_fold)
+    return (_numbers if model.classes is None else _classes)(model, out_of_fold, asked)
+
+
+def _pushed(model: Any, out_of_fold: Any) -> Judged:
+    """Classes, counts or amounts whose scores pushes make."""
     boosting = model.boosting
     if not boosting.meaning:
         raise UnsupportedQuestionError(
@@ -136,11 +179,11 @@ def _pushed(model: Any, out_of_fold: Any) -> Any:
         probabilities = as_probabilities(out_of_fold, *labels.shape)
         found = ClassAudit.of_probabilities(labels, probabilities)
     columns = found.columns(model.index, boosting.class_names, probabilities)
-    return class_table(columns, out_of_fold is not None, model.backend)
+    return Judged.of_classes(columns, out_of_fold is not None)
 
 
-def _pushed_numbers(model: Any, out_of_fold: Any, without: Array) -> Any:
-    """The table for counts and amounts, from the means of the rows' scores without their own pushes."""
+def _pushed_numbers(model: Any, out_of_fold: Any, without: Array) -> Judged:
+    """Counts and amounts, from the means of the rows' scores without their own pushes."""
     boosting, targets = model.boosting, model.targets
     expected, basis = without, BY_PUSHES
     if out_of_fold is not None:
@@ -150,7 +193,7 @@ def _pushed_numbers(model: Any, out_of_fold: Any, without: Array) -> Any:
     columns |= {"residual": residuals[:, 0]}
     least = None if power is None else tails(power, targets, expected, boosting.row_weights)
     columns |= Studentised.of(residuals, _in_leaves(boosting, np.abs(residuals)), least).columns("scale")
-    return numbers_table(columns, basis, model.backend)
+    return Judged.of_numbers(columns, basis)
 
 
 def _both(second: Array) -> Array:
@@ -171,8 +214,8 @@ def _gains(proven: ProvenModel, queries: Queries, y: Array, corrected: Array) ->
     return gains(proven, queries, error_gradient(proven, queries, y), corrected)
 
 
-def _classes(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Any:
-    """The table for classes."""
+def _classes(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Judged:
+    """The classes of a model with weights."""
     labels = proven.targets
     if out_of_fold is None:
         found = ClassAudit.of_neighbours(labels, _around(proven, labels))
@@ -184,7 +227,7 @@ def _classes(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array]
     columns = found.columns(proven.index, proven.adapter.classes, probabilities)
     if asked is not None:
         columns["gain"] = _gains(proven, *asked, np.eye(labels.shape[1])[found.expected]).sum(axis=1)
-    return class_table(columns, out_of_fold is not None, proven.backend)
+    return Judged.of_classes(columns, out_of_fold is not None)
 
 
 def _around(proven: ProvenModel, values: Array) -> Array:
@@ -259,8 +302,8 @@ def _beyond(far: Array, n: int) -> int:
     return round(float(clear.max(initial=0.0)))
 
 
-def _numbers(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Any:
-    """The table for numbers."""
+def _numbers(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Judged:
+    """The numbers of a model with weights."""
     if out_of_fold is None:
         expected, exact = said_by_others(proven)
         basis = leave_one_out.pattern_note(proven) if exact else BY_WEIGHTS
@@ -275,23 +318,7 @@ def _numbers(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array]
     columns |= Studentised.of(residuals, _around(proven, np.abs(residuals))).columns(scale.label("scale"))
     if asked is not None:
         columns[scale.label("gain")] = _gains(proven, *asked, expected).ravel()
-    return numbers_table(columns, basis, proven.backend)
-
-
-def numbers_table(columns: dict[str, Any], basis: str, backend: str) -> Any:
-    """The table for numbers: suspects first, then the largest |studentised value|, nan last."""
-    order = np.lexsort((-np.abs(columns["studentised"]), ~columns["suspect"]))
-    return _made(columns, order, f"{basis}; {ABOUT}", "predictions without the row", backend)
-
-
-def _made(columns: dict[str, Any], order: NDArray[np.intp], basis: str, lacking: str, backend: str) -> Any:
-    """The frame in this order, with a note: what it rests on, how many are suspect of how many, how many rows are not judged."""
-    columns = {name: values[order] for name, values in columns.items()}
-    unknown = int(np.isnan(columns["quality"]).sum())
-    text = basis.format(int(columns["suspect"].sum()), len(order))
-    if unknown:
-        text += f"; nan in {unknown} lines: no other row is in one of the row's leaves, so there are no {lacking}"
-    return tables.note(tables.make(columns, backend), text)
+    return Judged.of_numbers(columns, basis)
 
 
 @dataclass(frozen=True)
@@ -334,13 +361,6 @@ class ClassAudit:
         if probabilities is not None:
             found["probability"] = probabilities[np.arange(len(self.own)), self.own]
         return found | {"quality": self.quality, "suspect": self.suspect}
-
-
-def class_table(columns: dict[str, Any], by_probability: bool, backend: str) -> Any:
-    """The table for classes: the lowest quality first, nan last."""
-    order = np.argsort(columns["quality"], kind="stable")
-    basis = f"{BY_PROBABILITY}; {ABOUT}" if by_probability else f"{BY_NEIGHBOURS}; {APART}"
-    return _made(columns, order, basis, "others to ask", backend)
 
 
 def as_probabilities(given: Any, n: int, n_classes: int) -> Array:

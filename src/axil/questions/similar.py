@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from axil import inputs
 from axil.effects.comparables import Choice, Compared
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.output import similar
 from axil.output.comparables import Predicted
+from axil.output.rules import Rules
+from axil.questions import audit
 from axil.questions.question import Asked, Question
 from axil.types import Array
 
@@ -30,6 +35,8 @@ class Similar(Question):
         sign: str = "any",
         per_class: bool = True,
         within: Any = None,
+        asof: Any = None,
+        suspects: str = "keep",
         beside: Any = None,
     ) -> Any:
         """Comparables: the k training rows of largest |weight| in each prediction, their features beside the query's own.
@@ -64,7 +71,8 @@ class Similar(Question):
             Add adjusted targets and differences of features. Only where weights make the prediction, not of pushes.
         among : array of bool of shape (n_train,) or function, optional
             The training rows that may be listed, or a function of the training rows as they were given that returns such a mask:
-            ``lambda sales: sales["year"] >= 2023``.
+            ``lambda sales: sales["year"] >= 2023``. A function of two arguments is asked for each row of X, which it gets as a
+            dict from columns to values (of arrays the row): ``lambda sales, home: sales["town"] == home["town"]``.
         distinct : str, int or sequence of length n_train, optional
             A column of the training rows, by name or position, or a label for each of them, such as a property's number: of rows
             with one label only that of largest |weight| is listed. Rows without a label stand for themselves.
@@ -76,10 +84,17 @@ class Similar(Question):
         within : pair of a column and a distance, optional
             Only rows whose column lies so far from the query's own value at most: ``("sale_date", "3Y")``. The distance is a
             number for numbers; for dates a number of days, a timedelta, or text in D, W, M or Y: days, weeks, months, years.
+        asof : date, str or number, optional
+            Only rows before this date, such as ``"2025-01-01"``, or before that in a column of X or of its frame in ``beside``,
+            given by name; ``within`` says which column of the training rows, and how long before at most. With ``asof`` a
+            column alone will do: ``within="sale_date"``, rows of any time before.
+        suspects : "keep", "mark" or "drop", default "keep"
+            What becomes of training rows whose targets look wrong to `audit`, which is asked once: "mark" adds the column
+            ``suspect``, "drop" leaves them out.
         beside : pair of frames, optional
             Further columns that are no features, of the training rows and of the rows of X, such as addresses and dates:
-            ``(sales, homes)``. They are shown, and ``columns``, ``distinct`` and ``within`` may name them. A column of one
-            frame alone is shown for its rows. One with the name of a feature is left out: give it another name.
+            ``(sales, homes)``. They are shown, and ``columns``, ``distinct``, ``within`` and ``asof`` may name them. A column of
+            one frame alone is shown for its rows. One with the name of a feature is left out: give it another name.
 
         Examples
         --------
@@ -109,10 +124,26 @@ class Similar(Question):
             asked.listing(beside),
             similar.as_per_class(per_class, model.classes is not None and model.shares_weights),
         )
-        choice, allowed = model.choice(listing, k, among, distinct, sign, within)
+        marks = suspect_rows(model, suspects)
+        dropped = marks if suspects == "drop" else None
+        choice, allowed = model.choice(listing.known, k, sign, Rules(among, distinct, within, asof, dropped))
         chosen = listing.known.chosen(columns)
-        parts = compared(asked, choice, allowed, adjust, 14 + 3 * len(chosen))
-        return similar.listed(parts, listing, chosen, per_class, model.features_of(listing.known))
+        parts = compared(asked, choice, allowed, adjust, 15 + 3 * len(chosen))
+        shown = marks if suspects == "mark" else None
+        return similar.listed(parts, listing, chosen, per_class, model.features_of(listing.known), shown)
+
+
+def suspect_rows(model: Any, suspects: str) -> NDArray[np.bool_] | None:
+    """(N,): the training rows that `audit` suspects, found once for each explainer; None where they are kept as they are."""
+    if inputs.as_choice(suspects, ("keep", "mark", "drop"), "suspects") == "keep":
+        return None
+    try:
+        found: NDArray[np.bool_] = model.kept.get("suspects", lambda: audit.suspects(model))
+    except UnsupportedQuestionError as error:
+        raise UnsupportedQuestionError(
+            f'suspects="{suspects}"', f"it asks audit, and {error.reason}", 'Say suspects="keep".'
+        ) from None
+    return found
 
 
 def compared(

@@ -181,11 +181,13 @@ class Proven(ABC):
         given = (rows,) if self.features is None else (self.features, rows)
         return inputs.column_names(given, self.adapter.feature_names, rows.shape[1])
 
-    def choice(
-        self, listing: Any, k: Any, among: Any, distinct: Any, sign: Any, within: Any
-    ) -> tuple[Any, Sequence[Any]]:
+    def choice(self, known: Any, k: Any, sign: Any, rules: Any) -> tuple[Any, Sequence[Any]]:
         """How rows are chosen to be listed, and per shard which of them may be, checked; see `similar`."""
-        choice, allowed = listing.choice(k, among, distinct, sign, within, self.n_threads)
+        if rules.is_by_query:
+            n = known.queries[0].shape[0]
+            what = f"A truth value for each of {n} x {self.shape[0]} rows, from among,"
+            self.budget.require(n * self.shape[0] // 8, what, "Ask about fewer rows at a time.")
+        choice, allowed = rules.choice(known, k, sign, self.n_threads)
         return choice, [allowed]
 
     @property

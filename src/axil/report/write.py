@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.errors import InputError, shown
 from axil.output import site_map
+from axil.output.rules import Rules
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.question import Asked, Question, take
 from axil.questions.similar import compared, fitted_of
@@ -144,7 +145,7 @@ class Reports(Question):
         refuse(asked, interval)
         model, listing = asked.model, asked.listing(beside)
         known = listing.known
-        choice, allowed = model.choice(listing, k, among, distinct, sign, within)
+        choice, allowed = model.choice(known, k, sign, Rules(among, distinct, within))
         chosen = first_columns(known) if columns is None else known.chosen(columns)
         found = known.chosen([] if search is None else search, "search")
         on_map = site_map.as_places(map, known)
