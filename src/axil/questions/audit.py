@@ -157,43 +157,42 @@ class Judged:
 
 
 def _judged(model: Any, out_of_fold: Any = None, asked: tuple[Queries, Array] | None = None) -> Judged:
+    names = model.classes
     if model.kind == "additive":
-        return _pushed(model, out_of_fold)
-    return (_numbers if model.classes is None else _classes)(model, out_of_fold, asked)
+        names = model.boosting.class_names
+        if not model.boosting.meaning:
+            raise UnsupportedQuestionError(
+                "audit", "it is of classes, counts and amounts", "Fit with squared error, which has exact weights."
+            )
+    return _numbers(model, out_of_fold, asked) if names is None else _classes(model, names, out_of_fold, asked)
 
 
-def _pushed(model: Any, out_of_fold: Any) -> Judged:
-    """Classes, counts or amounts whose scores pushes make."""
+def _by_others(model: Any) -> tuple[Array, bool]:
+    """(N, K): predictions of the training rows without themselves, or means of their scores; and whether these are of fits."""
+    if model.kind == "exact":
+        return said_by_others(model)
     boosting = model.boosting
-    if not boosting.meaning:
-        raise UnsupportedQuestionError(
-            "audit", "it is of classes, counts and amounts", "Fit with squared error, which has exact weights."
-        )
-    without = boosting.means(boosting.fitted - boosting.pushes.on_itself())
-    if boosting.class_names is None:
-        return _pushed_numbers(model, out_of_fold, without)
-    labels = _both(model.targets)
-    if out_of_fold is None:
-        found, probabilities = ClassAudit.of_neighbours(labels, _in_leaves(boosting, labels)), _both(without)
-    else:
-        probabilities = as_probabilities(out_of_fold, *labels.shape)
-        found = ClassAudit.of_probabilities(labels, probabilities)
-    columns = found.columns(model.index, boosting.class_names, probabilities)
-    return Judged.of_classes(columns, out_of_fold is not None)
+    return boosting.means(boosting.fitted - boosting.pushes.on_itself()), False
 
 
-def _pushed_numbers(model: Any, out_of_fold: Any, without: Array) -> Judged:
-    """Counts and amounts, from the means of the rows' scores without their own pushes."""
-    boosting, targets = model.boosting, model.targets
-    expected, basis = without, BY_PUSHES
-    if out_of_fold is not None:
-        expected, basis = inputs.as_table(out_of_fold, len(targets), targets.shape[1], "out_of_fold"), BY_PREDICTION
-    residuals, power = targets - expected, boosting.variance_power
-    columns: dict[str, Any] = {"row": model.index, "target": targets[:, 0], "expected": expected[:, 0]}
-    columns |= {"residual": residuals[:, 0]}
-    least = None if power is None else tails(power, targets, expected, boosting.row_weights)
-    columns |= Studentised.of(residuals, _in_leaves(boosting, np.abs(residuals)), least).columns("scale")
-    return Judged.of_numbers(columns, basis)
+def _around(model: Any, values: Array) -> Array:
+    """(N, S): the means of values (N, S) over the other rows in each row's leaves.
+
+    Numbers of an exact model have a column per output, each with its trees; all else goes by the trees of all outputs.
+    """
+    if model.kind == "exact":
+        if model.classes is None or len(model.engines) == 1:
+            return model.across(values, lambda engine, own: engine.around(None, own))  # type: ignore[no-any-return]
+        return np.asarray(np.mean([engine.around(None, values) for engine in model.engines], axis=0))
+    walked = model.boosting.pushes.walked
+    n_leaves = np.diff(walked.starts)
+    ones, trees = np.ones(int(walked.starts[-1])), np.ones(len(n_leaves))
+    membership = Structure(walked.leaves, n_leaves, ones, ones.copy(), trees, np.zeros(1))
+    return around_leaves(membership, model.boosting.backend.rows_of(membership), None, values)
+
+
+def _gains(proven: ProvenModel, queries: Queries, y: Array, corrected: Array) -> Array:
+    return gains(proven, queries, error_gradient(proven, queries, y), corrected)
 
 
 def _both(second: Array) -> Array:
@@ -201,40 +200,20 @@ def _both(second: Array) -> Array:
     return np.column_stack([1 - second, second]) if second.shape[1] == 1 else second
 
 
-def _in_leaves(boosting: Any, values: Array) -> Array:
-    """(N, S): the means of values (N, S) over the other rows in each row's leaves, of the trees of all outputs."""
-    walked = boosting.pushes.walked
-    n_leaves = np.diff(walked.starts)
-    ones, trees = np.ones(int(walked.starts[-1])), np.ones(len(n_leaves))
-    membership = Structure(walked.leaves, n_leaves, ones, ones.copy(), trees, np.zeros(1))
-    return around_leaves(membership, boosting.backend.rows_of(membership), None, values)
-
-
-def _gains(proven: ProvenModel, queries: Queries, y: Array, corrected: Array) -> Array:
-    return gains(proven, queries, error_gradient(proven, queries, y), corrected)
-
-
-def _classes(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Judged:
-    """The classes of a model with weights."""
-    labels = proven.targets
+def _classes(model: Any, names: NDArray[Any], out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Judged:
+    """Classes, by those of the rows around or by probabilities given."""
+    labels = _both(model.targets)
     if out_of_fold is None:
-        found = ClassAudit.of_neighbours(labels, _around(proven, labels))
-        said = said_by_others(proven)[0]
+        found = ClassAudit.of_neighbours(labels, _around(model, labels))
+        said = _both(_by_others(model)[0])
         probabilities = None if np.isnan(said).all() else said
     else:
         probabilities = as_probabilities(out_of_fold, *labels.shape)
         found = ClassAudit.of_probabilities(labels, probabilities)
-    columns = found.columns(proven.index, proven.adapter.classes, probabilities)
+    columns = found.columns(model.index, names, probabilities)
     if asked is not None:
-        columns["gain"] = _gains(proven, *asked, np.eye(labels.shape[1])[found.expected]).sum(axis=1)
+        columns["gain"] = _gains(model, *asked, np.eye(labels.shape[1])[found.expected]).sum(axis=1)
     return Judged.of_classes(columns, out_of_fold is not None)
-
-
-def _around(proven: ProvenModel, values: Array) -> Array:
-    """(N, K): the means of values (N, K), one column per output, around each training row; over outputs that have their trees."""
-    if proven.adapter.classes is None or len(proven.engines) == 1:
-        return proven.across(values, lambda engine, own: engine.around(None, own))
-    return np.asarray(np.mean([engine.around(None, values) for engine in proven.engines], axis=0))
 
 
 @dataclass(frozen=True)
@@ -302,22 +281,25 @@ def _beyond(far: Array, n: int) -> int:
     return round(float(clear.max(initial=0.0)))
 
 
-def _numbers(proven: ProvenModel, out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Judged:
-    """The numbers of a model with weights."""
+def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None) -> Judged:
+    """Numbers, by their residuals as fits without the rows, or predictions given, have them."""
+    additive = model.kind == "additive"
     if out_of_fold is None:
-        expected, exact = said_by_others(proven)
-        basis = leave_one_out.pattern_note(proven) if exact else BY_WEIGHTS
+        expected, exact = _by_others(model)
+        basis = leave_one_out.pattern_note(model) if exact else BY_PUSHES if additive else BY_WEIGHTS
     else:
-        expected, basis = own_predictions(proven, out_of_fold, "out_of_fold"), BY_PREDICTION
-    residuals, scale = proven.targets - expected, proven.scale
-    columns: dict[str, Any] = {"row": np.repeat(proven.index, residuals.shape[1])}
-    if proven.outputs is not None:
-        columns["output"] = np.tile(proven.outputs, len(residuals))
+        expected, basis = own_predictions(model, out_of_fold, "out_of_fold"), BY_PREDICTION
+    residuals, scale = model.targets - expected, model.scale
+    columns: dict[str, Any] = {"row": np.repeat(model.index, residuals.shape[1])}
+    if model.outputs is not None:
+        columns["output"] = np.tile(model.outputs, len(residuals))
     seen = scale.inverse(expected)
-    columns |= {"target": proven.shown.ravel(), "expected": seen.ravel(), "residual": (proven.shown - seen).ravel()}
-    columns |= Studentised.of(residuals, _around(proven, np.abs(residuals))).columns(scale.label("scale"))
+    columns |= {"target": model.shown.ravel(), "expected": seen.ravel(), "residual": (model.shown - seen).ravel()}
+    power = model.boosting.variance_power if additive else None
+    least = None if power is None else tails(power, model.targets, expected, model.boosting.row_weights)
+    columns |= Studentised.of(residuals, _around(model, np.abs(residuals)), least).columns(scale.label("scale"))
     if asked is not None:
-        columns[scale.label("gain")] = _gains(proven, *asked, expected).ravel()
+        columns[scale.label("gain")] = _gains(model, *asked, expected).ravel()
     return Judged.of_numbers(columns, basis)
 
 

@@ -66,35 +66,35 @@ class Blame(Question):
         """
         model = self._model
         model.can("blame")
-        if model.kind == "additive":
-            if not (isinstance(out_of_fold, str) and out_of_fold == "leave-one-out"):
-                raise InputError("out_of_fold is for models with exact weights; this one has pushes. Leave it out.")
-            return blame_pushes(model, X_val, y_val, init_score)
-        queries, y = validation(model, X_val, y_val, init_score)
-        return blame_weights(model, queries, y, None if out_of_fold is None else corrections(model, out_of_fold))
+        if model.kind == "exact":
+            queries, y = validation(model, X_val, y_val, init_score)
+            return _of_weights(model, queries, y, None if out_of_fold is None else corrections(model, out_of_fold))
+        if not (isinstance(out_of_fold, str) and out_of_fold == "leave-one-out"):
+            raise InputError("out_of_fold is for models with exact weights; this one has pushes. Leave it out.")
+        if not model.boosting.meaning:
+            raise UnsupportedQuestionError(
+                "blame",
+                "it is of the deviance of classes, counts and amounts",
+                "Fit with squared error, which has exact weights.",
+            )
+        return _of_pushes(model, *validation(model, X_val, y_val, init_score))
 
 
-def blame_pushes(model: Any, X_val: Any, y_val: Any, init_score: Any) -> Any:
+def _of_pushes(model: Any, queries: Queries, y: Array) -> Any:
     """The table of pushes: derivatives of the mean loss by the labels."""
-    boosting, queries = model.boosting, model.queries(X_val, init_score)
-    if not len(queries):
-        raise InputError("X_val has no rows; expected validation rows with their targets.")
-    if not boosting.meaning:
-        raise UnsupportedQuestionError(
-            "blame",
-            "it is of the deviance of classes, counts and amounts",
-            "Fit with squared error, which has exact weights.",
-        )
-    y = boosting.as_targets(y_val, len(queries), "y_val", "validation")
     gradient = model.asked_of(queries).validation_gradient(queries.rows, y)  # (N, K)
-    if boosting.class_names is None:
+    if model.boosting.class_names is None:
         columns: dict[str, Any] = {"row": model.index, "target": model.targets[:, 0], "gradient": gradient[:, 0]}
         keys = np.abs(gradient[:, 0])
     else:
-        columns, keys = _by_class(boosting, gradient, model.index)
+        columns, keys = _by_class(model.boosting, gradient, model.index)
+    return _sorted(model, columns, keys, notes.FIRST_ORDER)
+
+
+def _sorted(model: Any, columns: dict[str, Any], keys: Array, note: str) -> Any:
+    """The table, the row of the largest key first, nan last."""
     order = np.argsort(-keys, kind="stable")
-    columns = {name: values[order] for name, values in columns.items()}
-    return tables.note(tables.make(columns, model.backend), notes.FIRST_ORDER)
+    return tables.note(tables.make({name: values[order] for name, values in columns.items()}, model.backend), note)
 
 
 def _by_class(model: Any, gradient: Array, index: NDArray[Any]) -> tuple[dict[str, Any], Array]:
@@ -113,14 +113,12 @@ def _by_class(model: Any, gradient: Array, index: NDArray[Any]) -> tuple[dict[st
     return columns, gain
 
 
-def validation(proven: ProvenModel, X_val: Any, y_val: Any, init_score: Any) -> tuple[Queries, Array]:
+def validation(model: Any, X_val: Any, y_val: Any, init_score: Any) -> tuple[Queries, Array]:
     """Validation rows and their targets (n, K), checked."""
-    queries = proven.queries(X_val, init_score)
+    queries: Queries = model.queries(X_val, init_score)
     if not len(queries):
         raise InputError("X_val has no rows; expected validation rows with their targets.")
-    classes = proven.adapter.classes
-    y = inputs.as_targets(y_val, len(queries), proven.targets.shape[1], classes, "y_val", "validation")
-    return queries, proven.on_scale(y, "y_val")
+    return queries, model.as_targets(y_val, len(queries), "y_val", "validation")
 
 
 def corrections(proven: ProvenModel, given: Any) -> Array:
@@ -183,7 +181,7 @@ def agreeing_values(proven: ProvenModel) -> Array:
         return np.where(left > LEAST_LEFT, (proven.fitted() - leverage * proven.targets) / left, np.nan)
 
 
-def blame_weights(proven: ProvenModel, queries: Queries, y: Array, corrected: Array | None) -> Any:
+def _of_weights(proven: ProvenModel, queries: Queries, y: Array, corrected: Array | None) -> Any:
     """The table of `blame` for validation targets (n, K): the largest gain, else |gradient|, first."""
     targets, gradient = proven.targets, error_gradient(proven, queries, y)
     columns: dict[str, Any] = {"row": np.repeat(proven.index, targets.shape[1])}
@@ -196,10 +194,8 @@ def blame_weights(proven: ProvenModel, queries: Queries, y: Array, corrected: Ar
         gain = gains(proven, queries, gradient, corrected)
         columns |= {"corrected": scale.inverse(corrected).ravel(), scale.label("gain"): gain.ravel()}
         keys = gain.ravel()
-    order = np.argsort(-keys, kind="stable")  # nan last
-    columns = {name: values[order] for name, values in columns.items()}
     note = notes.NOTE if corrected is None else leave_one_out.note_on(np.isnan(corrected).ravel())
-    return tables.note(tables.make(columns, proven.backend), note)
+    return _sorted(proven, columns, keys, note)
 
 
 def error_gradient(proven: ProvenModel, queries: Queries, y: Array) -> Array:
