@@ -16,7 +16,7 @@ from tests.cli.cli_models import DATA, FEATURES, MODELS, N_TRAIN, PLAIN, TRAIN, 
 
 
 def test_blame(run):
-    code, out, _ = run(f"blame lightgbm.txt {PLAIN} --validation validation.csv --top 7 --format csv --csv all.csv")
+    code, out, _ = run(f"blame lightgbm.txt {PLAIN} --validation validation.csv --top 7 --format csv --out all.csv")
     assert code == 0
     found = table_of(out)
     explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)
@@ -32,7 +32,7 @@ def test_blame(run):
 
 
 def test_audit(run):
-    code, out, _ = run(f"audit lightgbm.txt {PLAIN} --top 7 --format csv --csv all.csv")
+    code, out, _ = run(f"audit lightgbm.txt {PLAIN} --top 7 --format csv --out all.csv")
     assert code == 0
     explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X, Y)
     expected, found = explainer.audit(), table_of(out)
@@ -92,7 +92,7 @@ def test_the_audit_of_a_file_is_that_of_the_classifier(file, n_classes, run):
     model = CLASSIFIERS[file](classes)
     (model.booster_ if file == "classes.txt" else model).save_model(file)
     TRAIN.assign(y=classes).to_csv("labels.csv", index=False)
-    code, _, err = run(f"audit {file} {PLAIN.replace('train.csv', 'labels.csv')} --csv all.csv")
+    code, _, err = run(f"audit {file} {PLAIN.replace('train.csv', 'labels.csv')} --out all.csv")
     assert code == 0, err
     found, expected = pd.read_csv("all.csv"), axil.Explainer(model, X, classes).audit()
     pd.testing.assert_frame_equal(found[list(expected.columns)], expected, check_dtype=False, rtol=1e-9)

@@ -15,7 +15,7 @@ from tests.cli.cli_models import DATA, FEATURES, MODELS, N_QUERY, N_TRAIN, QUERY
 
 def test_without(run):
     words = f"without lightgbm.txt {DATA.replace('--weights w ', '')} --query query.csv"
-    code, out, _ = run(f"{words} --rows p003,p077 --format csv --csv all.csv")
+    code, out, _ = run(f"{words} --rows p003,p077 --format csv --out all.csv")
     assert code == 0
     explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X.set_axis(TRAIN["id"]), Y)
     expected = explainer.without(QUERY[FEATURES].set_axis(QUERY["id"]), ["p003", "p077"])

@@ -77,7 +77,7 @@ def test_a_narrow_window_leaves_columns_out_and_says_so(run, monkeypatch):
 
 def test_formats_agree(run, folder):
     words = f"{EXPLAIN} --features {','.join(FEATURES)} --query query.csv --by contribution"
-    _, table, err = run(f"{words} --csv out.csv")
+    _, table, err = run(f"{words} --out out.csv --format table")
     assert err == ""
     _, printed, _ = run(f"{words} --format csv")
     _, lines, _ = run(f"{words} --format json")
@@ -170,7 +170,7 @@ def test_pushes_of_a_classifier_add_up_on_the_screen_too(run):
     table = TRAIN.assign(y=(Y > 140).astype(int))
     table.to_csv("labels.csv", index=False)
     more = " ".join(PLAIN.split()).replace("train.csv", "labels.csv")
-    code, out, _ = run(f"explain dear.txt {more} --query query.csv --top 300 --csv pushes.csv")
+    code, out, _ = run(f"explain dear.txt {more} --query query.csv --top 300 --out pushes.csv --format table")
     assert code == 0
     assert "they add up to it, exactly" in out
     assert ", probability 0." in out
@@ -194,7 +194,7 @@ def test_pushes_of_a_classifier_add_up_on_the_screen_too(run):
 
 
 def test_the_page(run, folder):
-    code, out, _ = run(f"{EXPLAIN} --query query.csv --html page.html")
+    code, out, _ = run(f"{EXPLAIN} --query query.csv --out page.html --format table")
     assert code == 0
     assert out.count("Query ") == N_QUERY
     page = (folder / "page.html").read_text(encoding="utf-8")

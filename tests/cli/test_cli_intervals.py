@@ -36,7 +36,7 @@ def test_intervals(run):
     train, query, held = (part[FEATURES] for part in labelled)
     explainer = axil.Explainer(MODELS["lightgbm.txt"][0], train, labelled[0]["y"])
     words = f"intervals lightgbm.txt {DATA.replace('--weights w ', '')} --query query.csv"
-    code, out, _ = run(f"{words} --calibration validation.csv --format csv --csv all.csv")
+    code, out, _ = run(f"{words} --calibration validation.csv --format csv --out all.csv")
     assert code == 0
     expected = explainer.calibrate(held, labelled[2]["y"]).interval(query)
     pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)
@@ -45,7 +45,7 @@ def test_intervals(run):
     folds = cross_val_predict(lightgbm_model(), X, Y)
     TRAIN.assign(folds=folds).to_csv("folds.csv", index=False)
     more = f"{words.replace('train.csv', 'folds.csv')} --out-of-fold folds --coverage 0.8 --skewed"
-    code, out, _ = run(f"{more} --format csv --html page.html")
+    code, out, _ = run(f"{more} --format csv --out page.html")
     assert code == 0
     expected = explainer.calibrate(out_of_fold=folds).interval(query, 0.8, symmetric=False)
     pd.testing.assert_frame_equal(table_of(out), expected, check_dtype=False, rtol=1e-9)

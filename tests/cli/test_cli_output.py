@@ -160,6 +160,6 @@ def test_the_csv_file_is_written_whole_or_not_at_all(run, fails, folder, monkeyp
     monkeypatch.setattr(
         "axil.cli.written.as_csv", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device"))
     )
-    fails(f"{EXPLAIN} --query query.csv --csv kept.csv", "kept.csv cannot be written: No space left on device")
+    fails(f"{EXPLAIN} --query query.csv --out kept.csv", "kept.csv cannot be written: No space left on device")
     assert (folder / "kept.csv").read_text() == "before"
     assert not list(folder.glob(".axil-*"))

@@ -38,7 +38,7 @@ def test_an_unexpected_error(fails, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("no idea")
 
-    monkeypatch.setattr("axil.cli.checks.supports", broken)
+    monkeypatch.setattr("axil.cli.check.supports", broken)
     fails("check lightgbm.txt", "Unexpected error (please report it): ZeroDivisionError: no idea", "--debug", code=3)
     with pytest.raises(ZeroDivisionError):
         main(["check", "lightgbm.txt", "--debug"])

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import axil
-from axil.cli import checks, commands, comparables, completion, demo
+from axil.cli import check, commands, comparables, completion, demo
 from axil.cli import help_texts as text
 from axil.kernels.choose import DEVICES
 from axil.scale import INVERSES
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         help="a column of the training data: a region, a source",
     )
     one.add_argument("--cut", metavar="A,B,...", help="bands of a column of numbers: below A, A to B, ..., and over")
-    _written(one, page=True, aliases=False)
+    _written(one, page=True)
 
     one = _command(
         named, "similar", "the comparables of these predictions, as a table", text.SIMILAR, comparables.similar
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     _asked(one, "the rows to explain")
     one.add_argument("--adjust", action="store_true", help="targets as the model moves them to the query")
     _chosen(one, top=10, sign="any")
-    _written(one, aliases=False)
+    _written(one)
 
     one = _command(named, "report", "a page for each of these predictions", text.REPORT, comparables.report)
     _asked(one, "the rows to report on")
@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--map", metavar="LAT,LON", help="two columns, latitudes and longitudes, for a map on each page")
 
     one = _command(
-        named, "check", "can this model be explained, and does it belong to this data", text.CHECK, checks.check
+        named, "check", "can this model be explained, and does it belong to this data", text.CHECK, check.check
     )
     _model(one)
     _data(one, required=False)
@@ -112,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="ROW=TARGET",
         help="the label of a training row and its new target; may be given again. Several rows: a,b=80; several outputs: a=80:90",
     )
-    _written(one, aliases=False)
+    _written(one)
 
     one = _command(named, "without", "these predictions if training rows were deleted", text.WITHOUT, commands.without)
     _asked(one, "the rows to predict")
@@ -241,8 +241,8 @@ def _answer(one: argparse.ArgumentParser, top: int, page: bool = False) -> None:
     _written(one, page)
 
 
-def _written(one: argparse.ArgumentParser, page: bool = False, aliases: bool = True) -> None:
-    """Where the answer goes; ``aliases``: --csv, and --html, as older versions have them."""
+def _written(one: argparse.ArgumentParser, page: bool = False) -> None:
+    """Where the answer goes."""
     answer = one.add_argument_group("the answer")
     forms = "csv, .parquet, .json, .jsonl" + (", or .html for a page that a browser shows" if page else "")
     answer.add_argument("--out", metavar="FILE", help=f"write all of it here: FILE.{forms}")
@@ -252,10 +252,6 @@ def _written(one: argparse.ArgumentParser, page: bool = False, aliases: bool = T
         help="of what is printed (default: table, for reading; with --out nothing but where the answer is)",
     )
     _json(answer)
-    if aliases:
-        answer.add_argument("--csv", metavar="FILE", help=argparse.SUPPRESS)
-    if aliases and page:
-        answer.add_argument("--html", metavar="FILE", help=argparse.SUPPRESS)
 
 
 def _json(one: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from axil import adapters
 from axil.adapters import files, smooth
-from axil.cli import answers, data, options, screen
+from axil.cli import answers, data, option_checks, screen
 from axil.cli.names import groups as groups_of
 from axil.cli.names import labelled_rows, new_targets
 from axil.cli.output import MOST_ON_SCREEN, AnswerWords, Output, output_of
@@ -16,8 +16,8 @@ from axil.errors import InputError, UnsupportedModelError, counted
 from axil.explainer import Explainer
 from axil.kernels.choose import limits_of
 from axil.output.tables import NOTES
-from axil.questions.intervals.errors import is_bagged
 from axil.questions.intervals.predictive import Predictive
+from axil.questions.intervals.training_errors import is_bagged
 from axil.scale import INVERSES
 
 TOP = 10  # training rows per prediction
@@ -67,7 +67,7 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     """The training rows of largest weight in each prediction."""
     output = output_of(arguments, out, page=True)
     if not output.wants_table:
-        options.on_pages(arguments)
+        option_checks.on_pages(arguments)
     question = question_of(arguments)
     queries = question.rows(arguments.query).features
     asked = queries if output.whole else queries.iloc[:MOST_ON_SCREEN]
@@ -246,7 +246,7 @@ def question_of(arguments: argparse.Namespace) -> CommandSubject:
     if adapter is None:
         adapter = adapters.read(model) if pushed is None else pushed
     if pushed is not None:
-        options.with_pushes(arguments)
+        option_checks.with_pushes(arguments)
     columns = arguments.index, arguments.weights, arguments.features, arguments.categorical
     more = {"marks": getattr(arguments, "where", None), "out_of_fold": getattr(arguments, "out_of_fold", None)}
     roles = data.Roles(arguments.target, *columns, **more, others=_others(arguments))

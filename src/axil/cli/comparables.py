@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from axil.cli import commands, data, options, screen
+from axil.cli import commands, data, option_checks, screen
 from axil.cli.output import output_of
 from axil.errors import InputError, counted, meant, shown
 from axil.inputs import as_count
@@ -64,7 +64,9 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
     as_count(arguments.top, "--top")
     if arguments.calibration is None and arguments.out_of_fold is None:
         why = "it is of intervals, and there is nothing to calibrate them with"
-        options.refuse("--coverage", arguments.coverage, why, "Give --calibration or --out-of-fold, or leave it out.")
+        option_checks.refuse(
+            "--coverage", arguments.coverage, why, "Give --calibration or --out-of-fold, or leave it out."
+        )
     question = commands.question_of(arguments)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
     if arguments.calibration is None and arguments.out_of_fold is None:

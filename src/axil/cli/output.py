@@ -118,10 +118,6 @@ def output_of(arguments: argparse.Namespace, out: Any, page: bool = False) -> Ou
             pages.append(path)
         else:
             raise InputError(_endings(arguments.out, suffix in PAGES, page))
-    if getattr(arguments, "csv", None) is not None:
-        tables.append((as_file(arguments.csv, "--csv"), "csv"))
-    if getattr(arguments, "html", None) is not None:
-        pages.append(as_file(arguments.html, "--html"))
     form = arguments.format or ("table" if arguments.out is None else None)
     return Output(out, form, tuple(tables), tuple(pages), arguments.quiet)
 

@@ -23,8 +23,8 @@ from xgboost import XGBRegressor
 import axil
 from axil import InputError, UnsupportedQuestionError, inputs
 from axil.questions.intervals import calibrate
-from axil.questions.intervals.errors import out_of_bag
 from axil.questions.intervals.local import SMALL
+from axil.questions.intervals.training_errors import out_of_bag
 from tests.questions.intervals.interval_models import explainer, rows
 
 X, Y = rows(200, 0)

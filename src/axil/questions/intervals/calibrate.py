@@ -13,9 +13,9 @@ from axil.errors import InputError, UnsupportedQuestionError, warn
 from axil.inputs.columns import occurrences
 from axil.machine.progress import track
 from axil.questions.intervals.conformal import Conformal
-from axil.questions.intervals.errors import is_bagged, out_of_bag, training_errors
 from axil.questions.intervals.local import NAMES, PENALTY, Local, Own, Surroundings, around, joined
 from axil.questions.intervals.predictive import Predictive
+from axil.questions.intervals.training_errors import is_bagged, out_of_bag, training_errors
 from axil.questions.noise import leverages
 from axil.questions.question import Question
 from axil.replay.proven import ProvenModel

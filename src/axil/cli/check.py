@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from axil.cli import commands, options
+from axil.cli import commands, option_checks
 from axil.cli.written import as_json
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.support import supports
@@ -27,7 +27,7 @@ def check(arguments: argparse.Namespace, out: Any) -> int:
     as_record = arguments.format == "json"
     if arguments.train is not None:
         return _proven(arguments, out, as_record)
-    options.without_data(arguments)
+    option_checks.without_data(arguments)
     model, _ = commands.model_of(arguments)
     known = supports(model)
     explained = known.kind in PROVEN
