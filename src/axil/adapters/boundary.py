@@ -7,25 +7,17 @@ from functools import wraps
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from axil.errors import AxilError, InputError, shown
 
-# Methods whose first argument is rows of the user's. ``through`` is that of pipelines, for all of these.
-READ_ROWS = (
-    "_leaves",
-    "through",
-    "again",
-    "assign",
-    "check_kept",
-    "coordinates",
-    "leaves",
-    "predictions",
-    "predictions_from",
-    "rows_of",
-    "scores",
-    "scores_from",
-    "smoother",
-    "table",
+# Methods of any adapter whose first argument is rows; a test compares these with the contracts.
+TAKES_ROWS = (
+    *("again", "assign", "check_kept", "coordinates", "leaves", "rows_of", "smoother", "table", "unsolved"),
+    *("predictions", "predictions_from", "scores", "scores_from"),
 )
+_PREDICT = TAKES_ROWS[-4:]  # nothing is asked of a library for no rows
+_OWN = ("_leaves", "through")  # of single adapters; ``through`` is that of pipelines, for all of the above
 DERIVATIVES = ("target_derivatives", "weight_derivatives")
 
 
@@ -36,7 +28,7 @@ class ReadsRows:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name in (*READ_ROWS, *DERIVATIVES):
+        for name in (*TAKES_ROWS, *_OWN, *DERIVATIVES):
             method = vars(cls).get(name)
             if isinstance(method, FunctionType):
                 setattr(cls, name, _quoting(method))
@@ -45,6 +37,8 @@ class ReadsRows:
 def _quoting(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        if method.__name__ in _PREDICT and arguments and arguments[0].shape[0] == 0:
+            return np.zeros((0, self.n_outputs))
         try:
             return method(self, *arguments, **options)
         except (AxilError, AssertionError, MemoryError):

@@ -101,8 +101,6 @@ class SumModel(Defaults):
 
     def predictions(self, X: Any) -> Array:
         """(n, K): what the whole model predicts by its own account."""
-        if X.shape[0] == 0:
-            return np.zeros((0, self.n_outputs))
         with warnings.catch_warnings():  # of names that rows have and the fit had not, or the other way round
             warnings.simplefilter("ignore")
             return np.asarray(self._predict(X), dtype=np.float64).reshape(X.shape[0], self.n_outputs)

@@ -15,26 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.boundary import ReadsRows
+from axil.adapters.boundary import TAKES_ROWS, ReadsRows
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.searches import unwrapped
 from axil.errors import UnsupportedModelError
-
-# Methods of any adapter whose first argument is rows; a test compares this with the contracts.
-TAKES_ROWS = {
-    "check_kept",
-    "smoother",
-    "again",
-    "unsolved",
-    "leaves",
-    "assign",
-    "coordinates",
-    "predictions",
-    "predictions_from",
-    "rows_of",
-    "scores",
-    "scores_from",
-}
 
 
 class PipelineAdapter(ReadsRows):

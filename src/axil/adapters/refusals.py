@@ -29,8 +29,8 @@ class Refusal(Generic[R]):
     setting: str
     found: Callable[[R], str]
     reason: str
-    condition: str | None  #: which it breaks; None where it is linear but not replayed
     instead: str
+    condition: str | None = None  #: which it breaks; None where it is linear but not replayed
     derivative: bool = False  #: whether predictions are at least smooth in the targets, with the structure fixed
     linear_only: bool = False  #: whether it stands in the way of exact weights alone
 

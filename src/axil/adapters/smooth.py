@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.contract import Adapter, FittedTrees, TrainingRows
 from axil.adapters.losses import Loss
 from axil.adapters.pipeline import last_step, library_readers, search
 from axil.adapters.refusals import refuse
@@ -89,38 +89,16 @@ class IterationSampler(Protocol):
         """
 
 
-class SmoothModel(Protocol):
+class SmoothModel(Adapter, Protocol):
     """One fitted model, read once; construction refuses, by name, what is not differentiated."""
 
-    library: str
-    n_features: int
-    feature_names: list[str] | None
-    takes_text: bool
-    classes: NDArray[Any] | None  #: names of the classes; two for one output
-    n_outputs: int
-    precision: type[np.floating[Any]]
-    offset_precision: type[np.floating[Any]]
-    refused_draws: UnsupportedModelError | None
-    fingerprint: str  #: of what was fitted; equal models have equal ones
     smooth_tolerance: float  #: of leaf values and scores in a replay in float64, relative to the largest
-
-    def spelling(self, name: str) -> str:
-        """How the library writes a column's name."""
-
-    def coordinates(self, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
-        """(n, T): leaves."""
-
-    def assign(self, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Any = None) -> None:
-        """Fill ``out`` (T, n) with the same leaves."""
 
     def scores(self, X: Any) -> Array:
         """(n, K): raw scores by the library's own account, before any link, without offsets."""
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """The trees of these training rows; targets are 0 and 1 for classes."""
-
-    def causes(self, what: str) -> str:
-        """The most likely reason for a disagreement in "counts" or "values"."""
 
 
 class OffsetScores(SmoothModel, Protocol):

@@ -139,7 +139,7 @@ def walk_partition(
         labels = labels + place.start
     adapter, trees = shared.adapter, shared.smooth.trees
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
-    leaves = assign_leaves(adapter, X, n, trees.n_leaves, limits)  # type: ignore[arg-type]
+    leaves = assign_leaves(adapter, X, n, trees.n_leaves, limits)
     start = shared.start if observed.offsets is None else shared.start + observed.offsets
     rows = WalkedRows(leaves, observed.given, observed.targets, place.weights, start, frozen(labels), place.start)
     counts, g, h, sizes, score = _sums(rows, shared.smooth, slice(None) if place.held_out is None else ~place.held_out)

@@ -116,7 +116,7 @@ class Boosting:
             size = 4 * targets.size * (int(fitted.iterations[-1]) + 1)
             limits.budget.require(size, "The gradients of your objective", "Raise memory_limit.")
         if found is None:
-            leaves = frozen(assign_leaves(adapter, X, len(targets), n_leaves, limits))  # type: ignore[arg-type]
+            leaves = frozen(assign_leaves(adapter, X, len(targets), n_leaves, limits))
         else:
             leaves = found.checked(n_leaves, len(targets))
         self._walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)

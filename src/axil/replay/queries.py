@@ -23,7 +23,7 @@ class Offsets:
     replace_base: bool = False
 
     @classmethod
-    def of(cls, init_score: Any, n: int, adapter: Model | SmoothModel) -> Offsets:
+    def of(cls, init_score: Any, n: int, adapter: Model) -> Offsets:
         """Checked; zeros, beside the base, for None."""
         values = inputs.as_offsets(init_score, n, adapter.n_outputs, "explained")
         if values is None:

@@ -46,7 +46,6 @@ class CatBoostAdapter(TreeModel):
 
     library = "CatBoost"
     refusals = REFUSALS
-    classes: NDArray[Any] | None = None
     precision = np.float32
     residual_precision: type[np.floating[Any]] = np.float64
     score_precision: type[np.floating[Any]] = np.float64
@@ -212,8 +211,6 @@ class CatBoostAdapter(TreeModel):
 
     def predictions(self, X: Any) -> Array:
         """(n, K): what ``predict`` gives."""
-        if X.shape[0] == 0:
-            return np.zeros((0, self.n_outputs))
         found = self._model.predict(self._pool(X), prediction_type="RawFormulaVal")
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 

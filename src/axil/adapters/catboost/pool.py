@@ -8,6 +8,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
+from axil.adapters.frames import as_frame, compressed
 from axil.errors import InputError
 from axil.inputs.codes import numbered
 from axil.inputs.libraries import needed_pandas
@@ -31,14 +32,14 @@ def _pool(X: Any, names: list[str] | None, cat_features: list[int]) -> Any:
     import catboost
 
     if bool(sparse.issparse(X)):
-        rows: Any = sparse.csc_matrix(X) if X.format == "csc" else sparse.csr_matrix(X)
+        rows: Any = compressed(X)
         if cat_features and np.all(
             rows.data == np.rint(rows.data)
         ):  # beside categories CatBoost takes whole numbers alone
             rows = rows.astype(np.int64)
         return catboost.Pool(rows, cat_features=cat_features or None)
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame):
+    frame = as_frame(X)
+    if frame is None:
         return catboost.Pool(np.asarray(X), cat_features=cat_features or None)
     categorical = [(names or frame.columns)[i] for i in cat_features]
     rows = frame.to_native() if frame.implementation.is_pandas() else _as_pandas(frame, categorical)
@@ -80,8 +81,8 @@ def zeros_above_negatives(X: Any) -> int | None:
 
 def most_categories(X: Any, cat_features: list[int]) -> int:
     """How many different values the column of categories with the most of them has."""
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
+    frame = as_frame(X)
+    if frame is not None:
         return max(frame[frame.columns[i]].n_unique() for i in cat_features)
     return max(len(numbered(_column(X, i))[1]) for i in cat_features)
 

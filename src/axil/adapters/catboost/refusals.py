@@ -218,7 +218,6 @@ DOUBTS: tuple[Refusal[Agreement], ...] = (
         "init_model",
         _continued,
         "the other trees were fitted to another loss, on other rows, or with settings that the model has lost",
-        None,
         "Fit all trees at once, or go on from a model of the same rows, columns, loss and settings; if that changes nothing, see "
         "that rows, targets and weights are those of the fit.",
     ),
@@ -227,7 +226,6 @@ DOUBTS: tuple[Refusal[Agreement], ...] = (
         _misplaced_zeros,
         "when it fits, CatBoost can put such zeros into other leaves than when it predicts, and its leaves disagree with "
         "these rows",
-        None,
         "Fit on dense features; if that changes nothing, see that rows, targets and weights are those of the fit.",
     ),
 )
@@ -256,67 +254,61 @@ REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
         "loss_function",
         _classes_on_gpu,
         "a GPU makes leaves of several classes of other second derivatives than a CPU, which axil does not replay",
-        None,
         'Fit with task_type="CPU".',
     ),
     Refusal(
         "sum_models",
         _summed,
         "predictions are linear in the targets of each model's own fit, but axil does not read sums of models yet",
-        None,
         "Explain each model by itself and add the weights.",
     ),
     Refusal(
         "params",
         _unknown,
         "the model keeps no settings of its fit, so how its leaves were regularised cannot be known",
-        None,
         "Pass the model as CatBoost fitted it, or a .cbm or .json file that save_model made from it.",
     ),
     Refusal(
         "eval_fraction",
         _held_out,
         "CatBoost held rows out that took no part in the fit, and the model does not record which",
-        None,
         "Split the rows yourself: fit on one part without eval_fraction, with the other part as eval_set.",
     ),
     *(
-        Refusal("loss_function", _loss(name), why, "(ii)", _RMSE, derivative=name in _SMOOTH)
+        Refusal("loss_function", _loss(name), why, _RMSE, "(ii)", derivative=name in _SMOOTH)
         for name, why in _LOSSES.items()
     ),
     *(
-        Refusal("loss_function", _loss(name), why, "(i)", _RMSE, derivative=name in _SMOOTH)
+        Refusal("loss_function", _loss(name), why, _RMSE, "(i)", derivative=name in _SMOOTH)
         for name, why in _LOGISTIC.items()
     ),
-    *(Refusal("loss_function", _loss(name), _RANKED, "(ii)", _RMSE) for name in _RANKING),
+    *(Refusal("loss_function", _loss(name), _RANKED, _RMSE, "(ii)") for name in _RANKING),
     Refusal(
         "loss_function",
         _loss("MultiRMSEWithMissingValues"),
         "linear in the targets, but axil does not replay yet which targets each output has",
-        None,
         'Fit with loss_function="MultiRMSE" on rows with all targets, or one model for each output.',
     ),
-    Refusal("loss_function", _custom_loss, "its gradients are not known to be those of squared error", "(ii)", _RMSE),
-    Refusal("loss_function", _other_loss, "it is not squared error", "(ii)", _RMSE, linear_only=True),
+    Refusal("loss_function", _custom_loss, "its gradients are not known to be those of squared error", _RMSE, "(ii)"),
+    Refusal("loss_function", _other_loss, "it is not squared error", _RMSE, "(ii)", linear_only=True),
     Refusal(
         "posterior_sampling",
         _flag("posterior_sampling"),
         "noise that does not come from the targets is added to leaf values",
-        "(ii)",
         "Fit with posterior_sampling=False.",
+        "(ii)",
     ),
     Refusal(
         "langevin",
         _flag("langevin"),
         "noise that does not come from the targets is added to leaf values",
-        "(ii)",
         "Fit with langevin=False.",
+        "(ii)",
     ),
     Refusal(
         "leaf_estimation_iterations",
         _monotone_steps,
         "leaves are pooled again after each step, and axil replays the pools of one step only",
-        None,
         "Fit with leaf_estimation_iterations=1.",
         linear_only=True,
     ),
@@ -324,7 +316,6 @@ REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
         "leaf_estimation_method",
         _monotone_simple,
         "with monotone_constraints, CatBoost divides the sum of such a leaf by l2_leaf_reg alone, not by the weight of its rows",
-        None,
         'Fit with leaf_estimation_method="Newton" or "Gradient", or without monotone_constraints.',
         linear_only=True,
     ),
@@ -332,7 +323,6 @@ REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
         "monotone_constraints",
         _monotone_continued,
         "a model that was continued does not record which of its trees had the constraints",
-        None,
         "Fit all trees at once, or without monotone_constraints.",
         linear_only=True,
     ),
@@ -340,21 +330,19 @@ REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
         "leaf_estimation_method",
         _method,
         "leaf values are not sums of the residuals of all rows over their weights",
-        "(ii)",
         'Fit with leaf_estimation_method="Newton" or "Gradient".',
+        "(ii)",
     ),
     Refusal(
         "leaf_estimation_backtracking",
         _backtracks_on_gpu,
         "a GPU compares losses of seven digits, so that rounding decides which steps it keeps, and the model records none",
-        None,
         'Fit with leaf_estimation_iterations=1, leaf_estimation_backtracking="No", or task_type="CPU".',
     ),
     Refusal(
         "model_shrink_rate",
         _continued_shrinkage,
         "linear in the targets, but the model does not record how many of its trees were shrunk",
-        None,
         "Fit with model_shrink_rate=0, or all trees at once.",
     ),
     Refusal(
@@ -362,14 +350,14 @@ REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
         _features("target statistics"),
         "categories were encoded by the targets of the rows before them, so training rows do not fall into the leaves "
         "that the model shows, and with other targets they would fall elsewhere",
-        "(ii)",
         "Fit with one_hot_max_size of at least the number of categories, or encode them without the targets.",
+        "(ii)",
     ),
     Refusal(
         "text_features, embedding_features",
         _features("texts and embeddings"),
         "embeddings are encoded by the targets of the rows before them, and axil does not distinguish texts from them",
-        "(ii)",
         "Encode them without the targets and pass the numbers as features.",
+        "(ii)",
     ),
 )

@@ -92,59 +92,49 @@ SMOOTH = smooth_refusals(
         "monotone_constraints",
         monotone,
         "leaf values are averaged wherever their order would break a constraint, which pushes and derivatives do not follow",
-        None,
         "Fit without monotone_constraints, or with RMSE, for which axil.Explainer takes them.",
     ),
     Refusal(
         "loss_function",
         lambda model: next((loss for loss in model.losses if loss not in _LOSSES), ""),
         "axil does not know its gradient",
-        None,
         'Fit with loss_function "Logloss", "MultiClass", "CrossEntropy", "Poisson" or "Tweedie".',
     ),
     Refusal(
         "leaf_estimation_method",
         lambda model: "Simple" if "Simple" in model.values("tree_learner_options", "leaf_estimation_method") else "",
         "its leaf values are not replayed",
-        None,
         'Fit with leaf_estimation_method="Newton" or "Gradient".',
     ),
     Refusal(
         "leaf_estimation_backtracking",
         _gave_up,
         "CatBoost gave up every step, as it does with Huber: all leaves are zero, and no data would disagree with that",
-        None,
         'Fit with leaf_estimation_backtracking="No" or leaf_estimation_iterations=1.',
     ),
     Refusal(
         "l2_leaf_reg",
         lambda model: "0 with MultiClass" if "MultiClass" in model.losses and _l2(model) < 1e-6 else "",
         "a leaf's values for all classes are then not determined",
-        None,
         "Fit with l2_leaf_reg above 0.",
     ),
     Refusal(
         "class_weights",
         _class_weights,
         "axil does not read how classes were weighed",
-        None,
         "Fit without, and pass the product of class and row weights as sample_weight.",
     ),
-    Refusal(
-        "target_border", _border, "axil does not read which targets counted as 1", None, "Fit on targets of 0 and 1."
-    ),
+    Refusal("target_border", _border, "axil does not read which targets counted as 1", "Fit on targets of 0 and 1."),
     Refusal(
         "init_model",
         _started_elsewhere,
         "axil replays a fit that was made at once",
-        None,
         "Fit all trees at once.",
     ),
     Refusal(
         "model_shrink_rate",
         _shrinkage,
         "axil replays plain boosting only with this loss",
-        None,
         "Fit with model_shrink_rate=0.",
     ),
 )
@@ -171,7 +161,7 @@ class SmoothCatBoost(CatBoostAdapter):
 
     def scores(self, X: Any) -> Array:
         """(n, K): of the classes that were in the data; CatBoost gives others a score of minus infinity."""
-        if self._all_present or X.shape[0] == 0:
+        if self._all_present:
             return self.predictions(X)
         found = np.asarray(self._model.predict(self._pool(X), prediction_type="RawFormulaVal"), dtype=np.float64)
         return found[:, self._present]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, TrainingRows, TreeModel
+from axil.adapters.frames import array_of_floats
 from axil.adapters.lightgbm import splits
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, histories
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
@@ -65,8 +66,6 @@ class LightGBMAdapter(TreeModel):
     """
 
     library = "LightGBM"
-    classes: NDArray[Any] | None = None
-    n_outputs = 1
     refusals = REFUSALS
     precision = np.float32
     residual_precision = np.float32
@@ -306,14 +305,10 @@ class LightGBMAdapter(TreeModel):
         rows = self._rows(X)
         if not isinstance(rows, np.ndarray):
             return from_pandas(rows, self._booster.pandas_categorical or [])
-        if rows.dtype.kind not in "biuf":
-            return None
-        return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float32)
+        return array_of_floats(rows)
 
     def predictions(self, X: Any) -> Array:
         """(n, 1): what ``predict`` gives; with reg_sqrt before it is squared."""
-        if X.shape[0] == 0:
-            return np.zeros((0, 1))
         found = np.asarray(self._booster.predict(self._rows(X)), dtype=np.float64)[:, None]
         # Raw scores would do, but of boosting=rf they are sums, not means.
         return found if self.scale.is_identity else _signed_roots(found)

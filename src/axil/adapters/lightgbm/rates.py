@@ -51,7 +51,6 @@ FIRST: tuple[Refusal[NDArray[np.bool_]], ...] = (
         _first_alone,
         "all other trees agree with these data, but the first one, of two leaves, had another rate, which LightGBM does not "
         "record and two leaves do not separate from the targets",
-        None,
         "Fit with one learning rate, or with more leaves; if that changes nothing, see that the targets are those of the fit.",
     ),
 )

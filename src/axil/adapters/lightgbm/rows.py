@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
+from axil.adapters.frames import as_frame, compressed, floats, word_columns
 from axil.errors import InputError
 from axil.types import Array
 
@@ -15,11 +15,19 @@ from axil.types import Array
 def as_lightgbm(X: Any, categories: list[Any]) -> Any:
     """X as every version of LightGBM takes it without a word: numpy, pandas, or a csr or csc matrix (not array)."""
     if bool(sparse.issparse(X)):
-        return sparse.csc_matrix(X) if X.format == "csc" else sparse.csr_matrix(X)
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame):
+        return compressed(X)
+    frame = as_frame(X)
+    if frame is None:
         return np.asarray(X)
-    return X if frame.implementation.is_pandas() else _from_frame(frame, categories)
+    if frame.implementation.is_pandas():
+        return X
+    categorical = word_columns(frame)
+    if len(categorical) != len(categories):
+        raise InputError(
+            f"The model was fitted with {len(categories)} category columns of a pandas frame, this table "
+            f"has {len(categorical)} ({', '.join(categorical[:5])}). Pass a pandas frame with the same categories."
+        )
+    return floats(frame, categories=dict(zip(categorical, categories)))
 
 
 def from_pandas(frame: Any, categories: list[Any]) -> Array | None:
@@ -41,24 +49,4 @@ def from_pandas(frame: Any, categories: list[Any]) -> Array | None:
             columns[:, i] = np.where(codes < 0, np.nan, codes)
         else:
             columns[:, i] = column.to_numpy()
-    return columns
-
-
-def _from_frame(frame: nw.DataFrame[Any], categories: list[Any]) -> Array:
-    """A polars or pyarrow table in float64, nulls as nan and categories numbered as at the fit."""
-    kinds = (nw.Categorical, nw.Enum, nw.String)
-    categorical = [name for name, dtype in frame.schema.items() if isinstance(dtype, kinds) or dtype in kinds]
-    if len(categorical) != len(categories):
-        raise InputError(
-            f"The model was fitted with {len(categories)} category columns of a pandas frame, this table "
-            f"has {len(categorical)} ({', '.join(categorical[:5])}). Pass a pandas frame with the same categories."
-        )
-    columns = np.empty(frame.shape, dtype=np.float64, order="F")
-    number = dict(zip(categorical, categories))
-    for i, name in enumerate(frame.columns):
-        if name in number:
-            codes = {category: code for code, category in enumerate(number[name])}
-            columns[:, i] = [codes.get(value, np.nan) for value in frame[name].to_list()]
-        else:
-            columns[:, i] = frame[name].cast(nw.Float64).to_numpy()
     return columns

@@ -78,7 +78,6 @@ _UNKNOWN: Refusal[LightGBMReading] = Refusal(
     "objective",
     lambda model: "" if _name(model) in _LOSSES else model.text.objective or "custom",
     "axil does not know its gradient",
-    None,
     "Pass the function that it was fitted with as objective=, or fit with objective binary, cross_entropy, multiclass, poisson, "
     "gamma, tweedie, huber or fair.",
 )
@@ -88,7 +87,6 @@ SMOOTH = smooth_refusals(
         "monotone_constraints",
         lambda model: " ".join(map(str, model.monotone_signs)) if model.monotone_signs.any() else "",
         "leaf values are clipped to keep predictions monotone, which pushes and derivatives do not follow",
-        None,
         "Fit without monotone_constraints, or with squared error, for which axil.Explainer takes them.",
     ),
     _UNKNOWN,
@@ -96,42 +94,36 @@ SMOOTH = smooth_refusals(
         "refit_decay_rate",
         lambda model: model.refit,
         _PLAIN,
-        None,
         "Explain the model as it was before refit, or fit a new one on the new data.",
     ),
     Refusal(
         "reg_sqrt",
         lambda model: "True" if "sqrt" in (model.text.objective or "").split()[1:] else "",
         "axil differentiates by the targets themselves, not by their roots",
-        None,
         "Fit with reg_sqrt=False, or take the roots yourself.",
     ),
     Refusal(
         "pred_early_stop",
         lambda model: model.stops_early if _name(model) in _STOPPABLE else "",
         "the model's predict leaves out later trees once a score is far from 0, so that its scores are not sums over all trees",
-        None,
         "Call set_params(pred_early_stop=False) on the model, or pass its booster_, which predicts with all trees.",
     ),
     Refusal(
         "boosting",
         lambda model: "rf" if model.forest else "",
         _PLAIN,
-        None,
         'Fit with boosting="gbdt".',
     ),
     Refusal(
         "path_smooth",
         lambda model: model.settings.text("path_smooth") if model.settings.number("path_smooth") > 0 else "",
         _PLAIN,
-        None,
         "Fit with path_smooth=0.",
     ),
     Refusal(
         "use_quantized_grad",
         lambda model: "True" if model.settings.flag("use_quantized_grad") else "",
         "axil does not replay rounded gradients",
-        None,
         "Fit with use_quantized_grad=False.",
     ),
 )
@@ -174,8 +166,6 @@ class SmoothLightGBM(LightGBMAdapter):
 
     def scores(self, X: Any) -> Array:
         """(n, K)."""
-        if X.shape[0] == 0:
-            return np.zeros((0, self.n_outputs))
         found = self._booster.predict(self._rows(X), raw_score=True)
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from axil.adapters.contract import FittedTrees, Nodes, TrainingRows, TreeModel
+from axil.adapters.frames import as_frame, word_columns
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn.draws import StageSampler, training_rows
 from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES, fits_init
@@ -89,8 +90,8 @@ class StagesAfterInit(GradientBoostingAdapter):
 
     def predictions(self, X: Any) -> Array:
         """(n, 1): what the trees add to the predictions of init."""
-        whole = super().predictions(X)
-        return whole if X.shape[0] == 0 else whole - self._model.init_.predict(self._rows(X)).reshape(-1, 1)
+        first = np.asarray(self._model.init_.predict(self._rows(X)), dtype=np.float64).reshape(-1, 1)
+        return np.asarray(super().predictions(X) - first)
 
     def whole(self, X: Any) -> Array:
         """(n, 1): what ``predict`` gives."""
@@ -211,15 +212,24 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         X = X.toarray() if bool(sparse.issparse(X)) else X
         if self._model._preprocessor is None:
             return numbers(X, np.float64)
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-        if not isinstance(frame, nw.DataFrame):
+        frame = as_frame(X)
+        if frame is None:
             if self.feature_names is None:
                 return X
             pd = needed_pandas("An array for a model fitted on a frame with categories")
             return pd.DataFrame(X, columns=self.feature_names)
         if not frame.implementation.is_pandas():
             pd = needed_pandas("A table of another library for a model with categories")
-            X = pd.DataFrame({name: _column(frame[name]) for name in frame.columns})
+            words = word_columns(frame)  # categories and text as objects, all else in float64
+            X = pd.DataFrame(
+                {
+                    name: np.array(column.to_list(), dtype=object)
+                    if name in words
+                    else column.cast(nw.Float64).to_numpy()
+                    for name in frame.columns
+                    for column in (frame[name],)
+                }
+            )
         if self.feature_names is None:
             return X.to_numpy()
         return X.set_axis(self.feature_names, axis=1)
@@ -232,11 +242,3 @@ def all_but(rows: Indices | None, n_rows: int) -> NDArray[np.bool_] | None:
     held_out = np.ones(n_rows, dtype=bool)
     held_out[rows] = False
     return held_out
-
-
-def _column(series: nw.Series[Any]) -> Any:
-    """A column of a polars or pyarrow table for pandas: categories and strings as objects, all else in float64."""
-    words = (nw.Categorical, nw.Enum, nw.String)
-    if isinstance(series.dtype, words) or series.dtype in words:
-        return np.array(series.to_list(), dtype=object)
-    return series.cast(nw.Float64).to_numpy()

@@ -35,47 +35,41 @@ def _one_by_one(model: Any) -> str:
 
 #: Settings of smooth learners that are not differentiated; tried in order.
 REFUSALS: tuple[Refusal[Any], ...] = (
-    Refusal("penalty", _l1, "an L1 penalty is not smooth", None, "Fit with an L2 penalty (l1_ratio=0)."),
+    Refusal("penalty", _l1, "an L1 penalty is not smooth", "Fit with an L2 penalty (l1_ratio=0)."),
     Refusal(
         "multi_class",
         _one_by_one,
         "its probabilities are those of several fits put together",
-        None,
         "Fit one multinomial model, or explain one binary model for each class.",
     ),
     Refusal(
         "refit",
         lambda model: "False" if getattr(model, "refit", True) is False else "",
         "its coefficients are means of those of several fits",
-        None,
         "Fit with refit=True.",
     ),
     Refusal(
         "positive",
         lambda model: "True" if getattr(model, "positive", False) else "",
         "coefficients are clipped at zero",
-        None,
         "Fit with positive=False.",
     ),
     Refusal(
         "early_stopping",
         lambda model: "True" if getattr(model, "early_stopping", False) else "",
         "a network stopped on held-out rows is at no stationary point of its training loss",
-        None,
         LBFGS,
     ),
     Refusal(
         "alpha",
         lambda model: str(model.alpha) if hasattr(model, "coefs_") and not model.alpha > 0 else "",
         "without a penalty a network's training loss is flat along some directions, so the derivative is not determined",
-        None,
         "Fit with alpha > 0.",
     ),
     Refusal(
         "classes",
         lambda model: "multilabel" if isinstance(getattr(model, "classes_", None), list) or _multilabel(model) else "",
         "axil explains the classes of one output at a time",
-        None,
         "Fit one classifier for each label.",
     ),
 )

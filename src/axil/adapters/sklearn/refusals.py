@@ -170,7 +170,6 @@ MONOTONIC = Refusal(
     "monotonic_cst",
     _monotonic,
     "leaf values are clipped to keep predictions monotone, which pushes and derivatives do not follow",
-    None,
     "Fit without monotonic_cst, or with squared error, for which axil.Explainer takes it.",
 )
 
@@ -180,11 +179,11 @@ LOSSES: tuple[Refusal[Any], ...] = (
         "loss",
         lambda model: model.loss if model.loss in ("poisson", "gamma") else "",
         "predictions pass through an exponential, and the fit starts from the logarithm of a mean",
-        "(ii)",
         _L2,
+        "(ii)",
         derivative=True,
     ),
-    Refusal("loss", _other_loss, "its leaf values are not means of residuals of squared error", "(ii)", _L2),
+    Refusal("loss", _other_loss, "its leaf values are not means of residuals of squared error", _L2, "(ii)"),
 )
 
 #: Of GradientBoostingRegressor.
@@ -194,14 +193,13 @@ STAGES: tuple[Refusal[Any], ...] = (
         "init",
         unknown_init,
         "its first prediction is a quantile of the targets",
-        "(i)",
         _MEAN,
+        "(i)",
     ),
     Refusal(
         "random_state",
         unknown_split,
         "linear in the targets, but which rows early stopping held out cannot be drawn again",
-        None,
         _SEED,
     ),
 )
@@ -212,7 +210,6 @@ DRAWS: tuple[Refusal[Any], ...] = (
         "random_state",
         _unknown_draws,
         "linear in the targets, but which rows each tree was fitted on cannot be drawn again",
-        None,
         f"{_SEED[:-1]}, or pass the draws as bags=.",
     ),
 )
@@ -223,21 +220,20 @@ TREES: tuple[Refusal[Any], ...] = (
         "criterion",
         _criterion("absolute_error"),
         "leaf values are medians of the targets",
-        "(ii)",
         'Fit with criterion="squared_error".',
+        "(ii)",
     ),
     Refusal(
         "criterion",
         _other_criterion,
         "its leaf values are not known to be means",
-        "(ii)",
         'Fit with criterion="squared_error" or, for classes, "gini".',
+        "(ii)",
     ),
     Refusal(
         "n_outputs_",
         lambda tree: str(tree.n_outputs_) if hasattr(tree, "classes_") and tree.n_outputs_ > 1 else "",
         "axil explains the classes of one output at a time",
-        None,
         "Fit one classifier for each output.",
     ),
 )
@@ -256,7 +252,6 @@ STEPS: tuple[Refusal[NDArray[np.bool_]], ...] = (
         "warm_start",
         _grown_on,
         "its first trees were fitted on other rows or with other settings than its last, and a model keeps only these",
-        None,
         "Fit all trees at once, or with the same rows and settings at each step.",
     ),
 )

@@ -107,10 +107,9 @@ LOSSES: tuple[Refusal[Any], ...] = (
         "loss",
         lambda model: model.loss if model.loss in _PERCENTILES else "",
         "its leaf values are renewed by percentiles of the residuals, which are no sums over rows",
-        None,
         _FIT,
     ),
-    Refusal("loss", _other_loss, "axil does not know its gradient", None, _FIT),
+    Refusal("loss", _other_loss, "axil does not know its gradient", _FIT),
     MONOTONIC,
 )
 STAGES: tuple[Refusal[Any], ...] = (
@@ -119,10 +118,9 @@ STAGES: tuple[Refusal[Any], ...] = (
         "init",
         _init,
         "its first prediction is neither a constant nor that of the targets' means, which are what axil replays",
-        None,
         'Fit with init=None or init="zero".',
     ),
-    Refusal("random_state", unknown_split, "which rows early stopping held out cannot be drawn again", None, _SEED),
+    Refusal("random_state", unknown_split, "which rows early stopping held out cannot be drawn again", _SEED),
 )
 
 
@@ -142,8 +140,6 @@ class SmoothStages(GradientBoostingAdapter):
 
     def scores(self, X: Any) -> Array:
         """(n, K)."""
-        if X.shape[0] == 0:
-            return np.zeros((0, self.n_outputs))
         rows = self._rows(X)
         found = self._model.predict(rows) if self.classes is None else self._model.decision_function(rows)
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
@@ -213,8 +209,6 @@ class SmoothHistograms(HistGradientBoostingAdapter):
 
     def scores(self, X: Any) -> Array:
         """(n, K)."""
-        if X.shape[0] == 0:
-            return np.zeros((0, self.n_outputs))
         found = self._model._raw_predict(self._rows(X))
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 

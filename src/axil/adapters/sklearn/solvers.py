@@ -66,14 +66,12 @@ SOLVERS: tuple[Refusal[Unsolved], ...] = (
         "solver",
         _stopped,
         "an iterative solver stopped before it had converged, as it does when it is run again on these data",
-        None,
         'Fit with tol=1e-12 and a large max_iter, or with solver="cholesky" or "svd" on dense features.',
     ),
     Refusal(
         "tol",
         _stopped_sparse,
         "lsqr, which fits sparse features, stopped before it had converged, as it does when it is run again on these data",
-        None,
         "Fit with tol=1e-12, or on dense features.",
     ),
     Refusal(
@@ -81,21 +79,18 @@ SOLVERS: tuple[Refusal[Unsolved], ...] = (
         _searched_sparse,
         "RidgeCV with cv fits sparse features by sparse_cg, which stopped before it had converged, as it does when it is run "
         "again on these data",
-        None,
         "Fit Ridge with the alpha_ that was found and tol=1e-12 and explain that, or fit without cv, or on dense features.",
     ),
     Refusal(
         "dtype",
         lambda fit: f"float32 ({fit.off}, condition number {fit.condition:.1e})" if fit.single else "",
         "the fit was solved in single precision, which ends before the solution does, also when it is run again on these data",
-        None,
         "Fit on features in float64.",
     ),
     Refusal(
         "condition number",
         _of,
         "double precision ends before the solution does, also when the fit is run again on these data",
-        None,
         "Fit with a larger alpha (of a Gaussian process: or a WhiteKernel), or scale the features.",
     ),
 )

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from axil.adapters.boundary import ReadsRows
-from axil.adapters.contract import Coefficients, FittedTrees, Nodes, TrainingRows, TreeModel
+from axil.adapters.contract import Coefficients, Defaults, FittedTrees, Nodes, TrainingRows, TreeModel
+from axil.adapters.frames import as_frame, floats
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.sklearn.draws import BootstrapSampler
 from axil.adapters.sklearn.refusals import STEPS, TREES
@@ -33,9 +32,9 @@ def numbers(X: Any, dtype: DTypeLike) -> Any:
             parts = rows.data, rows.indices.astype(np.intc), rows.indptr.astype(np.intc)
             rows = sparse.csr_matrix(parts, shape=rows.shape)
         return rows
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    frame = as_frame(X)
     try:
-        if not isinstance(frame, nw.DataFrame):
+        if frame is None:
             return np.ascontiguousarray(X, dtype=dtype)
         if frame.implementation.is_pandas():
             if len(X.columns) and all(
@@ -43,10 +42,7 @@ def numbers(X: Any, dtype: DTypeLike) -> Any:
             ):  # as check_array does
                 return numbers(X.sparse.to_coo(), dtype)
             return np.ascontiguousarray(X.to_numpy(dtype=dtype, na_value=np.nan))
-        columns = np.empty(frame.shape, dtype=dtype)
-        for i, name in enumerate(frame.columns):
-            columns[:, i] = frame[name].cast(nw.Float64).to_numpy()
-        return columns
+        return np.ascontiguousarray(floats(frame, dtype))
     except Exception as error:  # each library has its own
         raise InputError(
             f"These rows cannot be read as numbers, which this model takes: {shown(error, 300)}"
@@ -109,7 +105,7 @@ def stacked(
     return Nodes(starts, children, leaf, np.full(len(leaf), l2), values, np.zeros(len(leaf)), signs)
 
 
-class SklearnAdapter(ReadsRows):
+class SklearnAdapter(Defaults):
     """Base of all adapters of scikit-learn's models.
 
     Its trees look at the features in float32 and at targets and weights in float64: nothing is rounded on the way from
@@ -119,14 +115,10 @@ class SklearnAdapter(ReadsRows):
     """
 
     library = "scikit-learn"
-    takes_text = False
-    precision: type[np.floating[Any]] = np.float64
     residual_precision: type[np.floating[Any]] = np.float64
     score_precision: type[np.floating[Any]] = np.float64
     tolerance = 1e-9
     leaf_tolerance = 1e-12
-    classes: NDArray[Any] | None = None
-    n_outputs = 1
     fingerprint: str
 
     def __init__(self, model: Any):
@@ -149,18 +141,12 @@ class SklearnAdapter(ReadsRows):
         """The adapter's own copy of the model, which takes rows as arrays, without names."""
         return self._model
 
-    def spelling(self, name: str) -> str:
-        """scikit-learn keeps names as they are."""
-        return name
-
     def predictions(self, X: Any) -> Array:
         """(n, K): what ``predict`` gives, ``predict_proba`` for classes."""
         return self._predicted(self._model, self._rows(X))
 
     def _predicted(self, model: Any, rows: Any) -> Array:
         """(n, K): what this model predicts for rows as it takes them."""
-        if rows.shape[0] == 0:
-            return np.zeros((0, self.n_outputs))
         predict = model.predict if self.classes is None else model.predict_proba
         found = np.asarray(predict(rows), dtype=np.float64)
         return found.reshape(rows.shape[0], self.n_outputs)

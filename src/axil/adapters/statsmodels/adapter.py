@@ -69,8 +69,6 @@ class LeastSquaresAdapter(SmootherModel):
 
     def predictions(self, X: Any) -> Array:
         """(n, 1): what ``predict`` gives."""
-        if X.shape[0] == 0:
-            return np.zeros((0, 1))
         given = X if self._formula is not None else self.coordinates(X)
         return np.asarray(self._results.predict(given), dtype=np.float64).reshape(-1, 1)
 

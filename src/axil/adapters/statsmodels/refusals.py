@@ -46,18 +46,18 @@ REFUSALS: tuple[Refusal[Any], ...] = (
         "fit_regularized",
         _regularised,
         "its coefficients are shrunk to zero by a threshold",
-        "(ii)",
         "Use fit() instead.",
+        "(ii)",
     ),
-    Refusal("class", _model("QuantReg"), "its predictions are quantiles", "(ii)", _OLS),
-    Refusal("class", _model("RLM"), "residuals are damped by a non-linear function", "(ii)", _OLS),
+    Refusal("class", _model("QuantReg"), "its predictions are quantiles", _OLS, "(ii)"),
+    Refusal("class", _model("RLM"), "residuals are damped by a non-linear function", _OLS, "(ii)"),
     Refusal(
-        "class", _model("GLSAR"), "its errors' correlation is estimated from residuals, time after time", "(ii)", _OLS
+        "class", _model("GLSAR"), "its errors' correlation is estimated from residuals, time after time", _OLS, "(ii)"
     ),
     *(
-        Refusal("class", _model(name), "its coefficients are found by iteration through a link", "(ii)", _OLS)
+        Refusal("class", _model(name), "its coefficients are found by iteration through a link", _OLS, "(ii)")
         for name in ("GLM", "Logit", "Probit", "MNLogit", "Poisson", "NegativeBinomial")
     ),
-    Refusal("class", _other, "axil reads OLS, WLS and GLS of statsmodels", None, _OLS),
-    Refusal("params", _several, "axil reads least squares of one output", None, "Fit one model for each output."),
+    Refusal("class", _other, "axil reads OLS, WLS and GLS of statsmodels", _OLS),
+    Refusal("params", _several, "axil reads least squares of one output", "Fit one model for each output."),
 )

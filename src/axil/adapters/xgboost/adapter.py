@@ -66,7 +66,6 @@ class XGBoostAdapter(TreeModel):
     """
 
     library = "XGBoost"
-    classes: NDArray[Any] | None = None
     refusals = REFUSALS
     precision = np.float32
     offset_precision = np.float32
@@ -112,10 +111,6 @@ class XGBoostAdapter(TreeModel):
         self._leaf_of_node = np.full(self._node_starts[-1], -1, dtype=np.int32)
         for start, tree in zip(self._node_starts, self._trees):
             self._leaf_of_node[start + tree.leaves] = np.arange(len(tree.leaves))
-
-    def spelling(self, name: str) -> str:
-        """XGBoost keeps names as they are."""
-        return name
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -171,19 +166,19 @@ class XGBoostAdapter(TreeModel):
 
     def predictions(self, X: Any) -> Array:
         """(n, K): what ``predict`` gives."""
-        return self._predictions(X, None)
+        return self._predicted(X)
 
     def predictions_from(self, X: Any, offsets: Array) -> Array:
         """(n, K): what ``predict`` gives with offsets for base_margin."""
-        return self._predictions(X, offsets)
+        return self._predicted(X, offsets)
 
-    def _predictions(self, X: Any, offsets: Array | None) -> Array:
-        if X.shape[0] == 0:
-            return np.zeros((0, self.n_outputs))
+    def _predicted(self, X: Any, offsets: Array | None = None, output_margin: bool = False) -> Array:
+        """(n, K): predictions, or raw scores."""
         matrix = as_matrix(X, self._booster, self._missing)
         if offsets is not None:
             matrix.set_base_margin(offsets.astype(np.float32))
-        found = self._booster.predict(matrix, iteration_range=(0, self._n_iterations), validate_features=False)
+        how = {"output_margin": output_margin, "iteration_range": (0, self._n_iterations)}
+        found = self._booster.predict(matrix, validate_features=False, **how)
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
     # -- trees --------------------------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from axil.adapters.robust import PseudoHuber, SquaredLog
 from axil.adapters.smooth import SmoothTrees, label_factors
 from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.draws import Subsample
-from axil.adapters.xgboost.matrix import as_matrix
 from axil.adapters.xgboost.plan import drop_factors, plan_of
 from axil.adapters.xgboost.rates import confirmed, rate_of_gain, shows_rate
 from axil.adapters.xgboost.refusals import OTHER_GRADIENTS, REFUSALS, SQUARED_ERROR, XGBoostReading, monotone
@@ -80,21 +79,18 @@ SMOOTH = smooth_refusals(
         "monotone_constraints",
         monotone,
         "leaf values are clipped to keep predictions monotone, which pushes and derivatives do not follow",
-        None,
         "Fit without monotone_constraints, or with squared error, for which axil.Explainer takes them.",
     ),
     Refusal(
         "objective",
         lambda reading: "" if reading.objective in _LOSSES else reading.objective or "none",
         "axil does not know its gradient",
-        None,
         "Fit with objective binary:logistic, multi:softprob, count:poisson, reg:gamma, reg:tweedie or reg:pseudohubererror.",
     ),
     Refusal(
         "num_target",
         _several_targets,
         "axil replays one target at a time with this loss",
-        None,
         "Fit one model per target; with squared error axil.Explainer takes several.",
     ),
 )
@@ -115,21 +111,11 @@ class SmoothXGBoost(XGBoostAdapter):
 
     def scores(self, X: Any) -> Array:
         """(n, K)."""
-        return self._scores(X, None)
+        return self._predicted(X, output_margin=True)
 
     def scores_from(self, X: Any, offsets: Array) -> Array:
         """(n, K): with offsets for base_margin."""
-        return self._scores(X, offsets)
-
-    def _scores(self, X: Any, offsets: Array | None) -> Array:
-        if X.shape[0] == 0:
-            return np.zeros((0, self.n_outputs))
-        matrix = as_matrix(X, self._booster, self._missing)
-        if offsets is not None:
-            matrix.set_base_margin(offsets.astype(np.float32))
-        last = 0, self._n_iterations
-        found = self._booster.predict(matrix, output_margin=True, iteration_range=last, validate_features=False)
-        return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
+        return self._predicted(X, offsets, output_margin=True)
 
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """All trees; those of one iteration, for several classes or in parallel, see the same scores."""
