@@ -182,10 +182,6 @@ class Squared(Loss):
     def _slopes(self, y: Array, F: Array) -> Slopes:
         return Slopes(F - y, 1.0, 1.0, 0.0, -1.0)
 
-    def gradient(self, y: Array, F: Array) -> Array:
-        """F - y."""
-        return F - y
-
     def affine(self, y: Array) -> Affine | None:
         """The residual; losses that inherit the link from this one have gradients of their own."""
         return Affine("identity", -y, np.ones_like(y)) if type(self) is Squared else None

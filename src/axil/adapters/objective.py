@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -51,7 +52,11 @@ class Objective:
         """The loss on rows with these targets (N, K) and weights; scores are given in this precision."""
         label = targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1)
         weight = no_weights if weights is None else weights.astype(np.float32)
-        return Custom(asked=ObjectiveOnRows(self, TrainingSet(label.astype(np.float32), weight), precision))
+        return Custom(asked=partial(self.asked, TrainingSet(label.astype(np.float32), weight), precision))
+
+    def asked(self, rows: TrainingSet, precision: Any, F: Array) -> tuple[Any, Any]:
+        """Gradients and hessians of these rows at scores (N, K)."""
+        return self.call((F[:, 0] if F.shape[1] == 1 else F).astype(precision), rows)
 
     def call(self, scores: Any, rows: TrainingSet) -> tuple[Any, Any]:
         """Gradients and hessians of these rows, as the function returns them."""
@@ -75,20 +80,6 @@ class Objective:
                 f"{type(error).__name__}: {shown(error)}. Pass the function that the model was fitted with."
             ) from error
         return g, h
-
-
-@dataclass(frozen=True)
-class ObjectiveOnRows:
-    """An objective on its training set."""
-
-    objective: Objective
-    rows: TrainingSet
-    precision: Any
-
-    def __call__(self, F: Array) -> tuple[Any, Any]:
-        """Gradients and hessians at scores (N, K)."""
-        scores = F[:, 0] if F.shape[1] == 1 else F
-        return self.objective.call(scores.astype(self.precision), self.rows)
 
 
 def as_objective(given: Any, own: Any, native: bool) -> Objective | None:

@@ -21,6 +21,19 @@ OWN_RANKING = (
     "axil.Explainer takes it as objective=. Or fit with squared error."
 )
 
+# Likely causes of a disagreement with the data that several libraries share.
+OTHER_ROWS = "These are not the rows and columns that the model was fitted on: other rows, or columns in another order."
+OTHER_COLUMNS = (
+    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise."
+)
+OTHER_WEIGHTS = (
+    "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had "
+    "none."
+)
+OTHER_TARGETS = (
+    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order."
+)
+
 
 @dataclass(frozen=True)
 class Refusal(Generic[R]):
@@ -34,13 +47,17 @@ class Refusal(Generic[R]):
     derivative: bool = False  #: whether predictions are at least smooth in the targets, with the structure fixed
     linear_only: bool = False  #: whether it stands in the way of exact weights alone
 
+    def error(self, value: str) -> UnsupportedModelError:
+        """The error for a model with this value."""
+        return UnsupportedModelError(self.setting, value, self.reason, self.instead, self.condition, self.derivative)
+
 
 def refusal(table: Iterable[Refusal[R]], reading: R) -> UnsupportedModelError | None:
     """The error for the first row of the table that applies, None if none does."""
     for row in table:
         value = row.found(reading)
         if value:
-            return UnsupportedModelError(row.setting, value, row.reason, row.instead, row.condition, row.derivative)
+            return row.error(value)
     return None
 
 

@@ -28,10 +28,6 @@ class ResidualLoss(Squared):
         g, h, g_slope, h_slope = self.bends(F - y)
         return Slopes(g, h, g_slope, h_slope, -g_slope, -h_slope)
 
-    def gradient(self, y: Array, F: Array) -> Array:
-        """g."""
-        return np.asarray(self.bends(F - y)[0])
-
     @abstractmethod
     def bends(self, d: Array) -> tuple[Any, Any, Any, Any]:
         """g, h, and their derivatives by d."""
@@ -123,10 +119,6 @@ class SquaredLog(Squared):
         F = np.maximum(F, np.float64(np.float32(-1 + 1e-6)))
         apart = np.log1p(F) - np.log1p(y)
         return Slopes(apart / (1 + F), np.maximum((1 - apart) / (1 + F) ** 2, 1e-6), np.nan, np.nan, np.nan)
-
-    def gradient(self, y: Array, F: Array) -> Array:
-        """g."""
-        return np.asarray(self._slopes(y, F).g)
 
     def check(self, y: Array) -> None:
         """Require targets above -1."""

@@ -16,7 +16,7 @@ from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negat
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading, doubt
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
 from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
-from axil.adapters.refusals import not_fitted, refuse
+from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, not_fitted, refuse
 from axil.errors import InputError, UnsupportedModelError
 from axil.types import Array
 
@@ -25,13 +25,16 @@ ROUNDING = 2.0**-24  # of float32, relative
 
 def read(model: Any) -> CatBoostAdapter | None:
     """The adapter for a CatBoost model, None for any other object."""
+    return CatBoostAdapter(model) if is_fitted(model) else None
+
+
+def is_fitted(model: Any) -> bool:
+    """Whether an object is a model of CatBoost; raises for one that has not been fitted."""
     import catboost
 
-    if not isinstance(model, catboost.CatBoost):
-        return None
-    if not model.is_fitted():
+    if isinstance(model, catboost.CatBoost) and not model.is_fitted():
         raise not_fitted(model)
-    return CatBoostAdapter(model)
+    return isinstance(model, catboost.CatBoost)
 
 
 class CatBoostAdapter(TreeModel):
@@ -225,9 +228,9 @@ class CatBoostAdapter(TreeModel):
 
 
 _COUNTS = (
-    "These are not the rows and columns that the model was fitted on: other rows, or columns in another order.",
+    OTHER_ROWS,
     "The fit had sample weights: pass the same.",
-    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise.",
+    OTHER_COLUMNS,
 )
 _BUNDLES = "CatBoost bundled columns that overlap: fit again with sparse_features_conflict_fraction=0."
 _WEIGHTS = (
@@ -236,7 +239,7 @@ _WEIGHTS = (
     "These are not the rows and columns that the model was fitted on, or columns were scaled or encoded otherwise.",
 )
 _VALUES = (
-    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.",
+    OTHER_TARGETS,
     "The fit was given another baseline (pass it as init_score), or another sample_weight.",
     "The model was changed after its fit (set_leaf_values, set_scale_and_bias, shrink), or continued from one with other data or "
     "several other settings (init_model).",

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.catboost.adapter import CatBoostAdapter
+from axil.adapters.catboost.adapter import CatBoostAdapter, is_fitted
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading, monotone
 from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
-from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals
+from axil.adapters.refusals import Refusal, smooth_refusals
 from axil.adapters.robust import Huber, LogCosh, Pinball, ResidualLoss
 from axil.adapters.smooth import SmoothTrees
 from axil.errors import InputError
@@ -42,13 +42,7 @@ _LOSSES: dict[str, Callable[[dict[str, Any], bool], Loss]] = {
 
 def read(model: Any) -> SmoothCatBoost | None:
     """The reader of a CatBoost model, None for any other object."""
-    import catboost
-
-    if not isinstance(model, catboost.CatBoost):
-        return None
-    if not model.is_fitted():
-        raise not_fitted(model)
-    return SmoothCatBoost(model)
+    return SmoothCatBoost(model) if is_fitted(model) else None
 
 
 def _l2(model: CatBoostReading) -> float:

@@ -32,13 +32,19 @@ from axil.types import Array
 
 def read(model: Any) -> LightGBMAdapter | None:
     """The adapter for a LightGBM model, None for any other object."""
+    booster = booster_of(model)
+    return None if booster is None else LightGBMAdapter(booster)
+
+
+def booster_of(model: Any) -> Any:
+    """The Booster of a LightGBM model, wrapped or not; None for any other object."""
     import lightgbm
 
-    if isinstance(model, lightgbm.LGBMModel):
-        if not model.__sklearn_is_fitted__():
-            raise not_fitted(model)
-        model = model.booster_
-    return LightGBMAdapter(model) if isinstance(model, lightgbm.Booster) else None
+    if not isinstance(model, lightgbm.LGBMModel):
+        return model if isinstance(model, lightgbm.Booster) else None
+    if not model.__sklearn_is_fitted__():
+        raise not_fitted(model)
+    return model.booster_
 
 
 def _roots(targets: Array) -> Array:

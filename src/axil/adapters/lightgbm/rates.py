@@ -14,11 +14,10 @@ from axil.types import Array
 NEGLIGIBLE = 1e-6  # of the largest leaf value: what rounding leaves of a base that was taken out
 
 
-def stated_rates(trees: Sequence[TreeText], settings: LightGBMSettings) -> Array:
+def stated_rates(trees: Sequence[TreeText], settings: LightGBMSettings, n_outputs: int = 1) -> Array:
     """(T,): the learning rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
-    printed = {tree.shrinkage for tree in trees[1:] if tree.n_leaves > 1}
-    if trees[0].shrinkage != "1":
-        printed.add(trees[0].shrinkage)
+    printed = {tree.shrinkage for tree in trees[n_outputs:] if tree.n_leaves > 1}
+    printed |= {tree.shrinkage for tree in trees[:n_outputs]} - {"1"}  # which a base hides
     rate = np.nan  # a schedule: rates that print alike may still differ
     if not printed:
         printed = {settings.text("learning_rate")}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from axil.adapters.lightgbm.reading import LightGBMReading
-from axil.adapters.refusals import OWN_RANKING, RANKED, Refusal
+from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS, OWN_RANKING, RANKED, Refusal
 
 SQUARED = ("regression", "regression sqrt")  # the second with reg_sqrt, of which predictions are squared
 _L2 = 'Fit with objective="regression" (squared error) instead.'
@@ -251,10 +251,6 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
 )
 
 
-_COUNTS = (
-    "These are not the rows and columns that the model was fitted on: other rows, or columns in another order.",
-    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise.",
-)
 _SAMPLED = (
     "The rows are in another order than in the fit: the model was fitted on rows drawn at random (bagging or GOSS), "
     "which axil draws "
@@ -262,9 +258,8 @@ _SAMPLED = (
     "Settings changed while the model was trained, so that other rows were drawn.",
 )
 _BUNDLES = "LightGBM bundled sparse columns that overlap in a few rows: fit again with enable_bundle=False."
-_WEIGHTS = "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had none."
 _VALUES = (
-    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.",
+    OTHER_TARGETS,
     "The fit was given another init_score, or another sample_weight.",
     "The model was changed after its fit (refit, set_leaf_output, shuffle_models), or continued from one with other data or "
     "settings (init_model), or settings changed while it was trained.",
@@ -293,9 +288,9 @@ def cause(model: LightGBMReading, what: str, digits_lost: bool) -> str:
     sampled = _SAMPLED if model.bags or model.goss else ()
     if what == "counts":
         bundles = (_BUNDLES,) if model.settings.flag("enable_bundle") else ()
-        return "\n".join((*sampled[:1], *_COUNTS, *sampled[1:], *bundles))
+        return "\n".join((*sampled[:1], OTHER_ROWS, OTHER_COLUMNS, *sampled[1:], *bundles))
     if what == "weights":
-        return "\n".join((_WEIGHTS, *sampled))
+        return "\n".join((OTHER_WEIGHTS, *sampled))
     apart = model.machines > 1 and model.settings.flag("boost_from_average")
     machines = (_MACHINES.format(model.machines),) if apart else ()
     single = (_SINGLE,) if model.adds_in_single else ()

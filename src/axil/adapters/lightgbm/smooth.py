@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
-from axil.adapters.lightgbm.adapter import LightGBMAdapter, without_base
+from axil.adapters.lightgbm.adapter import LightGBMAdapter, booster_of, without_base
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence
+from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refusals import REFUSALS
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson, tweedie
 from axil.adapters.objective import Objective, as_objective
-from axil.adapters.refusals import Refusal, not_fitted, smooth_refusals
+from axil.adapters.refusals import Refusal, smooth_refusals
 from axil.adapters.robust import Fair, Huber
 from axil.adapters.smooth import SmoothTrees, label_factors, weighed_classes
 from axil.errors import InputError
@@ -42,29 +43,17 @@ _LOSSES: dict[str, Callable[[SmoothLightGBM], Loss]] = {
 
 def read(model: Any, objective: Any = None) -> SmoothLightGBM | None:
     """The reader of a LightGBM model, None for any other object."""
-    import lightgbm
-
-    if isinstance(model, lightgbm.Booster):
-        own = as_objective(objective, None, native=True)
-        return (SmoothLightGBM if own is None else CustomLightGBM)(model, None, None, own)
-    if not isinstance(model, lightgbm.LGBMModel):
+    booster = booster_of(model)
+    if booster is None:
         return None
-    if not model.__sklearn_is_fitted__():
-        raise not_fitted(model)
-    settings = model.get_params()
-    names = (
-        "objective_type",
-        "app",
-        "application",
-        "loss",
-        "objective",
-    )  # LightGBM takes an alias before the name itself
+    settings = {} if booster is model else model.get_params()
+    # LightGBM takes an alias before the name itself.
+    names = ("objective_type", "app", "application", "loss", "objective")
     given = next((settings[name] for name in names if settings.get(name) is not None), None)
-    own = as_objective(objective, given, native=False)
+    own = as_objective(objective, given, native=booster is model)
     stops = str(settings.get("pred_early_stop") or "")
     stops = "" if stops.lower() in ("false", "0", "-") else stops
-    kind = SmoothLightGBM if own is None else CustomLightGBM
-    return kind(model.booster_, getattr(model, "classes_", None), model.class_weight, own, stops)
+    return SmoothLightGBM(booster, getattr(model, "classes_", None), settings.get("class_weight"), own, stops)
 
 
 def _name(model: LightGBMReading) -> str:
@@ -129,6 +118,10 @@ SMOOTH = smooth_refusals(
 )
 
 
+#: Of models with the user's own objective.
+_CUSTOM = tuple(row for row in SMOOTH if row is not _UNKNOWN)
+
+
 class SmoothLightGBM(LightGBMAdapter):
     """A LightGBM booster with a smooth objective."""
 
@@ -143,6 +136,8 @@ class SmoothLightGBM(LightGBMAdapter):
         custom: Objective | None = None,
         stops_early: str = "",
     ):
+        if custom is not None:
+            self.refusals = _CUSTOM
         super().__init__(booster, stops_early)
         self._class_weight, self._custom = class_weight, custom
         self.class_weight = class_weight
@@ -192,7 +187,7 @@ class SmoothLightGBM(LightGBMAdapter):
             if base[k]:
                 values[k] = without_base(values[k], base[k] if drops is None else drops.beta[-1] * base[k])
         omega = None if drops is None else np.repeat(drops.omega, n_outputs, axis=1)
-        rates = self._smooth_rates() if omega is None else omega[-1].copy()
+        rates = stated_rates(self._trees, self._settings, n_outputs) if omega is None else omega[-1].copy()
         evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values), rates=rates)
         trees = FittedTrees(
             n_leaves=self._n_leaves,
@@ -276,19 +271,3 @@ class SmoothLightGBM(LightGBMAdapter):
         fractions = np.where(targets[:, 0] > 0, positive, negative)
         state = replace(self._settings.bagging(len(targets)), fraction=fractions)
         return DrawReplay("LightGBM bagging", [state], evidence, 100)
-
-    def _smooth_rates(self) -> Array:
-        """(T,): the rate where it is one number, surely known; nan otherwise, and 0 for trees of one leaf."""
-        later = {tree.shrinkage for tree in self._trees[self.n_outputs :] if tree.n_leaves > 1}
-        printed = later or {self._settings.text("learning_rate")}
-        rate = np.nan
-        if len(printed) == 1:
-            rate, lost = self._settings.precisely("learning_rate", printed.pop())
-            rate = np.nan if lost else rate
-        return np.array([rate if tree.n_leaves > 1 else 0.0 for tree in self._trees])
-
-
-class CustomLightGBM(SmoothLightGBM):
-    """A LightGBM booster with the user's own objective."""
-
-    refusals = tuple(row for row in SMOOTH if row is not _UNKNOWN)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from axil.adapters.contract import Model
 from axil.adapters.refusals import not_fitted
@@ -18,6 +18,8 @@ from axil.adapters.sklearn.smoothers import (
 )
 from axil.adapters.sklearn.transforms import TransformedAdapter
 from axil.adapters.sklearn.trees import ForestAdapter, bags_trees
+
+Reader = TypeVar("Reader")
 
 ADAPTERS: dict[str, Callable[[Any], Model]] = {
     "GradientBoostingRegressor": GradientBoostingAdapter,
@@ -45,16 +47,25 @@ ADAPTERS: dict[str, Callable[[Any], Model]] = {
 
 def read(model: Any) -> Model | None:
     """The adapter for a model of scikit-learn, None for any other object; raises for what is refused."""
-    for kind in type(model).__mro__:
-        if not kind.__module__.startswith("sklearn."):
-            continue
-        refuse_class(kind.__name__)
-        if kind.__name__ in ADAPTERS:
-            require_fitted(model)
-            if _of_several(model):
-                return None  # see `wrappers`
-            return ADAPTERS[kind.__name__](model)
-    return None
+    for kind in _kinds(model):
+        refuse_class(kind)
+        if kind in ADAPTERS:
+            break
+    reader = reader_of(model, ADAPTERS)
+    return None if reader is None or _of_several(model) else reader(model)  # of several: see `wrappers`
+
+
+def reader_of(model: Any, readers: Mapping[str, Reader]) -> Reader | None:
+    """The reader of a model by the names of scikit-learn's classes; None for other objects. Raises where it is not fitted."""
+    found = next((readers[kind] for kind in _kinds(model) if kind in readers), None)
+    if found is not None:
+        require_fitted(model)
+    return found
+
+
+def _kinds(model: Any) -> list[str]:
+    """The classes of scikit-learn that a model is of, its own first."""
+    return [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")]
 
 
 def _of_several(model: Any) -> bool:

@@ -28,49 +28,57 @@ Indices = NDArray[np.integer[Any]]
 class GradientBoostingAdapter(SklearnAdapter, TreeModel):
     """GradientBoostingRegressor: each tree holds weighted means of residuals, shrunk when predictions are made."""
 
+    refusals = STAGES
+
     def __init__(self, model: Any):
-        refuse(STAGES, model)
+        refuse(self.refusals, model)
         super().__init__(model)
         self.refused_draws = refusal(DRAWS, model)
-        self._stack = TreeStack([tree.tree_ for tree in model.estimators_[:, 0]])
-        fixed = isinstance(model.init_, str) or fits_init(model)
-        self._start = np.zeros(1) if fixed else np.asarray(model.init_.constant_, dtype=np.float64).reshape(1)
-        self._from_mean = not fixed and model.init_.strategy == "mean"
-        own = f"{self._stack.fingerprint()} {float(model.learning_rate)!r} {float(self._start[0])!r}"
+        self.classes = getattr(model, "classes_", None)
+        self.n_outputs = model.estimators_.shape[1]
+        self._stack = TreeStack([tree.tree_ for tree in model.estimators_.ravel()])
+        own = f"{self._stack.fingerprint()} {float(model.learning_rate)!r} {self._start()[0].tolist()!r}"
         self.fingerprint = hashlib.sha256(own.encode()).hexdigest()
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees; rows that early stopping held out, and the rows of each stage, are drawn again."""
         no_offsets(rows)
-        return self._stages(rows)
+        return [self._stages(rows)]
 
-    def kept_rows(self, n_rows: int) -> Indices | None:
-        """The rows that early stopping left to fit on, in the order of the fit; None: all."""
+    def kept_rows(self, n_rows: int, labels: Array | None = None) -> Indices | None:
+        """The rows that early stopping left to fit on, in the order of the fit; None: all. It split classes (N,) evenly."""
         model = self._model
         if model.n_iter_no_change is None:
             return None
-        return training_rows(n_rows, model.validation_fraction, int(model.random_state))
+        return training_rows(n_rows, model.validation_fraction, int(model.random_state), labels)
 
-    def _stages(self, rows: TrainingRows) -> list[FittedTrees]:
+    def _start(self) -> tuple[Array, bool]:
+        """(K,): where predictions start, and whether that comes of the targets' means."""
+        init = self._model.init_
+        if isinstance(init, str) or fits_init(self._model):
+            return np.zeros(self.n_outputs), False
+        return np.asarray(init.constant_, dtype=np.float64).reshape(1), init.strategy == "mean"
+
+    def _stages(self, rows: TrainingRows, labels: Array | None = None) -> FittedTrees:
         model, n_rows = self._model, rows.totals.n_rows
-        rate, fitted = float(model.learning_rate), self.kept_rows(n_rows)
+        rate, fitted, (start, from_mean) = float(model.learning_rate), self.kept_rows(n_rows, labels), self._start()
         sampler = None
         if model.subsample < 1 and self.refused_draws is None:
-            sampler = StageSampler(n_rows, fitted, float(model.subsample), int(model.random_state))
+            how = float(model.subsample), int(model.random_state), self.n_outputs
+            sampler = StageSampler(n_rows, fitted, *how)
         counted = rows.totals.lightest > 0  # trees do not count rows of weight zero
-        trees = FittedTrees(
+        return FittedTrees(
             n_leaves=self._stack.n_leaves,
             values=rate * self._stack.gather("value")[:, :, 0],
             counts=self._stack.gather("n_node_samples").astype(np.int64) if counted else None,
             weights=self._stack.gather("weighted_n_node_samples"),
             l2=np.zeros(int(self._stack.n_leaves.sum())),
             rates=np.full(len(self._stack.n_leaves), rate),
-            base=None if self._from_mean else self._start,
-            base_value=self._start,
+            base=None if from_mean else start,
+            base_value=start,
             held_out=all_but(fitted, n_rows),
             sampler=sampler,
         )
-        return [trees]
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""
@@ -86,7 +94,7 @@ class StagesAfterInit(GradientBoostingAdapter):
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees, which take offsets."""
-        return self._stages(rows)
+        return [self._stages(rows)]
 
     def predictions(self, X: Any) -> Array:
         """(n, 1): what the trees add to the predictions of init."""
@@ -110,17 +118,18 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
     residual_precision = np.float32
     tolerance = 1e-6
 
-    def __init__(self, model: Any):
-        refuse(LOSSES, model)
-        self._read(model, [predictor for (predictor,) in model._predictors])
+    refusals = LOSSES
 
-    def _read(self, model: Any, predictors: list[Any]) -> None:
+    def __init__(self, model: Any):
+        refuse(self.refusals, model)
         super().__init__(model)
+        self.classes = getattr(model, "classes_", None)
+        self.n_outputs = int(model.n_trees_per_iteration_)
         self.leaf_tolerance = 3e-7 if getattr(model, "_fitted_with_sw", False) else 1e-10
         self.takes_text = model._preprocessor is not None
         if self.takes_text:  # what encodes the categories finds its columns by name
             self._model = as_it_is(model)
-        self._predictors = predictors
+        self._predictors = [tree for iteration in model._predictors for tree in iteration]
         self._inner = [np.flatnonzero(predictor.nodes["is_leaf"]) for predictor in self._predictors]
         self.fingerprint = self._digest()
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.contract import TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, gamma, poisson
-from axil.adapters.refusals import Refusal, refusal, refuse
+from axil.adapters.refusals import Refusal
 from axil.adapters.robust import Exponential
-from axil.adapters.sklearn.adapter import require_fitted
-from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter, all_but
-from axil.adapters.sklearn.draws import StageSampler, training_rows
-from axil.adapters.sklearn.refusals import DRAWS, MONOTONIC, fits_init, unknown_init, unknown_split
-from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, no_offsets
+from axil.adapters.sklearn.adapter import reader_of
+from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
+from axil.adapters.sklearn.draws import training_rows
+from axil.adapters.sklearn.refusals import MONOTONIC, fits_init, unknown_init, unknown_split
+from axil.adapters.sklearn.trees import no_offsets
 from axil.adapters.smooth import SmoothTrees, weighed_classes
 from axil.types import Array
 
@@ -81,11 +81,8 @@ _SEED = "Fit again with an integer random_state."
 
 def read(model: Any) -> SmoothStages | SmoothHistograms | None:
     """The reader of scikit-learn's gradient boosting, None for any other object."""
-    for kind in type(model).__mro__:
-        if kind.__module__.startswith("sklearn.") and kind.__name__ in _READERS:
-            require_fitted(model)
-            return _READERS[kind.__name__](model)
-    return None
+    reader = reader_of(model, _READERS)
+    return None if reader is None else reader(model)
 
 
 def _other_loss(model: Any) -> str:
@@ -127,16 +124,8 @@ STAGES: tuple[Refusal[Any], ...] = (
 class SmoothStages(GradientBoostingAdapter):
     """GradientBoostingClassifier and GradientBoostingRegressor: every leaf is a Newton step, in float64."""
 
+    refusals = STAGES
     smooth_tolerance = 1e-7  # of leaves whose second derivatives nearly vanish
-
-    def __init__(self, model: Any):
-        refuse(STAGES, model)
-        SklearnAdapter.__init__(self, model)
-        self.refused_draws = refusal(DRAWS, model)
-        self.classes = getattr(model, "classes_", None)
-        self.n_outputs = model.estimators_.shape[1]
-        self._stack = TreeStack([tree.tree_ for tree in model.estimators_.ravel()])
-        self.fingerprint = self._stack.fingerprint()
 
     def scores(self, X: Any) -> Array:
         """(n, K)."""
@@ -144,13 +133,10 @@ class SmoothStages(GradientBoostingAdapter):
         found = self._model.predict(rows) if self.classes is None else self._model.decision_function(rows)
         return np.asarray(found, dtype=np.float64).reshape(X.shape[0], self.n_outputs)
 
-    def _base(self) -> tuple[Array, bool]:
-        """(K,): where scores start, and whether that comes of the targets' means."""
+    def _start(self) -> tuple[Array, bool]:
         init = self._model.init_
-        if isinstance(init, str):
-            return np.zeros(self.n_outputs), False
-        if self.classes is None:
-            return np.asarray(init.constant_, dtype=np.float64).reshape(1), init.strategy == "mean"
+        if self.classes is None or isinstance(init, str):
+            return super()._start()
         # Clipped in float32 (_init_raw_predictions).
         least = float(np.finfo(np.float32).eps)
         prior = np.clip(init.class_prior_, least, 1 - least)
@@ -165,31 +151,11 @@ class SmoothStages(GradientBoostingAdapter):
     def smooth_trees(self, rows: TrainingRows) -> SmoothTrees:
         """The trees, stage after stage."""
         no_offsets(rows)
-        model, n_rows, n_outputs = self._model, rows.totals.n_rows, self.n_outputs
-        fitted = None
-        if model.n_iter_no_change is not None:
-            labels = _labels(rows.targets) if self.classes is not None else None
-            fitted = training_rows(n_rows, model.validation_fraction, int(model.random_state), labels)
-        sampler = None
-        if model.subsample < 1:
-            sampler = StageSampler(n_rows, fitted, float(model.subsample), int(model.random_state), n_outputs)
-        base, estimated = self._base()
+        n_outputs = self.n_outputs
+        trees = self._stages(rows, None if self.classes is None else _labels(rows.targets))
         # A softmax leaf is (K - 1) / K of its Newton step.
-        rate = float(model.learning_rate)
-        step = rate * ((n_outputs - 1) / n_outputs if n_outputs > 1 else 1.0)
-        numbers = np.arange(len(self._stack.n_leaves))
-        trees = FittedTrees(
-            n_leaves=self._stack.n_leaves,
-            values=rate * self._stack.gather("value")[:, :, 0],
-            counts=self._stack.gather("n_node_samples").astype(np.int64) if rows.totals.lightest > 0 else None,
-            weights=None,
-            l2=np.zeros(int(self._stack.n_leaves.sum())),
-            rates=np.full(len(numbers), step),
-            base=None if estimated else base,
-            base_value=base,
-            held_out=all_but(fitted, n_rows),
-            sampler=sampler,
-        )
+        step = trees.rates * ((n_outputs - 1) / n_outputs if n_outputs > 1 else 1.0)
+        trees, numbers = replace(trees, weights=None, rates=step), np.arange(len(step))
         lightest = LIGHTEST * rows.totals.weight
         return SmoothTrees(trees, self._loss, numbers // n_outputs, numbers % n_outputs, lightest=lightest)
 
@@ -199,12 +165,11 @@ class SmoothHistograms(HistGradientBoostingAdapter):
 
     smooth_tolerance = 2e-6
 
+    refusals = LOSSES
+
     def __init__(self, model: Any):
-        refuse(LOSSES, model)
-        self.classes = getattr(model, "classes_", None)
-        self._read(model, [tree for iteration in model._predictors for tree in iteration])
+        super().__init__(model)
         self.class_weight = getattr(model, "class_weight", None)  # by the numbers of the classes, not by their names
-        self.n_outputs = int(model.n_trees_per_iteration_)
         self._labels: Array | None = None
 
     def scores(self, X: Any) -> Array:
@@ -216,8 +181,6 @@ class SmoothHistograms(HistGradientBoostingAdapter):
         """The trees, iteration after iteration."""
         self._labels = None if self.classes is None else _labels(rows.targets)
         (trees,) = self.trees(rows)
-        base = np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(self.n_outputs)
-        trees = replace(trees, base_value=base)
         numbers = np.arange(len(trees.n_leaves))
         return SmoothTrees(
             trees, _loss(self._model, self.n_outputs), numbers // self.n_outputs, numbers % self.n_outputs

@@ -192,14 +192,24 @@ class RidgeAdapter(LinearRegressionAdapter):
             )
 
 
-class KernelRidgeAdapter(SmootherAdapter):
+class KernelAdapter(SmootherAdapter):
+    """Base of smoothers whose features are a kernel with the rows of the fit, which the model keeps."""
+
+    def _count_rows(self, model: Any) -> int | None:
+        return int(self._kept_rows().shape[0])
+
+    def _in_single_precision(self) -> bool:
+        return bool(self._kept_rows().dtype == np.float32)
+
+    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
+        check_rows(self._kept_rows(), self._rows(X))
+
+
+class KernelRidgeAdapter(KernelAdapter):
     """Kernel ridge regression."""
 
     def _kept_rows(self) -> Any:
         return self._model.X_fit_
-
-    def _count_rows(self, model: Any) -> int | None:
-        return int(model.X_fit_.shape[0])
 
     def _refuse(self, model: Any) -> None:
         if np.ndim(model.alpha) > 0 and len(np.unique(model.alpha)) > 1:
@@ -212,12 +222,6 @@ class KernelRidgeAdapter(SmootherAdapter):
 
     def _state(self) -> Any:
         return np.asarray(self._model.dual_coef_)
-
-    def _in_single_precision(self) -> bool:
-        return bool(self._model.X_fit_.dtype == np.float32)
-
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
-        check_rows(self._model.X_fit_, self._rows(X))
 
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Dual coefficients from the targets."""
@@ -257,26 +261,17 @@ def _dual(gram: Array, weights: Array | None, l2: float) -> Array:
         ) from None
 
 
-class GaussianProcessAdapter(SmootherAdapter):
+class GaussianProcessAdapter(KernelAdapter):
     """The mean of a Gaussian process; parameters of the kernel that were fitted to the targets are held fixed with the rest."""
 
     def _kept_rows(self) -> Any:
-        return self._model.X_train_
-
-    def _count_rows(self, model: Any) -> int | None:
-        return len(model.X_train_)
+        return np.asarray(self._model.X_train_)
 
     def _count_outputs(self, model: Any) -> int:
         return 1 if np.ndim(model.y_train_) == 1 else int(model.y_train_.shape[1])
 
     def _state(self) -> Any:
         return np.asarray(self._model.alpha_)
-
-    def _in_single_precision(self) -> bool:
-        return bool(np.asarray(self._model.X_train_).dtype == np.float32)
-
-    def check_kept(self, X: Any, targets: Array, weights: Array | None) -> None:
-        check_rows(np.asarray(self._model.X_train_), self._rows(X))
 
     def smoother(self, X: Any, weights: Array | None) -> FittedSmoother:
         """Dual coefficients from the targets; normalize_y centres them and scales them there and back."""

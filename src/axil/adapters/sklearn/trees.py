@@ -14,7 +14,7 @@ from scipy import sparse
 
 from axil.adapters.contract import Coefficients, Defaults, FittedTrees, Nodes, TrainingRows, TreeModel
 from axil.adapters.frames import as_frame, floats
-from axil.adapters.refusals import refusal, refuse
+from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS, refusal, refuse
 from axil.adapters.sklearn.draws import BootstrapSampler
 from axil.adapters.sklearn.refusals import STEPS, TREES
 from axil.errors import InputError, UnsupportedModelError, shown
@@ -156,7 +156,7 @@ class SklearnAdapter(Defaults):
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts", "weights" or "values"."""
-        return {"counts": _COUNTS, "weights": _WEIGHTS}.get(what, _VALUES)
+        return "\n".join(_CAUSES.get(what, _CAUSES["values"]))
 
 
 def as_it_is(model: Any) -> Any:
@@ -340,16 +340,18 @@ def with_bags(model: Any, members: list[Any]) -> Any:
     return model
 
 
-_COUNTS = (
-    "These are not the rows and columns that the model was fitted on: other rows, or columns in another order.\n"
-    "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise.\n"
-    "Settings were changed after the fit or between two fits with warm_start.\n"
-    "There are missing values and the model was fitted before scikit-learn 1.8, whose trees could split such rows otherwise than "
-    "they predict: fit again."
-)
-_WEIGHTS = "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had none."
-_VALUES = (
-    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.\n"
-    "sample_weight is not what the fit was given.\n"
-    "The model was changed after its fit, or fitted in parts with other data or settings (warm_start)."
-)
+_CAUSES = {
+    "counts": (
+        OTHER_ROWS,
+        OTHER_COLUMNS,
+        "Settings were changed after the fit or between two fits with warm_start.",
+        "There are missing values and the model was fitted before scikit-learn 1.8, whose trees could split such rows otherwise "
+        "than they predict: fit again.",
+    ),
+    "weights": (OTHER_WEIGHTS,),
+    "values": (
+        OTHER_TARGETS,
+        "sample_weight is not what the fit was given.",
+        "The model was changed after its fit, or fitted in parts with other data or settings (warm_start).",
+    ),
+}

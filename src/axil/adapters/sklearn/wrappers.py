@@ -10,7 +10,7 @@ import numpy as np
 
 from axil.adapters.contract import Model
 from axil.adapters.members import Member, ResidualModel, SumModel
-from axil.adapters.sklearn.adapter import require_fitted
+from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import StagesAfterInit
 from axil.adapters.sklearn.refusals import fits_init
 from axil.adapters.sklearn.trees import SklearnAdapter, as_it_is, bags, numbers, with_bags
@@ -24,11 +24,8 @@ Read = Callable[[Any], Model | None]  # from a model inside to its adapter, what
 
 def read(model: Any, inside: Read) -> SumModel | None:
     """The adapter for such a model, None for any other object; ``inside`` reads the models that it consists of."""
-    for kind in type(model).__mro__:
-        if kind.__module__.startswith("sklearn.") and kind.__name__ in WRAPPERS:
-            require_fitted(model)
-            return WRAPPERS[kind.__name__](model, inside)
-    return None
+    reader = reader_of(model, WRAPPERS)
+    return None if reader is None else reader(model, inside)
 
 
 def _voting(model: Any, inside: Read) -> SumModel:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.refusals import OWN_RANKING, RANKED, Refusal
+from axil.adapters.refusals import OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS, OWN_RANKING, RANKED, Refusal
 from axil.adapters.xgboost.document import ModelDocument, XGBoostSettings
 from axil.errors import UnsupportedModelError
 
@@ -166,8 +166,7 @@ def pruned(first: int, agree: NDArray[np.bool_]) -> UnsupportedModelError | None
     """
     if agree.all() or not agree[: first + 1].all():
         return None
-    value = f"prune, as of tree {first}"
-    return UnsupportedModelError(UPDATED.setting, value, UPDATED.reason, UPDATED.instead, UPDATED.condition)
+    return UPDATED.error(f"prune, as of tree {first}")
 
 
 REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
@@ -258,7 +257,7 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
 )
 
 _COUNTS = (
-    "These are not the rows and columns that the model was fitted on: other rows, or columns in another order.",
+    OTHER_ROWS,
     "Columns were scaled or otherwise changed for the fit, or categories and missing values were encoded otherwise (a "
     "Booster does not know DMatrix's `missing`: pass nan).",
 )
@@ -267,11 +266,8 @@ _SAMPLED = (
     "Other rows were drawn than axil replayed: training was continued (xgb_model), two boosters were trained in "
     "turns, or the model was loaded and seed or subsample set to other values.",
 )
-_WEIGHTS = (
-    "sample_weight is not what the fit was given: pass the same weights, in the order of the rows, or none if it had none.",
-)
 _VALUES = (
-    "The targets are not those of the fit, or were transformed for it (a logarithm), or are in another order.",
+    OTHER_TARGETS,
     "The fit was given another base_margin (pass it as init_score), or another sample_weight.",
     "The model was loaded from a file, which does not keep reg_alpha, max_delta_step and monotone_constraints, and "
     "was trained with one of them; nor does it keep learning_rate and reg_lambda, which trees of one or two leaves are "
@@ -283,5 +279,5 @@ _VALUES = (
 
 def causes(what: str, sampled: bool) -> str:
     """The most likely reasons for a disagreement in "counts", "weights" or "values", one per line."""
-    first, *others = {"counts": _COUNTS, "weights": _WEIGHTS}.get(what, _VALUES)
+    first, *others = {"counts": _COUNTS, "weights": (OTHER_WEIGHTS,)}.get(what, _VALUES)
     return "\n".join((first, *(_SAMPLED if sampled else ()), *others))
