@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import catboost as cb
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -10,12 +11,17 @@ import pytest
 import xgboost as xgb
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.tree import DecisionTreeRegressor
 
 import axil
 from axil import InputError, _core, adapters
 from axil.adapters.routes import Kind, Splits, make_routes
 from axil.kernels.cpu import Cpu
+from tests.adapters.catboost_models import CASES as CATBOOST
 from tests.adapters.lightgbm_models import CASES as LIGHTGBM
+from tests.adapters.sklearn_models import CASES as SKLEARN
 from tests.adapters.xgboost_models import CASES as XGBOOST
 from tests.devices import GPU
 
@@ -70,12 +76,15 @@ def test_data_that_are_not_aligned_are_read_as_others_are(kind):
     np.testing.assert_array_equal(*answers)
 
 
-@pytest.mark.parametrize(
-    ("cases", "name"), [("lightgbm", name) for name in LIGHTGBM] + [("xgboost", name) for name in XGBOOST]
-)
-def test_every_model_of_the_grid_has_the_leaves_of_its_library(cases, name):
-    case = {"lightgbm": LIGHTGBM, "xgboost": XGBOOST}[cases][name]()
+GRIDS = {"lightgbm": LIGHTGBM, "xgboost": XGBOOST, "catboost": CATBOOST, "sklearn": SKLEARN}
+
+
+@pytest.mark.parametrize(("library", "name"), [(library, name) for library, cases in GRIDS.items() for name in cases])
+def test_every_model_of_the_grid_has_the_leaves_of_its_library(library, name):
+    case = GRIDS[library][name]()
     adapter = adapters.read(case.model)
+    if not hasattr(adapter, "leaves"):
+        pytest.skip("the model has members or no trees")
     for X in (case.X, case.X_new):
         expected = adapter.leaves(X)
         found = np.empty(expected.shape[::-1], dtype=np.uint16)
@@ -161,6 +170,78 @@ def test_xgboost_around_its_thresholds(kind, seed, single, order):
     np.testing.assert_array_equal(assigned(adapter, X), adapter.leaves(X))
 
 
+@cache
+def catboost_model(kind, policy="SymmetricTree"):
+    X, y = data(kind != "none missing")
+    model = cb.CatBoostRegressor(
+        iterations=12,
+        depth=5,
+        grow_policy=policy,
+        nan_mode="Max" if kind == "missing high" else "Min",
+        verbose=0,
+        allow_writing_files=False,
+        thread_count=1,
+    )
+    return model.fit(X, y)
+
+
+@pytest.mark.parametrize("policy", ["SymmetricTree", "Depthwise", "Lossguide"])
+@pytest.mark.parametrize("kind", ["none missing", "missing", "missing high"])
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), single=st.booleans(), order=st.sampled_from("CF"))
+def test_catboost_around_its_borders(kind, policy, seed, single, order):
+    adapter = adapters.read(catboost_model(kind, policy))
+    around_thresholds(adapter, seed, single, order)
+
+
+@cache
+def sklearn_model(kind):
+    X, y = data(True)
+    made = {
+        "forest": lambda: RandomForestRegressor(8, max_depth=9, random_state=0, n_jobs=1),
+        "best first": lambda: DecisionTreeRegressor(max_leaf_nodes=40, random_state=0),
+        "some features": lambda: BaggingRegressor(max_features=0.5, n_estimators=6, random_state=0),
+        "histograms": lambda: HistGradientBoostingRegressor(max_iter=12, min_samples_leaf=2),
+        "categories": lambda: HistGradientBoostingRegressor(
+            max_iter=12, min_samples_leaf=2, categorical_features=[3, 1], max_bins=200
+        ),
+    }
+    return made[kind]().fit(X, y)
+
+
+@pytest.mark.parametrize("kind", ["forest", "best first", "some features", "histograms", "categories"])
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), single=st.booleans(), order=st.sampled_from("CF"))
+def test_sklearn_around_its_thresholds(kind, seed, single, order):
+    # what encodes categories takes no infinite numbers
+    around_thresholds(adapters.read(sklearn_model(kind)), seed, single, order, 3e38 if kind == "categories" else np.inf)
+
+
+def around_thresholds(adapter, seed, single, order, largest=np.inf):
+    """Compare leaves of rows on, below and above thresholds."""
+    rng = np.random.default_rng(seed)
+    pool = near(adapter.routes.thresholds)
+    X = rng.choice(pool[~(np.abs(pool) > largest)], size=(int(rng.integers(1, 1200)), 4))
+    with np.errstate(over="ignore"):
+        X = np.asarray(X, dtype=np.float32 if single else np.float64, order=order)
+        np.testing.assert_array_equal(assigned(adapter, X), adapter.leaves(X))
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "catboost", "sklearn"])
+def test_sparse_rows_have_the_leaves_of_the_library(library):
+    made = {
+        "lightgbm": lambda: lightgbm_model("none missing"),
+        "xgboost": lambda: xgboost_model("missing"),
+        "catboost": lambda: catboost_model("none missing"),
+        "sklearn": lambda: sklearn_model("forest"),
+    }
+    adapter, X = adapters.read(made[library]()), data(False)[0].copy()
+    X[3, 1] = -0.0
+    rows = sparse.csr_matrix(X)
+    rows.data[5] = 0.0  # written down, so not missing
+    np.testing.assert_array_equal(assigned(adapter, rows), adapter.leaves(rows))
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, 1e39])
 def test_xgboost_itself_refuses_what_is_infinite_in_float32(value):
     adapter = adapters.read(xgboost_model("missing"))
@@ -171,10 +252,9 @@ def test_xgboost_itself_refuses_what_is_infinite_in_float32(value):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16, np.float16, bool])
-@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
-def test_other_numbers_are_rounded_as_the_library_does(library, dtype):
-    model = lightgbm_model("none missing") if library == "lightgbm" else xgboost_model("none missing")
-    adapter = adapters.read(model)
+@pytest.mark.parametrize("model", [lightgbm_model, xgboost_model, catboost_model])
+def test_other_numbers_are_rounded_as_the_library_does(model, dtype):
+    adapter = adapters.read(model("none missing"))
     numbers = np.round(data(False)[0]).astype(np.int64)
     if dtype is np.int64:
         numbers[:50] += 2**53 + np.arange(50)[:, None]  # float32 and float64 round them differently
@@ -185,10 +265,9 @@ def test_other_numbers_are_rounded_as_the_library_does(library, dtype):
 
 
 @pytest.mark.parametrize("convert", [pd.DataFrame, pl.DataFrame])
-@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
-def test_frames_of_mixed_columns(library, convert):
-    model = lightgbm_model("missing") if library == "lightgbm" else xgboost_model("missing")
-    X, adapter = data(True)[0], adapters.read(model)
+@pytest.mark.parametrize("model", [lightgbm_model, xgboost_model, catboost_model])
+def test_frames_of_mixed_columns(model, convert):
+    X, adapter = data(True)[0], adapters.read(model("missing"))
     columns = {
         "a": X[:, 0].astype(np.float32),
         "b": X[:, 1],

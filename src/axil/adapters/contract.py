@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from axil.adapters.boundary import ReadsRows
 from axil.adapters.routes import Routes
@@ -34,6 +35,9 @@ __all__ = [
     "TrainingRows",
     "TreeModel",
 ]
+
+
+DENSE_ROWS = 1 << 14  # of sparse rows whose values are looked at together
 
 
 @dataclass(frozen=True)
@@ -317,9 +321,15 @@ class TreeModel(Defaults):
         self: Any, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
     ) -> None:
         """Fill ``out`` (T, n) with the leaves of the rows of X."""
-        table = None if self.routes is None or not X.shape[0] else self.table(X)
-        if table is None or not self.routes.assign(table, out, n_threads, backend):
+        if self.routes is None or not X.shape[0]:
             out[...] = self.leaves(X).T
+            return
+        step = DENSE_ROWS if sparse.issparse(X) else X.shape[0]  # of sparse rows some at a time are made dense
+        for first in range(0, X.shape[0], step):
+            rows = X if step == X.shape[0] else X[first : first + step]
+            table, own = self.table(rows), out[:, first : first + step]
+            if table is None or not self.routes.assign(table, own, n_threads, backend):
+                own[...] = self.leaves(rows).T
 
     def coordinates(self: Any, X: Any, n_threads: int = 1) -> NDArray[np.integer[Any]]:
         """(n, T): the leaves."""

@@ -48,3 +48,15 @@ def array_of_floats(X: Any) -> NDArray[np.floating[Any]] | None:
     if not isinstance(X, np.ndarray) or X.dtype.kind not in "biuf":
         return None
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float32)
+
+
+def single_table(X: Any) -> NDArray[np.floating[Any]] | None:
+    """The numbers of X that a library casts to float32, cast already where they are not floats; None for all but numbers."""
+    frame = as_frame(X)
+    if frame is None:
+        return array_of_floats(X)
+    if not frame.implementation.is_pandas():
+        return None if any(not dtype.is_numeric() for dtype in frame.schema.values()) else floats(frame)
+    if any(not isinstance(dtype, np.dtype) or dtype.kind not in "biuf" for dtype in X.dtypes):
+        return None
+    return np.asarray(X.to_numpy(dtype=np.float32))

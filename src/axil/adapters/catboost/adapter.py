@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from axil.adapters.catboost import splits
 from axil.adapters.catboost.blob import parse
 from axil.adapters.catboost.monotone import chains, signs_of
 from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading, doubt
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
 from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
+from axil.adapters.frames import single_table
 from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, not_fitted, refuse
+from axil.adapters.routes import Routes
 from axil.errors import InputError, UnsupportedModelError
 from axil.types import Array
 
@@ -211,6 +215,15 @@ class CatBoostAdapter(TreeModel):
         if X.shape[0] == 0:
             return np.zeros((0, len(self._n_leaves)), dtype=np.int32)
         return np.asarray(self._model.calc_leaf_indexes(self._pool(X)), dtype=np.int32)
+
+    @cached_property
+    def routes(self) -> Routes | None:
+        """The way of a row through every tree, where all splits are on numbers."""
+        return splits.routes(self._blob, self._n_leaves)
+
+    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+        """The numbers that CatBoost casts to float32; of sparse rows zeros are numbers like others."""
+        return X.toarray() if bool(sparse.issparse(X)) else single_table(X)
 
     def predictions(self, X: Any) -> Array:
         """(n, K): what ``predict`` gives."""

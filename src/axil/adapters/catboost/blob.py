@@ -97,6 +97,11 @@ class ModelBlob:
         return self.trees.numbers(2, "<i4").astype(np.int64)
 
     @cached_property
+    def split_numbers(self) -> NDArray[np.int64]:
+        """The split of each node, or of each level of symmetric trees, tree after tree; numbered as in `split_features`."""
+        return self.trees.numbers(1, "<i4").astype(np.int64)
+
+    @cached_property
     def split_features(self) -> NDArray[np.int64]:
         """The feature, among those of numbers, of each split of symmetric trees, tree after tree; -1 for other kinds.
 
@@ -104,7 +109,7 @@ class ModelBlob:
         """
         features = self.trees.tables(5)
         own = np.repeat([int(feature.number(1, "i", 0)) for feature in features], [f.length(3) for f in features])
-        split = np.minimum(self.trees.numbers(1, "<i4").astype(np.int64), len(own))
+        split = np.minimum(self.split_numbers, len(own))
         return np.asarray(np.append(own, -1)[split], dtype=np.int64)
 
     @cached_property

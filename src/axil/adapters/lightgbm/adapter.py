@@ -307,7 +307,7 @@ class LightGBMAdapter(TreeModel):
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
         """The numbers that LightGBM compares: floats as they are, other arrays in float32, frames in float64."""
         if bool(sparse.issparse(X)):
-            return None
+            return np.asarray(X.toarray())
         rows = self._rows(X)
         if not isinstance(rows, np.ndarray):
             return from_pandas(rows, self._booster.pandas_categorical or [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -15,9 +16,18 @@ from scipy import sparse
 from axil.adapters.contract import FittedTrees, Nodes, TrainingRows, TreeModel
 from axil.adapters.frames import as_frame, word_columns
 from axil.adapters.refusals import refusal, refuse
+from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.adapters.sklearn.draws import StageSampler, training_rows
 from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES, fits_init
-from axil.adapters.sklearn.trees import SklearnAdapter, TreeStack, as_it_is, no_offsets, numbers, stacked
+from axil.adapters.sklearn.trees import (
+    SklearnAdapter,
+    StackAdapter,
+    TreeStack,
+    as_it_is,
+    no_offsets,
+    numbers,
+    stacked,
+)
 from axil.errors import InputError
 from axil.inputs.libraries import needed_pandas
 from axil.types import Array
@@ -25,7 +35,7 @@ from axil.types import Array
 Indices = NDArray[np.integer[Any]]
 
 
-class GradientBoostingAdapter(SklearnAdapter, TreeModel):
+class GradientBoostingAdapter(StackAdapter):
     """GradientBoostingRegressor: each tree holds weighted means of residuals, shrunk when predictions are made."""
 
     refusals = STAGES
@@ -79,10 +89,6 @@ class GradientBoostingAdapter(SklearnAdapter, TreeModel):
             held_out=all_but(fitted, n_rows),
             sampler=sampler,
         )
-
-    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
-        """(n, T): which leaf of each tree every row falls into."""
-        return self._stack.leaves(self._rows(X))
 
 
 class StagesAfterInit(GradientBoostingAdapter):
@@ -216,6 +222,53 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             found[t] = numbered.predict(rows, known, index, n_threads)
         return found.T
 
+    @cached_property
+    def routes(self) -> Routes | None:
+        """Left up to the threshold, both in float64 (sklearn/ensemble/_hist_gradient_boosting/_predictor.pyx).
+
+        Categories that a split or the fit does not know go where missing values go. Before scikit-learn 1.4, which encodes
+        categories itself, they are left to it.
+        """
+        sizes = [len(tree.nodes) for tree in self._predictors]
+        table = np.concatenate([tree.nodes for tree in self._predictors])
+        starts, inner = np.cumsum(sizes) - sizes, table["is_leaf"] == 0
+        tree = np.repeat(np.arange(len(sizes)), sizes)
+        categorical = table["is_categorical"][inner] != 0
+        if categorical.any() and self._model._preprocessor is None:
+            return None
+        n_splits = np.bincount(tree[inner], minlength=len(sizes))
+        first_split, first_leaf = np.cumsum(n_splits) - n_splits, np.cumsum(n_splits + 1) - n_splits - 1
+        number = np.where(
+            inner, np.cumsum(inner) - 1 - first_split[tree], ~(np.cumsum(~inner) - 1 - first_leaf[tree])
+        )
+        below = np.stack([table["left"], table["right"]], axis=1)[inner].astype(np.int64) + starts[tree[inner]][:, None]
+        left = table["missing_go_to_left"][inner] != 0
+        kinds = np.where(categorical, Kind.CATEGORIES, np.where(left, Kind.LEFT, Kind.RIGHT)).astype(np.int64)
+        nodes = Splits(
+            starts=np.append(0, np.cumsum(n_splits)),
+            features=table["feature_idx"][inner].astype(np.int64),
+            thresholds=table["num_threshold"][inner].astype(np.float64),
+            kinds=kinds,
+            children=number[below],
+            outcomes=self._outcomes(table[inner], tree[inner]) if categorical.any() else {},
+        )
+        return make_routes(nodes, single=False, strict=False, zero=-1.0, infinite=True)
+
+    def _outcomes(self, splits: NDArray[Any], tree: Indices) -> dict[int, NDArray[np.uint8]]:
+        """Split -> 0 (left) or 1 for every category, for others and for missing values, where it tests for categories."""
+        known, index = self._model._bin_mapper.make_known_categories_bitsets()
+        found = {}
+        for i in np.flatnonzero(splits["is_categorical"]):
+            own, missing = splits[i], np.uint8(not splits[i]["missing_go_to_left"])
+            chosen = bits(self._predictors[tree[i]].raw_left_cat_bitsets[own["bitset_idx"]])
+            met = np.where(chosen, 0, np.where(bits(known[index[own["feature_idx"]]]), 1, missing))
+            found[int(i)] = np.append(met, [missing, missing]).astype(np.uint8)
+        return found
+
+    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+        """The numbers in float64, categories as they are numbered."""
+        return np.asarray(self._model._preprocess_X(self._rows(X), reset=False), dtype=np.float64)
+
     def _rows(self, X: Any) -> Any:
         """Numbers, or where there are categories a frame with the names of the fit (an array where it had none)."""
         X = X.toarray() if bool(sparse.issparse(X)) else X
@@ -242,6 +295,12 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         if self.feature_names is None:
             return X.to_numpy()
         return X.set_axis(self.feature_names, axis=1)
+
+
+def bits(words: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """(256,): which bits are set, the lowest of the first word first."""
+    found: NDArray[np.bool_] = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little") != 0
+    return found
 
 
 def all_but(rows: Indices | None, n_rows: int) -> NDArray[np.bool_] | None:

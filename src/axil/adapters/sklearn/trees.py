@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from scipy import sparse
 from axil.adapters.contract import Coefficients, Defaults, FittedTrees, Nodes, TrainingRows, TreeModel
 from axil.adapters.frames import as_frame, floats
 from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS, refusal, refuse
+from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.adapters.sklearn.draws import BootstrapSampler
 from axil.adapters.sklearn.refusals import STEPS, TREES
 from axil.errors import InputError, UnsupportedModelError, shown
@@ -73,6 +74,22 @@ class TreeStack:
             values.append(factor * np.where(inner, tree.value[:, 0, 0], np.nan))
             found.append(np.where(inner, own[np.maximum(tree.feature, 0)], 0).astype(np.int8))
         return stacked(sizes, np.concatenate(children), np.concatenate(values), np.concatenate(found))
+
+    @cached_property
+    def routes(self) -> Routes | None:
+        """Values in float32, left up to the threshold, which is a float64 (sklearn/tree/_tree.pyx)."""
+        parts = []
+        for t, (tree, leaves) in enumerate(zip(self._trees, self._inner)):
+            splits, number = np.flatnonzero(tree.children_left >= 0), np.empty(tree.node_count, dtype=np.int64)
+            number[splits], number[leaves] = np.arange(len(splits)), ~np.arange(len(leaves))
+            below = np.stack([tree.children_left[splits], tree.children_right[splits]], axis=1)
+            feature = tree.feature[splits] if self._features is None else self._features[t][tree.feature[splits]]
+            left = tree.missing_go_to_left[splits] != 0
+            parts.append((feature, tree.threshold[splits], np.where(left, Kind.LEFT, Kind.RIGHT), number[below]))
+        features, thresholds, kinds, children = (np.concatenate(part) for part in zip(*parts))
+        starts = np.append(0, np.cumsum(self.n_leaves - 1))
+        own = Splits(starts, features.astype(np.int64), thresholds, kinds.astype(np.int64), children, {})
+        return make_routes(own, single=True, strict=False, zero=-1.0, infinite=True)
 
     def leaves(self, rows: Any) -> NDArray[np.int32]:
         """(n, T): which leaf of each tree the rows, an array or csr matrix in float32, fall into."""
@@ -183,7 +200,27 @@ def no_offsets(rows: TrainingRows) -> None:
         raise InputError("scikit-learn's models take no offsets (init_score): leave them out.")
 
 
-class ForestAdapter(SklearnAdapter, TreeModel):
+class StackAdapter(SklearnAdapter, TreeModel):
+    """A model whose trees are those of `sklearn.tree`."""
+
+    _stack: TreeStack
+
+    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
+        """(n, T): which leaf of each tree every row falls into."""
+        return self._stack.leaves(self._rows(X))
+
+    @property
+    def routes(self) -> Routes | None:
+        """The way of a row through every tree."""
+        return self._stack.routes
+
+    def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
+        """The numbers in float32; of sparse rows zeros are numbers like others."""
+        rows = self._rows(X)
+        return np.asarray(rows.toarray() if bool(sparse.issparse(rows)) else rows)
+
+
+class ForestAdapter(StackAdapter):
     """A tree, a forest or bagged trees: the mean over trees of the weighted mean of the targets in a leaf.
 
     A classifier's targets are one-hot. The weights that class_weight gives the rows are held fixed with the structure, as
@@ -300,10 +337,6 @@ class ForestAdapter(SklearnAdapter, TreeModel):
         name = f"the bags of scikit-learn's {type(self._model).__name__}"
         n_rows = rows.totals.n_rows
         return BootstrapSampler(name, n_rows, lambda: bags(self._bagged), balanced if by_bag else None)
-
-    def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
-        """(n, T): which leaf of each tree every row falls into."""
-        return self._stack.leaves(self._rows(X))
 
 
 def bags_trees(model: Any) -> bool:

@@ -9,13 +9,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, TrainingRows, TreeModel
+from axil.adapters.frames import single_table
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.adapters.xgboost.document import ModelDocument, Tree, parse, settings
 from axil.adapters.xgboost.draws import DrawPlan, Subsample
-from axil.adapters.xgboost.matrix import as_matrix, as_table
+from axil.adapters.xgboost.matrix import as_matrix
 from axil.adapters.xgboost.plan import drop_factors, plan_of, plan_of_draws
 from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
 from axil.adapters.xgboost.refusals import REFUSALS, XGBoostReading, causes, pruned
@@ -138,10 +140,14 @@ class XGBoostAdapter(TreeModel):
         return make_routes(stacked, single=True, strict=True, zero=-1.0, infinite=False)
 
     def table(self, X: Any) -> NDArray[np.floating[Any]] | None:
-        """The numbers as they come, where nothing but NaN is missing and each has its own float32."""
+        """The numbers as they come, where nothing but NaN is missing and each has its own float32; sparse rows have gaps."""
         if not np.isnan(self._missing):
             return None
-        return as_table(X)
+        if sparse.issparse(X):
+            rows, table = sparse.csr_matrix(X), np.full(X.shape, np.nan, dtype=X.dtype)
+            table[np.repeat(np.arange(X.shape[0]), np.diff(rows.indptr)), rows.indices] = rows.data
+            return table
+        return single_table(X)
 
     def _leaves(self, X: Any, begin: int, end: int) -> NDArray[np.int32]:
         """(n, trees of these iterations)."""

@@ -6,10 +6,9 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.frames import array_of_floats, as_frame, compressed, floats, word_columns
+from axil.adapters.frames import as_frame, compressed, floats, word_columns
 from axil.errors import InputError
 from axil.inputs.libraries import needed_pandas
 
@@ -45,15 +44,3 @@ def _as_pandas(frame: nw.DataFrame[Any], types: list[str] | None) -> Any:
     needed_pandas("A table of another library with categories for XGBoost")
     whole = frame.with_columns(nw.col(*categorical).cast(nw.String)).to_pandas()
     return whole.astype(dict.fromkeys(categorical, "category"))
-
-
-def as_table(X: Any) -> NDArray[np.floating[Any]] | None:
-    """The numbers of X that XGBoost casts to float32, cast already where they are not floats; None for all but numbers."""
-    frame = as_frame(X)
-    if frame is None:
-        return array_of_floats(X)
-    if not frame.implementation.is_pandas():
-        return None if any(not dtype.is_numeric() for dtype in frame.schema.values()) else floats(frame)
-    if any(not isinstance(dtype, np.dtype) or dtype.kind not in "biuf" for dtype in X.dtypes):
-        return None
-    return np.asarray(X.to_numpy(dtype=np.float32))
