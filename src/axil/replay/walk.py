@@ -22,7 +22,6 @@ Leaves = NDArray[np.unsignedinteger[Any]]
 
 ELSEWHERE = "Raise memory_limit, or keep them on disk with scratch=directory."
 MOST_DRAWS = np.iinfo(np.uint16).max  # different numbers of draws that are told apart
-FEW_DRAWS = 8  # up to here it is quicker to look for each
 
 
 @dataclass(frozen=True)
@@ -134,10 +133,8 @@ class _Walk:
         if self.trees.sampler is None or self.codes is None:
             return np.ones(len(self.targets))
         draw = np.asarray(self.trees.sampler.draw(t, self.leaves[t], residuals), dtype=np.float64)
-        present, found = np.array(self.levels), np.zeros(len(draw), dtype=np.intp)
-        if len(self.levels) <= FEW_DRAWS:
-            for code, level in enumerate(self.levels):
-                found[draw == level] = code
+        present = np.sort(self.levels)
+        found = np.minimum(np.searchsorted(present, draw), len(present) - 1)
         if (present[found] != draw).any():
             present, found = np.unique(draw, return_inverse=True)
         codes = np.array([self._code(float(level)) for level in present])[found]

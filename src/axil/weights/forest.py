@@ -49,20 +49,20 @@ class Forest:
     def __init__(self, structure: Structure):
         self.structure = s = structure
         leaf = s.leaves()
-        draw = (
-            s.draws[(s.cells // s.n_leaves[:, None].astype(s.cells.dtype)).astype(np.intp)]
-            if len(s.draws) > 1
-            else None
-        )
         data, columns, starts = [], [], [np.zeros(1, dtype=np.int64)]
+        weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
         for t in range(s.n_trees):
-            weight = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
-            weight = weight if draw is None else weight * draw[t]
-            order = np.argsort(leaf[t], kind="stable").astype(np.int32)
-            order = order[weight[order] != 0]
-            own = leaf[t][order].astype(np.intp)
-            data.append(weight[order] * (s.leaf_scale[s.starts[t] + own] * s.final[t]))
-            columns.append(order)
+            by_cell = np.repeat(s.draws, s.n_leaves[t])
+            weight = weights if len(s.draws) == 1 else weights * by_cell[s.cells[t]]
+            order = np.argsort(leaf[t], kind="stable")
+            sorted_weight = weight[order]
+            if not sorted_weight.all():
+                kept = np.flatnonzero(sorted_weight)
+                order, sorted_weight = order[kept], sorted_weight[kept]
+            own = leaf[t][order]
+            factors = s.leaf_scale[s.starts[t] : s.starts[t + 1]] * s.final[t]
+            data.append(sorted_weight * factors[own])
+            columns.append(order.astype(np.int32))
             starts.append(starts[-1][-1] + np.cumsum(np.bincount(own, minlength=int(s.n_leaves[t]))))
         parts = (np.concatenate(data), np.concatenate(columns), np.concatenate(starts))
         self._rows_of_leaves = csr_array(parts, shape=(s.total_leaves, s.n_rows))
@@ -227,8 +227,9 @@ class Forest:
     def _ones(self, leaves: Leaves) -> csr_array:
         """(n, L): one at each of these leaves, (n, T); of trees that lost a leaf's rows zero there, and the more of others."""
         s, (n, n_trees) = self.structure, leaves.shape
-        met = leaves.astype(np.int64) + s.starts[:-1]
-        ends = np.arange(0, n * n_trees + 1, n_trees)
+        size = np.int32 if max(s.total_leaves, n * n_trees) < 1 << 31 else np.int64
+        met = leaves.astype(size, order="C") + s.starts[:-1].astype(size)
+        ends = np.arange(0, n * n_trees + 1, n_trees, dtype=size)
         ones = np.ones((n, n_trees))
         if s.emptied is not None:  # the index has the coefficients
             ones = np.divide(shares(s, met), s.final, out=np.zeros_like(ones), where=s.final != 0)

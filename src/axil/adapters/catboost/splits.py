@@ -8,8 +8,12 @@ from numpy.typing import NDArray
 from axil.adapters.catboost.blob import ModelBlob
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
 
-DEEPEST = 10  # symmetric trees of more levels are left to CatBoost, which tests one split per level and not one per node
-NONE_AS_LARGE = 2  # NanValueTreatment, catboost/libs/model/flatbuffers/features.fbs: a missing value is above every border
+DEEPEST = (
+    10  # symmetric trees of more levels are left to CatBoost, which tests one split per level and not one per node
+)
+NONE_AS_LARGE = (
+    2  # NanValueTreatment, catboost/libs/model/flatbuffers/features.fbs: a missing value is above every border
+)
 
 Ids = NDArray[np.int64]
 
@@ -59,7 +63,7 @@ def _nested(blob: ModelBlob, n_leaves: Ids) -> tuple[Ids, Ids, Ids]:
     leaf = blob.trees.numbers(11, "<u4").astype(np.int64) // blob.n_outputs
     sizes = blob.trees.numbers(2, "<i4").astype(np.int64)
     tree = np.repeat(np.arange(len(sizes)), sizes)
-    inner = steps.any(axis=1)
+    inner = (steps[:, 0] > 0) | (steps[:, 1] > 0)
     number = np.cumsum(inner) - 1  # of nodes with children, among all trees
     starts = np.append(0, np.cumsum(np.bincount(tree[inner], minlength=len(sizes))))
     own = ~(leaf - (np.cumsum(n_leaves) - n_leaves)[tree])

@@ -238,9 +238,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             return None
         n_splits = np.bincount(tree[inner], minlength=len(sizes))
         first_split, first_leaf = np.cumsum(n_splits) - n_splits, np.cumsum(n_splits + 1) - n_splits - 1
-        number = np.where(
-            inner, np.cumsum(inner) - 1 - first_split[tree], ~(np.cumsum(~inner) - 1 - first_leaf[tree])
-        )
+        number = np.where(inner, np.cumsum(inner) - 1 - first_split[tree], ~(np.cumsum(~inner) - 1 - first_leaf[tree]))
         below = np.stack([table["left"], table["right"]], axis=1)[inner].astype(np.int64) + starts[tree[inner]][:, None]
         left = table["missing_go_to_left"][inner] != 0
         kinds = np.where(categorical, Kind.CATEGORIES, np.where(left, Kind.LEFT, Kind.RIGHT)).astype(np.int64)
