@@ -38,9 +38,9 @@ test-torch: .venv-torch/torch ## Derivatives of torch modules
 	.venv-torch/bin/python -m pytest -q tests/implicit
 
 # The page in a real Chromium, which is installed where apt-get can; here a missing browser is an error, not a skip.
-test-browser: .venv/test .venv/browser ## The page in a real Chromium
+test-browser: .venv/test .venv/browser ## The page and the report in a real Chromium
 	scripts/install_chromium.sh
-	AXIL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -q tests/output/page
+	AXIL_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -q tests/output/page tests/report
 
 # The core as compilers without GNU's extensions build it: the same tests, and the same bits.
 test-plain: .venv/test ## The kernels built as plain C++17: the same tests

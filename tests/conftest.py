@@ -4,6 +4,7 @@ Where a test asks for more threads, they wait asleep: by default OpenMP's wait i
 """
 
 import os
+import shutil
 import sys
 
 import pytest
@@ -12,6 +13,25 @@ from tests import chosen_core  # noqa: F401  (before anything imports axil)
 
 for name, value in {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}.items():
     os.environ.setdefault(name, value)
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real Chromium; skipped where playwright or a chromium is not installed, unless `make test-browser` wants it."""
+    if "AXIL_REQUIRE_BROWSER" not in os.environ:
+        pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install axil[browser]")
+        if CHROMIUM is None:
+            pytest.skip("there is no chromium: run scripts/install_chromium.sh")
+    from playwright.sync_api import sync_playwright
+
+    assert CHROMIUM is not None, "there is no chromium: run scripts/install_chromium.sh"
+    with sync_playwright() as running:
+        found = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
 
 
 @pytest.fixture(autouse=True)

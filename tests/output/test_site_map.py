@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 import axil
 from axil.errors import InputError
-from axil.output.site_map import HEIGHT, LARGEST, WIDTH, Places, sheets, svg
+from axil.output.site_map import HEIGHT, LARGEST, WIDTH, Places, distance_text, sheets, svg
 from tests.output.page.page_models import HOSTILE, data_of
 
 DRAWS = np.random.default_rng(1)
@@ -32,15 +32,29 @@ def test_distances_directions_and_the_bar(centre):
     found = sheets(Places(training, np.array([centre])), np.array([0]), rows, weights)
     for j, row in enumerate(rows[0, :3]):
         # flat at some ten kilometres: right to a few in a thousand at 70 degrees of latitude
-        np.testing.assert_allclose(found.km[0, j], great_circle(centre, training[row]), rtol=5e-3)
+        np.testing.assert_allclose(found.away[0, j], great_circle(centre, training[row]), rtol=5e-3)
         apart = np.hypot(found.x[0, j] - found.query[0, 0], found.y[0, j] - found.query[0, 1])
-        np.testing.assert_allclose(apart / found.bar[0, 0] * found.bar[0, 1], found.km[0, j], rtol=1e-9)
+        np.testing.assert_allclose(apart / found.bar[0, 0] * found.bar[0, 1], found.away[0, j], rtol=1e-9)
         assert (found.y[0, j] < found.query[0, 1]) == (training[row, 0] > centre[0])  # north is up
     assert np.isnan(found.x[0, 3])
     assert 0 <= found.x[0, :3].min() <= found.x[0, :3].max() <= WIDTH
     assert 0 <= found.y[0, :3].min() <= found.y[0, :3].max() <= HEIGHT
     assert found.radius[0, 0] == LARGEST
     assert found.bar[0, 0] <= WIDTH / 4
+
+
+@pytest.mark.parametrize(
+    ("away", "unit", "text"),
+    [
+        (12.34, "km", "12.3 km"),
+        (0.85, "km", "850 m"),
+        (0.04, "miles", "211 feet"),
+        (0.34, "miles", "0.3 miles"),
+        (np.nan, "miles", "–"),
+    ],
+)
+def test_distances_in_words(away, unit, text):
+    assert distance_text(away, unit) == text
 
 
 def test_what_has_no_place_is_left_out():
@@ -69,7 +83,8 @@ def test_the_page_has_a_map_where_columns_are_named():
     data = data_of(explainer.to_html(new, k=4, map=("lat", "lon")))
     assert data_of(explainer.to_html(new, k=4))["map"] is None
     place = frame.loc[int(data["training"]["labels"][data["rows"][0][0]]), ["lat", "lon"]]
-    np.testing.assert_allclose(data["map"]["km"][0][0], great_circle(new[["lat", "lon"]].iloc[0], place), rtol=1e-2)
+    away = float(data["map"]["away"][0][0].removesuffix(" km"))
+    np.testing.assert_allclose(away, great_circle(new[["lat", "lon"]].iloc[0], place), atol=0.06)
     assert data_of(explainer(new).to_html(k=4, map=(1, 2)))["map"] == data["map"]
     predictive = explainer.calibrate()
     assert data_of(predictive.to_html(new, k=4, coverage=0.5, map=["lat", "lon"]))["map"] == data["map"]

@@ -16,7 +16,7 @@ import axil
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.report import write
 from axil.report.folder import LONGEST, PER_FOLDER, file_names
-from axil.report.wording import Words, cell, difference, number
+from axil.report.wording import Words, cell, commas_from, difference, number, row_name, shares
 from tests.output.page.page_models import HOSTILE
 
 N, Q = 150, 12
@@ -115,24 +115,128 @@ def test_a_page_says_what_similar_says(explainer, tmp_path):
         # the model's own prediction, which LightGBM computes from leaves in another order than targets add up to
         assert float(value[1:].replace(",", "")) == pytest.approx(said["prediction"], abs=1)
         assert more == BESIDE["street"][label]
-        assert f"Estimated price {value}" in page.text
-        assert (
-            f"between {words.amount(ends['lower'][label])} and {words.amount(ends['upper'][label])} with" in page.text
-        )
-        held, moved = re.search(r"they hold ([\d.]+) % .* about ([\d.]+) % higher", page.text).groups()
-        assert float(held) == pytest.approx(100 * said["share"], abs=0.51)  # shown in whole percent from ten on
+        assert f"Estimated price as of {BESIDE['sold'][label].date()} {value}" in page.text
+        lower, upper = (words.amount(ends[name][label]) for name in ("lower", "upper"))
+        assert f"Between {lower} and {upper} : 8 of 10 such ranges hold the price." in page.text
+        moved = re.search(r"10 % higher, the estimate would be .* \(([\d.]+) %\) higher; the other 147", page.text)[1]
         assert float(moved) == pytest.approx(100 * (1.1 ** said["value share"] - 1), abs=0.051)
-        _, own, *rows = page.cells
-        assert own[5:] == [BESIDE["street"][label], cell(NEW["area"][label]), str(BESIDE["sold"][label].date())]
+        _, own, *rows, mean = page.cells
+        # a home that is valued as of a date was not sold on it
+        assert own[2:] == [value, "", "", BESIDE["street"][label], cell(NEW["area"][label]), ""]
+        assert mean[:3] == [f"Mean of these {len(lines)}", "", words.amount(lines["adjusted"].mean())]
         for line, (_, row) in zip(rows, lines.iterrows()):
-            assert line[0] == f"{row['rank']}. {row['row']}"
-            assert line[2:4] == [words.amount(row["target"]), words.amount(row["adjusted"])]
+            assert line[0] == f"{row['rank']}.\u00a0{row['row']}"
+            assert line[1:3] == [words.amount(row["target"]), words.amount(row["adjusted"])]
+            assert line[3] == words.change(said["prediction"] * (1.1 ** row["weight"] - 1))
             gap = difference(row["area (row)"], row["area (query)"])
             assert line[5:7] == [row["street (row)"], f"{cell(row['area (row)'])} ({gap})"]
             assert re.fullmatch(r"[\d.]+ k?m", line[4])
         assert len(rows) == len(lines)
         assert page.tags.count("circle") == len(lines)
         assert not {"script", "img", "link", "iframe", "object"} & set(page.tags)
+
+
+def page_of(explainer, folder, rows=NEW, **options):
+    """The first page of a report."""
+    explainer.report(rows, folder, **OPTIONS | options)
+    return Page(folder / entries(folder)[rows.index[0]][0])
+
+
+@pytest.fixture(scope="module")
+def doubted():
+    """Prices of which five are wrong, and the homes that list one of them."""
+    prices = Y.copy()
+    prices.iloc[[3, 30, 60, 90, 120]] *= [6, 0.1, 8, 0.15, 7]
+    explainer = axil.Explainer(LGBMRegressor(**QUICK).fit(X, np.log(prices)), X, np.log(prices), inverse_func=np.exp)
+    found = explainer.similar(X, 3, [], adjust=True, sign="positive", suspects="mark")
+    return explainer, found
+
+
+def test_no_doubtful_price_is_shown_without_a_word(doubted, tmp_path):
+    explainer, table = doubted
+    odd, off = 0, []
+    explainer.report(X, tmp_path / "out", k=3, target="price", unit="$", rows="sales", query="home")
+    files = entries(tmp_path / "out")
+    for label, lines in table.groupby("query"):
+        page = Page(tmp_path / "out" / files[label][0])
+        estimate, rows = float(files[label][1][1:].replace(",", "")), page.cells[2:-1]
+        for line, (_, row) in zip(rows, lines.iterrows()):
+            assert ("price looks wrong" in line[0]) == row["suspect"]
+            ratio = row["adjusted"] / estimate
+            assert ("more than twice the estimate" in line[2]) == (ratio > 2)
+            assert ("less than half the estimate" in line[2]) == (ratio < 0.5)
+            odd += ratio > 2 or ratio < 0.5
+        assert ("far from what the other sales lead one to expect" in page.text) == lines["suspect"].any()
+        gap = lines["adjusted"].mean() - estimate
+        said = re.search(r"The mean is (\$[\d,.]+) (above|below) the estimate(.*?\.) Adjusted", page.text)
+        assert (said is not None) == (abs(gap) > 0.05 * estimate)
+        if said is not None:
+            assert float(said[1][1:].replace(",", "")) == pytest.approx(abs(gap), abs=1.5)
+            assert said[2] == ("above" if gap > 0 else "below")
+            off.append(said[3])
+    assert odd > 10
+    assert any(re.fullmatch(r" because of number \d; without it the mean is \$[\d,]+\.", why) for why in off)
+    assert any("is higher than the model expects of them. The estimate rests on all 150 sales" in why for why in off)
+
+
+def test_suspects_are_marked_left_out_or_kept(doubted, tmp_path):
+    explainer, table = doubted
+    label = table["query"][table["suspect"]].iloc[0]
+    wrong = set(table["row"][(table["query"] == label) & table["suspect"]])
+    for suspects in ("mark", "drop", "keep"):
+        page = page_of(explainer, tmp_path / suspects, X.loc[[label]], suspects=suspects, columns=[], beside=None)
+        listed = {line[0].split("\u00a0")[1].split()[0] for line in page.cells[2:-1]}
+        assert (wrong <= listed) == (suspects != "drop")
+        assert ("looks wrong" in " ".join(line[0] for line in page.cells)) == (suspects == "mark")
+        assert ("of those that may be shown" in page.text) == (suspects == "drop")
+    with pytest.raises(InputError, match="holds another report"):
+        page_of(explainer, tmp_path / "mark", X.loc[[label]], suspects="drop", columns=[], beside=None)
+
+
+def test_as_of_a_date_or_of_a_column(explainer, tmp_path):
+    homes = pd.DataFrame({"valued": BESIDE["sold"].iloc[N:], "street": "Elm"}, index=NEW.index)
+    for asof, date in (("2023-03-01", "2023-03-01"), ("valued", "2023-05-31")):
+        beside = BESIDE.iloc[:N], homes
+        page = page_of(explainer, tmp_path / asof, beside=beside, within=("sold", "2M"), asof=asof)
+        assert f"Estimated price as of {date} $" in page.text
+        sold = [line[6] for line in page.cells[2:-1]]
+        assert len(sold) == 3
+        least = str((pd.Timestamp(date) - pd.DateOffset(months=2)).date())
+        assert all(least <= one < date for one in sold)
+        assert page.cells[1][6] == ""
+    page = page_of(explainer, tmp_path / "year", asof=2000, within="built", columns=["built"], beside=None)
+    assert "Estimated price as of 2000 $" in page.text
+    assert all(int(line[4]) < 2000 for line in page.cells[2:-1])
+
+
+def test_rows_fit_for_each_query(explainer, tmp_path, monkeypatch):
+    """A page that is written later lists the same rows."""
+    alike = {"among": lambda sales, home: abs(sales["area"] - home["area"]) < 20}
+    explainer.report(NEW, tmp_path, **OPTIONS | alike)
+    before = pages(tmp_path)
+    for name in sorted(before)[4:8]:
+        (tmp_path / "pages" / "0000" / name).unlink()
+    explainer.report(NEW, tmp_path, **OPTIONS | alike)
+    assert pages(tmp_path) == before
+    for file, *_ in entries(tmp_path).values():
+        gaps = [line[5].partition("(")[2].rstrip(")").replace("−", "-") for line in Page(tmp_path / file).cells[2:-1]]
+        assert gaps
+        assert all(gap == "same" or abs(float(gap)) < 20 for gap in gaps)
+
+
+def test_distances_in_miles(explainer, tmp_path):
+    near = page_of(explainer, tmp_path / "km", map=("lat", "lon")).cells[2:-1]
+    far = page_of(explainer, tmp_path / "miles", map=("lat", "lon", "miles")).cells[2:-1]
+    km, miles = ([float(line[4].split()[0]) for line in lines] for lines in (near, far))
+    assert all(line[4].endswith(" miles") for line in far)
+    np.testing.assert_allclose(miles, np.array(km) / 1.609344, atol=0.09)
+
+
+def test_labels_are_written_as_in_the_records(explainer, tmp_path):
+    """A parcel's number has no commas, so that a search finds it."""
+    numbers = NEW.set_axis(14213100550000 + np.arange(Q))
+    explainer.report(numbers, tmp_path, k=2)
+    assert entries(tmp_path)["14213100550000"][0] == "pages/0000/14213100550000.html"
 
 
 def test_pages_are_small_and_fetch_nothing(explainer, tmp_path):
@@ -254,6 +358,11 @@ def test_a_folder_that_is_none_of_ours(explainer, tmp_path):
         ({"title": 3}, "title is 3; expected text"),
         ({"names": {"area": 3}}, "names is .*expected a dict"),
         ({"search": ["city"]}, "search names 'city'"),
+        ({"names": {"aera": "Floor area"}}, "names has 'aera', which is no column; .*Did you mean 'area'"),
+        ({"names": {"town": "Town"}, "beside": None, "columns": None}, "names has 'town'.* comes with beside="),
+        ({"map": ("lat", "lon", "yards")}, "map has 'yards' as the unit of distances"),
+        ({"suspects": True}, "suspects is True; expected"),
+        ({"asof": "2023-01-01"}, "within is None; expected a column and a distance"),
         ({"map": ("lat", "sold")}, "sold of the training rows holds dates"),
         ({"interval": 0.9}, "interval is 0.9; expected what explainer.calibrate"),
         ({"columns": ["city"]}, "columns names 'city'"),
@@ -357,7 +466,7 @@ def test_numbers(value, expected):
 
 def test_cells_and_amounts():
     assert [cell(v) for v in (1987, 12000, None, True, np.datetime64("2024-02-01"), "x")] == [
-        "1987",
+        "1,987",
         "12,000",
         "–",
         "yes",
@@ -365,6 +474,30 @@ def test_cells_and_amounts():
         "x",
     ]
     assert [Words(unit=unit).amount(-1500.0) for unit in ("", "$", "kWh")] == ["−1,500", "−$1,500", "−1,500 kWh"]
+    assert [Words(unit="$").amount(value) for value in (123.456, 12.3, -0.001, 7.0)] == [
+        "$123",
+        "$12.30",
+        "$0.00",
+        "$7",
+    ]
+    assert [Words(unit="$").change(value) for value in (12.3, -12.3, 0.001)] == ["+$12.30", "−$12.30", "$0.00"]
+    years, areas = np.array([1890, 2023]), np.array([90.0, 2023.0, np.nan])
+    assert [cell(2023, commas_from(column)) for column in (years, areas, None)] == ["2023", "2,023", "2,023"]
+    assert [shares(coverage) for coverage in (0.9, 0.8, 0.95, 0.99, 0.935)] == [
+        "9 of 10",
+        "8 of 10",
+        "19 of 20",
+        "99 of 100",
+        "93.5 of 100",
+    ]
+    assert [row_name(value) for value in (14021, np.int64(7), 7.0, 7.5, "14-21", True)] == [
+        "14021",
+        "7",
+        "7",
+        "7.5",
+        "14-21",
+        "yes",
+    ]
     assert [difference(*pair) for pair in ((3, 1), (1, 3), (2, 2.0), ("a", "b"), (None, 1), (np.nan, 1))] == [
         "+2",
         "−2",

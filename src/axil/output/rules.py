@@ -28,6 +28,11 @@ class Rules:
     asof: Any = None
     dropped: NDArray[np.bool_] | None = None  #: (N,) rows that are left out besides
 
+    @property
+    def are_any(self) -> bool:
+        """Whether some rows may not be listed."""
+        return any(one is not None for one in (self.among, self.distinct, self.within, self.asof, self.dropped))
+
     def choice(self, known: Columns, k: Any, sign: Any, n_threads: int = 1) -> tuple[Choice, Allowed]:
         """How rows are chosen, and which of them may be."""
         count, positive = inputs.as_count(k, "k"), inputs.as_choice(sign, ("any", "positive"), "sign") == "positive"

@@ -21,8 +21,9 @@ from axil.types import Array
 
 WIDTH, HEIGHT, MARGIN = 640, 360, 26  # of a drawing, in its own units
 KM_PER_DEGREE = 6371.0088 * np.pi / 180  # of latitude: mean radius of the earth, IUGG
+UNITS = {"km": 1.0, "miles": 1.609344}  # km in each
 LEAST_KM = 0.1  # the least width of a map: of rows at one address
-STEPS = np.array([m * 10.0**e for e in range(-2, 5) for m in (1, 2, 5)])  # km that scale bars have
+STEPS = np.array([m * 10.0**e for e in range(-2, 5) for m in (1, 2, 5)])  # lengths that scale bars have
 LARGEST, SMALLEST = 15.0, 6.0  # radii of circles
 LIMITS = {"latitude": 90.0, "longitude": 360.0}
 
@@ -33,6 +34,7 @@ class Places:
 
     training: Array  #: (N, 2)
     queries: Array  #: (n, 2)
+    unit: str = "km"  #: of distances, or "miles"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,18 +44,22 @@ class Sheets:
     x: Array  #: (m, k) of the circles
     y: Array  #: (m, k)
     radius: Array  #: (m, k)
-    km: Array  #: (m, k) from the query
+    away: Array  #: (m, k) distances from the query
     query: Array  #: (m, 2) the query's own x and y; nan for a drawing that there is none of
-    bar: Array  #: (m, 2) the scale bar: its length on the drawing, and in km
+    bar: Array  #: (m, 2) the scale bar: its length on the drawing, and the distance that it stands for
+    unit: str  #: of distances
 
 
 def as_places(given: Any, known: Columns) -> Places | None:
-    """The places in two columns, of latitudes and longitudes, given by name or position; None for None."""
+    """The places in two columns, of latitudes and longitudes, given by name or position, and a unit; None for None."""
     if given is None:
         return None
-    expected = 'expected two columns, of latitudes and longitudes, such as ("lat", "lon")'
-    if isinstance(given, str) or not isinstance(given, (tuple, list)) or len(given) != 2:
+    expected = 'expected two columns, of latitudes and longitudes, such as ("lat", "lon"), or ("lat", "lon", "miles")'
+    if isinstance(given, str) or not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
         raise InputError(f"map is {shown(given)}; {expected}.")
+    *given, unit = given if len(given) == 3 else (*given, "km")
+    if unit not in UNITS:
+        raise InputError(f'map has {shown(unit)} as the unit of distances; expected "km" or "miles".')
     found: list[list[Array]] = [[], []]
     for (kind, limit), place in zip(LIMITS.items(), known.chosen(given, "map")):
         both = known.of_all_training(place, "map"), known.of_all_queries(place, "map")
@@ -69,7 +75,8 @@ def as_places(given: Any, known: Columns) -> Places | None:
                     f"{limit:g} at most. Name latitudes first, and degrees rather than metres."
                 )
             part.append(degrees)
-    return Places(*(np.stack(part, axis=1) for part in found))
+    training, queries = (np.stack(part, axis=1) for part in found)
+    return Places(training, queries, unit)
 
 
 def sheets(places: Places, asked: NDArray[np.intp], rows: NDArray[np.integer[Any]], weights: Array) -> Sheets:
@@ -82,22 +89,21 @@ def sheets(places: Places, asked: NDArray[np.intp], rows: NDArray[np.integer[Any
     known = np.where(np.isnan(points), 0.0, points)  # the query itself is at zero
     middle = (known.min(axis=1) + known.max(axis=1)) / 2
     points[:, :, 1] *= np.cos(np.radians(own[:, :1] + middle[:, :1]))
-    km = points * KM_PER_DEGREE
-    lowest, highest = np.fmin.reduce(km, axis=1), np.fmax.reduce(km, axis=1)
-    size = np.maximum(highest - lowest, LEAST_KM)
-    per_km = np.minimum((HEIGHT - 2 * MARGIN) / size[:, 0], (WIDTH - 2 * MARGIN) / size[:, 1])[:, None]
+    away = points * (KM_PER_DEGREE / UNITS[places.unit])
+    lowest, highest = np.fmin.reduce(away, axis=1), np.fmax.reduce(away, axis=1)
+    size = np.maximum(highest - lowest, LEAST_KM / UNITS[places.unit])
+    per_unit = np.minimum((HEIGHT - 2 * MARGIN) / size[:, 0], (WIDTH - 2 * MARGIN) / size[:, 1])[:, None]
     centre = ((lowest + highest) / 2)[:, None]
-    x = WIDTH / 2 + (km[:, :, 1] - centre[:, :, 1]) * per_km
-    y = HEIGHT / 2 - (km[:, :, 0] - centre[:, :, 0]) * per_km
-    length = STEPS[np.maximum(np.searchsorted(STEPS, WIDTH / 4 / per_km[:, 0], side="right") - 1, 0)]
+    x = WIDTH / 2 + (away[:, :, 1] - centre[:, :, 1]) * per_unit
+    y = HEIGHT / 2 - (away[:, :, 0] - centre[:, :, 0]) * per_unit
+    length = STEPS[np.maximum(np.searchsorted(STEPS, WIDTH / 4 / per_unit[:, 0], side="right") - 1, 0)]
     sizes = np.abs(weights)
     most = sizes.max(axis=1, initial=0.0, keepdims=True)
     shares = np.divide(sizes, most, out=np.zeros_like(sizes), where=most > 0)
     radius = SMALLEST + (LARGEST - SMALLEST) * np.sqrt(shares)
-    bar = np.stack([length * per_km[:, 0], length], axis=1)
-    return Sheets(
-        x[:, 1:], y[:, 1:], radius, np.hypot(*np.moveaxis(km[:, 1:], 2, 0)), np.stack([x, y], axis=2)[:, 0], bar
-    )
+    bar = np.stack([length * per_unit[:, 0], length], axis=1)
+    apart = np.hypot(*np.moveaxis(away[:, 1:], 2, 0))
+    return Sheets(x[:, 1:], y[:, 1:], radius, apart, np.stack([x, y], axis=2)[:, 0], bar, places.unit)
 
 
 def style() -> str:
@@ -105,9 +111,13 @@ def style() -> str:
     return (files("axil.output") / "site_map.css").read_text(encoding="utf-8").strip()
 
 
-def bar_text(km: float) -> str:
-    """The length of a scale bar in words."""
-    return f"{km:g} km" if km >= 1 else f"{1000 * km:g} m"
+def distance_text(away: float, unit: str, form: str = ".1f") -> str:
+    """A distance in words: metres below a kilometre, feet below a tenth of a mile; ``form`` is that of the number."""
+    if np.isnan(away):
+        return "\u2013"
+    if unit == "km":
+        return f"{away:{form}} km" if away >= 1 else f"{1000 * away:.0f} m"
+    return f"{away:{form}} {'mile' if away == 1 else 'miles'}" if away >= 0.1 else f"{5280 * away:.0f} feet"
 
 
 def svg(one: Sheets, i: int, titles: list[str], about: str) -> str:
@@ -126,9 +136,10 @@ def svg(one: Sheets, i: int, titles: list[str], about: str) -> str:
                 f'<text x="{x:.1f}" y="{y:.1f}">{j + 1}</text></g>'
             )
     x, y = one.query[i]
-    length, km = one.bar[i]
+    length, away = one.bar[i]
     made.append(f'<path class="you" d="M{x:.1f} {y - 9:.1f}l9 9-9 9-9-9z"/>')
     left, low = MARGIN / 2, HEIGHT - MARGIN / 2
     made.append(f'<path class="bar" d="M{left:g} {low - 5:g}v5h{length:.1f}v-5"/>')
-    made.append(f'<text class="bar" x="{left + length + 6:.1f}" y="{low - 3:g}">{bar_text(km)}</text></svg>')
+    text = distance_text(away, one.unit, "g")
+    made.append(f'<text class="bar" x="{left + length + 6:.1f}" y="{low - 3:g}">{text}</text></svg>')
     return "".join(made)

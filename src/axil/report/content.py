@@ -12,9 +12,11 @@ from axil.effects.comparables import Compared
 from axil.output import comparables, site_map
 from axil.output.columns import Columns
 from axil.output.comparables import Predicted
-from axil.output.predictions import ratio
 from axil.output.site_map import Places, Sheets
+from axil.scale import TargetScale
 from axil.types import Array
+
+RAISED = 0.1  # by which targets are raised, to say what they mean for an estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,63 +25,89 @@ class Cases:
 
     places: NDArray[np.intp]  #: (m,) positions in X
     values: Array  #: (m,) the model's own predictions, as people read them
-    shares: Array  #: (m,) of sum |weight| that the rows listed hold
-    value_shares: Array  #: (m,) of the prediction
+    moved: Array  #: (m,) by how much they would rise if the targets of all rows listed were raised; nan: not known
     first: NDArray[np.intp]  #: (m + 1,)
     rows: NDArray[Any]  #: (lines,) labels
-    counts: Array  #: (lines,) weight over sum |weight|
+    moves: Array  #: (lines,) by how much the prediction would rise if this target were raised
     targets: Array  #: (lines,) as people read them
     adjusted: Array  #: (lines,)
-    names: list[str]  #: of the columns shown
+    suspect: NDArray[np.bool_]  #: (lines,) targets that look wrong and are marked
     own: list[NDArray[Any] | None]  #: (lines,) each, of the training rows
     queried: list[NDArray[Any] | None]  #: (m,) each
     drawings: Sheets | None  #: (m, k)
-    is_log: bool  #: whether the model was fitted to logarithms
-    n_train: int
+    shown: Shown
     interval: tuple[Array, Array] | None = None  #: (m,) each
 
     def __len__(self) -> int:
         return len(self.places)
 
 
-def cases(
-    about: Predicted,
-    found: Compared,
-    places: NDArray[np.intp],
-    values: Array,
-    k: int,
-    known: Columns,
-    chosen: list[int],
-    on_map: Places | None,
-    n_train: int,
-) -> Cases:
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What pages show beside the numbers of the model."""
+
+    known: Columns
+    chosen: list[int]  #: columns, by position
+    plain: list[float]  #: for each of them, the number from which on numbers have commas
+    n_train: int
+    is_restricted: bool  #: whether some training rows may not be listed
+    dates: tuple[int, NDArray[Any]] | None  #: the column that says when rows were, and (n,) the dates of the estimates
+    on_map: Places | None
+    suspects: NDArray[np.bool_] | None  #: (N,) training rows to mark
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [self.known.names[i] for i in self.chosen]
+
+
+def raised(
+    scale: TargetScale, weights: Array, targets: Array, values: Array, starts: NDArray[np.intp]
+) -> tuple[Array, Array]:
+    """By how much predictions rise if targets were `RAISED` higher: each alone, (lines,), and all that are listed, (m,).
+
+    Exact with the structure held fixed, for targets as they are and for logarithms; else nan. ``starts`` (m + 1,): the lines
+    of each prediction.
+    """
+    of = np.repeat(np.arange(len(values)), np.diff(starts))
+    sums = np.zeros(len(values))
+    if scale.is_log:
+        steps = weights * np.log1p(RAISED * targets / (targets + scale.shift))
+        np.add.at(sums, of, steps)
+        return (values[of] + scale.shift) * np.expm1(steps), (values + scale.shift) * np.expm1(sums)
+    steps = RAISED * weights * np.abs(targets) if scale.is_identity else np.full(len(of), np.nan)
+    np.add.at(sums, of, steps)
+    return steps, sums
+
+
+def cases(about: Predicted, found: Compared, places: NDArray[np.intp], values: Array, k: int, shown: Shown) -> Cases:
     """The content of pages on a batch of predictions of these values, at these positions of X, with k rows each."""
-    made = comparables.listed(about, found)
-    lines, m = made.columns, len(about.labels)
+    lines = comparables.listed(about, found).columns
+    m, known = len(about.labels), shown.known
     asked, rows = lines["asked"], lines["position"]
     starts = np.searchsorted(asked, np.arange(m + 1))
-    sizes = found.sizes[:, 0][asked]
     drawings = None
-    if on_map is not None:
+    if shown.on_map is not None:
         wide = np.full((m, k), -1, dtype=np.intp)
         weights = np.zeros((m, k))
         at = asked, lines["rank"] - 1
         wide[at], weights[at] = rows, lines["weight"]
-        drawings = site_map.sheets(on_map, places, wide, weights)
+        drawings = site_map.sheets(shown.on_map, places, wide, weights)
+    moves, moved = raised(about.scale, np.asarray(lines["weight"]), np.asarray(lines["target"]), values, starts)
+    queried = known.of_queries(places, shown.chosen)
+    date = None if shown.dates is None else shown.dates[0]  # an estimate is of a date; nothing was sold on it
     return Cases(
         places=places,
         values=values,
-        shares=made.summary["share"],
-        value_shares=made.summary["value share"],
+        moved=moved,
         first=starts,
         rows=lines["row"],
-        counts=ratio(np.asarray(lines["weight"]), sizes),
+        moves=moves,
         targets=lines["target"],
         adjusted=lines["adjusted"],
-        names=[known.names[i] for i in chosen],
-        own=known.of_training(rows, chosen),
-        queried=known.of_queries(places, chosen),
+        suspect=np.zeros(len(rows), dtype=bool) if shown.suspects is None else shown.suspects[rows],
+        own=known.of_training(rows, shown.chosen),
+        queried=[None if i == date else column for i, column in zip(shown.chosen, queried)],
         drawings=drawings,
-        is_log=about.scale.is_log,
-        n_train=n_train,
+        shown=shown,
     )

@@ -21,7 +21,7 @@ from axil.machine.atomic import whole
 PER_FOLDER = 1000  # pages of a sub-folder
 LONGEST = 80  # letters of a file name, before its suffix
 MANIFEST = "report.json"
-FORMAT = 1  # of pages and index: another one is another report
+FORMAT = 2  # of pages and index: another one is another report
 TAKEN = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.I)  # names that Windows gives to devices
 
 

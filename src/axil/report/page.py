@@ -11,11 +11,13 @@ from importlib.resources import files
 import numpy as np
 
 from axil.output import site_map
-from axil.report.content import Cases
-from axil.report.wording import Words, cell, difference, percent
+from axil.report.content import RAISED, Cases
+from axil.report.wording import Words, cell, difference, percent, row_name
 
-SHORT = 14  # letters of a cell that stay on one line
-RAISED = 0.1  # by which the targets of the rows listed are raised in a sentence
+SHORT = 14  # letters of a cell that stay on one line on a screen
+UNBROKEN = 28  # letters of a word, such as a hyphenated label, that stay on one line
+FAR = 2.0  # times the estimate: an adjusted target beyond it, or below its inverse, is not shown without a word
+OFF = 0.05  # of the estimate: how far from it the mean of the adjusted targets needs no word
 
 
 def part(name: str) -> str:
@@ -50,19 +52,23 @@ def _head() -> str:
     )
 
 
-def render(known: Cases, i: int, label: str, words: Words, sure: str, back: str) -> str:
+def render(known: Cases, i: int, name: str, words: Words, sure: str, back: str) -> str:
     """The page of prediction i, whole; ``sure`` is the coverage of its interval in words, ``back`` the way to the index."""
     about, lines = escape(words.query), range(known.first[i], known.first[i + 1])
+    dates = known.shown.dates
+    asof = "" if dates is None else f" as of {cell(dates[1][known.places[i]], np.inf)}"
     parts = [
         _head(),
-        f"<title>{escape(label)}: {escape(words.title)}</title></head><body><header>"
-        f'<p class="soft">{escape(words.title)}</p><h1>{escape(label)}</h1></header>'
-        f'<section><p>Estimated {escape(words.target)}</p><p class="value">{escape(words.amount(known.values[i]))}</p>',
+        f"<title>{escape(name)}: {escape(words.title)}</title></head><body><header>"
+        f'<p class="soft">{escape(words.title)}</p><h1>{escape(name)}</h1></header>'
+        f"<section><p>Estimated {escape(words.target)}{escape(asof)}</p>"
+        f'<p class="value">{escape(words.amount(known.values[i]))}</p>',
         _sure(known, i, words, sure),
         f"</section><section><h2>Which {escape(words.rows)} carry it</h2><p>{escape(_carried(known, i, words))}</p>",
     ]
     if len(lines):
-        parts += [_table(known, i, words), f'<p class="soft">{escape(_notes(known, lines, words))}</p>']
+        mean = _mean(known, i, words)
+        parts += [_table(known, i, words), f"<p>{escape(mean)}</p>" if mean else "", _notes(known, lines, words)]
     parts.append("</section>")
     drawn = _map(known, i, lines, words)
     if drawn:
@@ -71,8 +77,8 @@ def render(known: Cases, i: int, label: str, words: Words, sure: str, back: str)
             "table, in larger circles where they count more. North is up. Streets are not drawn.</p></section>"
         )
     parts.append(
-        f'<footer class="soft"><p>Computed from the fitted model without approximation. It says what the model, as it is, makes '
-        f"of each {escape(words.target)}, not what a model fitted again would do.</p>"
+        f'<footer class="soft"><p>All figures are computed from the model itself, without approximation. They say what this '
+        f"model makes of each {escape(words.target)}; a model made anew might make something else of it.</p>"
         f'<p class="back"><a href="{back}">All pages</a></p></footer></body></html>\n'
     )
     return "".join(parts)
@@ -83,81 +89,126 @@ def _sure(known: Cases, i: int, words: Words, sure: str) -> str:
     if known.interval is None:
         return ""
     lower, upper = (escape(words.amount(ends[i])) for ends in known.interval)
-    return (
-        f"<p>How sure is this? The true {escape(words.target)} lies between <b>{lower}</b> and <b>{upper}</b> with a probability "
-        f'of {sure}.</p><p class="soft">That holds on average over many estimates, not for each one.</p>'
-    )
+    held = f"{sure} such ranges hold the {escape(words.target)}"
+    return f"<p>How sure is this? Between <b>{lower}</b> and <b>{upper}</b>: {held}.</p>"
 
 
 def _carried(known: Cases, i: int, words: Words) -> str:
-    """Sentences on how much of the estimate the rows listed hold."""
-    listed, n = int(known.first[i + 1] - known.first[i]), known.n_train
-    made = f"The model makes this estimate from {n:,} {words.rows}. Each counts with a weight of its own. "
+    """Sentences on the rows listed, and on what they mean for the estimate."""
+    listed, n = int(known.first[i + 1] - known.first[i]), known.shown.n_train
+    made = f"The model makes this estimate from {n:,} {words.rows}. "
     if not listed:
         return made + f"None of those that may be shown counts for this {words.query}."
-    which = f"The {listed} below count most of those that may be shown" if listed > 1 else "The one below counts most"
-    them = "they hold" if listed > 1 else "it holds"
-    made += f"{which}: {them} {percent(known.shares[i])} of all weight; the other {n - listed:,} hold the rest. "
-    share = known.value_shares[i]
-    if np.isnan(share):
+    may = " of those that may be shown" if known.shown.is_restricted else ""
+    made += f"Listed {f'are the {listed} that count' if listed > 1 else 'is the one that counts'} most{may}. "
+    moved, value = known.moved[i], known.values[i]
+    if np.isnan(moved):
         return made.strip()
-    moved = (1 + RAISED) ** share - 1 if known.is_log else RAISED * share
-    whose = f"the {words.target} of each of these" if listed > 1 else f"its {words.target}"
+    whose = f"the {words.target} of each of them" if listed > 1 else f"its {words.target}"
+    share = f" ({percent(abs(moved / value))})" if value else ""
     way = "higher" if moved >= 0 else "lower"
-    return made + f"If {whose} were {percent(RAISED)} higher, the estimate would be about {percent(abs(moved))} {way}."
+    made += (
+        f"If {whose} had been {percent(RAISED)} higher, the estimate would be {words.amount(abs(moved))}{share} {way}"
+    )
+    return made + (f"; the other {n - listed:,} make the rest of it." if n > listed else ".")
 
 
 def _table(known: Cases, i: int, words: Words) -> str:
-    """The rows listed, largest first, below the query itself."""
-    heads = [words.rows.capitalize(), "Counts for", words.target.capitalize(), f"Adjusted to this {words.query}"]
+    """The rows listed, largest first, below the query itself, and the mean of their adjusted targets."""
+    shown, estimate = known.shown, words.amount(known.values[i])
+    heads = [
+        words.rows.capitalize(),
+        words.target.capitalize(),
+        f"Adjusted to this {words.query}",
+        "Effect of 10 % more",
+    ]
     if known.drawings is not None:
         heads.append("Distance")
-    heads += [words.name(name) for name in known.names]
-    is_ = [escape(head) for head in heads]
-    first = [f"This {words.query}", "", "", words.amount(known.values[i]), *([] if known.drawings is None else [""])]
-    first += ["" if column is None else cell(column[i]) for column in known.queried]
+    is_ = [escape(head) for head in (*heads, *(words.name(name) for name in shown.names))]
+    own = ["" if column is None else cell(column[i], plain) for column, plain in zip(known.queried, shown.plain)]
     made = ["<table><thead><tr>", *(f"<th>{head}</th>" for head in is_), '</tr></thead><tbody><tr class="this">']
-    made += [_cell(head, text) for head, text in zip(is_, first)]
-    for rank, line in enumerate(range(known.first[i], known.first[i + 1])):
-        texts = [
-            f"{rank + 1}. {cell(known.rows[line])}",
-            percent(known.counts[line]),
-            words.amount(known.targets[line]),
-            words.amount(known.adjusted[line]),
+    made += [_cell(is_[0], f"This {words.query}"), "<td></td>", _cell("Estimate", estimate)]
+    made += ["<td></td>" for _ in heads[3:]]
+    made += [_cell(head, text) for head, text in zip(is_[len(heads) :], own)]
+    lines = range(known.first[i], known.first[i + 1])
+    for rank, line in enumerate(lines):
+        wrong = f"{words.target} looks wrong" if known.suspect[line] else ""
+        made.append("</tr><tr>")
+        made += [
+            _cell(is_[0], f"{rank + 1}.\u00a0{row_name(known.rows[line])}", word=wrong),
+            _cell(is_[1], words.amount(known.targets[line])),
+            _cell(is_[2], words.amount(known.adjusted[line]), word=_far(known, i, line)),
+            _cell(is_[3], words.change(known.moves[line])),
         ]
         if known.drawings is not None:
-            km = known.drawings.km[i, rank]
-            texts.append("\u2013" if np.isnan(km) else f"{1000 * km:.0f} m" if km < 1 else f"{km:.1f} km")
-        made.append("</tr><tr>")
-        made += [_cell(head, text) for head, text in zip(is_, texts)]
-        for head, own, queried in zip(is_[len(texts) :], known.own, known.queried):
-            gap = "" if own is None or queried is None else difference(own[line], queried[i])
-            made.append(_cell(head, "" if own is None else cell(own[line]), gap))
+            made.append(_cell(is_[4], site_map.distance_text(known.drawings.away[i, rank], known.drawings.unit)))
+        for head, row, queried, plain in zip(is_[len(heads) :], known.own, known.queried, shown.plain):
+            gap = "" if row is None or queried is None else difference(row[line], queried[i], plain)
+            made.append(_cell(head, "" if row is None else cell(row[line], plain), gap))
+    made.append("</tr>")
+    if len(lines) > 1:
+        mean = words.amount(known.adjusted[lines.start : lines.stop].mean())
+        made += ['<tr class="this">', _cell(is_[0], f"Mean of these {len(lines)}"), "<td></td>", _cell(is_[2], mean)]
+        made += ["<td></td>" for _ in is_[3:]]
     made.append("</tr></tbody></table>")
     return "".join(made)
 
 
-def _cell(head: str, text: str, gap: str = "") -> str:
-    """A cell under a head that is escaped already; short ones are not broken."""
-    kept = ' class="n"' if len(text) <= SHORT else ""
+def _cell(head: str, text: str, gap: str = "", word: str = "") -> str:
+    """A cell under a head that is escaped already, with a difference or a word of caution; short ones are not broken."""
+    if not text:
+        return "<td></td>"
+    kept = ' class="n"' if len(text) <= UNBROKEN and " " not in text else ' class="s"' if len(text) <= SHORT else ""
     more = f" <small>({escape(gap)})</small>" if gap else ""
-    return f'<td{kept} data-is="{head}">{escape(text)}{more}</td>' if text else "<td></td>"
+    more += f' <small class="word">{escape(word)}</small>' if word else ""
+    return f'<td{kept} data-is="{head}">{escape(text)}{more}</td>'
+
+
+def _far(known: Cases, i: int, line: int) -> str:
+    """A word for an adjusted target that is far from the estimate; nothing for others."""
+    ratio = known.adjusted[line] / known.values[i] if known.values[i] else 1.0
+    return "more than twice the estimate" if ratio > FAR else "less than half the estimate" if ratio < 1 / FAR else ""
+
+
+def _mean(known: Cases, i: int, words: Words) -> str:
+    """A sentence on the mean of the adjusted targets where it is off the estimate; nothing where it is near."""
+    lines = np.arange(known.first[i], known.first[i + 1])
+    adjusted, value = known.adjusted[lines], float(known.values[i])
+    gap = adjusted.mean() - value
+    if len(lines) < 2 or abs(gap) <= OFF * abs(value):
+        return ""
+    odd = np.array([bool(known.suspect[line] or _far(known, i, line)) for line in lines])
+    said = f"The mean is {words.amount(abs(gap))} {'above' if gap > 0 else 'below'} the estimate"
+    rest = adjusted[~odd].mean() if odd.any() and not odd.all() else np.inf
+    if abs(rest - value) <= abs(gap) / 2:
+        *most, last = (str(rank + 1) for rank in np.flatnonzero(odd))
+        whose, them = (f"numbers {', '.join(most)} and {last}", "them") if most else (f"number {last}", "it")
+        return f"{said} because of {whose}; without {them} the mean is {words.amount(rest)}."
+    way = "higher" if gap > 0 else "lower"
+    return (
+        f"{said}: on average the {words.target} of these {len(lines)} {words.rows} is {way} than the "
+        f"model expects of them. The estimate rests on all {known.shown.n_train:,} {words.rows}, not on these alone."
+    )
 
 
 def _notes(known: Cases, lines: range, words: Words) -> str:
     """Sentences that explain the columns of the table."""
     made = (
-        f"Counts for: the share of all weight. Adjusted: its {words.target}, moved by as much as the model puts this "
-        f"{words.query} above or below it; for this {words.query} the estimate itself. In brackets: how far it is from this "
-        f"{words.query}."
+        f"Adjusted: what its {words.target} would have been for this {words.query}, by the model. Effect of "
+        f"10 % more: how far this estimate would move if that {words.target} had been 10 % higher."
     )
-    if any(known.counts[line] < 0 for line in lines):
-        made += f" A minus: a higher {words.target} there would lower this estimate."
-    return made
+    if any(known.queried[j] is not None and known.own[j] is not None for j in range(len(known.own))):
+        made += f" In brackets: the difference from this {words.query}."
+    if any(known.suspect[line] for line in lines):
+        made += (
+            f" Looks wrong: the {words.target} is far from what the other {words.rows} lead one to expect. It may be a mistake "
+            "in the records, or a case that is like no other."
+        )
+    return f'<p class="soft">{escape(made)}</p>'
 
 
 def _map(known: Cases, i: int, lines: range, words: Words) -> str:
     if known.drawings is None or not len(lines):
         return ""
-    titles = [cell(known.rows[line]) for line in lines]
+    titles = [row_name(known.rows[line]) for line in lines]
     return site_map.svg(known.drawings, i, titles, f"Map of this {words.query} and of {len(titles)} {words.rows}")

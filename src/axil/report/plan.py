@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil import inputs
 from axil.effects.comparables import Allowed, Choice
-from axil.errors import InputError, UnsupportedQuestionError, shown
+from axil.errors import InputError, UnsupportedQuestionError, meant, shown
 from axil.output import site_map
 from axil.output.columns import Columns
+from axil.output.rules import Rules
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.question import Asked
+from axil.report.content import Shown
 from axil.report.folder import fingerprint
-from axil.report.wording import Words, cell
+from axil.report.wording import Words, commas_from, row_name
 from axil.types import Array
 
 MOST_COLUMNS = 8  # that a page shows unless they are named
@@ -29,9 +32,7 @@ class Plan:
     words: Words
     choice: Choice
     allowed: Sequence[Allowed]  #: which rows may be listed
-    known: Columns
-    chosen: list[int]
-    on_map: site_map.Places | None
+    shown: Shown
     predictive: Predictive | None
     coverage: float
     sure: str  #: the coverage in words
@@ -41,16 +42,16 @@ class Plan:
 
     def made_of(self, asked: Asked, fitted: Array) -> dict[str, Any]:
         """All that pages depend on, with the training rows' own predictions, for the manifest."""
-        model, rows = asked.model, asked.queries.rows
-        known, choice, n = self.known, self.choice, len(self.labels)
-        allowed, sparse = self.allowed[0], inputs.is_sparse(rows)
-        every = [*(() if sparse else range(known.n_features)), *self.chosen]
+        model, rows, place = asked.model, asked.queries.rows, self.shown.on_map
+        shown, choice, n = self.shown, self.choice, len(self.labels)
+        known, allowed, sparse = shown.known, self.allowed[0], inputs.is_sparse(rows)
+        every = [*(() if sparse else range(known.n_features)), *shown.chosen]
         return {
             "pages": n,
             "model": fingerprint(model.targets, np.float32(fitted)),
             "training rows": fingerprint(
                 model.index,
-                *(one for one in known.of_training(np.arange(model.shape[0]), self.chosen) if one is not None),
+                *(one for one in known.of_training(np.arange(model.shape[0]), shown.chosen) if one is not None),
             ),
             "X": fingerprint(
                 self.labels,
@@ -59,14 +60,16 @@ class Plan:
                 *([] if self.offsets is None else [self.offsets]),
             ),
             "rows that may be listed": fingerprint(
-                *(one for one in (allowed.among, allowed.codes, allowed.values) if one is not None),
+                *(one for one in (allowed.among, allowed.by_query, allowed.codes, allowed.values) if one is not None),
                 *(choice.ranges or ()),
             ),
-            "map": None if self.on_map is None else fingerprint(self.on_map.training, self.on_map.queries),
+            "map": None if place is None else fingerprint(place.training, place.queries, place.unit),
+            "dates": None if shown.dates is None else fingerprint(shown.dates[1]),
+            "suspects": None if shown.suspects is None else fingerprint(shown.suspects),
             "interval": None if self.predictive is None else f"{self.predictive!r} at {self.coverage:g}",
             "k": choice.k,
             "sign": "positive" if choice.positive else "any",
-            "columns": [known.names[i] for i in self.chosen],
+            "columns": shown.names,
             "words": {name: getattr(self.words, name) for name in ("title", "target", "unit", "rows", "query")},
             "names": dict(self.words.names),
         }
@@ -77,12 +80,36 @@ def first_columns(known: Columns) -> list[int]:
     return [*range(known.n_features, len(known.names)), *range(known.n_features)][:MOST_COLUMNS]
 
 
+def shown_of(
+    known: Columns, columns: Any, rules: Rules, map: Any, suspects: NDArray[np.bool_] | None, n_train: int
+) -> Shown:
+    """What pages show beside the numbers of the model, checked."""
+    chosen = first_columns(known) if columns is None else known.chosen(columns)
+    plain = [commas_from(own) for own in known.of_training(np.arange(n_train), chosen)]
+    dates = None
+    if rules.within is not None or rules.asof is not None:
+        points = rules.points(known)[0]
+        if rules.asof is not None or points.dtype.kind == "M":
+            dates = rules.column(known)[0], points
+    return Shown(known, chosen, plain, n_train, rules.are_any, dates, site_map.as_places(map, known), suspects)
+
+
+def refuse_names(words: Words, known: Columns) -> None:
+    """Refuse names of columns that are not there."""
+    for name in words.names:
+        if name not in known.names:
+            raise InputError(
+                f"names has {shown(name)}, which is no column; expected such as {shown(known.names[0])}."
+                f"{meant(name, known.names)}{known.hint}"
+            )
+
+
 def page_labels(X: Any) -> list[str]:
     """The labels of the rows as text, no two of which may be the same."""
-    labels = [cell(label) if not isinstance(label, str) else label for label in inputs.row_labels(X).tolist()]
+    labels = [row_name(own) if not isinstance(own, str) else own for own in inputs.row_labels(X).tolist()]
     if len(set(labels)) < len(labels):
         seen: set[str] = set()
-        twice = next(label for label in labels if label in seen or seen.add(label))  # type: ignore[func-returns-value]
+        twice = next(own for own in labels if own in seen or seen.add(own))  # type: ignore[func-returns-value]
         raise InputError(
             f"X has several rows labelled {shown(twice)}, which would have one page; expected labels of their own. Give X "
             "another index, or X.reset_index(drop=True)."

@@ -9,11 +9,13 @@ from datetime import date, datetime
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
 
 MINUS = "\u2212"
 LONGEST = 200  # letters of a cell
+YEARS = 1500, 2200  # a column of whole numbers between these holds years
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,20 @@ class Words:
             raise InputError(f"names is {shown(own)}; expected a dict from columns to what people call them.")
 
     def amount(self, value: float) -> str:
-        """A number in the unit of the target."""
+        """A number in the unit of the target; of money from a hundred on without cents."""
         text = number(value)
         if not self.unit or not np.isfinite(value):
             return text
         if unicodedata.category(self.unit[0]) == "Sc":
-            return f"{MINUS}{self.unit}{text[1:]}" if text.startswith(MINUS) else f"{self.unit}{text}"
+            digits = 0 if abs(value) >= 100 or value == int(value) else 2
+            text = f"{abs(value):,.{digits}f}"
+            return f"{MINUS if value < 0 and text.strip('0.') else ''}{self.unit}{text}"
         return f"{text} {self.unit}"
+
+    def change(self, value: float) -> str:
+        """A change in the unit of the target, with its sign."""
+        text = self.amount(value)
+        return f"+{text}" if value > 0 and any(sign in text for sign in "123456789") else text
 
     def name(self, column: str) -> str:
         """The name of a column on pages."""
@@ -65,6 +74,24 @@ def number(value: float, plain: float = 1000.0) -> str:
     return text.replace("-", MINUS)
 
 
+def commas_from(values: NDArray[Any] | None) -> float:
+    """The number from which on those of a column have commas: a column of years has none."""
+    if values is None or values.dtype.kind not in "iuf":
+        return 1000.0
+    known = values[np.isfinite(values)]
+    years = len(known) and YEARS[0] <= known.min() and known.max() <= YEARS[1] and (known == known.round()).all()
+    return np.inf if years else 1000.0
+
+
+def shares(coverage: float) -> str:
+    """A probability as people count it: "9 of 10", "19 of 20", "93.5 of 100"."""
+    for of in (10, 20, 100):
+        count = round(coverage * of, 6)
+        if count == int(count):
+            return f"{count:.0f} of {of}"
+    return f"{100 * coverage:.6g} of 100"
+
+
 def percent(share: float) -> str:
     """A share for reading, of two digits at least."""
     value = 100 * share
@@ -72,14 +99,21 @@ def percent(share: float) -> str:
     return f"{value:.{digits}f} %".replace("-", MINUS)
 
 
-def cell(value: Any) -> str:
-    """A value of a column: numbers below ten thousand without commas, so that years read as years."""
+def row_name(value: Any) -> str:
+    """The name of a row, a number as it is written in records."""
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and value == value:
+        return str(int(value)) if value == int(value) else str(value)
+    return cell(value)
+
+
+def cell(value: Any, plain: float = 1000.0) -> str:
+    """A value of a column; numbers have commas from ``plain`` on."""
     if value is None or value != value:
         return "\u2013"
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if isinstance(value, (int, float, np.number)):
-        return number(float(value), plain=10_000.0)
+        return number(float(value), plain)
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, datetime) and not (value.hour or value.minute or value.second):
@@ -94,7 +128,7 @@ def cell(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}\u2026"
 
 
-def difference(own: Any, queried: Any) -> str:
+def difference(own: Any, queried: Any, plain: float = 1000.0) -> str:
     """How far a row's value is from the query's: "+12", "same", or nothing where that cannot be said."""
     if own is None or queried is None or own != own or queried != queried:
         return ""
@@ -104,4 +138,4 @@ def difference(own: Any, queried: Any) -> str:
     if not (isinstance(own, numbers) and isinstance(queried, numbers)) or isinstance(own, (bool, np.bool_)):
         return ""
     gap = float(own) - float(queried)
-    return ("+" if gap > 0 else "") + number(gap, plain=10_000.0)
+    return ("+" if gap > 0 else "") + number(gap, plain)

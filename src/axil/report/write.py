@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.errors import InputError, shown
-from axil.output import site_map
 from axil.output.rules import Rules
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.question import Asked, Question, take
-from axil.questions.similar import compared, fitted_of
+from axil.questions.similar import compared, fitted_of, suspect_rows
 from axil.report import page, search
 from axil.report.content import Cases, cases
 from axil.report.folder import Folder, file_names, opened
-from axil.report.plan import Plan, first_columns, page_labels, refuse
-from axil.report.wording import Words, cell
+from axil.report.plan import Plan, page_labels, refuse, refuse_names, shown_of
+from axil.report.wording import Words, cell, shares
 from axil.types import Array
 
 CHUNK = 64  # pages that a thread writes at a time
@@ -64,14 +63,17 @@ class Reports(Question):
         distinct: Any = None,
         sign: str = "positive",
         within: Any = None,
+        asof: Any = None,
+        suspects: str = "mark",
         beside: Any = None,
         init_score: Any = None,
     ) -> Written:
         """One small page per row of X in plain language, and an index with a search, for any number of rows.
 
-        A page says what the prediction is, how sure it is, and which training rows carry it. Of each of these it says how much
-        of the prediction it carries, how it differs, and what its target would be if the model moved it to the query (`similar`
-        with ``adjust``). A page needs no script and no network, and ``index.html`` needs no server.
+        A page says what the prediction is, how sure it is, and which training rows carry it. Of each of these it says how far the
+        prediction follows its target, how it differs, what its target would be if the model moved it to the query (`similar`
+        with ``adjust``), and whether its target looks wrong to `audit`. It has the mean of the adjusted targets, and says why
+        where that is off the prediction. A page needs no script and no network, and ``index.html`` needs no server.
 
         An interrupted report goes on where it was: pages that are there are whole, and are not written again. The file
         ``report.json`` says what a folder was made of, and another model, table or option is refused there. Several processes
@@ -103,7 +105,8 @@ class Reports(Question):
         search : sequence, optional
             Columns of X, by name or position, that the index searches besides labels, such as an address.
         map : pair of columns, optional
-            Latitudes and longitudes in degrees, by name or position, for a map on each page.
+            Latitudes and longitudes in degrees, by name or position, for a map on each page; with "miles" as a third, distances
+            are in miles rather than km.
         interval : Predictive, optional
             How sure predictions are, as `calibrate` of this explainer made it; without it pages say nothing of that.
         coverage : float, default 0.9
@@ -116,6 +119,12 @@ class Reports(Question):
             Whether rows of negative weight are listed too.
         within : pair of a column and a distance, optional
             How near a row must be to the query, as in `similar`: ``("sale_date", "3Y")``.
+        asof : date, str or number, optional
+            The date of the predictions, or the column of X that has it, as in `similar`: only rows before it are listed, and
+            pages say that they are as of this date.
+        suspects : "mark", "drop" or "keep", default "mark"
+            What becomes of training rows whose targets look wrong to `audit`: pages say it of them, leave them out, or show them
+            like all others.
         beside : pair of frames, optional
             Further columns of the training rows and of the rows of X, as in `similar`.
         init_score : array of shape (n,), optional
@@ -143,12 +152,13 @@ class Reports(Question):
         words = Words(title, target, unit, rows, query, {} if names is None else names)
         asked = self._ask("report", X, init_score)
         refuse(asked, interval)
-        model, listing = asked.model, asked.listing(beside)
-        known = listing.known
-        choice, allowed = model.choice(known, k, sign, Rules(among, distinct, within))
-        chosen = first_columns(known) if columns is None else known.chosen(columns)
+        model, known = asked.model, asked.listing(beside).known
+        refuse_names(words, known)
+        marks = suspect_rows(model, suspects)
+        rules = Rules(among, distinct, within, asof, marks if suspects == "drop" else None)
+        choice, allowed = model.choice(known, k, sign, rules)
+        shown_there = shown_of(known, columns, rules, map, marks if suspects == "mark" else None, model.shape[0])
         found = known.chosen([] if search is None else search, "search")
-        on_map = site_map.as_places(map, known)
         labels = page_labels(asked.queries.rows)
         sure = ""
         if interval is None and coverage is not None:
@@ -160,10 +170,10 @@ class Reports(Question):
         if interval is not None:
             none = inputs.take_rows(asked.queries.rows, slice(0, 0))
             interval.interval(none, coverage)  # refuses a coverage before any work
-            sure = ("" if interval.source == "held out" else "about ") + f"{100 * coverage:.6g} %"
+            sure = ("" if interval.source == "held out" else "about ") + shares(coverage)
         values = model.scale.inverse(asked.queries.predictions)[:, 0]
         offsets = inputs.as_offsets(init_score, len(labels), 1, "explained")
-        plan = Plan(words, choice, allowed, known, chosen, on_map, interval, coverage, sure, labels, values, offsets)
+        plan = Plan(words, choice, allowed, shown_there, interval, coverage, sure, labels, values, offsets)
         place = opened(folder, file_names(labels), plan.made_of(asked, fitted_of(model)))
         missing = place.missing()
         if len(missing):
@@ -191,14 +201,16 @@ def _write(plan: Plan, place: Folder, asked: Asked, missing: NDArray[np.intp]) -
 
 def _cases(plan: Plan, asked: Asked, places: NDArray[np.intp]) -> Iterator[Cases]:
     """The content of pages on these rows, at these positions of X, batch by batch."""
-    model, rows, first = asked.model, asked.queries.rows, 0
+    rows, first = asked.queries.rows, 0
     ranges = None if plan.choice.ranges is None else (plan.choice.ranges[0][places], plan.choice.ranges[1][places])
-    choice = replace(plan.choice, ranges=ranges)
-    for about, found in compared(asked, choice, plan.allowed, True, 24 + 3 * len(plan.chosen)):
+    choice, allowed = replace(plan.choice, ranges=ranges), plan.allowed
+    if allowed[0].by_query is not None:
+        allowed = [replace(allowed[0], by_query=allowed[0].by_query[places])]
+    for about, found in compared(asked, choice, allowed, True, 24 + 3 * len(plan.shown.chosen)):
         part = slice(first, first + len(about.labels))
         some, first = places[part], part.stop
         values = plan.values[some]
-        made = cases(about, found, some, values, choice.k, plan.known, plan.chosen, plan.on_map, model.shape[0])
+        made = cases(about, found, some, values, choice.k, plan.shown)
         if plan.predictive is not None:
             offset = None if plan.offsets is None else plan.offsets[some]
             made = replace(made, interval=_ends(plan, inputs.take_rows(rows, part), offset, made.values))
@@ -226,6 +238,6 @@ def _pages(place: Folder, plan: Plan, known: Cases, some: range) -> None:
 
 def _index(place: Folder, plan: Plan, found: list[int]) -> None:
     values = [plan.words.amount(value) for value in plan.values.tolist()]
-    columns = [one for one in plan.known.of_queries(np.arange(len(values)), found) if one is not None]
+    columns = [one for one in plan.shown.known.of_queries(np.arange(len(values)), found) if one is not None]
     more = [", ".join(cell(value) for value in line) for line in zip(*columns)] if columns else [""] * len(values)
     search.write(place.path, plan.labels, place.files, values, more, plan.words)

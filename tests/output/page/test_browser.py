@@ -1,7 +1,5 @@
 """The page as people use it, in a real Chromium; skipped where playwright or a chromium is not installed."""
 
-import os
-import shutil
 import time
 from io import BytesIO
 
@@ -14,24 +12,6 @@ from sklearn.linear_model import LogisticRegression
 import axil
 from axil.output.predictions import WeightedSums
 from tests.output.page.page_models import HOSTILE, bare, hostile, houses, sales
-
-REQUIRED = "AXIL_REQUIRE_BROWSER" in os.environ  # as `make test-browser` sets it: then nothing is skipped
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-if not REQUIRED:
-    pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install axil[browser]")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium: run scripts/install_chromium.sh", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    assert CHROMIUM is not None, "there is no chromium: run scripts/install_chromium.sh"
-    with sync_playwright() as running:
-        found = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 def until(page, expression, seconds=20):

@@ -11,7 +11,7 @@ function showMap(data, set, i, rows) {
     const j = i * data.k + line.rank - 1;
     if (at("x", j) === null) { lost += 1; continue; }
     const circle = draw("circle", { cx: at("x", j), cy: at("y", j), r: at("radius", j), class: line.weight < 0 ? "down" : "up" });
-    circle.append(draw("title", {}, `${line.label}, rank ${line.rank}, ${format(at("km", j), 1)} km`));
+    circle.append(draw("title", {}, `${line.label}, rank ${line.rank}, ${at("away", j)}`));
     svg.append(circle);
   }
   const [x, y] = [at("query", 2 * i), at("query", 2 * i + 1)], low = map.height - map.margin / 2, left = map.margin / 2, length = at("bar", 2 * i);

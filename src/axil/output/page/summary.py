@@ -14,7 +14,7 @@ from axil.output.page.about import class_numbers, compared
 from axil.output.page.options import Intervals, Options
 from axil.output.page.values import DIGITS, FEWER_DIGITS, cells, labels, nested, numbers
 from axil.output.predictions import WeightedSums, ratio
-from axil.output.site_map import HEIGHT, MARGIN, WIDTH, Places, bar_text, sheets
+from axil.output.site_map import HEIGHT, MARGIN, WIDTH, Places, distance_text, sheets
 from axil.scale import TargetScale
 from axil.types import Array
 
@@ -124,9 +124,9 @@ def _map(places: Places, rows: NDArray[np.intp], weights: Array) -> dict[str, An
     found = sheets(places, np.repeat(np.arange(n), sets), rows.reshape(n * sets, k), weights.reshape(n * sets, k))
     parts = {"x": found.x, "y": found.y, "radius": found.radius, "query": found.query, "bar": found.bar}
     numbers_ = {name: nested(own.round(1).reshape(n, sets, -1)) for name, own in parts.items()}
-    km = nested(found.km.round(3).reshape(n, sets, k))
-    texts = [[bar_text(km) for km in found.bar[s::sets, 1]] for s in range(sets)]
-    return {"width": WIDTH, "height": HEIGHT, "margin": MARGIN, "km": km, "bar_text": texts, **numbers_}
+    away = [[distance_text(one, found.unit) for one in found.away[s::sets].ravel()] for s in range(sets)]
+    texts = [[distance_text(one, found.unit, "g") for one in found.bar[s::sets, 1]] for s in range(sets)]
+    return {"width": WIDTH, "height": HEIGHT, "margin": MARGIN, "away": away, "bar_text": texts, **numbers_}
 
 
 def _columns(made: dict[str, Any], options: Options, compared: bool) -> dict[str, Any]:
