@@ -29,6 +29,7 @@ from axil.questions.intervals.calibrate import Calibrate
 from axil.questions.leave_one_out import LeaveOneOut
 from axil.questions.leverage import Leverage
 from axil.questions.page import Pages
+from axil.questions.refit import Made, Refit
 from axil.questions.removal import Removal
 from axil.questions.shapley import Shapley
 from axil.questions.similar import Similar
@@ -54,6 +55,7 @@ class Explainer(
     Statistics,
     WhatIf,
     Without,
+    Refit,
     Removal,
     LeaveOneOut,
     Audit,
@@ -218,11 +220,19 @@ class Explainer(
                 )
             proven: Proven = _exact(adapter, *rows, bags, inverse_func, index, limits, verify)
         else:
-            for given, what in ((bags, "bags"), (inverse_func, "inverse_func")):
-                if given is not None:
-                    raise InputError(_NOT_TAKEN[what])
-            proven = _without_weights(model, *rows, output, loss, objective, index, limits, verify)
+            if inverse_func is not None:
+                raise InputError(_NOT_TAKEN["inverse_func"])
+            proven = _without_weights(model, *rows, bags, output, loss, objective, index, limits, verify)
         super().__init__(proven)
+        settings = {
+            "inverse_func": inverse_func,
+            "output": output,
+            "loss": loss,
+            "objective": objective,
+            "verify": verify,
+        }
+        settings |= {"n_threads": n_threads, "memory_limit": memory_limit, "scratch": scratch, "device": device}
+        self._made = Made.of(model, y_train, sample_weight, init_score, settings, type(self))
 
     @classmethod
     def _of(cls, proven: Proven) -> Explainer:
@@ -302,8 +312,7 @@ class Explainer(
 
 
 _NOT_TAKEN = {
-    "bags": "bags are draws of rows for models whose predictions are weighted sums of their targets; this model draws its rows "
-    "again by itself, or is refused. Leave it out.",
+    "bags": "bags are draws of rows for trees, and this model has none. Leave it out.",
     "inverse_func": "inverse_func is for targets that you transformed and weights make predictions of; this model's score has a "
     "link of its own. Leave it out.",
 }
@@ -376,6 +385,7 @@ def _without_weights(
     y_train: Any,
     sample_weight: Any,
     init_score: Any,
+    bags: Any,
     output: str,
     loss: Any,
     objective: Any,
@@ -387,9 +397,11 @@ def _without_weights(
     X_train = owned_rows(as_rows(X_train))
     y_train, sample_weight, init_score = map(copied, (y_train, sample_weight, init_score))
     given = Given(
-        model, X_train, y_train, sample_weight, init_score, output, loss, objective, limits=limits, verify=verify
+        model, X_train, y_train, sample_weight, init_score, output, loss, objective, bags, limits=limits, verify=verify
     )
     found = read(given)
+    if bags is not None and not isinstance(found, Boosting):
+        raise InputError(_NOT_TAKEN["bags"])
     features = X_train if hasattr(X_train, "shape") else None
     labels = frozen(inputs.row_index(index, features, found.adapter.feature_names, len(found.targets)))
     about: tuple[Any, ...] = found.adapter, labels, features, inputs.backend_of(X_train), limits, found.verification

@@ -115,7 +115,6 @@ def test_memory_is_asked_for_first():
         ((KMeans(2).fit(X), X, LABELS), {}, "KMeans"),
         ((RandomForestRegressor(3).fit(X, THREE), X, THREE), {"output": "probability"}, "models with a link"),
         ((RandomForestRegressor(3).fit(X, THREE), X, THREE), {"loss": "log"}, "loss"),
-        ((BINARY, X, LABELS), {"bags": np.ones((80, 5))}, "bags are draws"),
         ((BINARY, X, LABELS), {"inverse_func": np.exp}, "inverse_func is for"),
         (("model.txt", X, LABELS), {}, "The model is a builtins.str"),
     ],

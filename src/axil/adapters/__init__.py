@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, cast
 
 from axil.adapters.contract import Model
 from axil.adapters.pipeline import Reader, library_readers, search
 from axil.adapters.registration import is_adapter, register, registered, require_contract
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedModelError
 
-__all__ = ["Model", "find", "read", "register", "unknown"]
+__all__ = ["Model", "find", "fingerprint", "read", "register", "unknown"]
 
 # Library: what it calls the models that axil reads. Each has a package of the same name here.
 _LIBRARIES = {
@@ -64,3 +65,16 @@ def unknown(model: Any) -> str:
         f"The model is a {kind}; axil reads {', '.join((*_LIBRARIES.values(), *registered))}. If this object wraps such a model "
         "(a file, an ensemble of your own), pass the fitted model inside, with the features as they reach it."
     )
+
+
+def fingerprint(model: Any, objective: Any = None) -> str:
+    """The fingerprint of a fitted model of any kind; equal models have equal ones."""
+    from axil.adapters import smooth
+
+    found: Any = None
+    if objective is None:
+        with suppress(UnsupportedModelError):
+            found = find(model)
+    if found is None:
+        found = smooth.find(model, objective)
+    return "" if found is None else str(found.fingerprint)

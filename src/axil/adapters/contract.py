@@ -229,6 +229,7 @@ class Adapter(Model, Protocol):
     offset_precision: type[np.floating[Any]]  #: in which the library keeps offsets
     residual_precision: type[np.floating[Any]]  #: in which it keeps residuals
     score_precision: type[np.floating[Any]]  #: in which it keeps predictions while it fits
+    base_precision: type[np.floating[Any]]  #: in which it keeps a base that it estimates
     leaf_steps: int  #: Newton steps that make a leaf value
     leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
 
@@ -306,6 +307,7 @@ class TreeModel(Defaults):
     """
 
     offset_precision: type[np.floating[Any]] = np.float64
+    base_precision: type[np.floating[Any]] = np.float64
     leaf_steps = 1
 
     @property

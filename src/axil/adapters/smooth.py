@@ -74,7 +74,7 @@ class SmoothTrees:
         """The type that holds how often, or with what factor, rows are drawn; None: all rows, always."""
         if self.sampler is not None:
             return self.sampler.dtype
-        return None if self.trees.sampler is None else np.uint8
+        return None if self.trees.sampler is None else getattr(self.trees.sampler, "dtype", np.uint8)
 
 
 class IterationSampler(Protocol):

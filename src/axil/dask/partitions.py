@@ -20,10 +20,10 @@ from axil.inputs.copies import frozen, owned
 from axil.kernels.cpu import Cpu
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
-from axil.replay.build import all_n_leaves, own_leaves_of, round_to, with_rows
+from axil.replay.build import all_n_leaves, own_leaves_of, with_rows
 from axil.replay.checks import Extent, Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure, regularisation_of
-from axil.replay.walk import walk
+from axil.replay.walk import round_to, walk
 from axil.structure import Pattern, Structure, Transferable, aligned
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees

@@ -31,7 +31,7 @@ REFUSED = {
     **dict.fromkeys(
         (
             *("reach", "blame", "shapley", "budget", "matrix", "operator", "report", "to_html of intervals"),
-            *("derivatives", "weight_derivatives", "weights", "similar(beside=)", "removal(greedy=True)"),
+            *("refit", "derivatives", "weight_derivatives", "weights", "similar(beside=)", "removal(greedy=True)"),
         ),
         (ELSEWHERE, IN_MEMORY),
     ),

@@ -34,6 +34,7 @@ class ProvenOptimum(InMemory):
             ("pushes", "audit", "blame", "operator"),
             (NO_STEPS, DERIVED),
         ),
+        "refit": ("it has no splits to keep", "Fit its model to the new rows."),
         "derivatives": ("each prediction has one block of derivatives, that by its own targets", DERIVED),
         "what_if": ("other targets move the optimum, and only its derivatives are at hand", DERIVED),
         **dict.fromkeys(

@@ -37,6 +37,7 @@ class Given:
     output: str = "raw"  #: of `OUTPUTS`: scores, or what a link makes of them
     loss: Any = None  #: that a torch module was trained with
     objective: Any = None  #: the user's own, of boosted trees
+    bags: Any = None  #: how often rows were drawn for each tree, where that was recorded
     _: KW_ONLY
     limits: Limits
     verify: bool = True  #: whether the model is proven on the data

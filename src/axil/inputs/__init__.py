@@ -54,6 +54,7 @@ from axil.inputs.tables import (
     as_targets,
     backend_of,
     row_labels,
+    stack_rows,
     take_rows,
 )
 
@@ -107,6 +108,7 @@ __all__ = [
     "row_keys",
     "row_labels",
     "row_values",
+    "stack_rows",
     "take_rows",
     "weights_of_some",
 ]

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from axil.errors import InputError, shortened, shown
 from axil.inputs.labels import distinct_labels, one_hot
@@ -177,6 +178,19 @@ def take_rows(X: Any, rows: slice | NDArray[np.intp]) -> Any:
     if frame is not None:
         return frame[rows].to_native()
     return (X.tocsr() if is_sparse(X) and X.format in ("bsr", "coo", "dia") else X)[rows]  # these have no rows to take
+
+
+def stack_rows(X: Any, more: Any) -> Any:
+    """The rows of X and then further ones, in X's own type."""
+    frame = as_frame(X)
+    if frame is not None:
+        other = as_frame(more)
+        if other is None:
+            other = nw.from_dict(dict(zip(frame.columns, np.asarray(more).T)), backend=frame.implementation)
+        return nw.concat([frame, other.select(frame.columns)], how="vertical").to_native()
+    if is_sparse(X):
+        return sparse.vstack([X, more]).asformat(X.format)
+    return np.concatenate([np.asarray(X), np.asarray(more)])
 
 
 def row_labels(X: Any) -> NDArray[Any]:

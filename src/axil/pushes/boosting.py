@@ -23,15 +23,19 @@ from axil.machine.limits import Limits
 from axil.pushes.agreement import check_scores, leaf_scores
 from axil.pushes.cross import Crossed
 from axil.pushes.forward import moved
+from axil.pushes.leaf_fit import leaf_fit
 from axil.pushes.pushes import CHANGED, Pushes, check_sums
 from axil.pushes.refit import Refit, refit
 from axil.pushes.reverse import Combined, Reverse
 from axil.pushes.stages import walk
-from axil.replay.build import round_to, with_rows
+from axil.replay.build import with_rows
 from axil.replay.checks import Verification
 from axil.replay.queries import Offsets
 from axil.replay.recover import assign_leaves
+from axil.replay.refit import Change
+from axil.replay.walk import round_to
 from axil.structure import cell_dtype
+from axil.structure.leaves import LeafFit
 from axil.types import Array
 
 
@@ -54,7 +58,7 @@ def read(given: Given) -> Boosting | None:
     own = inputs.as_weights(given.sample_weight, n_rows)
     weights = smooth.counted_weights(adapter, targets, own)
     offsets = inputs.as_offsets(given.init_score, n_rows, adapter.n_outputs, "training")
-    settings = given.output, given.limits, given.verify
+    settings = given.output, given.limits, given.verify, None, inputs.as_bags(given.bags, n_rows)
     try:
         return Boosting(adapter, X, targets, weights, offsets, *settings)
     except ExactnessError:
@@ -98,14 +102,17 @@ class Boosting:
         limits: Limits,
         verify: bool,
         found: KnownLeaves | None = None,
+        bags: Array | None = None,
     ):
-        if adapter.refused_draws is not None:
+        if adapter.refused_draws is not None and bags is None:
             raise adapter.refused_draws
         targets = round_to(adapter.precision, targets)
         weights = None if weights is None else round_to(adapter.precision, weights)
         offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
         fitted = adapter.smooth_trees(TrainingRows(X, targets, weights, offsets))
-        fitted = replace(fitted, trees=with_rows(fitted.trees, weights, None))
+        fitted = replace(fitted, trees=with_rows(fitted.trees, weights, bags))
+        if bags is not None:
+            fitted = replace(fitted, sampler=None)
         self._loss = fitted.loss
         self._loss.check(targets)
         n_leaves = fitted.trees.n_leaves
@@ -121,6 +128,7 @@ class Boosting:
             leaves = found.checked(n_leaves, len(targets))
         self._walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
         self._adapter, self._n_threads, self._raw = adapter, limits.n_threads, output == "raw"
+        self._limits = limits
         self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
         self._rows = TrainingRows(None, targets, weights, offsets)
         self._as_fitted: Refit | None = None
@@ -295,6 +303,29 @@ class Boosting:
         if targets is self.targets:
             self._as_fitted = found
         return self._started(found)
+
+    def leaf_fit(self, change: Change) -> tuple[LeafFit, Array | None]:
+        """The leaves of a fit to other rows, and how often each row was drawn for each tree; None: all once, for all."""
+        self._require_start("refit")
+        if self._loss.recorded:
+            raise UnsupportedQuestionError(
+                "refit", "the gradients come from a function of all rows", "Train again with your objective."
+            )
+        adapter, walked, n = self._adapter, self._walked, len(change.y)
+        targets = round_to(adapter.precision, change.targets)
+        weights = smooth.counted_weights(adapter, targets, change.weights)
+        weights = None if weights is None else round_to(adapter.precision, weights)
+        offsets = inputs.as_offsets(change.offsets, n, adapter.n_outputs, "training")
+        offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
+        leaves, drawn = walked.leaves[:, change.kept], None if walked.drawn is None else walked.drawn[:, change.kept]
+        if change.added is not None:
+            n_leaves, limits = walked.smooth.trees.n_leaves, self._limits
+            new = assign_leaves(adapter, change.added, change.added.shape[0], n_leaves, limits)
+            leaves = np.concatenate([leaves, new], axis=1)
+            drawn = None if drawn is None else np.concatenate([drawn, np.ones(new.shape, dtype=drawn.dtype)], axis=1)
+        rows = TrainingRows(change.X, targets, weights, offsets)
+        found = leaf_fit(adapter, walked, rows, leaves, drawn, self._n_threads)
+        return found, None if drawn is None else drawn.T.astype(np.float64)
 
     def deleted(self, gone: Sequence[NDArray[np.intp]], question: str) -> Refit:
         """Fits without some rows each: their weights are 0, all else is held fixed."""

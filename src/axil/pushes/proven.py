@@ -22,6 +22,8 @@ from axil.pushes.boosting import Boosting
 from axil.pushes.pushes import Pushes
 from axil.replay.model import InMemory, WithoutGroups
 from axil.replay.queries import Queries
+from axil.replay.refit import Change
+from axil.structure.leaves import LeafFit
 from axil.types import Array, Leaves
 
 NO_WEIGHTS = "it needs exact weights, which this model does not have"
@@ -135,6 +137,16 @@ class ProvenPushes(InMemory):
         model, leaves = self.asked_of(queries), queries.coordinates
         change = model.refitted(targets).scores(leaves)[0] - model.refitted(model.targets).scores(leaves)[0]
         return queries.predictions, change
+
+    @property
+    def row_weights(self) -> Array:
+        """(N,): what rows count in the fit, 0 for those held out of it."""
+        return self.boosting.row_weights
+
+    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
+        """The leaves of a fit to other rows, and how often each row was drawn for each tree."""
+        fit, bags = self.boosting.leaf_fit(change)
+        return [fit], bags
 
     def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array, int]:
         left = self.boosting.row_weights.copy()

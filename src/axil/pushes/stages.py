@@ -138,10 +138,10 @@ def walk(
     With ``check``, counts, leaf values and the start of the fit that disagree with the model's raise `ExactnessError`.
     """
     with row_blocks(len(targets), n_threads) as each:
-        return _StageWalk(adapter, smooth, leaves, targets, offsets, each, Cpu(n_threads)).run(check)
+        return StageWalk(adapter, smooth, leaves, targets, offsets, each, Cpu(n_threads)).run(check)
 
 
-class _StageWalk:
+class StageWalk:
     def __init__(
         self,
         adapter: SmoothModel,
@@ -228,7 +228,7 @@ class _StageWalk:
         found = np.zeros_like(self.replayed)
         if self.drawn is not None or self.loss.recorded or self.loss.joint or self.n_steps > 1:
             return found  # which are not walked twice
-        again = _StageWalk(self.adapter, self.smooth, self.leaves, self.targets, None, self.each, self.backend)
+        again = StageWalk(self.adapter, self.smooth, self.leaves, self.targets, None, self.each, self.backend)
         again.start, again.score = self.start, self.start + np.zeros_like(self.targets)
         again.sizes = found
         for number, iteration in enumerate(np.unique(self.smooth.iterations)):
@@ -254,6 +254,7 @@ class _StageWalk:
                 self.rounds.append(Round(tuple(stages), tuple((stage, 1.0) for stage in stages)))
                 self._advance(stages)
         self.score = before
+        self._close(trees)
         for t, share in self._shares(iteration, trees):
             place = slice(self.starts[t], self.starts[t + 1])
             for column, k in enumerate(self._outputs(t)):
@@ -263,6 +264,9 @@ class _StageWalk:
             self.score += moved * self.trees.base_value
         self.ends.append((len(self.rounds), [s for stages in own for s in stages]))
         self.rounds.append(Round(tuple(own[-1]), (), moved))
+
+    def _close(self, trees: range) -> None:
+        """The trees of an iteration have their steps; the scores follow the model's own values."""
 
     def _draw(self, trees: range, slopes: Any) -> None:
         """Draw the rows of an iteration's trees."""

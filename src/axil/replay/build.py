@@ -37,7 +37,7 @@ from axil.replay.members import prove_residual, prove_sum
 from axil.replay.proven import ProvenModel
 from axil.replay.radius import Held
 from axil.replay.recover import assign_leaves, replay
-from axil.replay.walk import ELSEWHERE
+from axil.replay.walk import ELSEWHERE, round_to
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
@@ -189,18 +189,6 @@ def with_rows(trees: FittedTrees, weights: Array | None, bags: Array | None) -> 
 def tree_engine(structure: Structure, limits: Limits) -> Engine:
     """The engine for a structure: an inverted index for forests, sweeps and leaf space for all others."""
     return Forest(structure) if is_forest(structure) else BoostedTrees(structure, backend_of(limits))
-
-
-def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
-    """The values as the library keeps them, in float64."""
-    with np.errstate(over="ignore"):
-        rounded = values.astype(precision).astype(np.float64, copy=False)
-    if not np.isfinite(rounded).all():
-        raise InputError(
-            f"Targets or weights up to {np.abs(values).max():.3g} overflow the library's {precision.__name__}. Pass "
-            "those of the fit."
-        )
-    return rounded
 
 
 def own_leaves_of(

@@ -21,7 +21,9 @@ from axil.replay.checks import Verification, check_answer
 from axil.replay.model import InMemory, WithoutGroups
 from axil.replay.queries import Queries
 from axil.replay.radius import leaves_beyond, row_beyond
+from axil.replay.refit import Change, leaf_fits
 from axil.scale import FittedTargets
+from axil.structure.leaves import LeafFit
 from axil.types import Array
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.boosting import BoostedTrees
@@ -242,6 +244,17 @@ class ProvenModel(InMemory):
         return replace(
             self, engines=[engine.deletable("without").without(rows) for engine in self.engines], verification=None
         )
+
+    @property
+    def row_weights(self) -> Array:
+        """(N,): what rows count in the fit, 0 for those held out of it."""
+        first = self.engines[0]
+        weights = first.structure.row_weights if isinstance(first, (Forest, BoostedTrees)) else None
+        return np.ones(len(self.targets)) if weights is None else weights
+
+    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
+        """The leaves of a fit to other rows, for each engine, and how often each row was drawn for each of the model's trees."""
+        return leaf_fits(self, change)
 
     def row_beyond(self) -> Any:
         found = (row_beyond(*pair, self.budget.available) for pair in self.by_output(self.targets))

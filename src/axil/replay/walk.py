@@ -48,7 +48,19 @@ def walk(
     plain = trees.sampler is None and trees.coefficients is None
     if plain:
         return _walk_fast(adapter, trees, leaves, targets, offsets, limits)
-    return _Walk(adapter, trees, leaves, targets, offsets, limits.budget).run()
+    return TreeWalk(adapter, trees, leaves, targets, offsets, limits.budget).run()
+
+
+def round_to(precision: type[np.floating[Any]], values: Array) -> Array:
+    """The values as the library keeps them, in float64."""
+    with np.errstate(over="ignore"):
+        rounded = values.astype(precision).astype(np.float64, copy=False)
+    if not np.isfinite(rounded).all():
+        raise InputError(
+            f"Targets or weights up to {np.abs(values).max():.3g} overflow the library's {precision.__name__}. Pass "
+            "those of the fit."
+        )
+    return rounded
 
 
 def leaf_totals(leaves: Leaves, n_leaves: NDArray[np.int64], weights: Array | None, n_threads: int) -> Array:
@@ -83,7 +95,7 @@ def _walk_fast(
     return Walked(leaves, np.ones(1), np.rint(counts).astype(np.int64), leaf_weights, sums, score)
 
 
-class _Walk:
+class TreeWalk:
     """Any other fit, tree by tree: samplers, coefficients, predictions kept in single precision."""
 
     def __init__(
@@ -111,18 +123,19 @@ class _Walk:
     def run(self) -> Walked:
         trees, n_trees = self.trees, len(self.trees.n_leaves)
         total, n_outputs = int(self.starts[-1]), self.targets.shape[1]
-        sums, leaf_weights, counts = np.zeros((total, n_outputs)), np.zeros(total), np.zeros(total, dtype=np.int64)
+        self.sums, self.leaf_weights = np.zeros((total, n_outputs)), np.zeros(total)
+        counts = np.zeros(total, dtype=np.int64)
         for t in track(range(n_trees), "replay"):
             own, n = slice(self.starts[t], self.starts[t + 1]), int(trees.n_leaves[t])
             residuals = self._rounded(self.targets - self.score, self.adapter.residual_precision)
             draw = self._draw(t, residuals)
-            sums[own] = self._leaf_sums(t, residuals, draw)
+            self.sums[own] = self._leaf_sums(t, residuals, draw)
             drawn = draw if trees.row_weights is None else draw * trees.row_weights
-            leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
+            self.leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
             taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
             counts[own] = np.bincount(self.leaves[t][taken], minlength=n)
             self._advance(t)
-        return Walked(self._cells(), np.array(self.levels), counts, leaf_weights, sums, self.score)
+        return Walked(self._cells(), np.array(self.levels), counts, self.leaf_weights, self.sums, self.score)
 
     @staticmethod
     def _rounded(values: Array, precision: type[np.floating[Any]]) -> Array:

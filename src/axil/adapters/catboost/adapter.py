@@ -57,6 +57,7 @@ class CatBoostAdapter(TreeModel):
     residual_precision: type[np.floating[Any]] = np.float64
     score_precision: type[np.floating[Any]] = np.float64
     offset_precision = np.float32
+    base_precision = np.float32
     takes_text = True  # as categories
 
     def __init__(self, model: Any):

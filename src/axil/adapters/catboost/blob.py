@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from axil.errors import InputError
 from axil.types import Array
 
+HEAD = 8  # bytes before the FlatBuffer
+LEAF_VALUES, LEAF_WEIGHTS = 8, 9  # fields of the trees
+
 
 class Table:
     """A table of a FlatBuffer; fields are numbered from 0 in the order of the schema."""
@@ -39,7 +42,7 @@ class Table:
         place = self._place(field)
         return float(struct.unpack_from("<" + kind, self._data, place)[0]) if place else default
 
-    def _vector(self, field: int) -> tuple[int, int]:
+    def vector(self, field: int) -> tuple[int, int]:
         """Where the elements of a vector, a string or a table begin, and how many there are."""
         place = self._place(field)
         if not place:
@@ -49,25 +52,25 @@ class Table:
 
     def length(self, field: int) -> int:
         """Length of a vector."""
-        return self._vector(field)[1]
+        return self.vector(field)[1]
 
     def numbers(self, field: int, dtype: str) -> NDArray[Any]:
         """A vector of scalars."""
-        start, n = self._vector(field)
+        start, n = self.vector(field)
         return np.frombuffer(self._data, dtype, n, start)
 
     def text(self, field: int) -> str:
         """A string."""
-        start, n = self._vector(field)
+        start, n = self.vector(field)
         return self._data[start : start + n].decode()
 
     def table(self, field: int) -> Table:
         """A table inside this one."""
-        return Table(self._data, self._vector(field)[0] - 4)
+        return Table(self._data, self.vector(field)[0] - 4)
 
     def tables(self, field: int) -> list[Table]:
         """A vector of tables."""
-        start, n = self._vector(field)
+        start, n = self.vector(field)
         offsets = np.frombuffer(self._data, "<u4", n, start)
         return [Table(self._data, start + 4 * i + int(offset)) for i, offset in enumerate(offsets)]
 
@@ -115,12 +118,12 @@ class ModelBlob:
     @cached_property
     def leaf_values(self) -> Array:
         """(L * K,): of each leaf its outputs."""
-        return self.trees.numbers(8, "<f8")
+        return self.trees.numbers(LEAF_VALUES, "<f8")
 
     @cached_property
     def leaf_weights(self) -> Array:
         """(L,), or empty: total weights, kept by default and lost by some exports."""
-        return self.trees.numbers(9, "<f8")
+        return self.trees.numbers(LEAF_WEIGHTS, "<f8")
 
     @cached_property
     def scale(self) -> float:
@@ -158,6 +161,6 @@ def parse(blob: bytes) -> ModelBlob:
         raise InputError(
             "This CatBoost model does not serialise to the binary format that axil reads (CBM1). Pass one that CatBoost fitted."
         )
-    data = blob[8:]
+    data = blob[HEAD:]
     core = Table(data, int(struct.unpack_from("<I", data)[0]))
     return ModelBlob(core.table(1), {pair.text(0): pair.text(1) for pair in core.tables(2)})

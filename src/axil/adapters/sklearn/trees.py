@@ -236,7 +236,7 @@ class ForestAdapter(StackAdapter):
         self._sampled = self._bagging or (not single and bool(model.bootstrap))
         # From scikit-learn 1.9 on forests (1.8 on bagging) draw rows with probabilities in proportion to their weights,
         # which then do not enter the leaves. Such models keep the weights.
-        self._weights_drawn = self._sampled and hasattr(model, "_sample_weight")
+        self.weights_drawn = self._sampled and hasattr(model, "_sample_weight")
         if self._sampled:
             self.fitted_rows = int(self._model._n_samples)
         elif getattr(self._model, "_sample_weight", None) is not None:
@@ -309,8 +309,8 @@ class ForestAdapter(StackAdapter):
         """(N,): what rows count in the leaves, times how often they are drawn; None: their sample weights."""
         setting = getattr(self._members[0] if self._bagging else self._model, "class_weight", None)
         by_class = setting is not None and self.classes is not None
-        ones = np.ones(rows.totals.n_rows) if self._weights_drawn else None
-        if self._weights_drawn:
+        ones = np.ones(rows.totals.n_rows) if self.weights_drawn else None
+        if self.weights_drawn:
             by_class = by_class and self._bagging
         if not by_class or (setting == "balanced_subsample" and self._sampled):
             return ones
@@ -323,7 +323,7 @@ class ForestAdapter(StackAdapter):
         codes = rows.targets.argmax(axis=1)
         labels = codes if self._bagging or self.classes is None else self.classes[codes]
         factors = np.asarray(compute_sample_weight(setting, labels), dtype=np.float64)
-        weights = ones if self._weights_drawn else rows.weights
+        weights = ones if self.weights_drawn else rows.weights
         return factors if weights is None else weights * factors
 
     def _sampler(self, rows: TrainingRows) -> BootstrapSampler:

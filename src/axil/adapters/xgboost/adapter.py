@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, TrainingRows, TreeModel
+from axil.adapters.bags import RecordedBags
+from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, Sampler, TrainingRows, TreeModel
 from axil.adapters.frames import single_table
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
@@ -73,6 +74,7 @@ class XGBoostAdapter(TreeModel):
     offset_precision = np.float32
     residual_precision = np.float32
     score_precision = np.float32
+    base_precision = np.float32
     offset_replaces_base = True  # InitOutPredictions, src/predictor/predictor.cc
 
     def __init__(
@@ -329,7 +331,10 @@ class XGBoostAdapter(TreeModel):
         y, w = rows.targets.astype(np.float32), weights.astype(np.float32)
         start = np.broadcast_to(self._model.base_score if rows.offsets is None else rows.offsets, y.shape)
         score, after, together = (start.astype(np.float32) for _ in range(3))
-        sampler, step = Subsample(plan, np.arange(self._n_trees)), max(1, BLOCK_ENTRIES // n_rows)
+        sampler: Sampler = Subsample(plan, np.arange(self._n_trees))
+        if rows.bags is not None:
+            sampler = RecordedBags(rows.bags, self._n_trees)
+        samples, step = plan.samples or rows.bags is not None, max(1, BLOCK_ENTRIES // n_rows)
         for begin in range(0, self._n_iterations, step):
             block = self._some_leaves(rows.X, begin, min(begin + step, self._n_iterations))
             first = int(np.searchsorted(self._iterations, begin))
@@ -339,7 +344,7 @@ class XGBoostAdapter(TreeModel):
                     together = np.zeros_like(score)
                 tree, leaf = self._trees[t], block[:, t - first]
                 outputs = slice(None) if self._model.shared else slice(self._groups[t], self._groups[t] + 1)
-                drawn = sampler.draw(t, leaf, np.empty(0)) if plan.samples else np.ones(n_rows, dtype=np.bool_)
+                drawn = sampler.draw(t, leaf, np.empty(0)) > 0 if samples else np.ones(n_rows, dtype=np.bool_)
                 yield self._sums(tree, leaf[drawn], (w[:, None] * (y[:, outputs] - score[:, outputs]))[drawn], w[drawn])
                 (together if at_once else after)[:, outputs] += tree.values.astype(np.float32)[leaf]
 

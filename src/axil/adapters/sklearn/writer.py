@@ -1,0 +1,84 @@
+"""Leaves that were fitted again, written into scikit-learn's models; linear models and neighbours are fitted anew."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from axil.errors import UnsupportedQuestionError
+from axil.structure.leaves import LeafFit, NodeFit
+
+INSTEAD = "Ask explainer.without(X, rows) or what_if(X, targets), which need no model of the library's own."
+
+
+def write(model: Any, fits: list[LeafFit]) -> Any:
+    """A model of the same class with these leaves; the model itself is not touched."""
+    (fit,) = fits  # all outputs share trees
+    if getattr(model, "class_weight", None) is not None:
+        raise UnsupportedQuestionError(
+            "refit", "class_weight makes the weights of rows from the classes of all", INSTEAD
+        )
+    written = copy.deepcopy(model)
+    if hasattr(model, "_predictors"):
+        _put_histograms(written, fit)
+    elif hasattr(model, "init_"):
+        written.n_iter_no_change = None  # rows that early stopping held out are not among the new ones
+        for t, tree in enumerate(written.estimators_.ravel()):
+            _put(tree.tree_, fit, t, float(fit.rates[t]) / float(model.learning_rate))
+        if fit.estimated and fit.means is None:
+            written.init_.constant_ = np.asarray(fit.base, dtype=np.float64).reshape(written.init_.constant_.shape)
+        elif fit.estimated and fit.means is not None:
+            prior = fit.means if len(fit.means) > 1 else np.append(1 - fit.means, fit.means)
+            written.init_.class_prior_ = prior
+    else:
+        members = getattr(written, "estimators_", [written])
+        classes = len(getattr(model, "classes_", ()))
+        if any(len(getattr(member, "classes_", ())) != classes for member in members):
+            raise UnsupportedQuestionError("refit", "some of its trees were fitted on bags without some class", INSTEAD)
+        for t, member in enumerate(members):
+            _put(member.tree_, fit, t)
+        if hasattr(written, "_n_samples"):
+            written._n_samples = fit.n_rows
+        if getattr(written, "_sample_weight", None) is not None:
+            raise UnsupportedQuestionError("refit", "its rows were drawn in proportion to their weights", INSTEAD)
+    return written
+
+
+def _put(tree: Any, fit: LeafFit, t: int, factor: float = 1.0) -> None:
+    """Other values for one tree, in its own memory; the impurities of its nodes stay as they were."""
+    children = np.stack([tree.children_left, tree.children_right], axis=1)
+    nodes = fit.nodes(t, children, np.flatnonzero(tree.children_left == -1))
+    tree.value[...] = factor * nodes.values.reshape(tree.value.shape)
+    state = tree.__getstate__()
+    state["nodes"]["n_node_samples"], state["nodes"]["weighted_n_node_samples"] = nodes.counts, nodes.weights
+    tree.__setstate__(state)
+
+
+def _put_histograms(model: Any, fit: LeafFit) -> None:
+    """Other values for histogram boosting, whose rows that early stopping held out are not among the new ones."""
+    model.early_stopping, model.do_early_stopping_ = False, False
+    for t, predictor in enumerate(predictor for iteration in model._predictors for predictor in iteration):
+        table = predictor.nodes
+        below = np.stack([table["left"], table["right"]], axis=1).astype(np.int64)
+        ends = table["is_leaf"] != 0
+        nodes: NodeFit = fit.nodes(t, np.where(ends[:, None], -1, below), np.flatnonzero(ends))
+        own = table["value"].copy()
+        own[:] = nodes.values[:, 0]
+        own[ends] *= fit.rates[t]
+        table["value"], table["count"] = own, nodes.counts
+    if fit.estimated:
+        model._baseline_prediction = np.asarray(fit.base).reshape(np.shape(model._baseline_prediction))
+
+
+def again(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+    """A smoother of the same class and the same settings, also those that its fit chose, fitted to other data."""
+    from sklearn.base import clone
+
+    made = clone(model)
+    if hasattr(model, "alphas") and hasattr(model, "alpha_"):
+        made.set_params(alphas=np.atleast_1d(model.alpha_))
+    if hasattr(model, "kernel_") and hasattr(model, "optimizer"):
+        made.set_params(kernel=model.kernel_, optimizer=None)
+    return made.fit(X, y) if sample_weight is None else made.fit(X, y, sample_weight=sample_weight)

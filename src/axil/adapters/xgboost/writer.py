@@ -1,0 +1,83 @@
+"""Leaves that were fitted again, written into an XGBoost model: its JSON document with other values and hessians."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import numpy as np
+
+from axil.adapters.xgboost.document import Tree, parse
+from axil.structure.leaves import LeafFit
+
+
+def write(model: Any, fits: list[LeafFit]) -> Any:
+    """A model of the same class with these leaves; the model itself is not touched."""
+    estimator = hasattr(model, "get_booster")
+    booster = model.get_booster() if estimator else model
+    document = json.loads(bytes(booster.save_raw("json")).decode("utf-8", "surrogateescape"))
+    found = parse(json.dumps(document).encode("utf-8", "surrogateescape"))
+    assert found is not None  # it has trees
+    learner = document["learner"]
+    booster_part = learner["gradient_booster"]
+    trees = booster_part.get("gbtree", booster_part)["model"]["trees"]
+    drop = np.ones(len(trees)) if found.weight_drop is None else found.weight_drop
+    for fit in fits:
+        for t, place in enumerate(fit.columns):
+            _put(trees[place], found.trees[place], fit, t, float(drop[place]))
+    config = json.loads(booster.save_config())
+    if any(fit.estimated for fit in fits):
+        scores = str(learner["objective"]["name"]).startswith("multi:")  # else base_score is kept as a mean
+        base = np.concatenate([fit.base if scores or fit.means is None else fit.means for fit in fits])
+        for part in (learner, config["learner"]):
+            part["learner_model_param"]["base_score"] = _as_before(part["learner_model_param"]["base_score"], base)
+    made = type(booster)()
+    made.load_model(bytearray(json.dumps(document).encode("utf-8", "surrogateescape")))
+    made.load_config(json.dumps(config))
+    if not estimator:
+        return made
+    written = copy.copy(model)
+    written._Booster = made
+    return written
+
+
+def _as_before(written: str, base: Any) -> str:
+    """The base as the document writes it: one number, or from 3.1 on a list."""
+    numbers = [float(np.float32(number)) for number in base]
+    return json.dumps(numbers) if written.strip().startswith("[") else repr(numbers[0])
+
+
+def _put(document: dict[str, Any], tree: Tree, fit: LeafFit, t: int, drop: float) -> None:
+    """Other values for one tree; nodes that were pruned away stay as they are."""
+    splits, leaves = tree.splits, tree.leaves
+    n = len(splits)
+    children = np.full((2 * n + 1, 2), -1)
+    below = tree.nodes()[3]
+    children[:n] = np.where(below < 0, n + ~below, below)
+    nodes, places = fit.nodes(t, children, np.arange(n, 2 * n + 1)), np.concatenate([splits, leaves])
+    width, values = tree.n_outputs, fit.rates[t] / drop * nodes.values[n:]
+    weights = tree.base_weights.copy()
+    weights[places] = nodes.values if width == nodes.values.shape[1] else weights[places]
+    document["base_weights"] = _single(weights)
+    if "sum_hessian" in document:
+        hessians = np.array(document["sum_hessian"], dtype=np.float64)
+        hessians[places] = nodes.hessians * width
+        document["sum_hessian"] = _single(hessians)
+    if width == 1:
+        conditions = np.array(document["split_conditions"], dtype=np.float64)
+        conditions[leaves] = values[:, 0]
+        document["split_conditions"] = _single(conditions)
+    elif "leaf_weights" in document:  # from 3.2 on, in an order that right_children of leaves gives
+        vectors = np.array(document["leaf_weights"], dtype=np.float64).reshape(-1, width)
+        vectors[tree.integers("right_children")[leaves]] = values
+        document["leaf_weights"] = _single(vectors)
+    else:
+        weights[leaves] = values
+        document["base_weights"] = _single(weights)
+
+
+def _single(values: Any) -> list[float]:
+    """Numbers that single precision holds, so that nothing is lost on the way through text."""
+    found: list[float] = np.asarray(values, dtype=np.float32).astype(np.float64).ravel().tolist()
+    return found

@@ -1,0 +1,128 @@
+"""The leaves of a fit along a gradient again at its own splits, on other rows, to other targets or with other weights.
+
+The walk of the proof, rounded as the library rounds, with leaf values that it makes itself. Splits, rates, draws, drops and
+halved steps are held fixed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.bags import RecordedBags
+from axil.adapters.contract import TrainingRows
+from axil.adapters.smooth import SmoothModel
+from axil.errors import InputError
+from axil.kernels.cpu import Cpu
+from axil.machine.blocks import row_blocks
+from axil.pushes.stages import Leaves, StageWalk, WalkedStages, start_factors
+from axil.structure import Regularisation
+from axil.structure.leaves import LeafFit
+from axil.types import Array
+
+
+def leaf_fit(
+    adapter: SmoothModel,
+    walked: WalkedStages,
+    rows: TrainingRows,
+    leaves: Leaves,
+    drawn: NDArray[Any] | None,
+    n_threads: int,
+) -> LeafFit:
+    """The leaves of the trees, fitted to these rows, which fall into these leaves (T, N) and were drawn so often, (T, N)."""
+    targets = rows.targets
+    smooth = adapter.smooth_trees(rows)
+    smooth.loss.check(targets)
+    weights = np.ones(len(targets)) if rows.weights is None else rows.weights
+    if not weights.any():
+        raise InputError("No row of any weight is left to fit again; keep some.")
+    base, estimated = smooth.trees.base_value, smooth.trees.base is None
+    means = np.average(targets, axis=0, weights=weights * start_factors(smooth, len(targets)))
+    if estimated:
+        base = np.asarray(smooth.loss.start(means), dtype=np.float64)
+    trees = replace(
+        smooth.trees,
+        values=np.zeros_like(smooth.trees.values),
+        rates=_rates(walked),
+        base_value=base,
+        row_weights=rows.weights,
+        held_out=None,
+        sampler=None if drawn is None else RecordedBags(drawn.T.astype(np.float64), len(leaves)),
+    )
+    smooth = replace(smooth, trees=trees, sampler=None)
+    with row_blocks(len(targets), n_threads) as each:
+        walk = _Refit(adapter, smooth, np.ascontiguousarray(leaves), targets, rows.offsets, each, Cpu(n_threads))
+        walk.old = walked
+        if drawn is not None:
+            walk.drawn = np.zeros(leaves.shape, dtype=drawn.dtype)
+        walk.run(check=False)
+    counted = [
+        np.bincount(leaf, minlength=int(n)) if drawn is None else np.bincount(leaf, own > 0, int(n))
+        for leaf, n, own in zip(leaves, trees.n_leaves, leaves if drawn is None else drawn)
+    ]
+    heavy = [
+        np.bincount(leaf, weights if drawn is None else weights * own, int(n))
+        for leaf, n, own in zip(leaves, trees.n_leaves, leaves if drawn is None else drawn)
+    ]
+    most = smooth.most or np.inf
+    rule = Regularisation(trees.l2, np.ones_like(trees.l2), False, smooth.l1, most)
+    return LeafFit(
+        n_leaves=trees.n_leaves,
+        columns=np.arange(len(leaves)),
+        rates=trees.rates,
+        raw=walk.replayed,
+        sums=walk.pulls,
+        weights=np.concatenate(heavy).astype(np.float64),
+        counts=np.concatenate(counted).astype(np.int64),
+        base=base,
+        share=float(smooth.base_shares[-1]),
+        estimated=estimated,
+        n_rows=len(targets),
+        rule=rule,
+        outputs=None if smooth.shared else smooth.outputs,
+        hessians=walk.bent[:, 0],
+        means=means,
+    )
+
+
+def _rates(walked: WalkedStages) -> Array:
+    """(T,): what each tree's values were multiplied by in the end."""
+    rates = np.zeros(len(walked.leaves))
+    for one in walked.rounds:
+        for stage, coefficient in one.changes:
+            rates[walked.stage_tree[stage]] += coefficient
+    steps = np.bincount(walked.stage_tree, minlength=len(rates)) / (
+        walked.targets.shape[1] if walked.smooth.shared else 1
+    )
+    return rates / np.maximum(steps, 1) / (walked.targets.shape[1] if walked.smooth.shared else 1)
+
+
+class _Refit(StageWalk):
+    """The walk with leaf values that it makes itself."""
+
+    old: WalkedStages
+
+    def run(self, check: bool) -> WalkedStages:
+        self.pulls, self.bent = np.zeros_like(self.trees.values), np.zeros_like(self.trees.values)
+        return super().run(check)
+
+    def _sums(self, t: int, k: int, w: Array) -> tuple[Array, Array]:
+        G, H = super()._sums(t, k, w)
+        place = slice(self.starts[t], self.starts[t + 1])
+        column = k if self.smooth.shared else 0
+        self.pulls[place, column], self.bent[place, column] = -G, H
+        return G, H
+
+    def _scales(self, t: int) -> list[float]:
+        """The factors of the old fit's steps."""
+        own = self.old.scales[self.old.stage_tree == t]
+        found: list[float] = own[:: self.targets.shape[1] if self.smooth.shared else 1].tolist()
+        return found
+
+    def _close(self, trees: range) -> None:
+        for t in trees:
+            place = slice(self.starts[t], self.starts[t + 1])
+            self.trees.values[place] = self.trees.rates[t] * self.replayed[place]

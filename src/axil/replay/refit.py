@@ -1,0 +1,180 @@
+"""Refit: the leaves of the fit again at its own splits, on other rows, to other targets or with other weights.
+
+Every leaf value is computed anew by the library's own rule and with its rounding: L1, clipped steps and bounds follow the rows
+that are there. Splits, rates, draws and drops are held fixed. Cost O(T N).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.bags import RecordedBags
+from axil.adapters.contract import Adapter, FittedTrees
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.inputs import as_offsets
+from axil.machine.memory import Budget
+from axil.replay.recover import assign_leaves
+from axil.replay.walk import Leaves, TreeWalk, round_to
+from axil.structure import Regularisation, Structure
+from axil.structure.leaves import LeafFit
+from axil.types import Array
+from axil.weights.boosting import BoostedTrees
+from axil.weights.forest import Forest
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """The rows of a fit that is made again, as users give them: some of the old ones, then new ones."""
+
+    kept: NDArray[np.intp]  #: positions among the training rows
+    added: Any  #: the new rows' features; None: there is none
+    X: Any  #: of all
+    y: NDArray[Any]
+    targets: Array  #: (N, K) on the scale of the fit
+    weights: Array | None  #: (N,) sample weights
+    offsets: Array | None  #: (N,) or (N, K)
+
+
+@dataclass(frozen=True)
+class RefitRows:
+    """The rows of a fit that is made again: some of the old ones, then new ones, as the library keeps them."""
+
+    kept: NDArray[np.intp]  #: positions among the training rows
+    added: Leaves | None  #: (T, n) leaves of the new rows in all trees; None: there is none
+    targets: Array  #: (N, K) on the scale of the fit
+    weights: Array | None  #: (N,)
+    offsets: Array | None  #: (N, K)
+
+    def leaves(self, s: Structure) -> Leaves:
+        """(T, N): in the trees of one structure."""
+        old = s.leaves()[:, self.kept]
+        if self.added is None:
+            return old
+        own = self.added if s.columns is None else self.added[s.columns]
+        return np.concatenate([old, own.astype(old.dtype)], axis=1)
+
+    def draws(self, s: Structure) -> Array | None:
+        """(N, T): how often each row is drawn for each tree; new rows are in every bag, once. None: all are, once."""
+        if len(s.draws) == 1:
+            return None
+        levels = s.cells[:, self.kept] // s.n_leaves[:, None].astype(s.cells.dtype)
+        new = np.ones((s.n_trees, len(self.targets) - len(self.kept)))
+        return np.concatenate([s.draws[levels.astype(np.intp)], new], axis=1).T
+
+
+def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) -> LeafFit:
+    """The leaves of one structure's trees, fitted to these rows."""
+    weights = rows.weights
+    total = float(len(rows.targets) if weights is None else weights.sum())
+    if not total > 0:
+        raise InputError("No row of any weight is left to fit again; keep some.")
+    rule = _rule(s).scaled((total / len(rows.targets)) / (s.total_weight / s.n_rows))  # by the mean weight
+    base = np.average(rows.targets, axis=0, weights=weights) if s.base is None else s.base
+    base = np.broadcast_to(base, rows.targets.shape[1:]).astype(adapter.base_precision).astype(np.float64)
+    draws = rows.draws(s)
+    trees = FittedTrees(
+        n_leaves=s.n_leaves,
+        values=np.zeros((s.total_leaves, rows.targets.shape[1])),
+        counts=None,
+        weights=None,
+        l2=rule.l2,
+        rates=s.rates,
+        base=s.base,
+        base_value=base,
+        row_weights=weights,
+        sampler=None if draws is None else RecordedBags(draws, s.n_trees),
+        coefficients=s.coefficients,
+    )
+    walk = _Refit(adapter, trees, rows.leaves(s), rows.targets, rows.offsets, budget)
+    walk.rule, walk.final = rule, s.final
+    found = walk.run()
+    emptied = int(((found.leaf_weights == 0) & (s.leaf_weights > 0)).sum())
+    if s.averages and emptied:
+        raise UnsupportedQuestionError(
+            "refit",
+            f"{emptied} of {s.total_leaves} leaves of averaged trees would lose all rows, and a tree has to say something there",
+            "Ask explainer.without(X, rows), whose mean is over the trees that still have rows; or fit with larger leaves.",
+        )
+    columns = np.arange(s.n_trees) if s.columns is None else s.columns
+    raw, parts = walk.raw, (found.sums, found.leaf_weights, found.counts)
+    return LeafFit(
+        s.n_leaves, columns, s.final, raw, *parts, base, float(s.beta[-1]), s.base is None, len(rows.targets), rule
+    )
+
+
+class _Refit(TreeWalk):
+    """The walk with leaf values that it makes itself."""
+
+    rule: Regularisation
+    final: Array  #: (T,) what each tree's values are multiplied by in a prediction
+
+    def run(self) -> Any:
+        self.raw = np.zeros_like(self.trees.values)
+        return super().run()
+
+    def _advance(self, t: int) -> None:
+        own = slice(int(self.starts[t]), int(self.starts[t + 1]))
+        self.raw[own] = self._values(t, own)
+        self.trees.values[own] = self.final[t] * self.raw[own]
+        super()._advance(t)
+
+    def _values(self, t: int, own: slice) -> Array:
+        """(L_t, K): the values of tree t's leaves before the rate."""
+        rule, sums, weights = self.rule, self.sums, self.leaf_weights
+        if rule.chains is not None:  # which name leaves among those of all trees
+            return np.stack([rule.leaf_values(column, weights)[own] for column in sums.T], axis=1)
+        one = rule.tree(t, own)
+        if rule.bends or rule.mixes:
+            return np.stack([one.leaf_values(column, weights[own]) for column in sums[own].T], axis=1)
+        return np.asarray(one.scale(weights[own])[:, None] * sums[own])
+
+
+def _rule(s: Structure) -> Regularisation:
+    if s.regularisation is None:
+        raise UnsupportedQuestionError(
+            "refit", "how leaf values follow from row weights was not recorded", "Make the explainer again."
+        )
+    if s.regularisation.nodes is not None and s.regularisation.nodes.own is not None:
+        raise UnsupportedQuestionError(
+            "refit",
+            "with path_smooth a leaf's value depends on the numbers of rows in the nodes above it",
+            "Ask what_if for other targets, or fit with path_smooth=0.",
+        )
+    return s.regularisation
+
+
+def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
+    """The leaves of each engine of a proven model, fitted to other rows, and how often each row was drawn for each tree."""
+    adapter, engines = model.adapter, model.engines
+    if not all(isinstance(engine, (Forest, BoostedTrees)) for engine in engines):
+        raise UnsupportedQuestionError(
+            "refit", "models of several others are not written", "Refit its members, each as a model of its own."
+        )
+    if change.weights is not None and getattr(adapter, "weights_drawn", False):
+        raise UnsupportedQuestionError(
+            "refit",
+            "its bags were drawn in proportion to the weights, which count in no leaf",
+            "Leave sample_weight out, or fit again.",
+        )
+    structures = [engine.structure for engine in engines]
+    columns = [np.arange(s.n_trees) if s.columns is None else s.columns for s in structures]
+    n_leaves = np.zeros(1 + max(int(own.max()) for own in columns), dtype=np.int64)
+    for s, own in zip(structures, columns):
+        n_leaves[own] = s.n_leaves
+    offsets = as_offsets(change.offsets, len(change.y), model.shape[1], "training")
+    weights = None if change.weights is None else round_to(adapter.precision, change.weights)
+    targets, new = round_to(adapter.precision, change.targets), None
+    if change.added is not None:
+        new = assign_leaves(adapter, change.added, change.added.shape[0], n_leaves, model.limits)
+    found, bags = [], np.ones((len(targets), len(n_leaves)))
+    for s, own, output in zip(structures, columns, model.served()):
+        start = None if offsets is None else round_to(adapter.offset_precision, offsets[:, output])
+        rows = RefitRows(change.kept, new, targets[:, output], weights, start)
+        found.append(leaf_fit(adapter, s, rows, model.budget))
+        drawn = rows.draws(s)
+        bags[:, own] = 1.0 if drawn is None else drawn
+    return found, None if (bags == 1).all() else bags

@@ -1,0 +1,89 @@
+"""LeafFit: leaves of trees that were fitted again at the same splits, as a library writes them into its model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure.regularisation import Regularisation
+from axil.types import Array
+
+
+@dataclass(frozen=True)
+class LeafFit:
+    """L leaves of T trees, which serve K outputs, fitted again."""
+
+    n_leaves: NDArray[np.int64]  #: (T,)
+    columns: NDArray[np.int64]  #: (T,) which of all the model's trees these are
+    rates: Array  #: (T,) what values are multiplied by in a prediction
+    raw: Array  #: (L, K) values before the rate
+    sums: Array  #: (L, K) of weight * draw * residual, or of -weight * draw * gradient
+    weights: Array  #: (L,) of weight * draw
+    counts: NDArray[np.int64]  #: (L,) rows that were drawn
+    base: Array  #: (outputs,) the start of predictions, or scores, as numbers
+    share: float  #: how much of the base is in a prediction
+    estimated: bool  #: whether the base follows from the targets
+    n_rows: int  #: of the fit
+    rule: Regularisation  #: how values follow from sums and weights, or hessians
+    outputs: NDArray[np.int64] | None = None  #: (T,) the output that each tree serves; None: all of them
+    hessians: Array | None = None  #: (L,) of weight * draw * second derivative; None: these are 1, as of squared error
+    means: Array | None = (
+        None  #: (outputs,) the targets' means that scores of ``base`` stand for; None: the base itself
+    )
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """(T + 1,): where each tree's leaves begin among all."""
+        return np.concatenate([[0], np.cumsum(self.n_leaves)]).astype(np.int64)
+
+    def begins(self, t: int) -> int | None:
+        """The output that tree t is the first tree of; None where it is not the first."""
+        if self.outputs is None:
+            return 0 if t == 0 else None
+        k = int(self.outputs[t])
+        return k if t == int(np.argmax(self.outputs == k)) else None
+
+    @property
+    def values(self) -> Array:
+        """(L, K): what each leaf adds to a prediction."""
+        return np.repeat(self.rates, self.n_leaves)[:, None] * self.raw
+
+    def nodes(self, t: int, children: NDArray[np.integer[Any]], leaves: NDArray[np.integer[Any]]) -> NodeFit:
+        """All M nodes of tree t: children (M, 2), negative at leaves, which ``leaves`` (L_t,) names in their order.
+
+        A node has a larger number than its parent, and nodes of the rule are numbered likewise.
+        """
+        own = slice(int(self.starts[t]), int(self.starts[t + 1]))
+        bends = self.weights if self.hessians is None else self.hessians
+        parts = np.concatenate([self.sums[own], np.stack([bends, self.weights, self.counts], axis=1)[own]], axis=1)
+        totals = np.zeros((len(children), parts.shape[1]))
+        totals[leaves] = parts
+        for node in np.flatnonzero(children[:, 0] >= 0)[::-1]:
+            totals[node] = totals[children[node]].sum(axis=0)
+        sums, (bends, weights, counts) = totals[:, :-3], totals[:, -3:].T
+        if self.rule.nodes is None:
+            l2 = self.rule.l2[own][np.isfinite(self.rule.l2[own])].min(initial=np.inf)
+            values = np.stack([self.rule.step(column, bends + l2) for column in sums.T], axis=1)
+        else:
+            values = self._node_values[int(self.rule.nodes.starts[t]) :][: len(children), None].copy()
+        values[leaves] = self.raw[own]
+        return NodeFit(values, weights, bends, np.rint(counts).astype(np.int64))
+
+    @cached_property
+    def _node_values(self) -> Array:
+        """The values of all nodes of the rule, before the rate."""
+        return self.rule.node_values(self.sums[:, 0], self.weights).bounded
+
+
+@dataclass(frozen=True)
+class NodeFit:
+    """The nodes of one tree, fitted again."""
+
+    values: Array  #: (M, K) as leaves, before the rate
+    weights: Array  #: (M,)
+    hessians: Array  #: (M,)
+    counts: NDArray[np.int64]  #: (M,)

@@ -1,0 +1,264 @@
+"""refit: the model again at its own splits, written as a model of its library."""
+
+from __future__ import annotations
+
+import pickle
+
+import catboost
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost
+from sklearn import ensemble, linear_model, neighbors
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import axil
+
+N, TRAIN = 260, 200
+RNG = np.random.default_rng(0)
+X = pd.DataFrame(RNG.normal(size=(N, 3)), columns=list("abc"), index=[f"r{i}" for i in range(N)])
+LEVEL = X["a"] + np.sin(3 * X["b"]) + RNG.normal(size=N) / 2
+TARGETS = {
+    "numbers": LEVEL + 5,
+    "two": pd.Series(np.where(LEVEL > 0, "yes", "no"), index=X.index),
+    "three": pd.Series(np.digitize(LEVEL, [-0.5, 0.6]), index=X.index),
+    "counts": pd.Series(RNG.poisson(np.exp(LEVEL / 2)), index=X.index).astype(float),
+    "prices": np.exp(LEVEL),
+}
+LIGHT = {"n_estimators": 8, "num_leaves": 6, "verbose": -1, "n_jobs": 1}
+XGB = {"n_estimators": 8, "max_depth": 3, "n_jobs": 1}
+CAT = {"iterations": 8, "depth": 3, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
+MODELS = {
+    "lightgbm": (lightgbm.LGBMRegressor(**LIGHT), "numbers"),
+    "lightgbm l1": (lightgbm.LGBMRegressor(**LIGHT, reg_alpha=2.0, reg_lambda=1.0), "numbers"),
+    "lightgbm monotone": (lightgbm.LGBMRegressor(**LIGHT, monotone_constraints=[1, 0, -1]), "numbers"),
+    "lightgbm clipped": (lightgbm.LGBMRegressor(**LIGHT, max_delta_step=0.5), "numbers"),
+    "lightgbm bagging": (lightgbm.LGBMRegressor(**LIGHT, subsample=0.7, subsample_freq=1), "numbers"),
+    "lightgbm goss": (lightgbm.LGBMRegressor(**LIGHT, data_sample_strategy="goss", learning_rate=0.5), "numbers"),
+    "lightgbm dart": (lightgbm.LGBMRegressor(**LIGHT, boosting_type="dart", drop_rate=0.5), "numbers"),
+    "lightgbm forest": (
+        lightgbm.LGBMRegressor(**LIGHT, boosting_type="rf", subsample=0.7, subsample_freq=1),
+        "numbers",
+    ),
+    "lightgbm two": (lightgbm.LGBMClassifier(**LIGHT, scale_pos_weight=2.0), "two"),
+    "lightgbm two bagging": (lightgbm.LGBMClassifier(**LIGHT, subsample=0.7, subsample_freq=1), "two"),
+    "lightgbm three": (lightgbm.LGBMClassifier(**LIGHT), "three"),
+    "lightgbm counts": (lightgbm.LGBMRegressor(**LIGHT, objective="poisson"), "counts"),
+    "xgboost": (xgboost.XGBRegressor(**XGB), "numbers"),
+    "xgboost l1": (xgboost.XGBRegressor(**XGB, reg_alpha=2.0), "numbers"),
+    "xgboost monotone": (xgboost.XGBRegressor(**XGB, monotone_constraints=(1, 0, -1)), "numbers"),
+    "xgboost subsample": (xgboost.XGBRegressor(**XGB, subsample=0.7), "numbers"),
+    "xgboost dart": (xgboost.XGBRegressor(**XGB, booster="dart", rate_drop=0.5), "numbers"),
+    "xgboost parallel": (xgboost.XGBRegressor(**XGB, num_parallel_tree=2, subsample=0.7), "numbers"),
+    "xgboost forest": (xgboost.XGBRFRegressor(**XGB), "numbers"),
+    "xgboost two": (xgboost.XGBClassifier(**XGB), "two numbers"),
+    "xgboost three": (xgboost.XGBClassifier(**XGB), "three"),
+    "xgboost counts": (xgboost.XGBRegressor(**XGB, objective="count:poisson"), "counts"),
+    "catboost": (catboost.CatBoostRegressor(**CAT), "numbers"),
+    "catboost depthwise": (catboost.CatBoostRegressor(**CAT, grow_policy="Depthwise"), "numbers"),
+    "catboost two": (catboost.CatBoostClassifier(**CAT), "two"),
+    "catboost three": (catboost.CatBoostClassifier(**CAT), "three"),
+    "stages": (ensemble.GradientBoostingRegressor(n_estimators=8), "numbers"),
+    "stages subsample": (ensemble.GradientBoostingRegressor(n_estimators=8, subsample=0.7, random_state=0), "numbers"),
+    "stages early": (ensemble.GradientBoostingRegressor(n_estimators=8, n_iter_no_change=3, random_state=0), "numbers"),
+    "stages two": (ensemble.GradientBoostingClassifier(n_estimators=8), "two"),
+    "stages three": (ensemble.GradientBoostingClassifier(n_estimators=8), "three"),
+    "histograms": (ensemble.HistGradientBoostingRegressor(max_iter=8), "numbers"),
+    "histograms early": (
+        ensemble.HistGradientBoostingRegressor(max_iter=8, early_stopping=True, random_state=0),
+        "numbers",
+    ),
+    "histograms three": (ensemble.HistGradientBoostingClassifier(max_iter=8), "three"),
+    "forest": (ensemble.RandomForestRegressor(8, min_samples_leaf=25, random_state=0), "numbers"),
+    "tree three": (DecisionTreeClassifier(min_samples_leaf=30), "three"),
+    "line": (linear_model.LinearRegression(), "numbers"),
+    "ridge": (linear_model.RidgeCV(), "numbers"),
+    "pipeline": (make_pipeline(StandardScaler(), lightgbm.LGBMRegressor(**LIGHT)), "numbers"),
+    "search": (GridSearchCV(lightgbm.LGBMRegressor(**LIGHT), {"num_leaves": [4, 6]}, cv=2), "numbers"),
+    "logarithms": (
+        TransformedTargetRegressor(lightgbm.LGBMRegressor(**LIGHT), func=np.log, inverse_func=np.exp),
+        "prices",
+    ),
+}
+TARGETS["two numbers"] = (TARGETS["two"] == "yes").astype(int)
+SINGLE = 3e-6  # libraries that keep targets in single precision
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def fitted(request):
+    model, name = MODELS[request.param]
+    y = TARGETS[name]
+    model.fit(X[:TRAIN], y[:TRAIN])
+    return request.param, axil.Explainer(model, X[:TRAIN], y[:TRAIN]), y
+
+
+def predicted(explainer, rows):
+    """What the library itself predicts: classes as probabilities."""
+    model = explainer.model
+    return np.asarray(model.predict_proba(rows) if hasattr(model, "predict_proba") else model.predict(rows))
+
+
+def test_dropped_rows_give_the_model_of_without(fitted):
+    name, explainer, _ = fitted
+    gone, queries = list(X.index[:9]), X[TRAIN : TRAIN + 20]
+    before = predicted(explainer, queries)
+    again = explainer.refit(drop=gone)
+    assert type(again.model) is type(explainer.model)
+    assert set(again.index) <= set(X.index[9:TRAIN])
+    assert np.array_equal(predicted(explainer, queries), before)  # the old model is as it was
+    if "catboost" in name or name in ("lightgbm l1", "lightgbm clipped", "xgboost l1") or "monotone" in name:
+        return  # l2 follows the mean weight; patterns are those of the rows that are left
+    after = explainer.without(queries, gone)
+    found = again.without(queries, [])["after"].to_numpy()
+    assert np.allclose(found, after["after"], rtol=SINGLE, atol=SINGLE)
+
+
+def test_other_targets_give_the_model_of_what_if(fitted):
+    name, explainer, y = fitted
+    changed, queries = {"r3": y.iloc[10], "r4": y.iloc[50]}, X[TRAIN : TRAIN + 20]
+    again = explainer.refit(targets=changed)
+    if name in ("lightgbm l1", "lightgbm clipped", "xgboost l1") or "monotone" in name:
+        return
+    after = explainer.what_if(queries, changed)["after"].to_numpy()
+    found = again.what_if(queries, {})["after"].to_numpy()
+    assert np.allclose(found, after, rtol=SINGLE, atol=SINGLE)
+
+
+def test_added_rows_are_in_the_proof_and_in_the_next_refit(fitted):
+    name, explainer, y = fitted
+    again = explainer.refit(add=(X[TRAIN:], y[TRAIN:]))
+    assert list(again.index[-3:]) == list(X.index[-3:])
+    assert again.verification.n_rows == len(again.index) > len(explainer.index) * 0.9
+    back = again.refit(drop=list(X.index[TRAIN:]))
+    if "early" not in name:  # which leaves the rows out that were held out
+        assert np.allclose(predicted(back, X[TRAIN:]), predicted(explainer, X[TRAIN:]), rtol=SINGLE, atol=SINGLE)
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "lightgbm three", "xgboost", "xgboost two", "catboost", "catboost three"])
+def test_libraries_save_and_load_what_was_written(name, tmp_path):
+    model, target = MODELS[name]
+    y = TARGETS[target]
+    again = axil.Explainer(model.fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN]).refit(drop=["r1", "r2"])
+    queries, path = X[TRAIN:], str(tmp_path / "model.json")
+    if "lightgbm" in name:
+        loaded = lightgbm.Booster(model_str=again.model.booster_.model_to_string())
+        assert np.array_equal(loaded.predict(queries, raw_score=True), again.model.predict(queries, raw_score=True))
+        shares = again.model.predict(queries, pred_contrib=True).reshape(len(queries), -1, X.shape[1] + 1)
+        scores = again.model.predict(queries, raw_score=True).reshape(len(queries), -1)
+        assert np.allclose(shares.sum(axis=2), scores)
+    elif "xgboost" in name:
+        again.model.save_model(path)
+        loaded = xgboost.Booster(model_file=path)
+        found = again.model.get_booster().predict(xgboost.DMatrix(queries))
+        assert np.array_equal(loaded.predict(xgboost.DMatrix(queries)), found)
+    else:
+        again.model.save_model(path, format="json")
+        loaded = type(model)().load_model(path, format="json")
+        found, expected = (each.predict(queries, prediction_type="RawFormulaVal") for each in (loaded, again.model))
+        assert np.allclose(found, expected, rtol=1e-12)
+    copied = pickle.loads(pickle.dumps(again.model))
+    assert np.array_equal(copied.predict(queries), again.model.predict(queries))
+
+
+def test_node_counts_and_weights_are_those_of_the_new_rows():
+    y = TARGETS["numbers"]
+    model = lightgbm.LGBMRegressor(**LIGHT).fit(X[:TRAIN], y[:TRAIN])
+    again = axil.Explainer(model, X[:TRAIN], y[:TRAIN]).refit(drop=list(X.index[:50]))
+    tree = again.model.booster_.dump_model()["tree_info"][0]["tree_structure"]
+    assert tree["internal_count"] == tree["internal_weight"] == 150
+    assert tree["internal_value"] == pytest.approx(y[50:TRAIN].mean(), rel=1e-6)
+    forest = ensemble.RandomForestRegressor(3, min_samples_leaf=40, bootstrap=False).fit(X[:TRAIN], y[:TRAIN])
+    again = axil.Explainer(forest, X[:TRAIN], y[:TRAIN]).refit(drop=list(X.index[:9]))
+    assert [tree.tree_.n_node_samples[0] for tree in again.model.estimators_] == [191] * 3
+    assert again.model.estimators_[0].tree_.value[0].item() == pytest.approx(y[9:TRAIN].mean())
+
+
+def test_patterns_follow_the_rows_that_are_left():
+    """One leaf that L1 sets to zero once most of its rows are gone."""
+    x = np.repeat([0.0, 1.0], 30)[:, None]
+    y = np.where(x[:, 0] == 1, 1.0, -1.0)
+    model = lightgbm.LGBMRegressor(
+        n_estimators=1, num_leaves=2, min_child_samples=5, learning_rate=1.0, reg_alpha=5.0, verbose=-1
+    ).fit(x, y)
+    again = axil.Explainer(model, x, y).refit(drop=list(range(30, 58)))
+    mean = y[[*range(30), 58, 59]].mean()
+    sums = np.array([(y[:30] - mean).sum(), (y[58:] - mean).sum()])
+    values = mean + np.sign(sums) * np.maximum(np.abs(sums) - 5.0, 0) / [30, 2]
+    assert again.model.predict([[0.0], [1.0]]) == pytest.approx(values, rel=1e-6)
+
+
+def test_weights_by_label_and_for_all_rows():
+    y = TARGETS["numbers"]
+    explainer = axil.Explainer(lightgbm.LGBMRegressor(**LIGHT).fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN])
+    heavy = np.ones(TRAIN)
+    heavy[5] = 3.0
+    found = explainer.refit(sample_weight={"r5": 3.0}), explainer.refit(sample_weight=heavy)
+    assert np.array_equal(*(predicted(each, X) for each in found))
+    assert len(explainer.refit(sample_weight={"r5": 0.0}).index) == TRAIN - 1
+
+
+def test_neighbours_are_fitted_anew():
+    y = TARGETS["numbers"]
+    explainer = axil.Explainer(neighbors.KNeighborsRegressor().fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN])
+    again = explainer.refit(drop=["r0"], targets={"r1": 9.0})
+    changed = y[:TRAIN].copy()
+    changed["r1"] = 9.0
+    expected = neighbors.KNeighborsRegressor().fit(X[1:TRAIN], changed[1:])
+    assert np.array_equal(again.model.predict(X), expected.predict(X))
+
+
+def test_offsets_come_with_added_rows():
+    y, offsets = TARGETS["numbers"], np.linspace(-1, 1, N)
+    model = xgboost.XGBRegressor(**XGB).fit(X[:TRAIN], y[:TRAIN], base_margin=offsets[:TRAIN])
+    explainer = axil.Explainer(model, X[:TRAIN], y[:TRAIN], init_score=offsets[:TRAIN])
+    again = explainer.refit(add=(X[TRAIN:], y[TRAIN:], None, offsets[TRAIN:]))
+    assert again.verification.n_rows == N
+    with pytest.raises(axil.InputError, match="add has 2 parts, and init_score needs one"):
+        explainer.refit(add=(X[TRAIN:], y[TRAIN:]))
+
+
+def test_what_cannot_be_written_is_refused_by_name():
+    y = TARGETS["numbers"]
+    full = axil.Explainer(
+        ensemble.RandomForestRegressor(3, random_state=0).fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN]
+    )
+    with pytest.raises(axil.UnsupportedQuestionError, match="leaves of averaged trees would lose all rows"):
+        full.refit(drop=list(X.index[:20]))
+    with pytest.raises(axil.UnsupportedQuestionError, match=r"in proportion to the weights|lose all rows"):
+        full.refit(sample_weight={"r1": 2.0}, drop=list(X.index[:50]))
+    voting = ensemble.VotingRegressor([("a", linear_model.LinearRegression()), ("b", lightgbm.LGBMRegressor(**LIGHT))])
+    with pytest.raises(axil.UnsupportedQuestionError, match="models of several others are not written"):
+        axil.Explainer(voting.fit(X, y), X, y).refit(drop=["r1"])
+    logistic = linear_model.LogisticRegression(C=1.0, tol=1e-10).fit(X, TARGETS["two"])
+    with pytest.raises(axil.UnsupportedQuestionError, match="no splits to keep"):
+        axil.Explainer(logistic, X, TARGETS["two"]).refit(drop=["r1"])
+
+
+def test_bad_input_is_named():
+    y = TARGETS["numbers"]
+    model = lightgbm.LGBMRegressor(**LIGHT).fit(X[:TRAIN], y[:TRAIN])
+    explainer = axil.Explainer(model, X[:TRAIN], y[:TRAIN])
+    with pytest.raises(axil.InputError, match="nobody"):
+        explainer.refit(drop=["nobody"])
+    with pytest.raises(axil.InputError, match="add has to be"):
+        explainer.refit(add=X)
+    with pytest.raises(axil.InputError, match="targets is a list"):
+        explainer.refit(targets=[1.0])
+    with pytest.raises(axil.InputError, match="none is left"):
+        explainer.refit(drop=np.ones(TRAIN, dtype=bool))
+    model.fit(X, y)
+    with pytest.raises(axil.InputError, match="fitted again or changed since"):
+        explainer.refit(drop=["r1"])
+
+
+def test_a_loaded_explainer_says_what_to_do(tmp_path):
+    y = TARGETS["numbers"]
+    model = lightgbm.LGBMRegressor(**LIGHT).fit(X, y)
+    axil.Explainer(model, X, y).save(tmp_path / "e.npz")
+    with pytest.raises(axil.UnsupportedQuestionError, match="loaded from a file"):
+        axil.load(tmp_path / "e.npz", model, X_train=X).refit(drop=["r1"])
