@@ -138,7 +138,7 @@ RETURNED = "What the function among returned"
 
 
 def said_by(among: Callable[..., Any], *given: Any, rows: str = "the training rows") -> Any:
-    """What the user's own function makes of the training rows, and of a query where it takes one."""
+    """Results of the user's own function for the training rows, and of a query where it takes one."""
     try:
         return among(*given)
     except AxilError:

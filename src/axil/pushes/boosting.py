@@ -25,7 +25,7 @@ from axil.pushes.cross import Crossed
 from axil.pushes.forward import moved
 from axil.pushes.leaf_fit import leaf_fit
 from axil.pushes.pushes import CHANGED, Pushes, check_sums
-from axil.pushes.refit import Refit, refit
+from axil.pushes.refit import FitsAgain, refit
 from axil.pushes.reverse import Combined, Reverse
 from axil.pushes.stages import walk
 from axil.replay.build import with_rows
@@ -131,7 +131,7 @@ class Boosting:
         self._limits = limits
         self.targets, self.underived, self.classes = targets, fitted.underived, adapter.classes
         self._rows = TrainingRows(None, targets, weights, offsets)
-        self._as_fitted: Refit | None = None
+        self._as_fitted: FitsAgain | None = None
         self.offsets: Offsets | None = None  #: of the rows that are asked about
         self.pushes = Pushes(self._walked, limits)
         self.verification: Verification | None = None
@@ -293,7 +293,7 @@ class Boosting:
         """How many leaf values a row took part in: steps of trees, for each output."""
         return len(self._walked.steps)
 
-    def refitted(self, targets: Array) -> Refit:
+    def refitted(self, targets: Array) -> FitsAgain:
         """The fit to targets (N, K), the structure held fixed."""
         self._require_start("what_if")
         if targets is self.targets and self._as_fitted is not None:
@@ -327,7 +327,7 @@ class Boosting:
         found = leaf_fit(adapter, walked, rows, leaves, drawn, self._n_threads)
         return found, None if drawn is None else drawn.T.astype(np.float64)
 
-    def deleted(self, gone: Sequence[NDArray[np.intp]], question: str) -> Refit:
+    def deleted(self, gone: Sequence[NDArray[np.intp]], question: str) -> FitsAgain:
         """Fits without some rows each: their weights are 0, all else is held fixed."""
         self._require_start(question)
         if self._loss.recorded:
@@ -338,7 +338,7 @@ class Boosting:
             )
         return self._started(refit(self._walked, self.targets, self._loss, self._walked.smooth.factors, gone))
 
-    def _started(self, found: Refit) -> Refit:
+    def _started(self, found: FitsAgain) -> FitsAgain:
         """A refit for rows whose offsets may stand in for the base: then it moves nothing."""
         return found if self._bases else replace(found, base=np.zeros_like(found.base))
 

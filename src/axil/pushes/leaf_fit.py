@@ -54,7 +54,7 @@ def leaf_fit(
     )
     smooth = replace(smooth, trees=trees, sampler=None)
     with row_blocks(len(targets), n_threads) as each:
-        walk = _Refit(adapter, smooth, np.ascontiguousarray(leaves), targets, rows.offsets, each, Cpu(n_threads))
+        walk = _StageRefit(adapter, smooth, np.ascontiguousarray(leaves), targets, rows.offsets, each, Cpu(n_threads))
         walk.old = walked
         if drawn is not None:
             walk.drawn = np.zeros(leaves.shape, dtype=drawn.dtype)
@@ -100,7 +100,7 @@ def _rates(walked: WalkedStages) -> Array:
     return rates / np.maximum(steps, 1) / (walked.targets.shape[1] if walked.smooth.shared else 1)
 
 
-class _Refit(StageWalk):
+class _StageRefit(StageWalk):
     """The walk with leaf values that it makes itself."""
 
     old: WalkedStages

@@ -25,7 +25,7 @@ EVERY_ROW: tuple[Rows, ...] = (np.zeros(0, dtype=np.intp),)  # one fit, without 
 
 
 @dataclass(frozen=True)
-class Refit:
+class FitsAgain:
     """C fits at one fixed structure: where scores start, and what each leaf adds to them."""
 
     walked: WalkedStages
@@ -44,7 +44,7 @@ class Refit:
 
 def refit(
     walked: WalkedStages, targets: Array, loss: Loss, factors: Array | None, gone: Sequence[Rows] = EVERY_ROW
-) -> Refit:
+) -> FitsAgain:
     """Fits to targets (N, K), whose loss and class weights may be others too; each without the weight of some rows.
 
     O(C T N). A leaf that no row of any weight is left in adds nothing.
@@ -74,7 +74,7 @@ class _Copies:
         moved = share * (self.base - trees.base_value) if share else np.zeros_like(self.base)
         self.score = score + np.repeat(moved, len(targets), axis=0)
 
-    def run(self) -> Refit:
+    def run(self) -> FitsAgain:
         """Walk through all rounds."""
         w, n_copies = self.walked, self.n_copies
         values = np.zeros((n_copies, *w.smooth.trees.values.shape))
@@ -93,7 +93,7 @@ class _Copies:
             if one.base:
                 self.score += one.base * np.repeat(self.base, len(w.targets), axis=0)
         share = float(w.smooth.base_shares[-1])
-        return Refit(w, share * self.base if share else np.zeros_like(self.base), values)
+        return FitsAgain(w, share * self.base if share else np.zeros_like(self.base), values)
 
     def _leaves(self, t: int) -> Rows:
         """(C * N,): leaves of tree t, those of each copy after those of the copies before."""

@@ -89,7 +89,7 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) ->
         sampler=None if draws is None else RecordedBags(draws, s.n_trees),
         coefficients=s.coefficients,
     )
-    walk = _Refit(adapter, trees, rows.leaves(s), rows.targets, rows.offsets, budget)
+    walk = _TreeRefit(adapter, trees, rows.leaves(s), rows.targets, rows.offsets, budget)
     walk.rule, walk.final = rule, s.final
     found = walk.run()
     emptied = int(((found.leaf_weights == 0) & (s.leaf_weights > 0)).sum())
@@ -106,7 +106,7 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) ->
     )
 
 
-class _Refit(TreeWalk):
+class _TreeRefit(TreeWalk):
     """The walk with leaf values that it makes itself."""
 
     rule: Regularisation

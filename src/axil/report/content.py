@@ -35,7 +35,7 @@ class Cases:
     own: list[NDArray[Any] | None]  #: (lines,) each, of the training rows
     queried: list[NDArray[Any] | None]  #: (m,) each
     drawings: Sheets | None  #: (m, k)
-    shown: Shown
+    shown: ShownBeside
     interval: tuple[Array, Array] | None = None  #: (m,) each
 
     def __len__(self) -> int:
@@ -43,8 +43,8 @@ class Cases:
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """What pages show beside the numbers of the model."""
+class ShownBeside:
+    """Things that pages show beside the numbers of the model."""
 
     known: Columns
     chosen: list[int]  #: columns, by position
@@ -80,7 +80,9 @@ def raised(
     return steps, sums
 
 
-def cases(about: Predicted, found: Compared, places: NDArray[np.intp], values: Array, k: int, shown: Shown) -> Cases:
+def cases(
+    about: Predicted, found: Compared, places: NDArray[np.intp], values: Array, k: int, shown: ShownBeside
+) -> Cases:
     """The content of pages on a batch of predictions of these values, at these positions of X, with k rows each."""
     lines = comparables.listed(about, found).columns
     m, known = len(about.labels), shown.known

@@ -17,7 +17,7 @@ from axil.output.columns import Columns
 from axil.output.rules import Rules
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.question import Asked
-from axil.report.content import Shown
+from axil.report.content import ShownBeside
 from axil.report.folder import fingerprint
 from axil.report.wording import Words, commas_from, row_name
 from axil.types import Array
@@ -32,7 +32,7 @@ class Plan:
     words: Words
     choice: Choice
     allowed: Sequence[Allowed]  #: which rows may be listed
-    shown: Shown
+    shown: ShownBeside
     predictive: Predictive | None
     coverage: float
     sure: str  #: the coverage in words
@@ -82,8 +82,8 @@ def first_columns(known: Columns) -> list[int]:
 
 def shown_of(
     known: Columns, columns: Any, rules: Rules, map: Any, suspects: NDArray[np.bool_] | None, n_train: int
-) -> Shown:
-    """What pages show beside the numbers of the model, checked."""
+) -> ShownBeside:
+    """Things that pages show beside the numbers of the model, checked."""
     chosen = first_columns(known) if columns is None else known.chosen(columns)
     plain = [commas_from(own) for own in known.of_training(np.arange(n_train), chosen)]
     dates = None
@@ -91,7 +91,7 @@ def shown_of(
         points = rules.points(known)[0]
         if rules.asof is not None or points.dtype.kind == "M":
             dates = rules.column(known)[0], points
-    return Shown(known, chosen, plain, n_train, rules.are_any, dates, site_map.as_places(map, known), suspects)
+    return ShownBeside(known, chosen, plain, n_train, rules.are_any, dates, site_map.as_places(map, known), suspects)
 
 
 def refuse_names(words: Words, known: Columns) -> None:

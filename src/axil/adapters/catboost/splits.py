@@ -58,7 +58,7 @@ def _symmetric(blob: ModelBlob) -> tuple[Ids, Ids, Ids]:
 
 
 def _nested(blob: ModelBlob, n_leaves: Ids) -> tuple[Ids, Ids, Ids]:
-    """The same of trees whose nodes have splits of their own; a child that is 0 steps away is the node's own leaf."""
+    """Takes trees apart whose nodes have splits of their own; a child that is 0 steps away is the node's own leaf."""
     steps = blob.trees.numbers(10, "<u4").view("<u2").reshape(-1, 2).astype(np.int64)
     leaf = blob.trees.numbers(11, "<u4").astype(np.int64) // blob.n_outputs
     sizes = blob.trees.numbers(2, "<i4").astype(np.int64)
