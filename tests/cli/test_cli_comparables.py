@@ -85,8 +85,32 @@ def test_rows_that_may_be_listed(run):
 
 
 @pytest.mark.usefixtures("_sales")
+def test_rows_before_a_date_and_suspects(run):
+    explainer, sales, homes = sold_explainer()
+    dates = [
+        pd.DataFrame({name: pd.to_datetime(frame["sold"])}) for name, frame in (("sold", sales), ("valued", homes))
+    ]
+    HOMES.rename(columns={"sold": "valued"}).to_csv("homes.csv", index=False)
+    for words, options in (
+        ("--within sold,1Y --asof 2023-03-01", {"within": ("sold", "1Y"), "asof": "2023-03-01"}),
+        ("--within sold --asof valued", {"within": "sold", "asof": "valued"}),
+        ("--within age --asof 50", {"within": "age", "asof": 50}),
+        ("--suspects mark", {"suspects": "mark"}),
+        ("--suspects drop", {"suspects": "drop"}),
+    ):
+        code, _, _ = run(f"similar {SIMILAR} --out found.csv --columns bmi {words}")
+        assert code == 0
+        expected = explainer.similar(homes[FEATURES], columns=["bmi"], beside=dates, **options)
+        pd.testing.assert_frame_equal(pd.read_csv("found.csv"), expected, check_dtype=False, rtol=1e-9)
+        assert len(expected)
+
+
+@pytest.mark.usefixtures("_sales")
 def test_report(run):
-    words = f"report {SIMILAR} --out pages --top 3 --columns city,sold,bmi --map lat,lon --within sold,2Y --unit kg"
+    words = (
+        f"report {SIMILAR} --out pages --top 3 --columns city,sold,bmi --map lat,lon,miles --within sold,2Y --unit kg"
+    )
+    words += " --suspects drop --asof 2024-01-01"
     words += " --row-name patients --query-name patient --names bmi=Weight --search city"
     words += " --calibration validation.csv --coverage 0.8"
     code, out, _ = run(words)
@@ -100,8 +124,10 @@ def test_report(run):
         "wanted",
         3,
         ["city", "sold", "bmi"],
-        map=("lat", "lon"),
+        map=("lat", "lon", "miles"),
         within=("sold", "2Y"),
+        asof="2024-01-01",
+        suspects="drop",
         unit="kg",
         rows="patients",
         query="patient",
@@ -129,6 +155,8 @@ def test_report(run):
         ),
         ("similar --out found.csv --columns price", ("neither sales.csv nor homes.csv has", "sales.csv has")),
         ("similar --out found.csv --within sold", ("--within is 'sold'; expected a column and a distance",)),
+        ("similar --out found.csv --asof 2023-01-01", ("within is None; expected a column",)),
+        ("similar --out found.csv --asof soon --within sold", ("asof is 'soon'; expected a date",)),
         ("similar --out found.csv --within city,3Y", ("Column 'city' of sales.csv (--within) holds", "2024-03-31")),
         ("similar --out found.csv --among price>3", ("--among is 'price>3'; expected a column",)),
         ("similar --out found.csv --among age", ("Column 'age' of sales.csv (--among) holds", "rows to list")),

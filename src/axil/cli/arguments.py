@@ -54,13 +54,13 @@ def parser() -> argparse.ArgumentParser:
     )
     _asked(one, "the rows to explain")
     one.add_argument("--adjust", action="store_true", help="targets as the model moves them to the query")
-    _chosen(one, top=10, sign="any")
+    _chosen(one, top=10, sign="any", suspects="keep")
     _written(one)
 
     one = _command(named, "report", "a page for each of these predictions", text.REPORT, comparables.report)
     _asked(one, "the rows to report on")
     one.add_argument("--out", required=True, metavar="FOLDER", help="the folder to write, made if it is not there")
-    _chosen(one, top=5, sign="positive")
+    _chosen(one, top=5, sign="positive", suspects="mark")
     _calibration(one)
     words = one.add_argument_group("the words")
     words.add_argument("--title", default="Estimate", metavar="TEXT", help="above every page (default: Estimate)")
@@ -70,7 +70,9 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--query-name", default="case", metavar="TEXT", help="one row of the query file, such as home")
     words.add_argument("--names", metavar="A=TEXT,...", help="what columns are called on the pages")
     words.add_argument("--search", metavar="A,B,...", help="columns of the query file that the index searches too")
-    words.add_argument("--map", metavar="LAT,LON", help="two columns, latitudes and longitudes, for a map on each page")
+    words.add_argument(
+        "--map", metavar="LAT,LON[,miles]", help="two columns, latitudes and longitudes, for a map on each page, in km"
+    )
 
     one = _command(
         named, "check", "can this model be explained, and does it belong to this data", text.CHECK, check.check
@@ -152,7 +154,7 @@ def _calibration(one: argparse.ArgumentParser) -> None:
     one.add_argument("--coverage", type=float, metavar="C", help="between 0 and 1 (default: 0.9)")
 
 
-def _chosen(one: argparse.ArgumentParser, top: int, sign: str) -> None:
+def _chosen(one: argparse.ArgumentParser, top: int, sign: str, suspects: str) -> None:
     """Which training rows may be listed, and what is shown of them; columns of the files that are no features will do."""
     one.add_argument("--top", type=int, default=top, metavar="K", help=f"how many training rows (default: {top})")
     one.add_argument("--columns", metavar="A,B,...", help="columns of the files to show")
@@ -160,6 +162,17 @@ def _chosen(one: argparse.ArgumentParser, top: int, sign: str) -> None:
     one.add_argument("--distinct", metavar="COLUMN", help="one row for each value of it, such as a property's number")
     one.add_argument(
         "--within", metavar="COLUMN,D", help="only rows so near to the query, such as sale_date,3Y or area,20"
+    )
+    one.add_argument(
+        "--asof",
+        metavar="DATE",
+        help="only rows before it, or before a column of the query; --within names their column",
+    )
+    one.add_argument(
+        "--suspects",
+        choices=("keep", "mark", "drop"),
+        default=suspects,
+        help=f"training rows whose targets look wrong to audit (default: {suspects})",
     )
     one.add_argument(
         "--sign", choices=("any", "positive"), default=sign, help=f"rows of positive weight only (default: {sign})"

@@ -232,7 +232,10 @@ def _pushed(model: Any) -> Any:
 
 def _others(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Columns that options name and that may be no features."""
-    given = [getattr(arguments, name, None) for name in ("group_by", "distinct", "columns", "within", "map", "search")]
+    given = [
+        getattr(arguments, name, None)
+        for name in ("group_by", "distinct", "columns", "within", "asof", "map", "search")
+    ]
     words = [text for text in given if text is not None]
     return (*words, *(part.strip() for text in words for part in text.split(",")))
 

@@ -34,6 +34,10 @@ class ComparablesRequest:
     others: tuple[Any, Any]  #: further columns that options name, of the training rows and of the queries
     options: dict[str, Any]
 
+    def has(self, name: str) -> bool:
+        """Whether this is a feature or one of the further columns."""
+        return any(name in frame for frame in (self.queries, *self.others))
+
 
 def similar(arguments: argparse.Namespace, out: Any) -> int:
     """The comparables of each query, as one table."""
@@ -80,7 +84,7 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
         "unit": arguments.unit,
         "rows": arguments.row_name,
         "query": arguments.query_name,
-        "names": _renamed(arguments.names),
+        "names": {name: other for name, other in _renamed(arguments.names).items() if asked.has(name)},
     }
     found = explainer.report(
         asked.queries,
@@ -106,11 +110,13 @@ def report(arguments: argparse.Namespace, out: Any) -> int:
 def _asked(question: commands.CommandSubject, arguments: argparse.Namespace) -> ComparablesRequest:
     training, queries = question.training, question.rows(arguments.query)
     features = list(training.features.columns)
-    near = None if arguments.within is None else _within(arguments.within)
+    near = None if arguments.within is None else _within(arguments.within, arguments.asof is not None)
+    dated = near[0] if isinstance(near, tuple) else near
+    asof = arguments.asof if arguments.asof in (*queries.features.columns, *queries.others.columns) else None
     places, search = _listed(getattr(arguments, "map", None)), _listed(getattr(arguments, "search", None))
     columns = _listed(arguments.columns)
-    named = [*(columns or []), *(places or []), *(search or [])]
-    named += [name for name in (near and near[0], arguments.distinct) if name]
+    named = [*(columns or []), *(places or [])[:2], *(search or [])]
+    named += [name for name in (dated, asof, arguments.distinct) if name]
     known = {*features, *training.others.columns, *queries.others.columns}
     for name in (*named, *_renamed(getattr(arguments, "names", None))):
         if name not in known:
@@ -121,14 +127,16 @@ def _asked(question: commands.CommandSubject, arguments: argparse.Namespace) -> 
     beside = [
         frame.others[[name for name in frame.others.columns if name in named]].copy() for frame in (training, queries)
     ]
-    if near is not None and near[0] not in features:
+    for column, option in ((dated, "--within"), (asof, "--asof")):
         for frame, rows in zip(beside, (training, queries)):
-            if near[0] in frame:
-                frame[near[0]] = data.as_dates(frame[near[0]], rows.path, "--within")
+            if column in frame:
+                frame[column] = data.as_dates(frame[column], rows.path, option)
     options = {
         "columns": columns,
         "sign": arguments.sign,
         "within": near,
+        "asof": _asof(training, arguments.asof, dated) if asof is None else asof,
+        "suspects": arguments.suspects,
         "distinct": arguments.distinct,
         "among": None if arguments.among is None else _mask(training, arguments.among),
     }
@@ -146,17 +154,31 @@ def _renamed(text: str | None) -> dict[str, str]:
     return {name.strip(): called.strip() for name, _, called in pairs}
 
 
-def _within(text: str) -> tuple[str, Any]:
-    """A column and a distance, which is a number where it looks like one."""
+def _within(text: str, alone: bool) -> Any:
+    """A column and a distance, which is a number where it looks like one; or the column, where that may stand alone."""
     name, _, distance = (word.strip() for word in text.rpartition(","))
+    if alone and not name:
+        return distance
     if not name or not distance:
         raise InputError(
             f"--within is {shown(text)}; expected a column and a distance, such as sale_date,3Y or area,20."
         )
+    return name, _number(distance)
+
+
+def _asof(training: data.FileRows, text: str | None, dated: str | None) -> Any:
+    """A date as text; a number where the column of --within holds numbers."""
+    if text is None or dated is None:
+        return text
+    frame = training.features if dated in training.features else training.others
+    return _number(text) if frame[dated].dtype.kind in "biuf" else text
+
+
+def _number(text: str) -> float | str:
     try:
-        return name, float(distance)
+        return float(text)
     except ValueError:
-        return name, distance
+        return text
 
 
 def _mask(training: data.FileRows, text: str) -> Any:

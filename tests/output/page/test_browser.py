@@ -391,11 +391,12 @@ def test_intervals_take_the_place_of_the_standard_error(visit):
         assert f"90 % interval\n{lower:,.0f} to {upper:,.0f}\n" in cards
         assert "Standard error" not in cards
         assert ("Alarm: less sure" in cards) == (alarm >= 0.95)
+        assert ("surer than" in cards) == (alarm < 0.5)
         assert page.locator("#wide-table tbody th").all_inner_texts() == list(why["row"][10 * at : 10 * at + 10])
         shares = page.locator("#wide-table tbody td:nth-child(2)").all_inner_texts()
         np.testing.assert_allclose(numbers(shares), 100 * why["share"][10 * at : 10 * at + 10], atol=0.5)  # as shown
     note = page.locator("#wide-note").inner_text()
-    assert "probability 90 %, on average over rows like the 20 calibration rows (held out), not at every row" in note
+    assert "9 of 10 such intervals hold the target, of rows like the 20 calibration rows (held out)." in note
     page = visit(predictive.to_html(new, coverage=0.5), color_scheme="dark", viewport={"width": 480, "height": 900})
     assert "50 % interval" in page.locator("#cards").inner_text()
 
@@ -409,7 +410,7 @@ def test_errors_of_logarithms_are_factors(visit):
     errors = [float(text[2:]) for text in page.locator("#wide-table tbody td:nth-child(3)").all_inner_texts()]
     expected = np.exp(predictive.why(X[["area"]][300:301], 10)["error (log)"])
     np.testing.assert_allclose(errors, expected, rtol=1e-4)  # five digits are shown
-    assert "near 90 %" in page.locator("#wide-note").inner_text()
+    assert "About 9 of 10 such intervals" in page.locator("#wide-note").inner_text()
 
 
 def test_a_page_without_intervals_has_no_room_for_them(visit, report):
@@ -439,13 +440,13 @@ def test_actual_values_title_and_unit(visit):
     page = visit(explainer.to_html(new, y=y[300:], title="Sales of <2023>", unit="$", target="price"))
     assert page.title() == page.locator("h1").inner_text() == "Sales of <2023>"
     predicted, cards = model.predict(new), page.locator("#cards").inner_text()
-    rmse = f"${np.sqrt(np.square(predicted - y[300:]).mean()):,.0f}"
+    typical = f"${np.median(np.abs(predicted - y[300:])):,.0f}"
     assert f"Prediction: price\n${predicted[0]:,.0f}" in cards
     side = "above" if y.iloc[300] > predicted[0] else "below"
     assert f"Actual price\n${y.iloc[300]:,.0f}\n${abs(y.iloc[300] - predicted[0]):,.0f} {side} the prediction" in cards
-    assert f"Typical error (RMSE)\n{rmse}" in cards
+    assert f"Typical error\n{typical}" in cards
     assert "Standard error" not in cards  # it gives way to real errors
-    assert f"Typical error (RMSE): {rmse}." in page.locator("#about").inner_text()
+    assert f"Half of them are within {typical} of the actual value." in page.locator("#about").inner_text()
     assert column(page, 4) == [f"{target:,.0f}" for target in explainer.similar(new[:1], 50)["target"]]
     heads = page.locator("#rows thead button").all_inner_texts()
     assert heads[4:6] == ["price ($)", "Contribution ($)"]

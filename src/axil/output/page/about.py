@@ -61,13 +61,16 @@ def as_words(value: Any, what: str) -> str | None:
 
 
 def compared(actual: Array, part: WeightedSums, predictions: Array) -> dict[str, Any]:
-    """Actual values in short, and how far predictions (n, K) are from them: by output, or how many classes are right."""
+    """Actual values in short, and how far predictions (n, K) are from them: the median by output, or how many classes are right.
+
+    A few wrong actual values do not move a median.
+    """
     if part.classes is None:
-        apart = np.sqrt(np.square(actual - predictions).mean(axis=0)) if len(actual) else np.zeros(actual.shape[1])
-        return {"values": nested(actual), "rmse": [number(one) for one in apart], "right": None}
+        apart = np.median(np.abs(actual - predictions), axis=0) if len(actual) else np.zeros(actual.shape[1])
+        return {"values": nested(actual), "typical": [number(one) for one in apart], "right": None}
     several = predictions.shape[1] > 1
     chosen = predictions.argmax(axis=1) if several else predictions[:, 0] > 0.5  # the probability of the second class
-    return {"values": nested(actual), "rmse": None, "right": int((chosen == actual[:, 0]).sum())}
+    return {"values": nested(actual), "typical": None, "right": int((chosen == actual[:, 0]).sum())}
 
 
 def class_numbers(part: WeightedSums, positions: Any) -> dict[str, Any]:

@@ -148,7 +148,7 @@ function start(data) {
     const apart = actual - (means ?? shown)[state.output][i];
     return [
       card(`Actual ${data.target ?? "value"}`, unit(format(actual, Math.max(targetDigits, decimalsOf(data.actual.values.flat(), 7)))), `${unit(price(Math.abs(apart)))} ${apart < 0 ? "below" : "above"} the prediction`),
-      ...(intervals !== null ? [] : [card("Typical error (RMSE)", unit(price(data.actual.rmse[state.output])), `of the ${things(data.n, "prediction")} here, against actual values`)]),
+      ...(intervals !== null ? [] : [card("Typical error", unit(price(data.actual.typical[state.output])), `half of the ${things(data.n, "prediction")} here are nearer to the actual value`)]),
     ];
   }
   function showCards(i) {
@@ -161,7 +161,7 @@ function start(data) {
     if (data.actual !== null) cards.push(...actualCards(i));
     if (intervals !== null) {
       const [lower, upper, alarm] = [intervals.lower, intervals.upper, intervals.alarm].map((column) => column[output][i]);
-      const note = `less sure than ${percent(alarm)} of the calibration rows`;
+      const note = `${alarm < 0.5 ? `surer than ${percent(1 - alarm)}` : `less sure than ${percent(alarm)}`} of the calibration rows`;
       cards.push(card(`${coverage} interval`, `${unit(price(lower))} to ${unit(price(upper))}`, (alarm >= ALARM ? "Alarm: " : "") + note, alarm >= ALARM ? "interval alarm" : "interval"));
     }
     if (data.standard_errors !== null) {
@@ -220,7 +220,7 @@ function start(data) {
       cell(format(targetsShown[o][intervals.rows[o][j]], targetDigits)), cell(format(intervals.weights[o][j], decimals)), bar(shares[rank], shares[0])));
     table(byId("wide-table"), [make("tr", {}, header("Row", "label"), header("Share"), header(log ? "Error, as a factor" : "Error" + ofFit), header(words.targetHead), header("Weight"), make("td", { className: "bar" }))], lines);
     byId("wide-note").textContent = `Share: of the row in the sum of absolute weight × squared error. Error: ${log ? "the ratio of the row's target to" : "how far the row's target is above"} ${WITHOUT[intervals.training_errors]}. ` +
-      `The interval holds the target with probability ${intervals.source === "held out" ? "" : "near "}${coverage}, on average over rows like the ${count(intervals.n_calibration)} calibration rows (${intervals.source}), not at every row.`;
+      `${intervals.source === "held out" ? "" : "About "}${counts(intervals.coverage)} such intervals hold the target, of rows like the ${count(intervals.n_calibration)} calibration rows (${intervals.source}).`;
   }
   const reckoned = () => (!fromMean() ? "" : log ? ` Factors are relative to the geometric mean, ${level(data.means[state.output])}.` : ` Contributions count from the mean, ${value(data.means[state.output])}.`);
   function showGroups(i) {
@@ -264,8 +264,9 @@ function start(data) {
     });
     return make("th", { className: column.kind, scope: "col", "aria-sort": sorted, "data-name": column.name }, button);
   }
+  const years = data.features.map((_, f) => isYears([...(training.features?.[f] ?? []), ...queries.features[f]]));
   function featureCell(x, f, asked) {
-    const text = feature(x);
+    const text = feature(x, years[f] ? false : "always");
     const same = asked !== undefined && x !== null && x === asked ? " same" : x === null ? " missing" : "";
     return cell(text, (typeof x === "string" ? "feature" : "feature number") + same + beyond(f));
   }
@@ -276,7 +277,7 @@ function start(data) {
     const all = rowsOf(i), wanted = byId("filter").value.trim().toLowerCase();
     const decimals = decimalsOf(all.map((row) => row.weight), 4);
     const asked = queries.features.map((column) => column[i]);
-    const text = (row) => [row.label, feature(row.target), ...row.features.map(feature)].join("\n").toLowerCase();
+    const text = (row) => [row.label, ...[row.target, ...row.features].flatMap((x) => [feature(x), feature(x, "always")])].join("\n").toLowerCase();
     const kept = all.filter((row) => text(row).includes(wanted)).sort(compare);
     const ownFeatures = training.features === null ? [] : asked.map((x, f) => featureCell(x, f));
     const blanks = () => ownFeatures.map((_, f) => cell("", "number" + beyond(f)));
@@ -360,7 +361,7 @@ function start(data) {
   }
 
   const kind = { exact: "exact", additive: "pushes that add up to the score", derivative: "a derivative" }[data.kind];
-  const right = data.actual === null ? "" : data.actual.right !== null ? ` ${count(data.actual.right)} of ${count(data.n)} classes are predicted right.` : many ? "" : ` Typical error (RMSE): ${unit(price(data.actual.rmse[0]))}.`;
+  const right = data.actual === null ? "" : data.actual.right !== null ? ` ${count(data.actual.right)} of ${count(data.n)} classes are predicted right.` : many ? "" : ` Half of them are within ${unit(price(data.actual.typical[0]))} of the actual value.`;
   byId("title").textContent = document.title = data.title ?? `Predictions${data.target === null ? "" : ` of ${data.target}`} and the training rows that made them`;
   byId("about").textContent = `${things(data.n, "prediction")} by ${things(data.n_train, "training row")}; ${kind}, with the fitted structure held fixed${scale === null ? "" : `; fitted to transformed targets${ofFit}`}.${data.n ? right : ""}`;
   byId("rows-title").textContent = `Comparables: the training rows of largest ${word}`;

@@ -46,8 +46,16 @@ function decimalsOf(values, digits) {
 const percent = (share) => format(100 * share, share > 0 && share < 0.0995 ? 1 : 0) + " %";
 const count = (value) => format(value, 0);
 const things = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
-const [wholes, parts] = [16, 7].map((digits) => new Intl.NumberFormat("en", { maximumSignificantDigits: digits, useGrouping: "min2" }));
-function feature(value) {
+// A column of years: its numbers have no commas.
+const isYears = (values) => values.every((x) => x === null || (Number.isInteger(x) && x >= 1500 && x <= 2200));
+function feature(value, useGrouping = false) {
   if (typeof value !== "number") return value === null ? "–" : String(value);
-  return (Number.isInteger(value) ? wholes : parts).format(value).replace("-", "−");
+  const digits = Number.isInteger(value) ? 16 : 7, key = digits + String(useGrouping);
+  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat("en", { maximumSignificantDigits: digits, useGrouping }));
+  return formats.get(key).format(value).replace("-", "−");
+}
+// A probability as people count it: 9 of 10.
+function counts(probability) {
+  const of = [10, 20, 100].find((n) => Math.abs(probability * n - Math.round(probability * n)) < 1e-6);
+  return of === undefined ? `${feature(100 * probability)} of 100` : `${Math.round(probability * of)} of ${of}`;
 }
