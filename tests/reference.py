@@ -46,6 +46,14 @@ def axil_oos(query, leaves, rate):
     return p + (1.0 - p.sum()) / len(p)
 
 
+def drawn(s):
+    """(T, N): how often each row counts in each tree; where leaves have percentiles, its share."""
+    level = s.cells // s.n_leaves[:, None]
+    if s.draws.ndim == 1:
+        return s.draws[level]
+    return np.stack([s.draws[level[t], s.starts[t] + leaf] for t, leaf in enumerate(s.leaves())])
+
+
 def dense_weights(structure, queries):
     """Weights (n, N) and base adjoints (n,) of any structure by the recursion for K itself, in O(T N^2).
 
@@ -54,7 +62,7 @@ def dense_weights(structure, queries):
     n, n_trees = structure.n_rows, structure.n_trees
     w = np.ones(n) if structure.row_weights is None else structure.row_weights
     leaves = structure.leaves()
-    draw = structure.draws[structure.cells // structure.n_leaves[:, None]]
+    draw = drawn(structure)
     if structure.coefficients is None:
         omega = np.tril(np.tile(structure.rates, (n_trees + 1, 1)), -1)
         beta = np.ones(n_trees + 1)
@@ -118,7 +126,7 @@ def replay(s, y, queries, brought=None, output=0):
     ``brought``: a list that is given, for each tree, what every row adds to its leaf. ``output``: whose base and offsets.
     """
     w = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
-    draw, rows = s.draws[s.cells // s.n_leaves[:, None]], s.leaves()
+    draw, rows = drawn(s), s.leaves()
     plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
     c = plain if s.coefficients is None else s.coefficients
     base = np.average(y, weights=w) if s.base is None else s.base[output % len(s.base)]
@@ -144,7 +152,7 @@ def reweighted_replay(s, y, w, queries):
     """
     before = s.n_rows if s.row_weights is None else s.row_weights.sum()
     l2 = s.regularisation.l2 * (w.sum() / before if s.regularisation.by_weight else 1.0)
-    draw, rows = s.draws[s.cells // s.n_leaves[:, None]], s.leaves()
+    draw, rows = drawn(s), s.leaves()
     plain = Coefficients(np.tril(np.tile(s.rates, (s.n_trees + 1, 1)), -1), np.ones(s.n_trees + 1))
     c = plain if s.coefficients is None else s.coefficients
     base = w @ y / w.sum() if s.base is None else s.base[0]

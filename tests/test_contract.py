@@ -21,7 +21,8 @@ LIBRARIES = {
     "sklearn": sklearn_models,
     "smoother": smoother_models,
 }
-GRID = [(library, name) for library, module in LIBRARIES.items() for name in module.CASES]
+CASES = {library: module.CASES | getattr(module, "RANKED", {}) for library, module in LIBRARIES.items()}
+GRID = [(library, name) for library, cases in CASES.items() for name in cases]
 TREES = [(library, name) for library, name in GRID if library != "smoother"]
 
 
@@ -31,7 +32,7 @@ def dense(cases):
 
 
 def case_of(library, name):
-    return LIBRARIES[library].CASES[name]()
+    return CASES[library][name]()
 
 
 def offsets_of(case):
@@ -93,7 +94,7 @@ def test_weights_times_targets_are_the_predictions(library, name):
 def test_engines_agree_with_the_dense_recursion(library, name):
     case = case_of(library, name)
     explainer = explainer_of(library, name)
-    leaves = explainer._model.adapter.leaves(case.X_new)
+    leaves = explainer._model.adapter.coordinates(case.X_new)
     structures = [engine.structure for engine in explainer._model.engines]
     expected = [dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])[0] for s in structures]
     prepared = copy.deepcopy(explainer)
@@ -108,7 +109,7 @@ def test_perturbed_targets_move_predictions_by_the_weights(library, name):
     """Linearity by an independent replay: new targets through the model's own structure, tree by tree in NumPy."""
     case = case_of(library, name)
     explainer = explainer_of(library, name)
-    leaves = explainer._model.adapter.leaves(case.X_new)
+    leaves = explainer._model.adapter.coordinates(case.X_new)
     weights = explainer(case.X_new).weights
     delta = np.random.default_rng(0).normal(size=explainer._model.targets.shape)
     for k, found in enumerate(by_output(weights, explainer._model.targets.shape[1])):
@@ -124,7 +125,7 @@ def test_perturbed_targets_move_predictions_by_the_weights(library, name):
 def test_steps_are_those_of_a_replay_and_add_up_to_the_predictions(library, name):
     case, explainer = case_of(library, name), explainer_of(library, name)
     X, targets = case.X_new[:5], explainer._model.targets
-    steps, model, leaves = explainer.pushes(X), predict(case, X), explainer._model.adapter.leaves(X)
+    steps, model, leaves = explainer.pushes(X), predict(case, X), explainer._model.adapter.coordinates(X)
     assert steps.ndim == 2 + (targets.shape[1] > 1)
     scale = max(np.abs(model).max(), explainer.verification.scale)
     for k, found in enumerate(by_output(steps)):

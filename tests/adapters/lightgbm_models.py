@@ -348,6 +348,37 @@ _MAKERS: dict[str, Callable[[], Case]] = {
 
 CASES: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _MAKERS.items()}
 
+_HIGH: dict[str, Any] = {"objective": "quantile", "alpha": 0.9}
+_RANKED_MAKERS: dict[str, Callable[[], Case]] = {
+    "quantile": lambda: booster(**_HIGH),
+    "quantile weighted": lambda: booster(objective="quantile", alpha=0.3, weighted=True),
+    "quantile alpha=1/3 bagging": lambda: booster(objective="quantile", alpha=1 / 3, **BAG),
+    "quantile goss": lambda: booster(**_HIGH, **GOSS),
+    "quantile dart bagging weighted": lambda: booster(weighted=True, **_HIGH, **DART, **BAG),
+    "quantile rf": lambda: booster(boosting="rf", **_HIGH, **BAG),
+    "quantile rate schedule": lambda: booster(callbacks=[lgb.reset_parameter(learning_rate=decay)], **_HIGH),
+    "quantile continued": lambda: continued(_HIGH, _HIGH),
+    "l1": lambda: booster(objective="l1"),
+    "l1 loaded": lambda: loaded(booster(objective="l1")),
+    "l1 weighted bagging": lambda: booster(objective="l1", weighted=True, **BAG),
+    "l1 light weights": lambda: booster(replace(table(), weight=table().weight / 4), objective="l1", weighted=True),
+    "l1 scored": lambda: booster(objective="l1", scored=True),
+    "l1 boost_from_average=False": lambda: booster(
+        with_targets(lambda y: y - 4), objective="l1", boost_from_average=False
+    ),
+    "l1 first tree unsplit": lambda: booster(objective="l1", boost_from_average=False),  # as all are above zero
+    "l1 regularised": lambda: booster(
+        objective="l1", lambda_l1=1.0, lambda_l2=3.0, path_smooth=2.0, max_delta_step=0.1
+    ),
+    "l1 equal targets": lambda: booster(with_targets(np.round), objective="l1"),
+    "l1 median zero": lambda: booster(with_targets(symmetric), objective="l1"),
+    "l1 one leaf": lambda: booster(objective="l1", min_data_in_leaf=300),
+    "mape": lambda: booster(objective="mape"),
+    "mape weighted goss": lambda: booster(objective="mape", weighted=True, **GOSS),
+}
+#: Leaf values are percentiles of the residuals.
+RANKED: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _RANKED_MAKERS.items()}
+
 
 # -- the fit again, in plain NumPy ------------------------------------------------------------------------------------
 

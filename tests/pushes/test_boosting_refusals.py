@@ -37,9 +37,6 @@ NOISY = SCORE + np.random.default_rng(1).normal(0, 0.5, len(SCORE))
 BAG = {"subsample": 0.7, "subsample_freq": 1}
 
 REFUSED = [
-    (LR(**LGB, objective="l1"), SCORE, "objective"),
-    (LR(**LGB, objective="quantile"), SCORE, "objective"),
-    (LR(**LGB, objective="mape"), SCORE + 9, "objective"),
     (LR(**LGB, objective="cross_entropy_lambda"), BINARY, "objective"),
     (LC(**LGB, boosting_type="rf", **BAG), BINARY, "boosting"),
     (LC(**LGB, path_smooth=1.0), BINARY, "path_smooth"),

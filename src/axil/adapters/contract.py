@@ -17,7 +17,7 @@ from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
 from axil.machine.arrays import largest_size
 from axil.scale import IDENTITY, TargetScale
-from axil.structure import Chains, Coefficients, Nodes
+from axil.structure import Chains, Coefficients, Nodes, Ranks
 from axil.types import Array
 
 __all__ = [
@@ -167,6 +167,9 @@ class FittedTrees:
     row_weights: Array | None = None  #: (N,) weights that the fit used in place of the sample weights
     held_out: NDArray[np.bool_] | None = None  #: (N,) rows that took no part in the fit (early stopping)
     sampler: Sampler | None = None
+    #: where a leaf's value is a percentile of its drawn rows' residuals; there is no regularisation then
+    ranks: Ranks | None = None
+    based: bool = False  #: whether the first tree is the base: see `Adapter.starts_with_base`
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     #: (L,) what the library adds to the values as it prints them: a base in the first tree's
     hidden: Array | float = 0.0
@@ -231,6 +234,8 @@ class Adapter(Model, Protocol):
     score_precision: type[np.floating[Any]]  #: in which it keeps predictions while it fits
     base_precision: type[np.floating[Any]]  #: in which it keeps a base that it estimates
     leaf_steps: int  #: Newton steps that make a leaf value
+    #: whether the trees begin with the base, a tree of one leaf: a percentile of the targets, where they do not start from a mean
+    starts_with_base: bool
     leaf_tolerance: float  #: of leaf values in a replay that rounds as the library does, relative likewise
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
@@ -309,6 +314,7 @@ class TreeModel(Defaults):
     offset_precision: type[np.floating[Any]] = np.float64
     base_precision: type[np.floating[Any]] = np.float64
     leaf_steps = 1
+    starts_with_base = False
 
     @property
     def routes(self) -> Routes | None:
@@ -323,6 +329,9 @@ class TreeModel(Defaults):
         self: Any, X: Any, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None
     ) -> None:
         """Fill ``out`` (T, n) with the leaves of the rows of X."""
+        if self.starts_with_base:
+            out[0] = 0
+            out = out[1:]
         if self.routes is None or not X.shape[0]:
             out[...] = self.leaves(X).T
             return
@@ -337,7 +346,7 @@ class TreeModel(Defaults):
         """(n, T): the leaves."""
         if self.routes is None:
             found: NDArray[np.integer[Any]] = self.leaves(X)
-            return found
-        leaves = np.empty((len(self.routes.starts) - 1, X.shape[0]), dtype=np.uint16)
+            return np.pad(found, ((0, 0), (1, 0))) if self.starts_with_base else found
+        leaves = np.empty((len(self.routes.starts) - 1 + self.starts_with_base, X.shape[0]), dtype=np.uint16)
         self.assign(X, leaves, n_threads)
         return leaves.T

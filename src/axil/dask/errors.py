@@ -72,4 +72,4 @@ def out_of_bag_of(partition: Partition, fits: list[Fit], _: Any) -> Array:
 
 def has_bags(partition: Partition, *_: Any) -> bool:
     """Whether some tree left one of these rows out."""
-    return any((s.draws == 0).any() for s in partition.structures)
+    return any(s.leaves_rows_out for s in partition.structures)

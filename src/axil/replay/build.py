@@ -165,7 +165,8 @@ def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) ->
         raise ValueError(f"it says that predictions go up to {found.scale:.6g}; its arrays make {scale:.6g}")
     if not found.max_error * found.scale <= slack:
         raise ValueError(f"it says that predictions agree within {found.max_error:.1e}, which is no proof")
-    trees = sum(engine.structure.n_trees for engine in engines)
+    based = getattr(model, "starts_with_base", False)
+    trees = sum(engine.structure.n_trees - based for engine in engines)
     if (found.n_rows, found.n_trees) != (len(targets), trees):
         raise ValueError(f"a verification of {found.n_trees} trees and {found.n_rows} rows")
     lists = [found.compared, *found.recovered.values()]
@@ -181,8 +182,9 @@ def with_rows(trees: FittedTrees, weights: Array | None, bags: Array | None) -> 
         counted = np.where(trees.held_out, 0.0, 1.0 if counted is None else counted)
     sampler = trees.sampler
     if bags is not None:
-        own_bags = bags if trees.columns is None else bags[:, trees.columns]
-        sampler = RecordedBags(own_bags, len(trees.n_leaves))
+        based = trees.based
+        own_bags = bags if trees.columns is None else bags[:, trees.columns[based:] - based]
+        sampler = RecordedBags(own_bags, len(trees.n_leaves) - based)
     return replace(trees, row_weights=counted, sampler=sampler)
 
 

@@ -154,7 +154,8 @@ def verified(
     check_predictions(adapter, miss, adapter.tolerance * scale + rounding)
     known = {"leaf counts": trees.counts, "leaf weights": trees.weights}
     compared = [name for name, recorded in known.items() if recorded is not None]
-    found = extent.n_rows, len(trees.n_leaves), miss.error / scale, leaf_error, adapter.tolerance, scale, rounding
+    n_trees = len(trees.n_leaves) - trees.based
+    found = extent.n_rows, n_trees, miss.error / scale, leaf_error, adapter.tolerance, scale, rounding
     drawn = [] if trees.sampler is None or isinstance(trees.sampler, RecordedBags) else [trees.sampler.name]
     drawn += [] if trees.held_out is None else ["the rows held out for early stopping"]
     return Verification(*found, compared, walked.recovered, " and ".join(drawn), held)
@@ -207,7 +208,7 @@ def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
     if trees.weights is not None:
         slack = WEIGHT_SLACK * s.total_weight
         cause = _weighing(trees, walked) + before + adapter.causes("weights")
-        compare("sample weight", s.leaf_weights, trees.weights, slack, trees, cause)
+        compare("sample weight", walked.drawn_weights, trees.weights, slack, trees, cause)
 
 
 def _weighing(trees: FittedTrees, walked: Replay) -> str:
@@ -345,7 +346,11 @@ def compare(
         tree = int(np.searchsorted(ends, first, side="right"))
         leaf = first - int(ends[tree] - trees.n_leaves[tree])
         more = float(np.broadcast_to(hidden, found.shape)[first])
-        raise ExactnessError(what, float(found[first]) + more, float(expected[first]) + more, cause, tree, leaf)
+        if tree < trees.based:
+            raise ExactnessError(f"{what} of the base", float(found[first]), float(expected[first]), cause)
+        raise ExactnessError(
+            what, float(found[first]) + more, float(expected[first]) + more, cause, tree - trees.based, leaf
+        )
 
 
 def _ask(trees: FittedTrees, apart: NDArray[np.intp]) -> None:

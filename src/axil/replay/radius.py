@@ -26,13 +26,14 @@ SEEDS = 1 << 25  # entries of the maps of changes that are held
 
 @dataclass(frozen=True)
 class Held:
-    """The pattern that weights hold fixed besides the splits: signs of L1, clipped steps and monotone bounds."""
+    """The pattern that weights hold fixed besides the splits: signs of L1, clipped steps, monotone bounds, ranks of rows."""
 
     n_leaves: int
-    moved: int  #: leaves whose sums L1 moved towards zero
-    zero: int  #: leaves whose sums L1 put to zero
-    clipped: int  #: leaves at the largest step
-    bounded: int  #: leaves at a monotone bound, or pooled with others to keep an order
+    moved: int = 0  #: leaves whose sums L1 moved towards zero
+    zero: int = 0  #: leaves whose sums L1 put to zero
+    clipped: int = 0  #: leaves at the largest step
+    bounded: int = 0  #: leaves at a monotone bound, or pooled with others to keep an order
+    ranked: int = 0  #: leaves whose values are percentiles: the rows that they are taken from
     #: the largest part of a training row's prediction that no target makes, because of the pattern
     shift: float = np.nan
     #: while targets move by less than this in all, the pattern stays: the smallest change of a single target that changes it, or
@@ -42,10 +43,11 @@ class Held:
     @property
     def share(self) -> float:
         """The share of leaves that have something held."""
-        return (self.moved + self.zero + self.clipped + self.bounded) / self.n_leaves
+        return (self.moved + self.zero + self.clipped + self.bounded + self.ranked) / self.n_leaves
 
     def __str__(self) -> str:
         kinds = {"moved": "moved by L1", "zero": "at zero", "clipped": "clipped", "bounded": "at a monotone bound"}
+        kinds["ranked"] = "by the ranks of their rows"
         named = ", ".join(f"{getattr(self, kind):,} {words}" for kind, words in kinds.items() if getattr(self, kind))
         pattern = f"the pattern of {100 * self.share:.3g} % of {self.n_leaves:,} leaves ({named or 'none'})"
         if np.isnan(self.radius):
@@ -55,7 +57,7 @@ class Held:
 
     def __add__(self, other: Held) -> Held:
         """The pattern of both, for outputs with trees of their own."""
-        counts = {name: getattr(self, name) + getattr(other, name) for name in list(asdict(self))[:5]}
+        counts = {name: getattr(self, name) + getattr(other, name) for name in list(asdict(self))[:6]}
         shift, radius = np.maximum(self.shift, other.shift), np.minimum(self.radius, other.radius)  # nan stays nan
         return Held(**counts, shift=float(shift), radius=float(radius))
 
@@ -71,10 +73,12 @@ class Held:
     def of(cls, walked: Replay, engine: Any, targets: Array | None = None) -> Held | None:
         """The pattern of a replay whose weights the engine computes of these targets, or of rows elsewhere; None: none."""
         s = walked.structure
-        if s.regularisation is None or not s.regularisation.bends:
+        if s.regularisation is None or not (s.regularisation.bends or s.is_ranked):
             return None
         if engine is None or targets is None:
             return cls(s.total_leaves, **walked.held)
+        if s.is_ranked:
+            return cls(s.total_leaves, **walked.held, shift=0.0, radius=0.0)
         sums = engine.fit(targets).sums[:, 0]
         return cls(s.total_leaves, **walked.held, shift=_shift(engine), radius=_radius(s, sums, engine))
 

@@ -45,6 +45,7 @@ class Replay:
     score: Array  #: (N, K) the model's predictions of the training rows
     recovered: dict[str, Any]  #: what the model does not state and the walk supplied
     held: dict[str, int]  #: how many leaves have something held besides their rows; see `Pattern`
+    drawn_weights: Array  #: (L,) see `Walked`
 
 
 def assign_leaves(adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.int64], limits: Limits) -> Leaves:
@@ -85,7 +86,8 @@ def replayed(trees: FittedTrees, walked: Walked, offsets: Array | None, total: f
     rates, recovered = recover_rates(trees, values, walked.counts)
     trees = replace(trees, rates=rates)
     structure = fitted_structure(trees, walked.cells, walked.draws, walked.leaf_weights, pattern, offsets, total)
-    return Replay(structure, walked.counts, walked.sums, values, walked.score, recovered, pattern.counts)
+    held = pattern.counts if trees.ranks is None else {"ranked": len(walked.sums)}
+    return Replay(structure, walked.counts, walked.sums, values, walked.score, recovered, held, walked.drawn_weights)
 
 
 def regularisation_of(trees: FittedTrees) -> Regularisation:
@@ -112,7 +114,7 @@ def fitted_structure(
         leaf_scale=pattern.scale,
         rates=trees.rates.copy(),
         base=None if trees.base is None else np.asarray(trees.base, dtype=np.float64),
-        row_weights=trees.row_weights,
+        row_weights=trees.row_weights if trees.ranks is None else None,  # they are in the ranks
         offsets=offsets,
         mixing=pattern.mixing,
         shift=pattern.shift,

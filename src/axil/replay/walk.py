@@ -15,7 +15,7 @@ from axil.kernels.cpu import Cpu
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.machine.progress import track
-from axil.structure import cell_dtype
+from axil.structure import Ranks, cell_dtype
 from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
@@ -29,11 +29,14 @@ class Walked:
     """Sums that rows add to their leaves on a walk; rows are independent, so parts of a data set add up to the whole."""
 
     cells: Leaves  #: (T, N), see `Structure`
-    draws: Array  #: (D,)
+    draws: Array  #: (D,) or (D, L), see `Structure`
     counts: NDArray[np.int64]  #: (L,) rows that each leaf was fitted on
     leaf_weights: Array  #: (L,)
     sums: Array  #: (L, K) of weight * draw * residual, as the library rounds them
     score: Array  #: (N, K) the model's predictions of the rows
+    drawn_weights: (
+        Array  #: (L,) of the rows that each leaf was fitted on: the leaf weights, but where it is a percentile of them
+    )
 
 
 def walk(
@@ -45,7 +48,7 @@ def walk(
     limits: Limits,
 ) -> Walked:
     """Walk through the fit with some or all of its rows."""
-    plain = trees.sampler is None and trees.coefficients is None
+    plain = trees.sampler is None and trees.coefficients is None and trees.ranks is None
     if plain:
         return _walk_fast(adapter, trees, leaves, targets, offsets, limits)
     return TreeWalk(adapter, trees, leaves, targets, offsets, limits.budget).run()
@@ -92,7 +95,7 @@ def _walk_fast(
     leaf_weights = counts if weights is None else leaf_totals(leaves, trees.n_leaves, weights, limits.n_threads)
     if trees.held_out is not None:
         counts = leaf_totals(leaves, trees.n_leaves, (~trees.held_out).astype(float), limits.n_threads)
-    return Walked(leaves, np.ones(1), np.rint(counts).astype(np.int64), leaf_weights, sums, score)
+    return Walked(leaves, np.ones(1), np.rint(counts).astype(np.int64), leaf_weights, sums, score, leaf_weights)
 
 
 class TreeWalk:
@@ -114,7 +117,8 @@ class TreeWalk:
         self.added = 0  # trees up to here are in the predictions
         self.levels = [1.0]  # first, so that a structure with a single level of draws is one without sampling
         # Codes of the draws, two bytes if there are many.
-        self.codes = None if trees.sampler is None else self._empty(np.uint8)
+        self.codes = None if trees.sampler is None and trees.ranks is None else self._empty(np.uint8)
+        self.shares = None if trees.ranks is None else np.zeros((3, int(self.starts[-1])))
 
     def _empty(self, dtype: type[np.unsignedinteger[Any]]) -> Leaves:
         shape = (self.leaves.shape[0], self.leaves.shape[1])
@@ -124,18 +128,22 @@ class TreeWalk:
         trees, n_trees = self.trees, len(self.trees.n_leaves)
         total, n_outputs = int(self.starts[-1]), self.targets.shape[1]
         self.sums, self.leaf_weights = np.zeros((total, n_outputs)), np.zeros(total)
-        counts = np.zeros(total, dtype=np.int64)
+        drawn_weights, counts = np.zeros(total), np.zeros(total, dtype=np.int64)
         for t in track(range(n_trees), "replay"):
             own, n = slice(self.starts[t], self.starts[t + 1]), int(trees.n_leaves[t])
             residuals = self._rounded(self.targets - self.score, self.adapter.residual_precision)
             draw = self._draw(t, residuals)
-            self.sums[own] = self._leaf_sums(t, residuals, draw)
             drawn = draw if trees.row_weights is None else draw * trees.row_weights
-            self.leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
+            drawn_weights[own] = self.leaf_weights[own] = np.bincount(self.leaves[t], drawn, n)
+            if trees.ranks is None:
+                self.sums[own] = self._leaf_sums(t, residuals, draw)
+            else:
+                self.sums[own], self.leaf_weights[own] = self._pick(t, trees.ranks, residuals, draw)
             taken = draw > 0 if trees.held_out is None else (draw > 0) & ~trees.held_out
             counts[own] = np.bincount(self.leaves[t][taken], minlength=n)
             self._advance(t)
-        return Walked(self._cells(), np.array(self.levels), counts, self.leaf_weights, self.sums, self.score)
+        draws = np.array(self.levels) if self.shares is None else self.shares
+        return Walked(self._cells(), draws, counts, self.leaf_weights, self.sums, self.score, drawn_weights)
 
     @staticmethod
     def _rounded(values: Array, precision: type[np.floating[Any]]) -> Array:
@@ -145,7 +153,12 @@ class TreeWalk:
         """(N,): how often each row was drawn for tree t; told apart by a code for the structure's cells."""
         if self.trees.sampler is None or self.codes is None:
             return np.ones(len(self.targets))
-        draw = np.asarray(self.trees.sampler.draw(t, self.leaves[t], residuals), dtype=np.float64)
+        tree = t - self.trees.based
+        if tree < 0:  # the base, which is made of all rows
+            return np.ones(len(self.targets))
+        draw = np.asarray(self.trees.sampler.draw(tree, self.leaves[t], residuals), dtype=np.float64)
+        if self.shares is not None:
+            return draw
         present = np.sort(self.levels)
         found = np.minimum(np.searchsorted(present, draw), len(present) - 1)
         if (present[found] != draw).any():
@@ -157,6 +170,21 @@ class TreeWalk:
             self.codes = wider
         self.codes[t] = codes
         return draw
+
+    def _pick(self, t: int, ranks: Ranks, residuals: Array, draw: Array) -> tuple[Array, Array]:
+        """Percentiles (L_t, 1) of the leaves of tree t, and what the shares of the rows picked for each add up to, (L_t,)."""
+        assert self.shares is not None
+        assert self.codes is not None
+        n, start = int(self.trees.n_leaves[t]), self.starts[t]
+        found = ranks.picks(self.leaves[t], residuals[:, 0], draw)
+        self.codes[t] = 0
+        for code in (1, 0):  # the lower row last: it is the only one where both are the same
+            self.codes[t][found.rows[code]] = code + 1
+            self.shares[code + 1, start + found.leaves] = found.shares[code]
+        sums, weights = np.zeros((n, 1)), np.zeros(n)
+        sums[found.leaves, 0] = (found.shares * residuals[found.rows, 0]).sum(axis=0)
+        weights[found.leaves] = 1.0
+        return sums, weights
 
     def _code(self, level: float) -> int:
         """The number of a level of draws, a new one if need be."""
@@ -212,9 +240,10 @@ class TreeWalk:
 
     def _cells(self) -> Leaves:
         """(T, N): leaf and draw of each row as one number."""
-        if self.codes is None or len(self.levels) == 1:
+        if self.codes is None or (self.shares is None and len(self.levels) == 1):
             return self.leaves
-        dtype = cell_dtype(int(self.trees.n_leaves.max()) * len(self.levels))
+        levels = len(self.levels) if self.shares is None else len(self.shares)
+        dtype = cell_dtype(int(self.trees.n_leaves.max()) * levels)
         cells = self.leaves if dtype is self.leaves.dtype.type else self._empty(dtype)
         for t, n in enumerate(self.trees.n_leaves):
             cells[t] = self.leaves[t] + self.codes[t].astype(dtype) * dtype(n)

@@ -48,10 +48,10 @@ class Structure(Transferable):
     """Leaf membership, contributions, rates and base of T trees over N training rows.
 
     Row j counts ``row_weights[j] * draw * leaf_scale[l]`` in the value of its leaf l of tree t, draw being how often it was
-    drawn for the tree. Rows are kept by cells: cell ``d * n_leaves[t] + l`` holds the rows of leaf l that were drawn
-    ``draws[d]`` times, so a sampled model takes no more memory than any other, N * T cell numbers. With ``mixing`` a
-    leaf's value is a combination of the sums of all leaves of its tree (``mixing[t] @ sums``); with ``shift`` it has a
-    constant besides, which no target makes.
+    drawn for the tree, or its share where the leaf's value is a percentile. Rows are kept by cells: cell ``d * n_leaves[t] + l``
+    holds the rows of leaf l that were drawn ``draws[d]`` times, so a sampled model takes no more memory than any other, N * T
+    cell numbers. With ``mixing`` a leaf's value is a combination of the sums of all leaves of its tree (``mixing[t] @ sums``);
+    with ``shift`` it has a constant besides, which no target makes.
     """
 
     cells: NDArray[np.unsignedinteger[Any]]  #: (T, N) cell of each training row, packed
@@ -64,7 +64,8 @@ class Structure(Transferable):
     offsets: Array | None = None  #: (N, K) what each training row's prediction starts from besides
     mixing: tuple[csr_array | None, ...] | None = None  #: (L_t, L_t) of each tree; None: by leaf_scale alone
     shift: Array | None = None  #: (L,) what leaf values have besides, before the rate; None: nothing
-    draws: Array = field(default_factory=lambda: np.ones(1))  #: (D,)
+    #: (D,), or (D, L) where leaves are percentiles: the shares of the rows that each is taken from
+    draws: Array = field(default_factory=lambda: np.ones(1))
     coefficients: Coefficients | None = None  #: None: plain boosting by the rates
     columns: NDArray[np.int64] | None = None  #: (T,) which of all the model's trees these are; None: all, in order
     #: how leaf_scale came about; None: not known, nor asked unless weights change
@@ -88,7 +89,8 @@ class Structure(Transferable):
     def _check_cells(self) -> None:
         """Refuse cells that do not fit the leaves: the kernels index one with the other unchecked. No sum can overflow then."""
         _expect("n_leaves", self.n_leaves, np.int64, (len(self.n_leaves),))
-        _expect("draws", self.draws, np.float64, (len(self.draws),))
+        by_leaf = (int(self.n_leaves.sum()),) if self.draws.ndim == 2 else ()
+        _expect("draws", self.draws, np.float64, (len(self.draws), *by_leaf))
         if self.cells.dtype.kind != "u" or self.cells.ndim != 2 or not self.cells.flags.c_contiguous:
             raise ValueError(
                 f"cells is {self.cells.dtype} {self.cells.shape}, expected unsigned numbers of trees by rows"
@@ -201,25 +203,52 @@ class Structure(Transferable):
         cells = self.cells[:, rows]
         return cells if len(self.draws) == 1 else cells % self.n_leaves[:, None].astype(cells.dtype)
 
-    def to_cells(self, of_leaves: Any, drawn: bool) -> Any:
-        """One tree's table by leaves, (L_t, S), as one by cells, times the draws where ``drawn``."""
-        if len(self.draws) == 1:
+    @property
+    def is_ranked(self) -> bool:
+        """Whether leaves take their values from one or two rows each, by rank."""
+        return self.draws.ndim == 2
+
+    @property
+    def leaves_rows_out(self) -> bool:
+        """Whether trees were fitted without some rows, and the draws say which."""
+        return not self.is_ranked and bool((self.draws == 0).any())
+
+    def row_draws(self, rows: Any = slice(None)) -> Array:
+        """(T, rows): how often each row counts in each tree."""
+        level, leaf = np.divmod(self.cells[:, rows], self.n_leaves[:, None].astype(self.cells.dtype))
+        level = level.astype(np.intp)
+        return self.draws[level, self.starts[:-1, None] + leaf] if self.is_ranked else self.draws[level]
+
+    def tree_draws(self, t: int) -> Array:
+        """(D, L_t), or (D, 1) where all leaves of tree t have the same: how often rows count."""
+        return self.draws[:, self.starts[t] : self.starts[t + 1]] if self.is_ranked else self.draws[:, None]
+
+    def to_cells(self, t: int, of_leaves: Any, drawn: bool) -> Any:
+        """Tree t's table by leaves, (L_t, S), as one by cells, times the draws where ``drawn``."""
+        levels = len(self.draws)
+        if levels == 1:
             return of_leaves
-        factors = like(self.draws if drawn else np.ones_like(self.draws), of_leaves)
-        return (factors[:, None, None] * of_leaves).reshape(len(factors) * len(of_leaves), of_leaves.shape[1])
+        factors = like(self.tree_draws(t) if drawn else np.ones((levels, 1)), of_leaves)
+        return (factors[:, :, None] * of_leaves).reshape(levels * len(of_leaves), of_leaves.shape[1])
 
     def by_cells(self, of_leaves: Any, drawn: bool) -> Any:
         """A table of all trees by leaves, (L, S), as one by cells, times the draws where ``drawn``."""
         if len(self.draws) == 1:
             return of_leaves
-        return np.concatenate([self.to_cells(of_leaves[a:b], drawn) for a, b in pairwise(self.starts)])
+        return np.concatenate(
+            [self.to_cells(t, of_leaves[a:b], drawn) for t, (a, b) in enumerate(pairwise(self.starts))]
+        )
 
-    def to_leaves(self, of_cells: Any, drawn: bool) -> Any:
-        """The transpose of `to_cells`: sums over the cells of each leaf of one tree."""
+    def to_leaves(self, t: int, of_cells: Any, drawn: bool) -> Any:
+        """The transpose of `to_cells`: sums over the cells of each leaf of tree t."""
         if len(self.draws) == 1:
             return of_cells
         by_draw = of_cells.reshape(len(self.draws), len(of_cells) // len(self.draws), of_cells.shape[1])
-        return np.tensordot(like(self.draws, by_draw), by_draw, 1) if drawn else by_draw.sum(axis=0)
+        if not drawn:
+            return by_draw.sum(axis=0)
+        if self.is_ranked:
+            return (like(self.tree_draws(t), by_draw)[:, :, None] * by_draw).sum(axis=0)
+        return np.tensordot(like(self.draws, by_draw), by_draw, 1)
 
     def leaf_values(self, t: int, sums: Any) -> Any:
         """From the weighted residual sums of tree t's leaves, (L_t, S), to its leaf values before the rate, shifts apart."""

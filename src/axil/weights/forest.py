@@ -52,7 +52,7 @@ class Forest:
         data, columns, starts = [], [], [np.zeros(1, dtype=np.int64)]
         weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights
         for t in range(s.n_trees):
-            by_cell = np.repeat(s.draws, s.n_leaves[t])
+            by_cell = np.broadcast_to(s.tree_draws(t), (len(s.draws), int(s.n_leaves[t]))).ravel()
             weight = weights if len(s.draws) == 1 else weights * by_cell[s.cells[t]]
             order = np.argsort(leaf[t], kind="stable")
             sorted_weight = weight[order]
@@ -206,7 +206,7 @@ class Forest:
         """
         s, final = self.structure, np.repeat(self.structure.final, self.structure.n_leaves)
         met = self._train[rows]
-        met.data = (s.draws[(s.cells[:, rows] // s.n_leaves[:, None]).astype(np.intp)] == 0).T.ravel().astype(float)
+        met.data = (s.row_draws(rows) == 0).T.ravel().astype(float)
         held = np.asarray(met @ final)
         share = np.divide(s.final.sum(), held, out=np.zeros_like(held), where=held != 0)
         weights = csr_array(met @ self._rows_of_leaves).multiply(share[:, None]).tocsr()

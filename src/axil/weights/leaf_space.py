@@ -76,7 +76,7 @@ class LeafSpace:
     @staticmethod
     def size(structure: Structure) -> int:
         """Bytes that building a leaf space takes: the factor, and co-occurrences by draws where rows were sampled."""
-        draws = len(structure.draws)
+        draws = 1 if structure.is_ranked else len(structure.draws)
         return 8 * structure.total_leaves**2 * (1 if draws == 1 else 1 + draws**2)
 
     @one_blas_thread()
@@ -193,6 +193,8 @@ def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Any
     s = structure
     starts = s.starts[first : last + 1] - s.starts[first]
     draws = len(s.draws)
+    if s.is_ranked:
+        return rows.xp.asarray(_ranked_together(s, first, last))
     by_cells = rows.xp.empty((int(draws * starts[-1]), int(draws * starts[-1])))
     rows.cooccurrence(first, last, rows.weights, by_cells)
     if draws == 1:
@@ -204,4 +206,18 @@ def cooccurrence(structure: Structure, rows: Rows, first: int, last: int) -> Any
             if c > a:
                 part = of_leaves[:, draws * c : draws * d].reshape(b - a, draws, d - c)
                 out[a:b, c:d] = np.tensordot(part, like(s.draws, part), (1, 0))
+    return out
+
+
+def _ranked_together(s: Structure, first: int, last: int) -> Array:
+    """C among trees first..last-1 where leaves take their values from one or two rows each: these alone are looked at."""
+    starts = s.starts[first : last + 1] - s.starts[first]
+    out = np.zeros((int(starts[-1]), int(starts[-1])))
+    for t in range(first + 1, last):
+        level, leaf = np.divmod(s.cells[t].astype(np.int64), int(s.n_leaves[t]))
+        rows = np.flatnonzero(level)
+        share, own = s.draws[level[rows], s.starts[t] + leaf[rows]], starts[t - first] + leaf[rows]
+        for before in range(first, t):
+            met = starts[before - first] + s.cells[before, rows].astype(np.int64) % int(s.n_leaves[before])
+            np.add.at(out, (met, own), share)
     return out

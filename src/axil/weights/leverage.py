@@ -125,12 +125,12 @@ def squares_in_leaf_space(space: LeafSpace, training: Rows) -> float:
     of_base = -s.base_share @ Q  # Q[base, :]; Q[base, base] is beta and Q[:, base] is 0
     with_base = leaf_sums(s, training, (w * s.mean_weight)[:, None])[:, 0]  # drawn, the base with each leaf
     base = np.sum((w * s.mean_weight) ** 2)
-    seen = gram(s, training, w**2, s.draws)
+    seen = gram(s, training, w**2, drawn=True)
     for rows in track(_blocks(n), "squares"):  # drawn @ Q, in place of drawn
         for own in reversed(_blocks(n)):
             seen[rows, own] = seen[rows, : own.stop] @ Q[: own.stop, own] + np.outer(with_base[rows], of_base[own])
     seen_base = with_base @ Q + base * of_base  # of the base's row
-    plain = gram(s, training, None, np.ones_like(s.draws))
+    plain = gram(s, training, None, drawn=False)
     total = 0.0
     for own in track(_blocks(n), "squares"):  # Q' (drawn @ Q), which is symmetric, on and right of the diagonal
         made = Q[: own.stop, own].T @ seen[: own.stop, own.start :] + np.outer(of_base[own], seen_base[own.start :])
@@ -146,21 +146,18 @@ def _blocks(n: int) -> list[slice]:
     return [slice(first, min(first + BLOCK, n)) for first in range(0, n, BLOCK)]
 
 
-def gram(s: Structure, rows: Rows, weights: Array | None, draws: Array) -> Array:
-    """(L, L): the weight of the rows that each two leaves share, times the factors of their draws for either tree."""
-    levels = len(draws)
+def gram(s: Structure, rows: Rows, weights: Array | None, drawn: bool) -> Array:
+    """(L, L): the weight of the rows that each two leaves share, times their draws for either tree where ``drawn``."""
     cells = np.empty((rows.n_cells, rows.n_cells))
     rows.cooccurrence(0, s.n_trees, weights, cells)
     sums = rows.leaf_sums(np.ones((s.n_rows, 1)) if weights is None else weights[:, None], None)
     # A tree's leaves share no rows; half of what each holds, as the other half is added below.
     np.fill_diagonal(cells, sums[:, 0] / 2)
-    if levels > 1:
+    if len(s.draws) > 1:
         for axis in range(2):
-            parts = [
-                np.moveaxis(cells, axis, 0)[a:b].reshape(levels, (b - a) // levels, -1)
-                for a, b in pairwise(s.cell_starts)
-            ]
-            cells = np.moveaxis(np.concatenate([np.tensordot(draws, part, 1) for part in parts]), 0, axis)
+            turned = np.moveaxis(cells, axis, 0)
+            parts = [s.to_leaves(t, turned[a:b], drawn) for t, (a, b) in enumerate(pairwise(s.cell_starts))]
+            cells = np.moveaxis(np.concatenate(parts), 0, axis)
     return np.asarray(cells + cells.T)
 
 
@@ -175,5 +172,5 @@ def _drawn_rows(space: LeafSpace, training: Rows, rows: slice) -> tuple[Array | 
     s = space.structure
     if len(s.draws) == 1:
         return None, training
-    code, leaf = np.divmod(s.cells[:, rows], s.n_leaves[:, None].astype(s.cells.dtype))
-    return s.draws[code], space.backend.rows(leaf, s.starts)
+    leaf = np.ascontiguousarray(s.leaves(rows))
+    return s.row_draws(rows), space.backend.rows(leaf, s.starts)

@@ -78,7 +78,7 @@ class Passes:
         for group in track(self.groups, "forward"):
             self._pass(residual, done, table, None, list(group.trees), sums, s.row_weights)
             for t in group.trees:
-                own = s.to_leaves(self._cells_of(sums, t), drawn=True)
+                own = s.to_leaves(t, self._cells_of(sums, t), drawn=True)
                 leaves = slice(s.starts[t], s.starts[t + 1])
                 if group.in_turn:
                     for before in range(group.first, t):
@@ -91,7 +91,7 @@ class Passes:
                     values[leaves] += xp.asarray(shift[leaves, None])
             for t, coefficient in group.changes:
                 taken = -coefficient * values[s.starts[t] : s.starts[t + 1]]
-                self._cells_of(table, t)[...] = s.to_cells(taken, drawn=False)
+                self._cells_of(table, t)[...] = s.to_cells(t, taken, drawn=False)
             done = [t for t, _ in group.changes]
             if s.beta[group.last + 1] != s.beta[group.last]:
                 residual -= float(s.beta[group.last + 1] - s.beta[group.last]) * base
@@ -121,7 +121,7 @@ class Passes:
                 asked -= self._rates[own] * sums[own]
             else:
                 for t, coefficient in group.changes:
-                    gathered = s.to_leaves(self._cells_of(sums, t), drawn=False)
+                    gathered = s.to_leaves(t, self._cells_of(sums, t), drawn=False)
                     asked = alpha[int(s.starts[t]) : int(s.starts[t + 1])]
                     asked -= coefficient * gathered
             for t in reversed(group.trees):
@@ -139,7 +139,7 @@ class Passes:
                 if seeds is not None:
                     found += seeds[own]
                 if not self._plain:
-                    self._cells_of(table, t)[...] = s.to_cells(found, drawn=True)
+                    self._cells_of(table, t)[...] = s.to_cells(t, found, drawn=True)
             done = list(group.trees)
         beta = float(s.beta[-1]) * beta - self.rows.product(xp.asarray(s.base_share)[None], phi)[0]
         first = self._cells_of(table, done[0])
@@ -181,7 +181,9 @@ class Passes:
 def leaf_sums(structure: Structure, rows: Rows, v: Array) -> Array:
     """(L, S): ``sums[l] = sum over rows j in leaf l of w_j draw_j v_j`` for all leaves of all trees, from v (N, S)."""
     cells = rows.leaf_sums(v, rows.weights)
-    return np.concatenate([structure.to_leaves(cells[a:b], drawn=True) for a, b in pairwise(structure.cell_starts)])
+    return np.concatenate(
+        [structure.to_leaves(t, cells[a:b], drawn=True) for t, (a, b) in enumerate(pairwise(structure.cell_starts))]
+    )
 
 
 def groups_of(structure: Structure) -> list[TreeGroup]:

@@ -82,7 +82,7 @@ def fits(training: Rows, fitted: FittedValues) -> list[RemovalFit]:
 
 def is_known(s: Structure) -> bool:
     """Whether it is known how leaf values follow from row weights."""
-    return s.mixing is None and s.regularisation is not None
+    return s.mixing is None and s.regularisation is not None and not s.is_ranked
 
 
 def known_regularisation(s: Structure, question: str = "removal") -> Regularisation:
@@ -93,6 +93,13 @@ def known_regularisation(s: Structure, question: str = "removal") -> Regularisat
             "with path_smooth or monotone constraints the value of a leaf depends on other nodes, and how these follow the "
             "weight of a row is not computed",
             f"Weights, what_if and blame work for it; for {question} fit without these settings.",
+        )
+    if s.is_ranked:
+        raise UnsupportedQuestionError(
+            question,
+            "each leaf takes its value from rows of a certain rank (a median or another percentile), and without some rows "
+            "others have that rank",
+            f"Weights, what_if and blame hold the ranks fixed; for {question} fit with squared error.",
         )
     if s.regularisation is None:
         raise UnsupportedQuestionError(

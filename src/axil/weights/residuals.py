@@ -64,11 +64,11 @@ class FittedValues:
         s = self.structure
         cells = s.cells[:, rows]
         n_leaves = s.n_leaves[:, None].astype(cells.dtype)
-        leaves = cells if len(s.draws) == 1 else cells % n_leaves
+        leaves, draws = (cells, None) if len(s.draws) == 1 else (cells % n_leaves, s.row_draws(rows))
         started = self.started(rows)
         for t, residual in zip(range(s.n_trees), self.residuals(leaves, started)):
             leaf = s.starts[t] + leaves[t]
-            drawn = s.draws[0] if len(s.draws) == 1 else s.draws[cells[t] // n_leaves[t]]
+            drawn = s.draws[0] if draws is None else draws[t]
             yield ResidualStep(t, leaf, drawn, residual, self.values[leaf])
 
 

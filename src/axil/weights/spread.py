@@ -49,7 +49,9 @@ def _known(values: Array) -> NDArray[np.bool_]:
 
 def _by_leaf(structure: Structure, cells: Array) -> Array:
     """(L, S): sums by leaf of sums by cell."""
-    return np.concatenate([structure.to_leaves(cells[a:b], drawn=False) for a, b in pairwise(structure.cell_starts)])
+    return np.concatenate(
+        [structure.to_leaves(t, cells[a:b], drawn=False) for t, (a, b) in enumerate(pairwise(structure.cell_starts))]
+    )
 
 
 def _means(sums: Array, own: float) -> Array:

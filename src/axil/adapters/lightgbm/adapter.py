@@ -15,6 +15,7 @@ from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, Tra
 from axil.adapters.frames import array_of_floats
 from axil.adapters.lightgbm import splits
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, histories
+from axil.adapters.lightgbm.percentile import Gradients, RankedReplay, with_base, with_evidence
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refit import refitted_trees
@@ -74,7 +75,7 @@ class LightGBMAdapter(TreeModel):
     library = "LightGBM"
     refusals = REFUSALS
     precision = np.float32
-    residual_precision = np.float32
+    residual_precision: type[np.floating[Any]] = np.float32
     score_precision = np.float64
     tolerance = 1e-6
     renames = True  # fit takes feature_name= for the columns of a frame, which predict then takes by their places
@@ -104,6 +105,9 @@ class LightGBMAdapter(TreeModel):
         self.feature_names: list[str] | None = None if unnamed else names
         self.fingerprint = text.fingerprint()
         self.scale = ROOTS if text.objective == "regression sqrt" else IDENTITY
+        self.starts_with_base = self._reading.ranked
+        if self.starts_with_base:
+            self.residual_precision = np.float64
         self._rule = LightGBMRule.of(self._reading)
         self.leaf_tolerance = self._rule.tolerance
 
@@ -124,8 +128,9 @@ class LightGBMAdapter(TreeModel):
                 "LightGBM smooths by row counts that it estimates from the weights while it grows a tree",
                 "Fit with path_smooth=0, or without sample_weight.",
             )
-        coefficients = self._coefficients(rows)
-        base, base_value, hidden = self._base(totals, coefficients)
+        coefficients, gradients = self._coefficients(rows), self._gradients(rows)
+        start = float(totals.means[0]) if gradients is None else gradients.start(rows.targets[:, 0])
+        base, base_value, hidden = self._base(start, totals, coefficients)
         values = [tree.floats("leaf_value") for tree in self._trees]
         nodes = rule.nodes
         if self._reading.forest:
@@ -145,6 +150,7 @@ class LightGBMAdapter(TreeModel):
             rates[0] = hidden_rate(values[0], rates[1:], self._settings)
         weights = rows.weights if rows.at_hand else None  # for draws, which are not replayed on several machines
         evidence = replace(self._evidence(totals.n_rows, weights), values=np.concatenate(values), rates=rates)
+        evidence = with_evidence(evidence, gradients)
         leaf_weights = self._leaf_weights(totals)
         if self._reading.forest and self._reading.bags:
             self._count_lone_leaves(evidence, leaf_weights, totals.n_rows)
@@ -160,17 +166,35 @@ class LightGBMAdapter(TreeModel):
             l1=rule.l1,
             max_step=rule.max_step,
             nodes=None if nodes is None else _with_roots_known(nodes),
-            sampler=self._sampler(evidence, totals.n_rows),
+            sampler=self._sampler(evidence, totals.n_rows, gradients),
             coefficients=coefficients,
             hidden=printed,
             slack=rule.slack(evidence.values),
             doubt=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
         )
-        return [trees]
+        if gradients is None:
+            return [trees]
+        return [with_base(trees, gradients, start, base is None, totals.n_rows)]
 
-    def _base(self, totals: Totals, coefficients: Coefficients | None) -> tuple[float | None, float, float]:
+    def _gradients(self, rows: TrainingRows) -> Gradients | None:
+        """The gradients of an objective whose leaf values are percentiles; None: of any other."""
+        if not self.starts_with_base:
+            return None
+        name = self._reading.text.objective
+        if not rows.at_hand:
+            raise UnsupportedModelError(
+                "objective",
+                f"{name} over partitions",
+                "a leaf takes its value from rows by their rank among all rows of the leaf, which lie in several partitions",
+                "Pass the training rows in memory.",
+            )
+        return Gradients.of(name, self._settings.precisely("alpha")[0], rows.targets[:, 0], rows.weights)
+
+    def _base(
+        self, start: float, totals: Totals, coefficients: Coefficients | None
+    ) -> tuple[float | None, float, float]:
         """The base (None: the mean), as a number, and how much of it the leaves of the first tree (all, of a forest) have."""
-        first, mean = self._trees[0], float(totals.means[0])
+        first, mean = self._trees[0], start
         scale = 1.0 if coefficients is None or self._reading.forest else float(coefficients.beta[-1])
         shrinkage = first.shrinkage if scale == 1 else f"{float(first.shrinkage) / scale:.5g}"  # but for DART's factors
         from_average = self._settings.flag("boost_from_average") and not totals.offset
@@ -258,18 +282,17 @@ class LightGBMAdapter(TreeModel):
             weights,
         )
 
-    def _sampler(self, evidence: LeafEvidence, n_rows: int) -> DrawReplay | None:
+    def _sampler(self, evidence: LeafEvidence, n_rows: int, gradients: Gradients | None = None) -> DrawReplay | None:
         """Which rows each tree was fitted on; None: all of them."""
         # Trees that are added one by one leave num_iterations as it was.
         failures = max(int(self._settings.number("num_iterations")) - self._n_iterations, 100)
+        made = DrawReplay if gradients is None else partial(RankedReplay, gradients)
         if self._reading.goss:
             states = self._settings.goss(n_rows)
-            return DrawReplay("LightGBM GOSS", states, evidence, failures)
+            return made("LightGBM GOSS", states, evidence, failures)
         if not self._reading.bags:
             return None
-        return DrawReplay(
-            "LightGBM bagging", [self._settings.bagging(n_rows)], evidence, failures, self._reading.forest
-        )
+        return made("LightGBM bagging", [self._settings.bagging(n_rows)], evidence, failures, self._reading.forest)
 
     def _count_lone_leaves(self, evidence: LeafEvidence, leaf_weights: Array | None, n_rows: int) -> None:
         """Fill in how many rows the trees of a forest had that found no split, which LightGBM does not record."""
@@ -286,7 +309,7 @@ class LightGBMAdapter(TreeModel):
 
     def _leaf_weights(self, totals: Totals) -> Array | None:
         """(L,): the sums of weights that LightGBM recorded; None where it summed rounded ones."""
-        if self._reading.on_gpu or self._rule.renewed:
+        if self._reading.on_gpu or self._rule.renewed or (self._reading.text.objective == "mape" and not totals.even):
             return None
         # A tree of one leaf records none, or 0 where it is still in memory.
         alone = np.array([totals.weight])

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.structure import Regularisation
+from axil.structure import Ranks, Regularisation
 from axil.types import Array
 
 Words = NDArray[np.uint32]
@@ -43,6 +43,7 @@ class Seen:
     gradients: Array  #: (N, K) -g
     hessians: Array | None = None  #: (N, K); None: 1, of squared error
     weights: Array | None = None  #: (N,) where they are not in the two above
+    residuals: Array | None = None  #: (N, K) where percentiles of them make the leaves
 
     @cached_property
     def pull(self) -> NDArray[np.float32]:
@@ -202,6 +203,7 @@ class LeafEvidence:
     rates: Array  #: (T,) what multiplies the values of each tree; nan where it is not known
     rule: Regularisation
     weights: Array | None  #: (N,)
+    ranks: Ranks | None = None  #: where leaf values are percentiles
 
     def lone(self, tree: int) -> bool:
         """Whether a tree found no split."""
@@ -216,12 +218,20 @@ class LeafEvidence:
             return 0
         if seen is None or len(drawn) >= MANY_ROWS:
             return 2
+        if self.ranks is not None:
+            assert seen.residuals is not None
+            u = self.ranks.values(leaf, seen.residuals[:, output], drawn, n)
+            return self._compared(tree, u)
         c = drawn[rows].astype(np.float64)
         sums, total = (
             np.bincount(leaf[rows], c * of_rows[rows, output], n).astype(np.float64)
             for of_rows in (seen.pull, seen.bend)
         )
-        u, v = self.rule.tree(tree, own).leaf_values(sums, total), self.values[own]
+        return self._compared(tree, self.rule.tree(tree, own).leaf_values(sums, total))
+
+    def _compared(self, tree: int, u: Array) -> int:
+        """2 where leaf values u (L_t,) before the rate are those of the tree, 1 where they are others."""
+        v = self.values[self.starts[tree] : self.starts[tree + 1]]
         rate = self.rates[tree]
         if np.isnan(rate):  # any draw then agrees with a tree of one value that is not zero
             rate = (u @ v) / ((u @ u) or 1.0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters.lightgbm.percentile import PERCENTILES
 from axil.adapters.lightgbm.text import LightGBMSettings, ModelText
 
 
@@ -103,7 +104,14 @@ class LightGBMReading:
         for name in ("path_smooth", "lambda_l1", "max_delta_step"):
             if self.settings.number(name) > 0:
                 return name
+        if self.ranked:
+            return f"objective={self.text.objective}"
         return "boosting=dart" if self.dart else "boosting=rf" if self.forest else ""
+
+    @property
+    def ranked(self) -> bool:
+        """Whether leaf values are percentiles of residuals."""
+        return self.text.objective in PERCENTILES
 
     @property
     def dart(self) -> bool:

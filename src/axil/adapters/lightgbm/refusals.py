@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from axil.adapters.lightgbm.percentile import PERCENTILES
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS, OWN_RANKING, RANKED, Refusal
 
-SQUARED = ("regression", "regression sqrt")  # the second with reg_sqrt, of which predictions are squared
+EXACT_OBJECTIVES = ("regression", "regression sqrt", *PERCENTILES)  # "sqrt": with reg_sqrt
 _L2 = 'Fit with objective="regression" (squared error) instead.'
 
 _LOGIT = "residuals pass through a sigmoid, and the logit of a mean, where the fit starts, is not linear in the targets"
 _EXPONENTIAL = "predictions pass through an exponential, and the fit starts from the logarithm of a mean"
 
 _OBJECTIVES = {  # name: reason, condition, whether its gradient is replayed
-    "regression_l1": ("leaf values are medians of the residuals", "(ii)", False),
     "huber": ("residuals are clipped", "(ii)", True),
     "fair": ("residuals are damped by a non-linear function", "(ii)", True),
-    "quantile": ("leaf values are quantiles of the residuals", "(ii)", False),
-    "mape": ("leaf values are weighted medians of the residuals", "(ii)", False),
     "poisson": (_EXPONENTIAL, "(i)", True),
     "gamma": (_EXPONENTIAL, "(i)", True),
     "tweedie": (_EXPONENTIAL, "(i)", True),
@@ -42,7 +40,7 @@ def _objective(name: str) -> Callable[[LightGBMReading], str]:
 
 def _other_objective(model: LightGBMReading) -> str:
     name = model.text.objective
-    return "custom" if not name or name.startswith(("none", "custom")) else "" if name in SQUARED else name
+    return "custom" if not name or name.startswith(("none", "custom")) else "" if name in EXACT_OBJECTIVES else name
 
 
 def _positive(name: str) -> Callable[[LightGBMReading], str]:
@@ -83,13 +81,19 @@ def _linear_tree(model: LightGBMReading) -> str:
     return "True" if model.settings.flag("linear_tree") or any(tree.is_linear for tree in model.text.trees) else ""
 
 
+def _ranked_elsewhere(model: LightGBMReading) -> str:
+    where = "device_type=cuda" if model.cuda else "num_machines" if model.machines > 1 else ""
+    return f"{model.text.objective} with {where}" if model.ranked and where else ""
+
+
 def _trees_per_iteration(model: LightGBMReading) -> str:
     number = model.text.header.get("num_tree_per_iteration", "1")
     return "" if number == "1" else number
 
 
 def _quantized(model: LightGBMReading) -> str:
-    rounded = model.settings.flag("use_quantized_grad") and not model.settings.flag("quant_train_renew_leaf")
+    renewed = model.settings.flag("quant_train_renew_leaf") or model.ranked
+    rounded = model.settings.flag("use_quantized_grad") and not renewed
     return "True without quant_train_renew_leaf" if rounded else ""
 
 
@@ -118,9 +122,10 @@ def _forced(model: LightGBMReading) -> str:
     return model.settings.text("forcedsplits_filename") if odd else ""
 
 
-#: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
+#: LightGBMSettings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (
     "objective: regression under all its names (l2, mse, rmse, ...), reg_sqrt (weights are of the targets' roots)",
+    "objective: quantile, regression_l1 and mape, bagging, GOSS and DART included: with the ranks of the rows held",
     "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued training (init_model)",
     "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth (without sample weights), use_quantized_grad with renewed leaves",
     "lambda_l1, max_delta_step, monotone_constraints by all methods: with the pattern held",
@@ -154,6 +159,13 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
         _L2,
         "(ii)",
         linear_only=True,
+    ),
+    Refusal(
+        "objective",
+        _ranked_elsewhere,
+        "percentiles of residuals are then computed in another way, or are means over machines",
+        None,
+        'Fit on one machine with device_type="cpu".',
     ),
     Refusal(
         "num_tree_per_iteration",
@@ -255,7 +267,7 @@ _SAMPLED = (
     "The rows are in another order than in the fit: the model was fitted on rows drawn at random (bagging or GOSS), "
     "which axil draws "
     "again by their position.",
-    "Settings changed while the model was trained, so that other rows were drawn.",
+    "LightGBMSettings changed while the model was trained, so that other rows were drawn.",
 )
 _BUNDLES = "LightGBM bundled sparse columns that overlap in a few rows: fit again with enable_bundle=False."
 _VALUES = (
@@ -278,8 +290,12 @@ _SINGLE = (
     'device_type="cpu".'
 )
 _DIGITS = (
-    "The model was loaded from text, which keeps six digits of lambda_l2, cat_l2 and path_smooth, and of learning_rate, "
+    "The model was loaded from text, which keeps six digits of lambda_l2, cat_l2, path_smooth and alpha, and of learning_rate, "
     "which DART needs: pass the model in memory, or pickle it."
+)
+_PERCENTILES = (
+    "LightGBM 4.7 changed how it computes weighted percentiles: explain the model with a version on the same side of that as the "
+    "one that fitted it."
 )
 
 
@@ -295,4 +311,5 @@ def cause(model: LightGBMReading, what: str, digits_lost: bool) -> str:
     machines = (_MACHINES.format(model.machines),) if apart else ()
     single = (_SINGLE,) if model.adds_in_single else ()
     turned = (_TURNED,) if model.dart and any(float(tree.shrinkage) < 0 for tree in model.text.trees) else ()
-    return "\n".join((*turned, *machines, *_VALUES, *([_DIGITS] if digits_lost else ()), *single))
+    changed = (_PERCENTILES,) if model.ranked else ()
+    return "\n".join((*turned, *machines, *_VALUES, *([_DIGITS] if digits_lost else ()), *single, *changed))

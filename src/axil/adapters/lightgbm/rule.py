@@ -51,7 +51,11 @@ class LightGBMRule:
         l1, l1_lost = settings.precisely("lambda_l1")
         step, step_lost = settings.precisely("max_delta_step")
         renewed = settings.flag("use_quantized_grad")
-        if renewed:
+        if reading.ranked:  # whose leaves are renewed without any of them
+            l2 = cat_l2 = smooth = l1 = step = lost = cat_lost = smooth_lost = l1_lost = step_lost = 0.0
+            if reading.text.objective == "quantile":
+                lost = settings.precisely("alpha")[1]
+        elif renewed:
             cat_l2 = smooth = smooth_lost = 0.0
         elif reading.splits_subsets:
             lost += cat_lost

@@ -52,7 +52,7 @@ def training_errors(proven: ProvenModel, out_of_fold: Array | None) -> TrainingE
 def is_bagged(proven: ProvenModel) -> bool:
     """Whether the model is a forest of which most rows are left out by some tree."""
     forests = [engine for engine in proven.engines if isinstance(engine, Forest)]
-    return len(forests) == len(proven.engines) and all((forest.structure.draws == 0).any() for forest in forests)
+    return len(forests) == len(proven.engines) and all(forest.structure.leaves_rows_out for forest in forests)
 
 
 def out_of_bag(proven: ProvenModel) -> Array:

@@ -1,0 +1,146 @@
+"""LightGBM's percentiles: leaf values of quantile, regression_l1 and mape, and where their fits start.
+
+Formulas: PercentileFun, WeightedPercentileFun and RenewTreeOutput, src/objective/regression_objective.hpp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.adapters.contract import Coefficients, FittedTrees
+from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, Seen
+from axil.structure import Ranks
+from axil.types import Array
+
+PERCENTILES = ("quantile", "regression_l1", "mape")  # objectives
+
+
+@dataclass(frozen=True)
+class Percentile(Ranks):
+    """The rule of LightGBM. LightGBMSettings of sums (lambda_l1, lambda_l2, path_smooth) do not reach its leaf values."""
+
+    own_segment: bool = (
+        True  #: from 4.7 on; before, weighted percentiles were mixed by the weights of the rows one further up
+    )
+
+    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
+        """Linear between ranks, counted from the largest."""
+        place = (counts - 1) * (1.0 - self.alpha)
+        down = place.astype(np.int64) + 1  # of the upper row
+        last = down >= counts
+        return np.where(last, 0, counts - down - 1), np.where(last, 0.0, 1.0 - (place - (down - 1)))
+
+    def weighed(self, weights: Array) -> tuple[int, int, float]:
+        """A mix of the rows whose cumulated weights are around the share; one of them where the upper weighs less than one."""
+        n, total = len(weights), np.cumsum(weights)
+        threshold = total[-1] * self.alpha
+        at = min(int(np.searchsorted(total, threshold, side="right")), n - 1)
+        if at in (0, n - 1):
+            return at, at, 0.0
+        lower, upper = (at - 1, at) if self.own_segment else (at, at + 1)
+        if total[upper] - total[lower] < 1.0:
+            return lower, lower, 0.0
+        return at - 1, at, float((threshold - total[lower]) / (total[upper] - total[lower]))
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The gradients by which rows are sampled, and the ranks by which leaves get their values."""
+
+    objective: str
+    ranks: Percentile
+    weights: Array | None  #: (N,) of the samples
+
+    @classmethod
+    def of(cls, objective: str, alpha: float, targets: Array, weights: Array | None) -> Gradients:
+        """Those of a fit to targets (N,), all in float32; alpha is the objective's setting."""
+        own = weights
+        if objective == "mape":
+            scale = np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(targets.astype(np.float32)))
+            own = (scale if weights is None else scale * weights.astype(np.float32)).astype(np.float64)
+        own_alpha = float(np.float32(alpha)) if objective == "quantile" else 0.5
+        return cls(objective, Percentile(own_alpha, own, own_segment=_version() >= (4, 7)), weights)
+
+    def start(self, targets: Array) -> float:
+        """Where the fit starts: the same percentile of the targets (N,), in float32."""
+        found = self.ranks.picks(np.zeros(len(targets), dtype=np.int64), targets, np.ones(len(targets)))
+        lower, upper = targets[found.rows[:, 0]].astype(np.float32)
+        if self.ranks.weights is None:
+            return float(np.float32(upper - np.float64(upper - lower) * found.shares[0, 0]))
+        return float(np.float32(found.shares[1, 0] * np.float64(upper - lower) + lower))
+
+    def seen(self, residuals: Array) -> Seen:
+        """The gradients where these residuals (N, 1) are left."""
+        if self.objective == "quantile":
+            above = residuals.astype(np.float32) > 0
+            alpha = np.float32(self.ranks.alpha)
+            pull = np.where(above, alpha, alpha - np.float32(1.0))
+        else:
+            pull = np.sign(residuals)
+        if self.objective != "mape":
+            return Seen(pull, weights=self.weights, residuals=residuals)
+        assert self.ranks.weights is not None
+        hessians = None if self.weights is None else self.weights[:, None]
+        return Seen(pull * self.ranks.weights[:, None], hessians, residuals=residuals)
+
+
+class RankedReplay(DrawReplay):
+    """Which rows each tree was fitted on, where gradients are not residuals."""
+
+    def __init__(self, gradients: Gradients, *args: Any):
+        super().__init__(*args)
+        self._gradients = gradients
+
+    def draw(self, tree: int, leaf: NDArray[np.integer[Any]], residuals: Array) -> NDArray[Any]:
+        """(N,): with what factor each row was drawn for this tree, 0 for rows out of bag."""
+        return self.draw_iteration(range(tree, tree + 1), leaf[None], self._gradients.seen(residuals))
+
+
+def _version() -> tuple[int, ...]:
+    import lightgbm
+
+    return tuple(int(part) for part in lightgbm.__version__.split(".")[:2])
+
+
+def with_evidence(evidence: LeafEvidence, gradients: Gradients | None) -> LeafEvidence:
+    """The evidence, by percentiles where there are gradients."""
+    return evidence if gradients is None else replace(evidence, ranks=gradients.ranks)
+
+
+def with_base(trees: FittedTrees, gradients: Gradients, base: float, starts: bool, n_rows: int) -> FittedTrees:
+    """The trees after one of a single leaf, the base; ``starts``: whether the fit starts from it at all."""
+    c, size = trees.coefficients, len(trees.n_leaves)
+    rate = 1.0 if starts else 0.0
+    if c is not None:
+        omega = np.zeros((size + 2, size + 1))
+        omega[1:, 1:], omega[1:, 0] = c.omega, rate * c.beta
+        rate = float(omega[-1, 0])
+        c = Coefficients(omega, np.zeros(size + 2))
+
+    def before(first: float, rest: Any) -> Any:
+        return None if rest is None else np.concatenate([[first], np.broadcast_to(rest, len(trees.values))])
+
+    single = 2.0**-23 * abs(base)  # LightGBM rounds it
+    hidden, slack = before(0.0, trees.hidden), before(single, trees.slack)
+    doubt = trees.doubt
+    return replace(
+        trees,
+        n_leaves=np.append(1, trees.n_leaves),
+        values=np.concatenate([[[rate * base]], trees.values]),
+        counts=None if trees.counts is None else np.append(n_rows, trees.counts),
+        weights=before(float(n_rows if gradients.weights is None else gradients.weights.sum()), trees.weights),
+        l2=np.append(0.0, trees.l2),
+        rates=np.append(rate, trees.rates),
+        base=np.zeros(1),
+        base_value=np.zeros(1),
+        coefficients=c,
+        hidden=hidden,
+        slack=slack,
+        doubt=None if doubt is None else lambda agree: doubt(agree[1:]),
+        ranks=gradients.ranks,
+        based=True,
+    )

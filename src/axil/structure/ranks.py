@@ -1,0 +1,75 @@
+"""Ranks: the rows that a leaf takes its value from where that is a percentile of its rows' residuals.
+
+A percentile is the residual of one row, or a fixed mix of two neighbours in rank:
+
+    v = (1 - f) r_lower + f r_upper
+
+Held fixed, as the splits are, these rows and shares make a leaf's value linear in the targets. Of rows with equal residuals the
+first counts as the lower.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure.transfer import Transferable
+from axil.types import Array
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Picks:
+    """The rows that the leaves of one tree take their values from; leaves without rows have none."""
+
+    leaves: Positions  #: (n,)
+    rows: Positions  #: (2, n) lower and upper; the same row twice where it is one
+    shares: Array  #: (2, n)
+
+
+@dataclass(frozen=True)
+class Ranks(Transferable, ABC):
+    """A library's rule for percentiles."""
+
+    alpha: float  #: the share of rows below, 0.5 for a median
+    weights: Array | None = None  #: (N,) of the rows; None: all alike
+    by_draws: bool = False  #: whether a row that was drawn twice counts twice
+
+    @abstractmethod
+    def even(self, counts: Positions) -> tuple[Positions, Array]:
+        """(n,) twice: the lower rank from 0 and the share of the next one, for leaves of these numbers of rows from 1 up."""
+
+    @abstractmethod
+    def weighed(self, weights: Array) -> tuple[int, int, float]:
+        """Lower and upper rank from 0 and the share of the upper one, for a leaf whose rows have these weights by rank."""
+
+    def picks(self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any]) -> Picks:
+        """The rows picked for the leaves (N,) of one tree from residuals (N,) of rows drawn so often, (N,)."""
+        rows, weights = np.flatnonzero(draw), self.weights
+        if self.by_draws and not (draw[rows] == 1).all():
+            weights = draw if weights is None else weights * draw
+        order = rows[np.argsort(residuals[rows], kind="stable")]
+        order = order[np.argsort(leaf[order], kind="stable")]
+        leaves, first, counts = np.unique(leaf[order], return_index=True, return_counts=True)
+        if weights is None:
+            lower, share = self.even(counts)
+            upper = np.minimum(lower + 1, counts - 1)
+        else:
+            w = weights[order]
+            found = [self.weighed(w[start : start + n]) for start, n in zip(first, counts)]
+            lower, upper = (np.array([part[k] for part in found], dtype=np.int64) for k in range(2))
+            share = np.array([part[2] for part in found])
+        upper = np.where(share == 0, lower, upper)
+        picked = np.stack([order[first + lower], order[first + upper]])
+        return Picks(leaves.astype(np.int64), picked, np.stack([1.0 - share, share]))
+
+    def values(self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], n_leaves: int) -> Array:
+        """(n_leaves,): the percentiles; 0 where a leaf has no rows."""
+        found, out = self.picks(leaf, residuals, draw), np.zeros(n_leaves)
+        out[found.leaves] = (found.shares * residuals[found.rows]).sum(axis=0)
+        return out

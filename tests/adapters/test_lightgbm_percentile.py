@@ -1,0 +1,167 @@
+"""Quantile, L1 and MAPE boosting of LightGBM against percentiles in plain NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import axil
+from axil.adapters import read
+from tests.adapters.lightgbm_models import BAG, RANKED, booster, table
+from tests.adapters.percentiles import Rule, replayed
+
+Array = NDArray[np.float64]
+
+
+def even(alpha: float) -> Rule:
+    """Linear between ranks, as np.quantile is; alpha in single precision."""
+
+    def rule(weights: Array) -> tuple[int, int, float]:
+        place = (len(weights) - 1) * float(np.float32(alpha))
+        rank = min(int(np.floor(place + 1e-12)), len(weights) - 1)
+        return rank, min(rank + 1, len(weights) - 1), max(place - rank, 0.0)
+
+    return rule
+
+
+def weighted(alpha: float) -> Rule:
+    """Between the rows around the share of the weights, as from LightGBM 4.7 on; the lower one if the upper is light."""
+
+    def rule(weights: Array) -> tuple[int, int, float]:
+        threshold, total, below = alpha * np.cumsum(weights)[-1], 0.0, 0.0
+        for rank, weight in enumerate(weights):
+            below, total = total, total + weight
+            if total > threshold or rank == len(weights) - 1:
+                break
+        if rank in (0, len(weights) - 1):
+            return rank, rank, 0.0
+        return rank - 1, rank, (threshold - below) / weight if weight >= 1 else 0.0
+
+    return rule
+
+
+PLAIN: dict[str, Rule] = {
+    "quantile": even(0.9),
+    "quantile weighted": weighted(float(np.float32(0.3))),
+    "quantile rate schedule": even(0.9),
+    "l1": even(0.5),
+    "l1 light weights": weighted(0.5),
+    "l1 scored": even(0.5),
+    "l1 boost_from_average=False": even(0.5),
+    "l1 regularised": even(0.5),
+    "l1 equal targets": even(0.5),
+    "l1 median zero": even(0.5),
+    "mape": weighted(0.5),
+}
+
+
+def single(values: Any) -> Array:
+    return np.asarray(values).astype(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_weights_are_those_of_a_replay(name: str) -> None:
+    case = RANKED[name]()
+    y = single(case.y)
+    weights = np.ones(len(y)) if case.sample_weight is None else single(case.sample_weight)
+    if name == "mape":
+        weights = single(np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(case.y.astype(np.float32))))
+    rates = [0.3 * 0.9**t for t in range(12)] if "schedule" in name else [0.1] * 12
+    offsets = 0.0 if case.init_score is None else case.init_score
+    base = 0.0 if "False" in name or "scored" in name else None
+    leaves = read(case.model).leaves(case.X)  # type: ignore[attr-defined]
+    F, K = replayed(PLAIN[name], y, weights, leaves, rates, base, offsets)
+    model = case.model.predict(case.X) + offsets
+    np.testing.assert_allclose(
+        F, model, rtol=0, atol=1e-7 * np.abs(model).max()
+    )  # the base is kept in single precision
+    found = axil.Explainer(case.model, case.X, case.y, case.sample_weight, case.init_score)(
+        case.X, init_score=case.init_score
+    )
+    if name == "l1 equal targets":  # of equal residuals rounding may choose another: the same numbers, other rows
+        np.testing.assert_allclose(found.weights @ y, K @ y, rtol=0, atol=1e-9)
+        return
+    np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["quantile", "l1 weighted bagging", "mape", "quantile dart bagging weighted"])
+def test_wrong_targets_are_noticed(name: str) -> None:
+    """A target without weight may be any that keeps its ranks; all others are noticed."""
+    case, rng = RANKED[name](), np.random.default_rng(0)
+    carried = np.flatnonzero(
+        np.abs(axil.Explainer(case.model, case.X, case.y, case.sample_weight)(case.X).weights).max(axis=0) > 1e-6
+    )
+
+    def refused(y: Array) -> bool:
+        try:
+            axil.Explainer(case.model, case.X, y, case.sample_weight)
+        except axil.ExactnessError:
+            return True
+        return False
+
+    assert refused(rng.permutation(case.y))
+    for one, other in rng.choice(carried, (8, 2), replace=False):
+        changed, swapped = case.y.copy(), case.y.copy()
+        changed[one] += 0.02 * np.ptp(case.y)
+        swapped[[one, other]] = swapped[[other, one]]
+        assert refused(changed)
+        assert refused(swapped)
+
+
+def test_the_pattern_is_told() -> None:
+    case = RANKED["quantile"]()
+    held = axil.Explainer(case.model, case.X, case.y).verification.held  # type: ignore[union-attr]
+    assert held is not None
+    assert held.ranked == held.n_leaves == 1 + sum(t.n_leaves for t in read(case.model)._trees)  # type: ignore[attr-defined]
+    assert held.share == 1.0
+    assert "by the ranks of their rows" in str(held)
+
+
+@pytest.mark.parametrize("question", ["without", "removal", "leave_one_out"])
+def test_deletions_are_refused_by_name(question: str) -> None:
+    case = RANKED["l1"]()
+    explainer = axil.Explainer(case.model, case.X, case.y)
+    asked: dict[str, Any] = {
+        "without": lambda: explainer.without(case.X_new, [3]),
+        "removal": lambda: explainer.removal(case.X_new),
+        "leave_one_out": explainer.leave_one_out,
+    }
+    with pytest.raises(axil.UnsupportedQuestionError, match="rank"):
+        asked[question]()
+
+
+def test_bags_that_were_recorded() -> None:
+    case = booster(table(120), objective="l1", **BAG, n_trees=4)
+    drawn = axil.Explainer(case.model, case.X, case.y)
+    structure = drawn._model.engines[0].structure  # type: ignore[attr-defined]
+    assert structure.n_trees == 5
+    sampler = read(case.model)._settings.bagging(120)  # type: ignore[attr-defined]
+    bags = []
+    for _ in range(4):
+        bag, sampler = sampler.attempt(False, None)
+        sampler = sampler.grown()
+        bags.append(bag)
+    again = axil.Explainer(case.model, case.X, case.y, bags=np.stack(bags, axis=1).astype(float))
+    np.testing.assert_array_equal(again(case.X_new).weights, drawn(case.X_new).weights)
+
+
+def test_files_keep_the_pattern(tmp_path: Any) -> None:
+    case = RANKED["quantile dart bagging weighted"]()
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    explainer.save(tmp_path / "model.axil")
+    again = axil.load(tmp_path / "model.axil", case.model)
+    np.testing.assert_array_equal(again(case.X_new).weights, explainer(case.X_new).weights)
+    assert again.verification == explainer.verification
+
+
+def test_what_if_moves_predictions_as_a_fit_would_while_ranks_stay() -> None:
+    """A target moves by little: LightGBM, fitted again by the same splits, moves as the weights say."""
+    case = RANKED["l1"]()
+    explainer = axil.Explainer(case.model, case.X, case.y)
+    weights = explainer(case.X_new).weights
+    row = int(np.abs(weights).sum(axis=0).argmax())
+    moved = explainer.what_if(case.X_new, {row: case.y[row] + 1e-6})
+    np.testing.assert_allclose(moved["change"], 1e-6 * weights[:, row], rtol=1e-6, atol=1e-15)
