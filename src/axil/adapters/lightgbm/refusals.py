@@ -164,7 +164,6 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
         "objective",
         _ranked_elsewhere,
         "percentiles of residuals are then computed in another way, or are means over machines",
-        None,
         'Fit on one machine with device_type="cpu".',
     ),
     Refusal(
