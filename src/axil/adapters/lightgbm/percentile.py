@@ -57,7 +57,7 @@ class Gradients:
 
     @classmethod
     def of(cls, objective: str, alpha: float, targets: Array, weights: Array | None) -> Gradients:
-        """Those of a fit to targets (N,), all in float32; alpha is the objective's setting."""
+        """Gradients of a fit to targets (N,), all in float32; alpha is the setting of the objective."""
         own = weights
         if objective == "mape":
             scale = np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(targets.astype(np.float32)))
