@@ -120,7 +120,7 @@ def test_the_pattern_is_told() -> None:
     assert "by the ranks of their rows" in str(held)
 
 
-@pytest.mark.parametrize("question", ["without", "removal", "leave_one_out"])
+@pytest.mark.parametrize("question", ["without", "removal", "leave_one_out", "refit"])
 def test_deletions_are_refused_by_name(question: str) -> None:
     case = RANKED["l1"]()
     explainer = axil.Explainer(case.model, case.X, case.y)
@@ -128,6 +128,7 @@ def test_deletions_are_refused_by_name(question: str) -> None:
         "without": lambda: explainer.without(case.X_new, [3]),
         "removal": lambda: explainer.removal(case.X_new),
         "leave_one_out": explainer.leave_one_out,
+        "refit": lambda: explainer.refit(drop=[3]),
     }
     with pytest.raises(axil.UnsupportedQuestionError, match="rank"):
         asked[question]()

@@ -134,6 +134,12 @@ class _TreeRefit(TreeWalk):
 
 
 def _rule(s: Structure) -> Regularisation:
+    if s.is_ranked:
+        raise UnsupportedQuestionError(
+            "refit",
+            "each leaf takes its value from rows of a certain rank (a median or another percentile), which others would have",
+            "Ask what_if for other targets, or fit with squared error.",
+        )
     if s.regularisation is None:
         raise UnsupportedQuestionError(
             "refit", "how leaf values follow from row weights was not recorded", "Make the explainer again."
