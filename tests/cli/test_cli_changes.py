@@ -4,6 +4,7 @@ import json
 import re
 
 import joblib
+import lightgbm
 import numpy as np
 import pandas as pd
 import xgboost as xgb
@@ -77,3 +78,25 @@ def test_what_if_of_classes_and_of_several_outputs(run, fails):
     expected = axil.Explainer(model, X, both).what_if(QUERY[FEATURES], {3: [80.0, 90.0]})
     np.testing.assert_allclose(table_of(out)["change"], expected["change"], rtol=1e-9)
     fails(f"{words} --set 3=80", "--set gives the target '80'; expected 2 numbers, such as 12=80:90")
+
+
+def test_refit(run, fails):
+    words = f"refit lightgbm.txt {DATA.replace('--weights w ', '')}"
+    TRAIN.iloc[:5].assign(id=[f"n{i}" for i in range(5)]).to_csv("more.csv", index=False)
+    code, out, _ = run(f"{words} --rows p003,p077 --set p010=80 --add more.csv --out new.txt")
+    assert code == 0
+    assert f"new.txt: fitted again at the same splits to {N_TRAIN + 3} rows, {N_TRAIN} before" in out
+    explainer = axil.Explainer(MODELS["lightgbm.txt"][0], X.set_axis(TRAIN["id"]), Y)
+    again = explainer.refit(drop=["p003", "p077"], targets={"p010": 80.0}, add=(X[:5], Y[:5]))
+    found = lightgbm.Booster(model_file="new.txt").predict(QUERY[FEATURES])
+    np.testing.assert_allclose(found, again.model.predict(QUERY[FEATURES]), rtol=1e-12)
+    assert "nothing to change" in fails(f"{words} --out new.txt")
+    assert "does not end in .txt" in fails(f"{words} --rows p003 --out new.json")
+
+
+def test_refit_of_other_formats(run):
+    for name, ending in (("xgboost.json", "json"), ("catboost.cbm", "cbm"), ("ridge.skops", "skops")):
+        code, out, error = run(f"refit {name} {DATA.replace('--weights w ', '')} --set p010=80 --out new.{ending}")
+        assert code == 0, error
+        assert "fitted again at the same splits" in out
+        assert run(f"check new.{ending}")[0] == 0

@@ -14,6 +14,7 @@ from typing import Any
 
 from axil.adapters.lightgbm.text import check
 from axil.errors import AxilError, InputError, shortened
+from axil.machine.atomic import atomic
 
 HEAD = 4096  # bytes by which a format is recognised
 SHOWN = 24  # of them, in a message about a file that is none of ours
@@ -29,6 +30,8 @@ class Format:
     extra: str  #: what ``pip install 'axil[...]'`` needs to read it
     save: str  #: how to write such a file
     read: Callable[[Path, bool], Any]  #: the model, from a path and whether the user trusts it
+    write: Callable[[Any, Path], Any]  #: of a model, to a path
+    endings: tuple[str, ...]  #: of the files that it writes, the usual one first
 
 
 def load(path: Any, trust: bool = False) -> Any:
@@ -61,6 +64,21 @@ def load(path: Any, trust: bool = False) -> Any:
             f"{path} looks like {kind.name} but cannot be read ({_said(error)}). "
             f"It may be cut short, or written by another version; save the model again with {kind.save}."
         ) from None
+
+
+def save(model: Any, path: Any, like: Any) -> None:
+    """Write a model to a file of the kind that another file is of."""
+    path = Path(path)
+    with Path(like).open("rb") as file:
+        kind = _format_of(Path(like), file.read(HEAD))
+    if path.suffix.lower() not in kind.endings:
+        raise InputError(
+            f"{path} (--out) does not end in {' or '.join(kind.endings)}, as a file of {kind.name} does, which {like} is."
+        )
+    with atomic(path) as part:
+        written = part.with_suffix(path.suffix)  # by whose ending XGBoost knows the form
+        kind.write(model, written)
+        written.replace(part)
 
 
 @contextmanager
@@ -193,8 +211,26 @@ def _pickle(path: Path, trust: bool) -> Any:
     return joblib.load(path)
 
 
-LIGHTGBM = Format("a LightGBM model", "lightgbm", "booster.save_model('model.txt')", _lightgbm)
-XGBOOST = Format("an XGBoost model", "xgboost,scikit-learn", "model.save_model('model.json')", _xgboost)
-CATBOOST = Format("a CatBoost model", "catboost", "model.save_model('model.cbm')", _catboost)
-SKOPS = Format("a model saved by skops", "skops", "skops.io.dump(model, 'model.skops')", _skops)
-PICKLE = Format("a pickle", "scikit-learn", "joblib.dump(model, 'model.joblib')", _pickle)
+def _saved(model: Any, path: Path) -> None:
+    model.save_model(str(path))
+
+
+def _to_skops(model: Any, path: Path) -> None:
+    from skops.io import dump
+
+    dump(model, path)
+
+
+def _to_pickle(model: Any, path: Path) -> None:
+    import joblib
+
+    joblib.dump(model, path)
+
+
+LIGHTGBM = Format("a LightGBM model", "lightgbm", "booster.save_model('model.txt')", _lightgbm, _saved, (".txt",))
+XGBOOST = Format(
+    "an XGBoost model", "xgboost,scikit-learn", "model.save_model('model.json')", _xgboost, _saved, (".json", ".ubj")
+)
+CATBOOST = Format("a CatBoost model", "catboost", "model.save_model('model.cbm')", _catboost, _saved, (".cbm",))
+SKOPS = Format("a model saved by skops", "skops", "skops.io.dump(model, 'model.skops')", _skops, _to_skops, (".skops",))
+PICKLE = Format("a pickle", "scikit-learn", "joblib.dump(model, 'model.joblib')", _pickle, _to_pickle, PICKLES)

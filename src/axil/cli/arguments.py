@@ -118,12 +118,16 @@ def parser() -> argparse.ArgumentParser:
 
     one = _command(named, "without", "these predictions if training rows were deleted", text.WITHOUT, commands.without)
     _asked(one, "the rows to predict")
-    which = one.add_mutually_exclusive_group(required=True)
-    which.add_argument("--rows", metavar="A,B,...", help="labels of the training rows to delete")
-    which.add_argument(
-        "--where", metavar="COLUMN", help="a column of the training data: true, or 1, for rows to delete"
-    )
+    _deleted(one.add_mutually_exclusive_group(required=True))
     _written(one)
+
+    one = _command(named, "refit", "the model again at its own splits, on other rows", text.REFIT, commands.refit)
+    _model(one)
+    _data(one, required=True)
+    _deleted(one.add_mutually_exclusive_group())
+    one.add_argument("--add", metavar="FILE", help=f"further rows with their targets: {TABLE}")
+    one.add_argument("--set", action="append", metavar="ROW=TARGET", help="other targets, as what-if takes them")
+    one.add_argument("--out", required=True, metavar="FILE", help="the file of the new model, of the kind of MODEL")
 
     one = _command(named, "intervals", "how sure these predictions are", text.INTERVALS, commands.intervals)
     _asked(one, "the rows to predict")
@@ -140,6 +144,13 @@ def parser() -> argparse.ArgumentParser:
     one = _command(named, "completion", "what a shell needs to complete these words", text.COMPLETION, complete)
     one.add_argument("shell", choices=tuple(completion.SHELLS))
     return whole
+
+
+def _deleted(which: Any) -> None:
+    which.add_argument("--rows", metavar="A,B,...", help="labels of the training rows to delete")
+    which.add_argument(
+        "--where", metavar="COLUMN", help="a column of the training data: true, or 1, for rows to delete"
+    )
 
 
 def _calibration(one: argparse.ArgumentParser) -> None:

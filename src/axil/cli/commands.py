@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from axil import adapters
+from axil import adapters, inputs
 from axil.adapters import files, smooth
 from axil.cli import answers, data, option_checks, screen
 from axil.cli.names import groups as groups_of
@@ -157,22 +157,48 @@ def _give_rows(output: Output, question: CommandSubject, table: Any, words: Answ
     return output.give([whole], words, shown, whole.head(top))
 
 
+def _deleted(arguments: argparse.Namespace, training: data.FileRows) -> Any:
+    """(N,): which training rows --rows names, or --where marks."""
+    if arguments.rows is not None:
+        named = labelled_rows(training, arguments.rows, "--rows")
+        return training.features.index.isin(inputs.asked_labels(named))
+    marked = training.marks.to_numpy()
+    if not marked.any():
+        raise InputError(
+            f"Column {arguments.where} of {training.path} (--where) marks no row; there is nothing to delete."
+        )
+    return marked
+
+
+def refit(arguments: argparse.Namespace, out: Any) -> int:
+    """The model again at its own splits, on other rows or to other targets, in a file of its library."""
+    question = question_of(arguments)
+    training, change = question.training, dict[str, Any]()
+    if arguments.rows is not None or arguments.where is not None:
+        change["drop"] = _deleted(arguments, training)
+    if arguments.set:
+        change["targets"] = new_targets(training, arguments.set, question.adapter.classes)
+    if arguments.add is not None:
+        more = question.rows(arguments.add, with_target=True)
+        change["add"] = more.features, more.target
+    if not change:
+        raise InputError("There is nothing to change. Give --rows or --where, --add or --set.")
+    again = question.explainer.refit(**change)
+    files.save(again.model, arguments.out, arguments.model)
+    rows = f"{counted(len(again.index), 'row')}, {len(training.features)} before"
+    if not arguments.quiet:
+        print(question.proof, f"{arguments.out}: fitted again at the same splits to {rows}", sep="\n", file=out)
+    return 0
+
+
 def without(arguments: argparse.Namespace, out: Any) -> int:
     """Predictions with all training rows and without those named."""
     output = output_of(arguments, out)
     question = question_of(arguments)
     training, queries = question.training, question.rows(arguments.query).features
-    if arguments.rows is None:
-        rows = marked = training.marks.to_numpy()
-        if not marked.any():
-            raise InputError(
-                f"Column {arguments.where} of {training.path} (--where) marks no row; there is nothing to delete."
-            )
-    else:
-        rows = labelled_rows(training, arguments.rows, "--rows")
-        marked = training.features.index.isin(rows)
+    marked = _deleted(arguments, training)
     explainer: Any = question.explainer  # one that cannot answer refuses, by name
-    table = explainer.without(queries, rows)
+    table = explainer.without(queries, marked)
     title = (
         f"{counted(len(queries), 'prediction')} without {int(marked.sum())} of {len(training.features)} training rows"
     )

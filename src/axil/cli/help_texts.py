@@ -17,6 +17,7 @@ examples:
   axil group     demo/model.txt $data --query demo/new.csv --by age --cut 40,50,60
   axil what-if   demo/model.txt $data --query demo/new.csv --set 12=80 --set 31=140
   axil without   demo/model.txt $data --query demo/new.csv --rows 12,31
+  axil refit     demo/model.txt $data --rows 12,31 --out demo/without.txt
   axil intervals demo/model.txt $data --query demo/new.csv --calibration demo/validation.csv
   axil report    demo/model.txt $data --query demo/new.csv --out pages
   axil audit     demo/model.txt $data
@@ -82,6 +83,11 @@ Prints, for each row of the query file, its prediction before and after some tra
   change  after less before
 
 Exact with the fitted structure held fixed: splits stay, leaf values follow. It does not say what a refit would do."""
+
+REFIT = """\
+Writes the model again, as a file of its own library, after some training rows are deleted, others are added, or targets are
+changed. Splits stay as they are, and all leaf values are those of the new rows; the new model is proven on them. It is no
+retraining: deleted rows had their part in the choice of the splits."""
 
 AUDIT = """\
 Ranks the training rows by how wrong their label looks, by what the other rows say of it. Needs no validation rows and no
