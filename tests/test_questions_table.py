@@ -69,6 +69,8 @@ QUESTIONS = {
     "explain().weights": lambda e, place, y, path: e.explain(X_NEW).weights,
     "explain().statistics": lambda e, place, y, path: e.explain(X_NEW).statistics(),
     "explain().to_html": lambda e, place, y, path: e.explain(X_NEW).to_html(),
+    "combine": lambda e, place, y, path: e.combine(X_NEW, "sum"),
+    "combine(by=)": lambda e, place, y, path: e.combine(X_NEW, by="age").contributions,
     "iter": lambda e, place, y, path: list(e.iter(X_NEW, 3)),
     "top": lambda e, place, y, path: e.top(X_NEW, 3),
     "top(by='weight')": lambda e, place, y, path: e.top(X_NEW, 3, by="weight"),

@@ -22,6 +22,7 @@ from axil.pushes.proven import ProvenPushes
 from axil.questions.audit import Audit
 from axil.questions.blame import Blame
 from axil.questions.budget import BudgetQuestion
+from axil.questions.combine import Combine
 from axil.questions.derivatives import Derivatives
 from axil.questions.explain import Explain
 from axil.questions.group import Group
@@ -49,6 +50,7 @@ from axil.types import Array
 
 class Explainer(
     Explain,
+    Combine,
     Top,
     Similar,
     Group,

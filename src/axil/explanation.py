@@ -206,6 +206,10 @@ class Explanation(Arrays):
         ['share', 'target', 'contribution', 'bmi (row)', 'bmi (query)']
         """
         about, sums = self._sums.context, self._sums
+        if about is not None and about.X is None:
+            raise UnsupportedQuestionError(
+                "similar", "a sum of predictions is no row to list others beside", "Use top, or group."
+            )
         if about is None or about.X_train is None:
             raise UnsupportedQuestionError(
                 "similar",

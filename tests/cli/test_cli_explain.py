@@ -202,3 +202,24 @@ def test_the_page(run, folder):
     summary = json.loads(zlib.decompress(base64.b64decode(packed)))
     assert summary["n"] == N_QUERY
     assert summary["standard_errors"] is not None
+
+
+def test_means_of_groups_of_queries(run, folder):
+    QUERY.assign(kind=np.array(["b", "a"])[np.arange(len(QUERY)) % 2]).to_csv("kinds.csv", index=False)
+    words = f"explain lightgbm.txt {PLAIN} --query kinds.csv --mean-by kind --top 3"
+    code, out, _ = run(words)
+    assert code == 0
+    assert [line.split(":")[0] for line in out.splitlines() if line.startswith("Query ")] == ["Query a", "Query b"]
+    _, printed, _ = run(f"{words} --format csv")
+    explainer = axil.Explainer(MODELS["lightgbm.txt"][0], TRAIN[FEATURES], TRAIN["y"])
+    expected = explainer.combine(QUERY[FEATURES], by=np.array(["b", "a"])[np.arange(len(QUERY)) % 2]).top(3)
+    found = table_of(printed)
+    np.testing.assert_allclose(found["weight"], expected["weight"], rtol=1e-9)
+    assert not [name for name in found if name.endswith("(query)")]
+    code, _, _ = run(f"{words} --out page.html")
+    assert code == 0
+    assert (folder / "page.html").exists()
+    code, _, err = run(f"{words.replace('kind ', 'knid ')}")
+    assert code == 2
+    assert "--mean-by names 'knid', which is no column" in err
+    assert "Did you mean 'kind'?" in err

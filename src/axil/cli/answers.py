@@ -46,11 +46,12 @@ class PrintedAnswer:
     def lines(self, training: Any, queries: Any) -> list[str]:
         """A title, the table with features as far as there is room, the query's own above them, and the share."""
         names = [name for name in self.top.columns if name not in ("query", "output", "prediction", *LINKED)]
+        above = ("", "") if queries is None else ("query", " ")
         columns = [
-            screen.column(name, self.top[name].to_numpy(), is_signed(name), "query" if name == "row" else " ")
-            for name in names
+            screen.column(name, self.top[name].to_numpy(), is_signed(name), above[name != "row"]) for name in names
         ]
-        columns += features(rows_of(self.top, training), queries.iloc[[self.query]])
+        own = None if queries is None else queries.iloc[[self.query]]
+        columns += features(rows_of(self.top, training), own)
         held = f"{self.share:.0%} of the absolute {self.quantity} of all {self.n_train} training rows is in this table."
         return [self.title, *screen.fitted(columns), held]
 
@@ -60,7 +61,8 @@ def comparables(
 ) -> tuple[Any, list[PrintedAnswer]]:
     """The k largest training rows of every prediction with their features beside the query's, and the first answers to show.
 
-    The columns are those of `Explanation.top`, then ``name (row)`` and ``name (query)`` for each feature.
+    The columns are those of `Explanation.top`, then ``name (row)`` and ``name (query)`` for each feature; without ``queries``,
+    of means of them, ``name (row)`` alone.
     """
     import pandas as pd
 
@@ -71,7 +73,8 @@ def comparables(
         outputs = 1 if part.outputs is None else len(part.outputs)
         lines = len(top) // (len(part) * outputs)
         answers += _answers(part, top, lines, outputs, start)[: n_shown * outputs - len(answers)]
-        asked = queries.iloc[np.repeat(np.arange(start, start + len(part)), lines * outputs)]
+        each = np.repeat(np.arange(start, start + len(part)), lines * outputs)
+        asked = None if queries is None else queries.iloc[each]
         parts.append(with_features(top, training, asked))
         start += len(part)
     return pd.concat(parts, ignore_index=True), answers

@@ -33,6 +33,11 @@ def parser() -> argparse.ArgumentParser:
         choices=("weight", "contribution"),
         help="what is largest (default: weight; contribution where pushes add up to a score)",
     )
+    one.add_argument(
+        "--mean-by",
+        metavar="COLUMN",
+        help="explain the mean prediction of the rows of each value of this column of the query file",
+    )
     _answer(one, top=commands.TOP, page=True)
 
     one = _command(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from axil import adapters, inputs
 from axil.adapters import files, smooth
 from axil.cli import answers, data, option_checks, screen
+from axil.cli.names import column_of, labelled_rows, new_targets
 from axil.cli.names import groups as groups_of
-from axil.cli.names import labelled_rows, new_targets
 from axil.cli.output import MOST_ON_SCREEN, AnswerWords, Output, output_of
 from axil.errors import InputError, UnsupportedModelError, counted
 from axil.explainer import Explainer
@@ -69,17 +70,21 @@ def explain(arguments: argparse.Namespace, out: Any) -> int:
     if not output.wants_table:
         option_checks.on_pages(arguments)
     question = question_of(arguments)
-    queries = question.rows(arguments.query).features
+    rows, features = question.rows(arguments.query), question.training.features
+    queries, n = rows.features, len(rows.features)
     asked = queries if output.whole else queries.iloc[:MOST_ON_SCREEN]
+    page: Any = partial(question.explainer.to_html, asked)
+    explanations = question.explainer.iter(asked)
+    if arguments.mean_by is not None:
+        found = question.explainer.combine(queries, by=column_of(rows, arguments.mean_by, "--mean-by").to_numpy())
+        queries, n, page, explanations = None, len(found), found.to_html, iter([found])
     for path in output.pages:
-        question.explainer.to_html(asked, path, **({} if arguments.top is None else {"k": arguments.top}))
+        page(path, **({} if arguments.top is None else {"k": arguments.top}))
     if not output.wants_table:
         return output.give([], question.words())
-    explanations, features = question.explainer.iter(asked), question.training.features
-    table, shown = answers.comparables(
-        explanations, features, queries, arguments.top or TOP, arguments.by, MOST_ON_SCREEN
-    )
-    left = len(queries) - MOST_ON_SCREEN
+    top = arguments.top or TOP
+    table, shown = answers.comparables(explanations, features, queries, top, arguments.by, MOST_ON_SCREEN)
+    left = n - MOST_ON_SCREEN
     more = (
         f"{counted(left, 'more prediction')}: --out FILE or --format csv has them all."
         if left > 0 and output.form
@@ -260,7 +265,7 @@ def _others(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Columns that options name and that may be no features."""
     given = [
         getattr(arguments, name, None)
-        for name in ("group_by", "distinct", "columns", "within", "asof", "map", "search")
+        for name in ("group_by", "mean_by", "distinct", "columns", "within", "asof", "map", "search")
     ]
     words = [text for text in given if text is not None]
     return (*words, *(part.strip() for text in words for part in text.split(",")))

@@ -56,15 +56,22 @@ def _target(text: str, n_outputs: int, classes: Any) -> Any:
     return numbers[0] if n_outputs == 1 else numbers
 
 
+def column_of(rows: FileRows, name: str, option: str) -> Any:
+    """A column of a file, be it a feature or not."""
+    whole = rows.features if name in rows.features else rows.others
+    if whole is None or name not in whole:
+        known = [*rows.features.columns, *([] if rows.others is None else rows.others.columns)]
+        raise InputError(
+            f"{option} names {shown(name)}, which is no column. {columns_in_words(rows)}{meant(name, known)}"
+        )
+    return whole[name]
+
+
 def groups(training: FileRows, name: str, cut: str | None) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """(N,): the number of each training row's group, and the names of the groups in order: values of a column, or bands of it."""
     import pandas as pd
 
-    whole = training.features if name in training.features else training.others
-    if name not in whole:
-        hint = meant(name, [*training.features.columns, *training.others.columns])
-        raise InputError(f"--by names {shown(name)}, which is no column. {columns_in_words(training)}{hint}")
-    column = whole[name]
+    column = column_of(training, name, "--by")
     if cut is None:
         codes, values = pd.factorize(column, sort=True, use_na_sentinel=True)
         names = [str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in values.tolist()]

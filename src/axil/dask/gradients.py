@@ -82,8 +82,8 @@ class WalkedRows(Transferable):
             return NoEffects([(k,) for k in range(n_outputs)], asked.starts, asked.first)
         own = replace(walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score)
         pushes = PartPushes(own, Limits(asked.n_threads, Budget(None)))
-        read = partial(pushes.blocks, asked.leaves)
-        return BlockEffects(read, self.targets.shape, len(asked.leaves), asked.starts, first=asked.first)
+        read = partial(pushes.read if isinstance(asked.leaves, list) else pushes.blocks, asked.leaves)
+        return BlockEffects(read, self.targets.shape, len(asked.starts), asked.starts, first=asked.first)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _sums(rows: WalkedRows, smooth: SmoothTrees, fitted: Any) -> tuple[NDArray[n
 class AskedPushes(Transferable):
     """n queries, by their leaves."""
 
-    leaves: NDArray[Any]  #: (n, T)
+    leaves: Any  #: (n, T); of sums of queries for each output a table (C_k, n), see `Pushes.read`
     starts: Array  #: (n, K) scores before any push
     first: int  #: the position of the first query in the whole request
     n_threads: int

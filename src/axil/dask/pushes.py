@@ -16,8 +16,8 @@ from axil.effects import PUSHES, Source
 from axil.machine.threads import Kept
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.proven import NO_WEIGHTS, REFIT, WITHOUT_WEIGHTS
-from axil.pushes.pushes import CHANGED, EXACT, NOT_ADDED_UP, check_sums, sizes_of
-from axil.replay.queries import Queries
+from axil.pushes.pushes import CHANGED, EXACT, NOT_ADDED_UP, Pushes, check_sums, sizes_of
+from axil.replay.queries import Combination, Queries
 from axil.types import Array
 
 ASKED_QUERIES = 1024  # sent to the workers at a time
@@ -56,22 +56,33 @@ class PartitionedPushes(PartitionedModel):
     def most_asked(self) -> int:
         return ASKED_QUERIES
 
-    def asked(self, batch: Queries, source: Source) -> Any:
-        base = self.held.walked.smooth.trees.base_value
-        starts = batch.offsets.base * base + batch.offsets.values
-        own = AskedPushes(np.ascontiguousarray(batch.coordinates), starts, batch.start, self.n_threads)
+    def _starts(self, queries: Queries) -> Array:
+        """(n, K): where scores start."""
+        found: Array = queries.offsets.base * self.held.walked.smooth.trees.base_value + queries.offsets.values
+        return found
+
+    def asked(self, batch: Any, source: Source) -> Any:
+        if isinstance(batch, Combination):
+            tables = Pushes(self.held.walked, self.limits).mixed_tables(batch.coordinates, batch.factors)
+            own = AskedPushes(tables, batch.of(self._starts(batch.queries)), batch.start, self.n_threads)
+        else:
+            leaves = np.ascontiguousarray(batch.coordinates)
+            own = AskedPushes(leaves, self._starts(batch), batch.start, self.n_threads)
         return task(AskedPushes.with_fit, literal(own), self.held.shared)
 
-    def prove(self, batch: Queries, predictions: Array | None) -> None:
+    def prove(self, batch: Any, predictions: Array | None) -> None:
         """Compare the sums of leaves with the model's scores, and the sums of pushes with those of leaves."""
         if not self.verify or not len(batch):
             return
         held, smooth = self.held, self.held.walked.smooth
-        starts = batch.offsets.base * smooth.trees.base_value + batch.offsets.values
-        of_leaves, as_added = (leaf_scores(smooth, batch.coordinates, starts, rounded=own) for own in (False, True))
-        sizes = sizes_of(smooth, smooth.trees.base_value, held.leaf_sizes, batch.coordinates)
-        sizes += np.abs(batch.offsets.values)
-        check_sums(as_added, batch.predictions, sizes, self.adapter.smooth_tolerance, held.largest, CHANGED)
+        rows = batch.queries if isinstance(batch, Combination) else batch
+        starts = self._starts(rows)
+        of_leaves, as_added = (leaf_scores(smooth, rows.coordinates, starts, rounded=own) for own in (False, True))
+        sizes = sizes_of(smooth, smooth.trees.base_value, held.leaf_sizes, rows.coordinates)
+        sizes += np.abs(rows.offsets.values)
+        check_sums(as_added, rows.predictions, sizes, self.adapter.smooth_tolerance, held.largest, CHANGED)
+        if isinstance(batch, Combination):
+            of_leaves, sizes = batch.of(of_leaves), np.asarray(abs(batch.coefficients) @ sizes)
         if predictions is not None:
             check_sums(predictions, of_leaves, sizes, EXACT, held.largest, NOT_ADDED_UP)
 

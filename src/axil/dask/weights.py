@@ -38,7 +38,7 @@ from axil.questions.intervals.calibrate import MOST_ROWS
 from axil.questions.intervals.local import Known, known_of
 from axil.replay.checks import check_answer
 from axil.replay.model import WithoutGroups
-from axil.replay.queries import Queries
+from axil.replay.queries import Combination, Queries
 from axil.types import Array
 from axil.weights.contract import own_leaves
 from axil.weights.forest import is_forest
@@ -94,13 +94,18 @@ class PartitionedWeights(PartitionedModel):
         total = sum(entry.trees.structure.total_leaves for entry in self.held.entries)
         return max(1, ASKED_BYTES // (8 * total))
 
-    def asked(self, batch: Queries, source: Source) -> Any:
+    def asked(self, batch: Any, source: Source) -> Any:
         """The adjoints of a batch, from leaf space alone."""
         phi, beta, intercepts, leaves, totals = [], [], [], [], []
         for entry in self.entries:
             met = np.ascontiguousarray(own_leaves(entry.trees.structure, batch.coordinates))
-            adjoints = entry.trees.adjoints(met, batch.offsets.base)
-            intercepts.append(entry.trees.intercepts(adjoints, met))
+            if isinstance(batch, Combination):
+                adjoints, constants = entry.trees.mixed_adjoints(met, batch.factors, batch.offsets.base)
+                met = met[:0]  # sums are in no leaf
+            else:
+                adjoints = entry.trees.adjoints(met, batch.offsets.base)
+                constants = entry.trees.intercepts(adjoints, entry.trees.constants(met))
+            intercepts.append(constants)
             phi.append(adjoints.phi)
             beta.append(adjoints.beta)
             leaves.append(met)
@@ -217,9 +222,9 @@ class PartitionedWeights(PartitionedModel):
         self.budget.require(needed, f"The table of {n_train * n_outputs} lines, gathered here", "Raise memory_limit.")
         return np.concatenate(self.cluster.collect(self.refits.left_out()))
 
-    def prove(self, batch: Queries, predictions: Array | None) -> None:
+    def prove(self, batch: Any, predictions: Array | None) -> None:
         made = self.predicted(batch) if predictions is None else predictions
-        check_answer(self.verification, made, batch.labels, lambda: batch.predictions)
+        check_answer(self.verification, made, batch.labels, lambda: batch.predictions, batch.sizes)
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         entries = self.held.entries

@@ -75,6 +75,11 @@ class Once(Effects):
             yield outputs, first, block
 
 
+def mixed(asked: Any, size: int, derive: Callable[[Any], Array]) -> Array:
+    """(K, m, N): sums of the derivatives (K, ., N) of a combination's rows, ``size`` of them at a time."""
+    return sum(np.stack([u @ own for own in derive(part)]) for u, part in asked.parts(size))  # type: ignore[return-value]
+
+
 def derived(derivatives: Array, predictions: Array, targets: Array, first: int = 0) -> BlockEffects:
     """Derivatives (K, n, N) by the targets as effects; the intercept is what they leave over of the prediction."""
     made = np.stack([own @ y for own, y in zip(derivatives, targets.T)], axis=1)

@@ -8,14 +8,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from axil.effects import DERIVATIVES, Effects, Source
-from axil.effects.blocks import derived
+from axil.effects.blocks import derived, mixed
 from axil.errors import InputError
 from axil.implicit.optimum import Implicit
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
 from axil.pushes.proven import DERIVED, WITHOUT_WEIGHTS
 from axil.replay.model import InMemory
-from axil.replay.queries import Queries
+from axil.replay.queries import Combination, Queries
 from axil.types import Array
 
 NO_STEPS = "this model is not a sum of steps along gradients"
@@ -71,8 +71,12 @@ class ProvenOptimum(InMemory):
         """The model for exactly these rows."""
         return self.adapter
 
-    def effects(self, source: Source, asked: Queries) -> Effects:
-        """The derivatives of these queries' predictions by the targets."""
+    def effects(self, source: Source, asked: Any) -> Effects:
+        """The derivatives of these queries' predictions, or of sums of them, by the targets."""
+        if isinstance(asked, Combination):
+            size = self.budget.batch_size(self.bytes_per_query(source))
+            derivatives = mixed(asked, size, lambda part: self.adapter.target_derivatives(part.rows))
+            return derived(derivatives, asked.predictions, self.targets)
         return derived(self.adapter.target_derivatives(asked.rows), asked.predictions, self.targets, asked.start)
 
     def prove(self, batch: Queries, predictions: Array | None) -> None:

@@ -124,7 +124,8 @@ class Arrays:
     def column(self, name: Any) -> tuple[NDArray[Any] | None, NDArray[Any]]:
         """One feature: its values in the training rows (n_train,), and in the explained rows (n,).
 
-        None takes the place of the first where the explainer was loaded from a file, which keeps no features.
+        None takes the place of the first where the explainer was loaded from a file, which keeps no features. Sums of
+        predictions (`Explainer.combine`) have None for every one.
 
         Parameters
         ----------
@@ -135,7 +136,7 @@ class Arrays:
         if context is None:
             raise InputError("The explanation keeps no features; expected one that an explainer made: explainer(X).")
         (place,) = chosen_columns([name], context.names(), "name")
-        (own,) = feature_columns(context.X, np.arange(len(self)), [place])
+        (own,) = context.columns([place], len(self))
         if context.X_train is None:
             return None, own
         return feature_columns(context.X_train, np.arange(len(self.targets)), [place])[0], own

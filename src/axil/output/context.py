@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from axil.inputs import column_names, take_rows
+from axil.inputs import column_names, feature_columns, take_rows
 from axil.types import Array
 
 
@@ -15,7 +16,7 @@ from axil.types import Array
 class Context:
     """The rows explained and those trained on, as they were then, and what the model itself predicts."""
 
-    X: Any  #: (n, features)
+    X: Any  #: (n, features); None of sums of predictions, which have no features
     X_train: Any  #: (n_train, features); None where they are not kept
     feature_names: list[str] | None  #: as the model has them
     predictions: Array | None  #: (n, K) the model's own, offsets included; None where it was not asked
@@ -23,11 +24,17 @@ class Context:
 
     def names(self) -> list[str]:
         """The names of the columns."""
-        given = (self.X,) if self.X_train is None else (self.X_train, self.X)
-        return column_names(given, self.feature_names, self.X.shape[1])
+        given = tuple(rows for rows in (self.X_train, self.X) if rows is not None)
+        return column_names(given, self.feature_names, given[0].shape[1]) if given else list(self.feature_names or [])
+
+    def columns(self, chosen: list[int], n: int) -> list[NDArray[Any]]:
+        """These columns, by position, of the n rows explained; None in them where there are no rows."""
+        if self.X is None:
+            return [np.full(n, None) for _ in chosen]
+        return feature_columns(self.X, np.arange(n), chosen)
 
     def __getitem__(self, which: Any) -> Context:
         """The context of some of the predictions, by position."""
-        rows = np.arange(self.X.shape[0])[which]
-        own = None if self.predictions is None else self.predictions[rows]
-        return replace(self, X=take_rows(self.X, rows), predictions=own)
+        own = None if self.predictions is None else self.predictions[which]
+        rows = None if self.X is None else take_rows(self.X, np.arange(self.X.shape[0])[which])
+        return replace(self, X=rows, predictions=own)

@@ -24,13 +24,13 @@ from axil.pushes.agreement import check_scores, leaf_scores
 from axil.pushes.cross import Crossed
 from axil.pushes.forward import moved
 from axil.pushes.leaf_fit import leaf_fit
-from axil.pushes.pushes import CHANGED, Pushes, check_sums
+from axil.pushes.pushes import CHANGED, EXACT, NOT_ADDED_UP, Pushes, check_sums
 from axil.pushes.refit import FitsAgain, refit
 from axil.pushes.reverse import Combined, Reverse
 from axil.pushes.stages import walk
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
-from axil.replay.queries import Offsets
+from axil.replay.queries import Combination, Offsets
 from axil.replay.recover import assign_leaves
 from axil.replay.refit import Change
 from axil.replay.walk import round_to
@@ -408,6 +408,14 @@ class Boosting:
             self._check(leaves, scores)
             if made is not None:
                 self.pushes.agree(made - (self.starts(len(scores)) - self.pushes.base), leaves)
+
+    def prove_sums(self, asked: Combination, made: Array) -> None:
+        """Compare what pushes add up to, (m, K), with sums of the scores of leaves."""
+        if self._verify and len(made):
+            leaves = asked.coordinates
+            expected = asked.of(leaf_scores(self._walked.smooth, leaves, self.starts(len(leaves))))
+            sizes = np.asarray(abs(asked.coefficients) @ self.pushes.sizes(leaves))
+            check_sums(made, expected, sizes, EXACT, float(np.abs(self._walked.score).max(initial=0.0)), NOT_ADDED_UP)
 
     def _check(self, leaves: NDArray[np.integer[Any]], scores: Array) -> None:
         """Compare the sums of the leaves that the derivatives are made from with the scores of the model, on every use."""

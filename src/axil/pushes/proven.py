@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.effects import PUSHES, Effects, Source
-from axil.effects.blocks import BlockEffects, derived
+from axil.effects.blocks import BlockEffects, derived, mixed
 from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
@@ -21,7 +21,7 @@ from axil.pushes import deletions
 from axil.pushes.boosting import Boosting
 from axil.pushes.pushes import Pushes
 from axil.replay.model import InMemory, WithoutGroups
-from axil.replay.queries import Queries
+from axil.replay.queries import Combination, Queries
 from axil.replay.refit import Change
 from axil.structure.leaves import LeafFit
 from axil.types import Array, Leaves
@@ -102,8 +102,10 @@ class ProvenPushes(InMemory):
         """The model for exactly these rows."""
         return self.boosting.shifted(batch.offsets)
 
-    def effects(self, source: Source, asked: Queries) -> Effects:
-        """The numbers that belong to these queries and the training rows."""
+    def effects(self, source: Source, asked: Any) -> Effects:
+        """The numbers that belong to these queries, or sums of them, and the training rows."""
+        if isinstance(asked, Combination):
+            return self._mixed(source, asked)
         model, n = self.asked_of(asked), len(asked)
         if source.name == "pushes":
             return PushEffects(model.pushes, asked.coordinates, model.starts(n), self.kept, asked.start)
@@ -113,7 +115,24 @@ class ProvenPushes(InMemory):
         read = deletions.by_replay if source.name == "deletions" else deletions.to_first_order
         return BlockEffects(lambda: read(model, asked.rows), self.shape, n)
 
-    def prove(self, batch: Queries, predictions: Array | None) -> None:
+    def _mixed(self, source: Source, asked: Combination) -> Effects:
+        """The numbers of sums of predictions: for pushes from one walk through the training rows."""
+        own, model = asked.queries, self.asked_of(asked.queries)
+        if source.name == "derivatives":
+            size = self.budget.batch_size(self.bytes_per_query(source))
+            derivatives = mixed(asked, size, lambda part: model.target_derivatives(part.rows))
+            return derived(derivatives, asked.of(model.predictions(own.rows)), self.targets)
+        tables = model.pushes.mixed_tables(own.coordinates, asked.factors)
+        starts = asked.of(model.starts(len(own)))
+        backend = model.pushes.backend
+        return BlockEffects(lambda: model.pushes.read(tables), self.shape, len(asked), starts, backend=backend)
+
+    def prove(self, batch: Queries | Combination, predictions: Array | None) -> None:
+        if isinstance(batch, Combination):
+            self.prove(batch.queries, None)
+            if predictions is not None:
+                self.asked_of(batch.queries).prove_sums(batch, predictions)
+            return
         self.asked_of(batch).prove(batch.coordinates, batch.predictions, predictions)
 
     # -- changes of the training rows -----------------------------------------------------------------------------------

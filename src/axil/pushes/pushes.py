@@ -14,7 +14,7 @@ values a row's scores before every tree depend on that row alone, so blocks of r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ from axil.pushes.agreement import leaf_scores
 from axil.pushes.factors import Factors
 from axil.replay.checks import CHECKED_ROWS
 from axil.types import Array, Leaves
+from axil.weights.leaf_space import sums_at
 
 BLOCK_ENTRIES = 1 << 21  # factors held at a time, over all trees and outputs
 EXACT = 1e-6  # of all pushes on a score, in absolute value: how closely they add up
@@ -80,20 +81,37 @@ class Pushes(Factors):
 
         Arrays of the back end. Once all are given, their sums must be the scores, or `ExactnessError` is raised.
         """
-        n, xp = len(queries), self.backend.xp
         with self.backend.guard():
             tables = [self._table(queries, k) for k in range(self.n_outputs)]
-            total = [xp.full(n, base) for base in self.base]
+            total = [self.backend.xp.full(len(queries), base) for base in self.base]
+            for first, made in self.read(tables):
+                for own, block in zip(total, made):
+                    own += block.sum(axis=0)
+                yield first, made
+            found = np.stack([host(each) for each in total], axis=1)
+        self.agree(found, queries)
+
+    def read(self, tables: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
+        """`blocks` for any numbers of leaves: for each output (C_k, n), how often what is put into a leaf counts."""
+        n, xp = tables[0].shape[1], self.backend.xp
+        with self.backend.guard():
+            tables = [xp.asarray(table) for table in tables]
             for rows in track(list(self._blocks(n)), "pushes"):
                 made = []
                 for k, factors in enumerate(self.factors(rows)):
                     out = xp.empty((rows.stop - rows.start, n))
                     self.rows.scaled_read_out(tables[k], factors, rows.start, out, self._own(k))
-                    total[k] += out.sum(axis=0)
                     made.append(out)
                 yield rows.start, made
-            found = np.stack([host(each) for each in total], axis=1)
-        self.agree(found, queries)
+
+    def mixed_tables(self, queries: Leaves, u: Any) -> list[Array]:
+        """For each output (C_k, m): sums of the leaves of queries, (n, T), times (n, m) factors, dense or sparse."""
+        found = []
+        for own in self.trees:
+            n_leaves = self.walked.smooth.trees.n_leaves[own]
+            met = np.cumsum(n_leaves) - n_leaves + queries[:, own].astype(np.int64)
+            found.append(sums_at(met, int(n_leaves.sum()), u))
+        return found
 
     def _own(self, k: int) -> NDArray[np.int64] | None:
         """The trees of output k, as kernels take them: None for all."""

@@ -40,7 +40,7 @@ class Asked:
     """Rows to ask a proven model about."""
 
     model: Any
-    queries: Queries
+    queries: Any  #: `Queries`, or for whole predictions a `Combination` of them
 
     def __len__(self) -> int:
         return len(self.queries)

@@ -14,11 +14,11 @@ from axil.inputs.copies import owned_rows
 from axil.output.account import Account
 from axil.output.context import Context
 from axil.output.predictions import WeightedSums
-from axil.replay.queries import Offsets, Queries
+from axil.replay.queries import Combination, Offsets, Queries
 from axil.types import Array
 
 
-def sums(model: Any, source: Source, batch: Queries, found: Gathered) -> WeightedSums:
+def sums(model: Any, source: Source, batch: Queries | Combination, found: Gathered) -> WeightedSums:
     """The predictions of a batch as sums."""
     single, (targets, index) = model.outputs is None, model.gathered
     additive = model.kind == "additive" and source is model.source
@@ -42,14 +42,20 @@ def sums(model: Any, source: Source, batch: Queries, found: Gathered) -> Weighte
     )
 
 
-def _context(model: Any, batch: Queries, scores: Array) -> Context:
+def _context(model: Any, batch: Queries | Combination, scores: Array) -> Context:
     held = "" if getattr(model.verification, "held", None) is None else str(model.verification.held)
     own = None if model.verification is None and model.kind == "exact" else batch.predictions
-    return Context(owned_rows(batch.rows), model.table, model.adapter.feature_names, own, held)
+    rows = None if batch.rows is None else owned_rows(batch.rows)
+    return Context(rows, model.table, model.adapter.feature_names, own, held)
 
 
-def _account(model: Any, batch: Queries, scores: Array) -> Account:
-    """The account that goes with pushes: the meaning of scores, and derivatives, which are computed when asked for."""
+def _account(model: Any, batch: Queries | Combination, scores: Array) -> Account:
+    """The account that goes with pushes: the meaning of scores, and derivatives, which are computed when asked for.
+
+    Sums of scores have no meaning behind the link.
+    """
+    if isinstance(batch, Combination):
+        return Account("", None, partial(_derived_sums, model), batch)
     meant = model.meant(scores)
     meaning, means = next(iter(meant.items()), ("", None))
     return Account(meaning, means, partial(_derived, model, batch.adapter), batch.offsets, scored=model.scored)
@@ -64,4 +70,11 @@ def _derived(model: Any, adapter: Any, X: Any, offsets: Offsets) -> WeightedSums
     model.budget.require(needed, what, "Take fewer predictions: explanation[:10].")
     queries = Queries(adapter, X, offsets, np.arange(n), model.n_threads)
     ((own, found),) = answer(model, queries, DERIVATIVES, Whole(), max(n, 1))
+    return sums(model, DERIVATIVES, own, found)
+
+
+def _derived_sums(model: Any, X: None, asked: Combination) -> WeightedSums:
+    """The derivatives of sums of scores by the targets."""
+    model.can("weights")
+    ((own, found),) = answer(model, asked, DERIVATIVES, Whole(), max(len(asked), 1))
     return sums(model, DERIVATIVES, own, found)

@@ -311,12 +311,17 @@ def check_answer(
     predictions: Array,
     labels: NDArray[Any],
     own: Callable[[], Array],
+    sizes: Array | float = 1.0,
 ) -> Array | None:
-    """Compare the predictions (n, K) that weights make of the targets with the model's ``own``, and give these, on every use."""
+    """Compare the predictions (n, K) that weights make of the targets with the model's ``own``, and give these, on every use.
+
+    ``sizes`` (n, 1): of sums of predictions, the numbers that errors count by.
+    """
     if verification is None or not len(predictions):
         return None
-    miss = furthest(predictions, expected := own())
-    scale = max(verification.scale, float(np.abs(expected).max()))
+    expected = own()
+    miss = furthest(predictions / sizes, expected / sizes)
+    scale = max(verification.scale, float(np.abs(expected / sizes).max()))
     if not miss.error <= verification.tolerance * scale + verification.rounding:
         cause = "The model may have changed since the explainer was made: make a new one."
         if not verification.n_trees:

@@ -19,7 +19,7 @@ from axil.inputs.copies import frozen
 from axil.machine.progress import track
 from axil.replay.checks import Verification, check_answer
 from axil.replay.model import InMemory, WithoutGroups
-from axil.replay.queries import Queries
+from axil.replay.queries import Combination, Queries
 from axil.replay.radius import leaves_beyond, row_beyond
 from axil.replay.refit import Change, leaf_fits
 from axil.scale import FittedTargets
@@ -148,7 +148,7 @@ class ProvenModel(InMemory):
     def ready(self, source: Source) -> ProvenModel:
         return self.for_many() if source.name in ("weights", "first-order") else self
 
-    def effects(self, source: Source, asked: Queries) -> Effects:
+    def effects(self, source: Source, asked: Any) -> Effects:
         """The numbers that belong to these queries and the training rows."""
         at, n = asked.coordinates, len(asked)
         if source.name == "weights":
@@ -170,13 +170,17 @@ class ProvenModel(InMemory):
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         return self.dense_bytes() if whole else self.streamed_bytes()
 
-    def ask(self, queries: Queries) -> list[Answer]:
-        """The weights of the queries, from each engine."""
-        return [engine.ask(queries.coordinates, queries.offsets.base) for engine in self.engines]
+    def ask(self, queries: Queries | Combination) -> list[Answer]:
+        """The weights of the queries, or of sums of them, from each engine."""
+        at, base = queries.coordinates, queries.offsets.base
+        if isinstance(queries, Combination):
+            return [engine.mixed(at, queries.factors, base) for engine in self.engines]
+        return [engine.ask(at, base) for engine in self.engines]
 
-    def check(self, queries: Queries, predictions: Array) -> Array | None:
+    def check(self, queries: Queries | Combination, predictions: Array) -> Array | None:
         """Compare predictions (n, K), offsets included, with the model's own on every use, and return those."""
-        return check_answer(self.verification, predictions, queries.labels, lambda: queries.predictions)
+        sizes = queries.sizes
+        return check_answer(self.verification, predictions, queries.labels, lambda: queries.predictions, sizes)
 
     def predicted(self, queries: Queries) -> Array:
         """(n, K): the predictions, offsets included, as sums over the targets, which must be the model's own.

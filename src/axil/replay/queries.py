@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from axil import inputs
 from axil.adapters.contract import Model, OffsetModel
@@ -88,6 +90,65 @@ class Queries:
         offsets, labels, start = self.offsets[part], self.labels[part], self.start + (part.start or 0)
         return replace(self, rows=rows, offsets=offsets, labels=labels, kept=kept, start=start)
 
+    @property
+    def sizes(self) -> Array:
+        """(n, 1): the numbers that errors of predictions count by."""
+        return np.ones((len(self), 1))
+
     def without_offsets(self) -> Queries:
         """These rows beside the model's own base."""
         return replace(self, offsets=Offsets(np.zeros_like(self.offsets.values)), kept=Kept())
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """m sums of the predictions of n rows, which are asked for in place of these rows; never n times the training rows."""
+
+    queries: Queries  #: the n rows
+    coefficients: csr_array  #: (m, n)
+    labels: NDArray[Any]  #: (m,) the names of the sums
+    start: int = 0
+    rows: ClassVar[None] = None  #: a sum has no features
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, which: Any) -> Combination:
+        """Some of the sums, by a slice or an array of positions."""
+        return replace(self, coefficients=self.coefficients[which], labels=self.labels[which])
+
+    def of(self, values: Array) -> Array:
+        """(m, S): the sums of values (n, S) of the rows."""
+        return np.asarray(self.coefficients @ values)
+
+    @property
+    def factors(self) -> csr_array:
+        """(n, m)."""
+        return csr_array(self.coefficients.T)
+
+    @property
+    def coordinates(self) -> Any:
+        """Where the n rows are for the weights."""
+        return self.queries.coordinates
+
+    @property
+    def predictions(self) -> Array:
+        """(m, K): the sums of the model's own predictions."""
+        return self.of(self.queries.predictions)
+
+    @property
+    def offsets(self) -> Offsets:
+        """The sums of the rows' offsets."""
+        return replace(self.queries.offsets, values=self.of(self.queries.offsets.values))
+
+    @property
+    def sizes(self) -> Array:
+        """(m, 1): sums of |coefficient|, 1 where these are all 0."""
+        found = np.asarray(abs(self.coefficients).sum(axis=1)).reshape(-1, 1)
+        return np.where(found > 0, found, 1.0)
+
+    def parts(self, size: int) -> Iterator[tuple[csr_array, Queries]]:
+        """The rows, ``size`` at a time, with their columns of the coefficients."""
+        for first in range(0, len(self.queries), size):
+            part = slice(first, first + size)
+            yield csr_array(self.coefficients[:, part]), self.queries[part]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from axil.kernels.products import weighted
 from axil.types import Array
 from axil.weights.largest import Largest
+
+
+def dense(found: Any) -> Array:
+    """An array of numbers that may be sparse."""
+    return np.asarray(found.toarray() if issparse(found) else found)
 
 
 class RowEffects(Protocol):

@@ -42,7 +42,7 @@ from axil.weights.answers import Answer, RowEffects
 from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.deletion import ByReplay, Deletion, InLeafSpace, Level, at_share, shares_of
 from axil.weights.deletion import Work as DeletionWork
-from axil.weights.leaf_space import INVERTED, LeafSpace, asked
+from axil.weights.leaf_space import INVERTED, LeafSpace, asked, shares, sums_at
 from axil.weights.leave_one_out import LeftOut, left_out
 from axil.weights.passes import Adjoints, Passes, leaf_sums
 from axil.weights.residuals import FittedValues, predictions
@@ -84,9 +84,9 @@ class BoostedTrees:
         leaves, base = own_leaves(self.structure, queries), self._counted(queries, base)
         if self.leaf_space is None:
             state, adjoints = self._swept(leaves, base)
-            return SweptAnswer(self.backend, state, self.intercepts(adjoints, leaves))
+            return SweptAnswer(self.backend, state, self.intercepts(adjoints, self.constants(leaves)))
         adjoints = self.adjoints(leaves, base)
-        return ReadOutAnswer(self, adjoints, self.intercepts(adjoints, leaves))
+        return ReadOutAnswer(self, adjoints, self.intercepts(adjoints, self.constants(leaves)))
 
     @guarded
     def apply(self, queries: Leaves | None, v: Array, base: float = 1.0) -> Array:
@@ -101,10 +101,36 @@ class BoostedTrees:
     @guarded
     def combine(self, queries: Leaves | None, u: Array, base: float = 1.0) -> Array:
         """In one sweep or one read-out: O(T (N + n) S)."""
-        base = self._counted(queries, base)
-        if queries is None and base == 1.0:
+        if queries is None and self._counted(queries, base) == 1.0:
             return self._combine_own(u)
-        return self._combine(own_leaves(self.structure, queries), u, base)
+        return self.mixed(queries, u, base).dense().T
+
+    @guarded
+    def mixed(self, queries: Leaves | None, u: Any, base: float = 1.0) -> Answer:
+        """In one sweep or one read-out: O(T (N + n) S)."""
+        s, xp, leaves = self.structure, self.rows.xp, own_leaves(self.structure, queries)
+        if self.leaf_space is not None:
+            adjoints, intercepts = self.mixed_adjoints(leaves, u, self._counted(queries, base))
+            return ReadOutAnswer(self, adjoints, intercepts)
+        alpha, counted = self._mixed_sources(leaves, u, self._counted(queries, base))
+        state = xp.zeros((s.n_rows, u.shape[1]))
+        adjoints = self._passes.backward(state, alpha, counted)
+        return SweptAnswer(self.backend, state, self.intercepts(adjoints, u.T @ self.constants(leaves)))
+
+    def mixed_adjoints(self, leaves: Leaves, u: Any, base: float) -> tuple[Adjoints, Array]:
+        """The adjoints of sums of predictions in these trees' leaves, (n, T), and `intercepts`, from leaf space alone."""
+        alpha, counted = self._mixed_sources(leaves, u, base)
+        assert self.leaf_space is not None
+        phi = self.leaf_space.adjoints_of(alpha)
+        adjoints = Adjoints(phi, float(self.structure.beta[-1]) * counted - self._on_base(phi))
+        return adjoints, self.intercepts(adjoints, u.T @ self.constants(leaves))
+
+    def _mixed_sources(self, leaves: Leaves, u: Any, base: float) -> tuple[Any, Any]:
+        """(L, S) and (S,): the derivatives of sums, with (n, S) factors, by the leaf values, and how often the base counts."""
+        s, xp = self.structure, self.rows.xp
+        met = s.starts[:-1] + leaves.astype(np.int64)
+        counted = base * np.asarray(u.sum(axis=0)).ravel()
+        return xp.asarray(sums_at(met, s.total_leaves, u, shares(s, met))), xp.asarray(counted)
 
     def _counted(self, queries: Leaves | None, base: float) -> float:
         """How often the base counts, where it is asked for so often: in the training rows' own predictions it may not."""
@@ -359,32 +385,17 @@ class BoostedTrees:
         return self.structure.by_cells(adjoints.phi, drawn=True), self.base_weight(adjoints)
 
     @one_blas_thread()
-    def intercepts(self, adjoints: Adjoints, queries: Leaves) -> Array:
-        """(S, K): the part of predictions in these trees' leaves, (S, T), that no target makes, without the queries' offsets."""
+    def intercepts(self, adjoints: Adjoints, constants: Array) -> Array:
+        """(S, K): the part of predictions that no target makes, without the queries' offsets; see `constants` (S,)."""
         base = self.structure.base
         n_outputs = 1 if base is None else len(base)
         constant = np.zeros((len(adjoints.beta), n_outputs)) if base is None else np.outer(host(adjoints.beta), base)
-        constant += self.constants(queries)[:, None]
+        constant += constants[:, None]
         if self._offset_sums is None:
             return constant
         return constant - host(self.rows.product(like(self._offset_sums.T, adjoints.phi), adjoints.phi)).T
 
     @one_blas_thread()
-    def _combine(self, queries: Leaves, u: Array, base: float) -> Array:
-        """(N, S): sums of the weights of predictions in these trees' leaves, (n, T), times (n, S) factors."""
-        s, xp = self.structure, self.rows.xp
-        alpha = np.zeros((s.total_leaves, u.shape[1]))
-        for t, coefficient in enumerate(s.final):
-            np.add.at(alpha, s.starts[t] + queries[:, t].astype(np.intp), coefficient * u)
-        counted = xp.asarray(base * weighted(u.T)[:, 0])
-        if self.leaf_space is None:
-            p = xp.zeros((s.n_rows, u.shape[1]))
-            self._passes.backward(p, xp.asarray(alpha), counted)
-            return host(p)
-        phi, out = self.leaf_space.adjoints_of(alpha), np.empty((s.n_rows, u.shape[1]))
-        self.read_out(Adjoints(phi, float(s.beta[-1]) * counted - self._on_base(phi)), 0, out)
-        return out
-
     def _combine_own(self, u: Array) -> Array:
         """(N, S): K'u without the training rows' leaves: the residuals' adjoints start from -u."""
         xp = self.rows.xp

@@ -60,6 +60,9 @@ class Engine(Protocol):
     def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
         """(N, S): ``sum_x k_j(x) u_x`` for (n, S) vectors, the transpose of `apply`; of the training rows K'u."""
 
+    def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+        """The weights of the S sums ``sum_x u_x F(x)`` and their part that no target makes, for (n, S) u, dense or sparse."""
+
     def predicted(self, queries: Any, targets: Array) -> Array:
         """(n, K): ``F(x) = intercept(x) + sum_j k_j(x) y_j`` with y the targets (N, K): the map with its constants.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from axil.kernels.cpu import Cpu
 from axil.structure import Regularisation, Structure
 from axil.types import Array, Leaves
 from axil.weights import removal
-from axil.weights.answers import Answer, RowEffects, SparseAnswer
+from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer, dense
 from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.leaf_space import shares
 from axil.weights.leave_one_out import LeftOut
@@ -77,8 +78,12 @@ class Forest:
     def apply(self, queries: Leaves | None, v: Array, base: float = 1.0) -> Array:
         return np.asarray(self._met(queries) @ (self._rows_of_leaves @ v))
 
-    def combine(self, queries: Leaves | None, u: Array, base: float = 1.0) -> Array:
-        return np.asarray(self._rows_of_leaves.T @ (self._met(queries).T @ u))
+    def combine(self, queries: Leaves | None, u: Any, base: float = 1.0) -> Array:
+        return dense(self._rows_of_leaves.T @ (self._met(queries).T @ u))
+
+    def mixed(self, queries: Leaves | None, u: Any, base: float = 1.0) -> Answer:
+        counted = np.asarray(u.sum(axis=0)).ravel()
+        return DenseAnswer(self.combine(queries, u).T, np.outer(counted, base * self._constant))
 
     def predicted(self, queries: Leaves | None, targets: Array) -> Array:
         return self.apply(queries, targets) + self._constant

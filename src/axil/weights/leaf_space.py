@@ -18,12 +18,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from axil.kernels import Backend, Rows
 from axil.machine.arrays import host, like
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
+from axil.weights.answers import dense
 
 INVERTED = 8192  # leaves up to which the inverse is made: 512 MiB and some seconds, which a few hundred queries repay
 LOOKED_UP = 2048  # queries whose adjoints are looked up at a time
@@ -165,6 +167,16 @@ def asked(structure: Structure, queries: NDArray[np.integer[Any]], xp: Any = np)
     met = structure.starts[:-1] + queries.astype(np.int64)
     alpha[xp.asarray(met), xp.arange(len(queries))[:, None]] = xp.asarray(shares(structure, met))
     return alpha
+
+
+def sums_at(met: NDArray[np.int64], n_leaves: int, u: Any, factors: Any = 1.0) -> Array:
+    """(L, S): sums over the leaves (n, T), numbered among all, of factors, (n, T) or (T,), times (n, S) u, dense or sparse."""
+    found, ends = np.zeros((n_leaves, u.shape[1])), np.arange(len(met) + 1)
+    for leaves, own in zip(met.T, np.broadcast_to(factors, met.shape).T):
+        first, last = (int(leaves.min()), int(leaves.max()) + 1) if len(leaves) else (0, 0)
+        members = csr_array((own.copy(), leaves - first, ends), shape=(len(leaves), last - first))
+        found[first:last] += dense(members.T @ u)
+    return found
 
 
 def shares(structure: Structure, met: NDArray[np.int64]) -> Array:

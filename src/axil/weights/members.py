@@ -93,6 +93,12 @@ class Sum:
     def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
         return _total(t.spread(t.engine.combine(t.own(queries), u, base).T, self.n_rows).T for t in self.terms)
 
+    def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+        answers = [term.engine.mixed(term.own(queries), u, base) for term in self.terms]
+        intercepts = np.sum([t.coefficient * a.intercepts for t, a in zip(self.terms, answers)], axis=0)
+        dense = (term.spread(answer.dense(), self.n_rows) for term, answer in zip(self.terms, answers))
+        return DenseAnswer(_total(dense), intercepts)
+
     def predicted(self, queries: Any, targets: Array) -> Array:
         each = ((t.coefficient, t.engine.predicted(t.own(queries), t.taken(targets))) for t in self.terms)
         return self._mean(each) if self.thinned else _total(c * made for c, made in each)
@@ -305,7 +311,13 @@ class Residual:
 
     def ask(self, queries: Any, base: float = 1.0) -> Answer:
         first, then = self._parts(queries)
-        before, after = self.first.ask(first, base), self.then.ask(then, base)
+        return self._both(self.first.ask(first, base), self.then.ask(then, base))
+
+    def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+        first, then = self._parts(queries)
+        return self._both(self.first.mixed(first, u, base), self.then.mixed(then, u, base))
+
+    def _both(self, before: Answer, after: Answer) -> Answer:
         weights = after.dense()
         total = before.dense() + weights - self.first.combine(None, np.ascontiguousarray(weights.T)).T
         n_outputs = before.intercepts.shape[1]

@@ -16,7 +16,7 @@ from axil.kernels.cpu import product
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
-from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer
+from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer, dense
 from axil.weights.contract import Memory, Seconds
 from axil.weights.leave_one_out import LEAST_LEFT, LeftOut
 from axil.weights.spread import around_weights, everywhere
@@ -61,9 +61,12 @@ class Smoother:
         return np.asarray(self._features(queries) @ (v if solution is None else solution @ v))
 
     @one_blas_thread()
-    def combine(self, queries: Any, u: Array, base: float = 1.0) -> Array:
+    def combine(self, queries: Any, u: Any, base: float = 1.0) -> Array:
         seen, solution = self._features(queries).T @ u, self.fitted.solution
-        return np.asarray(seen if solution is None else solution.T @ seen)
+        return dense(seen if solution is None else solution.T @ seen)
+
+    def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
+        return DenseAnswer(self.combine(queries, u).T, np.zeros((u.shape[1], self.n_outputs)))
 
     def predicted(self, queries: Any, targets: Array) -> Array:
         return self.apply(queries, targets)

@@ -49,7 +49,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
             chosen = (
                 chosen or chosen_columns(options.columns, names)[: MOST_COLUMNS if options.columns is None else None]
             )
-            features.append(feature_columns(about.X, np.arange(len(part)), chosen))
+            features.append(about.columns(chosen, len(part)))
         batches.append(_batch(part, options))
     made = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     targets = part.targets.reshape(len(part.targets), -1)
