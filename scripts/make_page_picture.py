@@ -1,4 +1,4 @@
-"""Make docs/page.png and docs/report.png: run the examples of their pages and take a picture of each in Chromium."""
+"""Make docs/page.png and docs/report.png: run docs/page.md and docs/prices.md and take a picture of each in Chromium."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 def taken(name: str, file: str, width: int, height: int) -> Image.Image:
     """The picture of a file that the example of docs/NAME.md writes."""
-    example = re.findall(r"```python\n(.*?)```", (DOCS / f"{name}.md").read_text(encoding="utf-8"), re.S)[0]
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / f"{name}.md").read_text(encoding="utf-8"), re.S)
+    example = blocks[0] if name == "page" else "\n".join(blocks)
     with tempfile.TemporaryDirectory() as room:
         os.chdir(room)
         exec(compile(example, f"docs/{name}.md", "exec"), {})
@@ -35,7 +36,7 @@ def taken(name: str, file: str, width: int, height: int) -> Image.Image:
 
 def main() -> None:
     taken("page", "report.html", 1360, 1240).save(DOCS / "page.png", optimize=True)
-    taken("report", "valuations/pages/0000/14-1200.html", 1000, 1340).save(DOCS / "report.png", optimize=True)
+    taken("prices", "valuations/pages/0000/14-21-310-2900.html", 1100, 1560).save(DOCS / "report.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,18 @@ PAGES = (
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("index", "questions", "intervals", "recipes", "report", "classifiers", "theory", "faq", "shap")
+        for name in (
+            "index",
+            "questions",
+            "intervals",
+            "recipes",
+            "prices",
+            "credit",
+            "classifiers",
+            "theory",
+            "faq",
+            "shap",
+        )
     ),
 )
 BLOCK = re.compile(r"(?P<code>```python\n(?P<body>.*?)```\n)(?P<shown>\n```text\n(?P<text>.*?)```\n)?", re.S)

@@ -130,13 +130,20 @@ def test_the_page_of_plots_runs_and_shows_its_pictures():
 def test_other_conformal_libraries_take_local_scales():
     for library in ("crepes", "mapie", "sklearn.frozen"):
         pytest.importorskip(library)
-    names = {}
-    blocks = re.findall(r"```py(?:thon)?\n(.*?)```", (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), re.S)
-    for block in [blocks[0], *(block for block in blocks if "predictive." in block)]:
-        exec(compile(block, "docs/recipes.md", "exec"), names)
-    made, wide = names["made"], names["factor"] * names["std"]
-    np.testing.assert_allclose(names["by_crepes"], np.column_stack([made - wide, made + wide]), rtol=1e-9)
-    np.testing.assert_allclose(names["by_mapie"][:, 1, 0], made + wide, rtol=1e-9)
+    page, names = (ROOT / "docs" / "intervals.md").read_text(encoding="utf-8"), {}
+    blocks = re.findall(r"```py(?:thon)?\n(.*?)```", page, re.S)
+    first, last = (next(i for i, block in enumerate(blocks) if word in block) for word in ("out_of_fold =", "mapie"))
+    found = {}
+    for block in [*blocks[: first + 1], *(block for block in blocks[first + 1 : last + 1] if "conformal" in block)]:
+        exec(compile(block, "docs/intervals.md", "exec"), names)
+        found = {name: names["ends"] for name in ("crepes", "mapie") if name in block} | found
+    fitted, held_out, y_held_out = names["out_of_fold"], names["held_out"], names["y_held_out"]
+    errors, usual = abs(y_held_out - fitted.predict(held_out)), fitted.std(held_out)
+    n = len(errors)
+    factor = np.sort(errors / usual)[int(np.ceil(0.9 * (n + 1))) - 1]  # split conformal, by hand
+    made, wide = fitted.predict(names["new"]), factor * fitted.std(names["new"])
+    np.testing.assert_allclose(found["crepes"], np.column_stack([made - wide, made + wide]), rtol=1e-9)
+    np.testing.assert_allclose(found["mapie"][:, 1, 0], made + wide, rtol=1e-9)
 
 
 def test_the_removals_on_the_page_are_what_was_measured():
