@@ -626,6 +626,40 @@ void bind(nb::module_& m) {
           "n_threads"_a);
 }
 
+void require_within(const Numbers& numbers, std::size_t size, const char* name) {
+    for (std::size_t i = 0; i < numbers.shape(0); ++i)
+        if (!within(numbers.data()[i], size))
+            refuse(std::string(name) + " has " + to_string(numbers.data()[i]) + ", where numbers from 0 up to, but not, " +
+                   to_string(size) + " are expected.");
+}
+
+std::size_t number_keys(const Array<const std::uint64_t, 1>& keys, const Array<std::int64_t, 1>& numbers) {
+    require_length(numbers.shape(0), keys.shape(0), "numbers");
+    std::size_t count = 0;
+    run(1, [&](const axil::Crew&) { count = axil::number_keys(keys.data(), keys.shape(0), numbers.data()); });
+    return count;
+}
+
+void sums_before(const Numbers& numbers, std::size_t count, const Numbers& order, const Array<const float, 1>& values,
+                 bool single, const Array<float, 1>& sums, const Array<float, 1>& counts) {
+    const std::size_t rows = numbers.shape(0);
+    require_length(order.shape(0), rows, "order");
+    require_length(values.shape(0), rows, "values");
+    require_length(sums.shape(0), rows, "sums");
+    require_length(counts.shape(0), rows, "counts");
+    require_within(numbers, count, "numbers");
+    require_within(order, rows, "order");
+    run(1, [&](const axil::Crew&) {
+        axil::sums_before(numbers.data(), count, order.data(), values.data(), rows, single, sums.data(), counts.data());
+    });
+}
+
+void exchange(const Numbers& partners, const Array<std::int64_t, 1>& order) {
+    require_length(partners.shape(0), order.shape(0), "partners");
+    require_within(partners, order.shape(0), "partners");
+    run(1, [&](const axil::Crew&) { axil::exchange(partners.data(), order.shape(0), order.data()); });
+}
+
 template <class Value, class Leaf>
 void bind_assign(nb::module_& m) {
     m.def("assign", aligned(assign<Value, Leaf>), array("values"), array("columns"), array("thresholds"),
@@ -651,5 +685,9 @@ NB_MODULE(_core, m) {
     m.def("product", aligned(product), array("a"), array("b"), array("out"), "n_threads"_a);
     m.def("column_sums", aligned(column_sums), array("block"), array("values"), "measure"_a, array("out"),
           "n_threads"_a);
+    m.def("number_keys", aligned(number_keys), array("keys"), array("numbers"));
+    m.def("sums_before", aligned(sums_before), array("numbers"), "count"_a, array("order"), array("values"), "single"_a,
+          array("sums"), array("counts"));
+    m.def("exchange", aligned(exchange), array("partners"), array("order"));
     m.def("instruction_set", axil::instruction_set);
 }

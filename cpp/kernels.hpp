@@ -191,4 +191,10 @@ struct Deletions {
 template <class Leaf>
 void deletions(const Deletions<Leaf>& job, const Crew& crew);
 
+// Rows one after the other; see online.cpp.
+std::size_t number_keys(const std::uint64_t* keys, std::size_t rows, std::int64_t* numbers);
+void sums_before(const std::int64_t* numbers, std::size_t count, const std::int64_t* order, const float* values,
+                 std::size_t rows, bool single, float* sums, float* counts);
+void exchange(const std::int64_t* partners, std::size_t rows, std::int64_t* order);
+
 }  // namespace axil

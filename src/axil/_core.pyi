@@ -65,6 +65,18 @@ def column_sums(block: _F64, values: _F64, measure: int, out: _F64, n_threads: i
     ``block`` (N, S) with any strides, ``values`` (N, M). Blocks of 2048 rows are added up in row order, then the blocks.
     """
 
+def number_keys(keys: NDArray[np.uint64], numbers: _I64) -> int:
+    """Fill ``numbers`` (N,) with the numbers of the different ``keys`` (N,), in the order they are met, and count them."""
+
+def sums_before(numbers: _I64, count: int, order: _I64, values: _F32, single: bool, sums: _F32, counts: _F32) -> None:
+    """Sums of ``values`` over the rows before each, in an ``order`` of all rows, that have its number; and how many these are.
+
+    All are (N,). Sums are kept in float32 if ``single``, else in float64, and rounded to float32.
+    """
+
+def exchange(partners: _I64, order: _I64) -> None:
+    """Exchange ``order[i]`` with ``order[partners[i]]``, for i from 0 on."""
+
 def moments(
     leaves: _Leaves,
     starts: _I64,

@@ -237,6 +237,28 @@ def column_sums(block: Array, values: Array, measure: int, n_threads: int = 1) -
     return out
 
 
+def number_keys(keys: NDArray[np.uint64]) -> tuple[Numbers, int]:
+    """(N,): the number of each key among the different ones, in the order they are met; and how many there are."""
+    numbers = np.empty(len(keys), dtype=np.int64)
+    return numbers, _core.number_keys(np.ascontiguousarray(keys), numbers)
+
+
+def sums_before(
+    numbers: Numbers, count: int, order: Numbers, values: NDArray[np.float32], single: bool
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(N,) twice: sums of the values of the rows before each that have its number, and how many; see `_core.sums_before`."""
+    sums, counts = np.empty((2, len(order)), dtype=np.float32)
+    _core.sums_before(numbers, count, order, values, single, sums, counts)
+    return sums, counts
+
+
+def exchanged(partners: Numbers) -> Numbers:
+    """(N,): the numbers from 0, of which each in turn changes places with its partner."""
+    order = np.arange(len(partners))
+    _core.exchange(partners, order)
+    return order
+
+
 class CpuTriangle(Triangle):
     """LAPACK on the diagonal blocks, products between them: Ctrl-C takes effect between two blocks."""
 
