@@ -60,8 +60,8 @@ A model is compared with the data in everything that it records. What it does no
 - **LightGBM, bundled columns.** Where columns with missing values or zeros overlap in a few rows, LightGBM can fit on other
   leaves than it predicts with. The error says so: fit with `enable_bundle=False`.
 - **CatBoost, weights and categories.** Where the fit shuffled the rows to encode categories, the leaf weights that CatBoost
-  records belong to other rows, and are not compared; leaf values are. Over Dask collections the categories cannot be counted,
-  and the proof ends in an `ExactnessError`: explain such a model on one machine, or fit with `has_time=True`.
+  records belong to other rows, and are not compared; leaf values are. Over Dask collections models with such encodings are
+  refused, and one-hot categories of a weighted fit end in an `ExactnessError`: use rows in memory, or fit with `has_time=True`.
 """
 NOTES = {
     "LightGBM": "With `lambda_l1`, `max_delta_step` and `monotone_constraints` a pattern is held fixed besides the splits: "
@@ -69,9 +69,9 @@ NOTES = {
     "XGBoost": "`sampling_method=gradient_based` is refused and LightGBM's GOSS is exact, although both draw rows by their "
     "residuals. GOSS multiplies the rows that it draws from the rest by one constant. Gradient-based sampling gives each row a "
     "weight that depends on its residual, so leaf values are no longer linear in the residuals.",
-    "CatBoost": "Categories with more than `one_hot_max_size` values are refused. CatBoost's default is 2 on most data: raise it "
-    "above the number of categories (say `one_hot_max_size=50`) and fit again. With `monotone_constraints` a pattern is held "
-    "fixed besides the splits: [what that means](meaning.md). MultiRMSE takes the constraints and does not enforce them.",
+    "CatBoost": "Categories beyond `one_hot_max_size` are encoded by the targets of the rows before, in an order drawn from "
+    "`random_seed`: pass the rows in the order of the fit. Encodings, and with `monotone_constraints` a pattern, are held fixed "
+    "besides the splits: [what that means](meaning.md). MultiRMSE takes the constraints and does not enforce them.",
 }
 #: Values that the tables do not hold by name, by setting and whether there is a derivative.
 VALUES = {

@@ -101,6 +101,19 @@ def category_dtype(X: Array) -> pd.DataFrame:
     return categories(X).astype({"f": "category", "g": "category"})
 
 
+def encoded(data: Data | None = None, **params: Any) -> Case:
+    """A model with three columns of categories, two of them encoded by the targets, in combinations where it pays."""
+    how = {"convert": letters, "cat_features": ["d", "f", "g"], "max_ctr_complexity": 3, "model_size_reg": 0, **params}
+    return regressor(data, **how)
+
+
+def letters(X: Array) -> pd.DataFrame:
+    """The table with categories of strings, pandas' categories and integers."""
+    frame = categories(X)
+    frame["d"] = pd.Categorical(np.array(list("uvwxyz"))[(X[:, 3] * 2).astype(int) % 6])
+    return frame
+
+
 def evaluated(init_model: Any = None, **params: Any) -> Case:
     """A model with an evaluation set that it fits worse after some trees: the targets drawn towards their mean."""
     data = table()
@@ -108,6 +121,23 @@ def evaluated(init_model: Any = None, **params: Any) -> Case:
     params = {"iterations": 60, "learning_rate": 0.1, **params}
     fit = {"eval_set": cb.Pool(data.X, drawn), "early_stopping_rounds": 5, "init_model": init_model}
     return regressor(data, fit=fit, **params)
+
+
+def with_gaps_in_numbers() -> Data:
+    """The table with missing values in columns that are no categories."""
+    data = table()
+    X, X_new = data.X.copy(), data.X_new.copy()
+    X[::5, 0], X[::3, 1], X_new[::4, 0] = np.nan, np.nan, np.nan
+    return replace(data, X=X, X_new=X_new)
+
+
+def encoded_until_stopped() -> Case:
+    """Categories with an evaluation set, which has some of its own, and whose rows count in encodings by numbers of rows."""
+    data = table()
+    later = letters(data.X_new)
+    later["f"] = later["f"].replace("mid", "none")
+    fit = {"eval_set": cb.Pool(later, np.full(N_NEW, 5.0), cat_features=["d", "f", "g"]), "early_stopping_rounds": 5}
+    return encoded(fit=fit, iterations=30, counter_calc_method="Full", simple_ctr=["Counter", "Borders"])
 
 
 def continued(
@@ -241,6 +271,33 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "one-hot objects": lambda: regressor(
         convert=lambda X: categories(X).to_numpy(object), cat_features=[5, 6], **ONE_HOT
     ),
+    "encoded has_time": lambda: encoded(has_time=True),
+    "encoded": lambda: encoded(),
+    "encoded defaults": lambda: encoded(max_ctr_complexity=None, learning_rate=None, random_seed=12345),
+    "encoded Ordered": lambda: encoded(boosting_type="Ordered", fold_permutation_block=7, random_seed=3),
+    "encoded Depthwise": lambda: encoded(with_gaps_in_numbers(), grow_policy="Depthwise", nan_mode="Max"),
+    "encoded Lossguide weighted": lambda: encoded(grow_policy="Lossguide", weighted=True, max_leaves=13),
+    "encoded has_time weighted": lambda: encoded(has_time=True, weighted=True, one_hot_max_size=4),
+    "encoded baseline": lambda: encoded(offset=True, one_hot_max_size=8),
+    "encoded blocks of rows": lambda: encoded(table(2300), iterations=4),
+    "encoded two permutations": lambda: encoded(kind=cb.CatBoost, loss_function="RMSE", permutation_count=2),
+    "encoded deep": lambda: encoded(depth=12, iterations=2),
+    "encoded Buckets": lambda: encoded(
+        simple_ctr=["Buckets:TargetBorderCount=3", "Borders:Prior=2/1:Prior=-0.5/1:CtrBorderCount=20"]
+    ),
+    "encoded means": lambda: encoded(
+        simple_ctr=["BinarizedTargetMeanValue:TargetBorderCount=5:TargetBorderType=Median"],
+        combinations_ctr=["BinarizedTargetMeanValue", "Counter"],
+    ),
+    "encoded by column": lambda: encoded(
+        per_feature_ctr=["6:Borders:TargetBorderCount=2:Prior=0.3/1", "3:Counter:Prior=0.5/1"],
+        store_all_simple_ctr=True,
+    ),
+    "encoded stopped": lambda: encoded_until_stopped(),
+    "encoded shrink truncated": lambda: truncated(encoded(**SHRINK), 5),
+    "encoded steps loaded": lambda: loaded(encoded(**STEPS)),
+    "encoded objects": lambda: encoded(convert=lambda X: letters(X).to_numpy(object), cat_features=[3, 5, 6]),
+    "encoded integers": lambda: encoded(convert=lambda X: (10 * X).astype(np.int64), cat_features=[0, 1]),
     "frame": lambda: regressor(convert=lambda X: pd.DataFrame(X, columns=[f"x {i}" for i in range(8)])),
     "nan": lambda: regressor(with_gaps()),
     "nan_mode=Max": lambda: regressor(with_gaps(), nan_mode="Max", grow_policy="Depthwise"),
@@ -312,6 +369,7 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "multi boost_from_average=False": lambda: multi(boost_from_average=False),
     "multi shrink": lambda: multi(**SHRINK),
     "multi loaded": lambda: loaded(multi(weighted=True)),
+    "multi encoded": lambda: encoded(several(), loss_function="MultiRMSE"),
     "multi CatBoost": lambda: multi(kind=cb.CatBoost),
 }
 

@@ -89,12 +89,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
         "3 with monotone_constraints",
         None,
     ),
-    "target statistics": (
-        {"convert": categories, "cat_features": ["f", "g"]},
-        "one_hot_max_size",
-        "2 with splits on",
-        "(ii)",
-    ),
 }
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "Model",
     "Nodes",
     "OffsetModel",
+    "Placement",
     "Sampler",
     "SmootherModel",
     "Totals",
@@ -140,6 +141,20 @@ class Sampler(Protocol):
         """
 
 
+class Placement(Protocol):
+    """The leaves that training rows had in the fit, where predictions of the same rows are made in others.
+
+    A library that encodes categories by the targets of the rows before, and predicts by those of all rows, needs it.
+    """
+
+    @property
+    def encodings(self) -> int:
+        """How many encodings are held fixed, as splits are."""
+
+    def assign(self, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None) -> None:
+        """Fill ``out`` (T, N) with the leaves of all training rows."""
+
+
 @dataclass(frozen=True)
 class FittedTrees:
     """Statements of a fitted model about T trees that serve K outputs; leaves are stacked, tree after tree, L in all.
@@ -178,6 +193,7 @@ class FittedTrees:
     #: why trees may disagree with the data of the last fit, asked with those (T,) that agree
     doubt: Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None = None
     columns: NDArray[np.int64] | None = None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
+    placement: Placement | None = None  #: None: training rows had the leaves that `Adapter.assign` gives them
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from axil.adapters.boundary import TAKES_ROWS, ReadsRows
-from axil.adapters.contract import FittedTrees, TrainingRows
+from axil.adapters.contract import TrainingRows
 from axil.adapters.searches import unwrapped
 from axil.errors import UnsupportedModelError
 
@@ -49,15 +49,20 @@ class PipelineAdapter(ReadsRows):
         self.fingerprint = fingerprint(last, self._steps)
 
     @property
-    def trees(self) -> Callable[[TrainingRows], list[FittedTrees]]:
+    def trees(self) -> Callable[[TrainingRows], Any]:
         """The reader of the last step's trees; a property, so that a smoother has none."""
-        read: Callable[[TrainingRows], list[FittedTrees]] = self._last.trees
+        return self._reader(self._last.trees)
 
-        def transformed(rows: TrainingRows) -> list[FittedTrees]:
-            if not rows.at_hand or self._steps is None:
+    @property
+    def smooth_trees(self) -> Callable[[TrainingRows], Any]:
+        """The reader of trees that were fitted along a gradient."""
+        return self._reader(self._last.smooth_trees)
+
+    def _reader(self, read: Callable[[TrainingRows], Any]) -> Callable[[TrainingRows], Any]:
+        def transformed(rows: TrainingRows) -> Any:
+            if not rows.at_hand or rows.X is None or self._steps is None:
                 return read(rows)
-            found: list[FittedTrees] = self.through(lambda X: read(replace(rows, X=X)), rows.X)
-            return found
+            return self.through(lambda X: read(replace(rows, X=X)), rows.X)
 
         return transformed
 

@@ -15,7 +15,7 @@ import numpy as np
 from axil.adapters.contract import TrainingRows
 from axil.adapters.robust import Custom
 from axil.adapters.smooth import SmoothModel, SmoothTrees
-from axil.dask.build_weights import Collections
+from axil.dask.build_weights import Collections, refuse_encoded
 from axil.dask.cluster import Cluster, task
 from axil.dask.gradients import (
     GradientPlace,
@@ -120,6 +120,7 @@ def _refuse(smooth: SmoothTrees) -> None:
         smooth.iterations if smooth.shared else smooth.iterations * (int(smooth.outputs.max()) + 1) + smooth.outputs
     )
     sampled = "" if smooth.draw_type is None else getattr(smooth.sampler or trees.sampler, "name", "of rows")
+    refuse_encoded(trees)
     found = {
         (
             "row sampling",

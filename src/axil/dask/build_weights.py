@@ -201,8 +201,20 @@ def _check_totals(adapter: Adapter, whole: Totals) -> None:
         refuse_rows(adapter, whole.n_rows, adapter.fitted_rows)
 
 
+def refuse_encoded(trees: FittedTrees) -> None:
+    """Refuse encodings of categories, which partitions do not have by themselves."""
+    if trees.placement is not None:
+        raise UnsupportedModelError(
+            "categories",
+            f"{trees.placement.encodings} encodings by the targets",
+            "a training row is encoded by the rows before it, wherever these are, in an order drawn from all rows",
+            "Use training rows in memory, in the order of the fit.",
+        )
+
+
 def _refuse_sampled(fitted: list[FittedTrees], recorded: bool) -> None:
     sampler = fitted[0].sampler
+    refuse_encoded(fitted[0])
     if sampler is not None and not recorded:
         raise UnsupportedModelError(
             "row sampling",

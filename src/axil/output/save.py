@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, fields, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.adapters.contract import Model
+from axil.adapters.contract import Adapter, Model, TrainingRows
 from axil.errors import InputError
 from axil.inputs import as_features, take_rows
 from axil.inputs.copies import owned_rows
@@ -21,6 +21,7 @@ from axil.output.tables import as_backend
 from axil.replay.build import confirm, tree_engine
 from axil.replay.checks import ROUNDING, checked_rows
 from axil.replay.proven import ProvenModel
+from axil.replay.recover import check_placement
 from axil.replay.walk import leaf_totals
 from axil.scale import INVERSES, FittedTargets, loaded_targets, user_scale
 from axil.structure import Chains, Coefficients, Nodes, Regularisation, Structure
@@ -143,9 +144,15 @@ def _with_features(proven: ProvenModel, X_train: Any, fitted: NDArray[np.float64
     features = owned_rows(as_features(X_train, proven.adapter, "X_train"))
     if features.shape[0] != len(fitted):
         raise InputError(f"X_train has {features.shape[0]} rows; the explainer was made of {len(fitted)}. Pass those.")
-    some = checked_rows(len(fitted))
+    some, s = checked_rows(len(fitted)), proven.engines[0].structure
     labelled = replace(proven.queries(take_rows(features, some)), labels=proven.index[some])
-    proven.check(labelled, fitted[some])
+    held = None if proven.verification is None else proven.verification.held
+    if held is not None and held.encodings:  # predictions are made in other leaves
+        rows = TrainingRows(features, proven.targets, s.row_weights, s.offsets)
+        check_placement(cast(Adapter, proven.adapter).trees(rows)[0].placement, s.leaves(), proven.limits)
+        proven.predicted(labelled)
+    else:
+        proven.check(labelled, fitted[some])
     return replace(proven, features=features)
 
 

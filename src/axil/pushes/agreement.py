@@ -65,7 +65,8 @@ def check_scores(adapter: SmoothModel, X: Any, smooth: SmoothTrees, leaves: NDAr
     n_rows = leaves.shape[1]
     asked = np.arange(0, n_rows, -(-n_rows // CHECKED_ROWS))
     expected = adapter.scores(take_rows(X, asked))
-    found = leaf_scores(smooth, leaves[:, asked].T, rounded=True)
+    at = leaves[:, asked].T if smooth.trees.placement is None else adapter.coordinates(take_rows(X, asked))
+    found = leaf_scores(smooth, at, rounded=True)
     scale = float(np.abs(expected).max()) or 1.0
     error = np.abs(found - expected) / scale
     worst = np.unravel_index(int(error.argmax()), error.shape)

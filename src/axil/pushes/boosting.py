@@ -31,7 +31,8 @@ from axil.pushes.stages import walk
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
 from axil.replay.queries import Combination, Offsets
-from axil.replay.recover import assign_leaves
+from axil.replay.radius import Held
+from axil.replay.recover import assign_leaves, check_placement
 from axil.replay.refit import Change
 from axil.replay.walk import round_to
 from axil.structure import cell_dtype
@@ -123,7 +124,7 @@ class Boosting:
             size = 4 * targets.size * (int(fitted.iterations[-1]) + 1)
             limits.budget.require(size, "The gradients of your objective", "Raise memory_limit.")
         if found is None:
-            leaves = frozen(assign_leaves(adapter, X, len(targets), n_leaves, limits))
+            leaves = frozen(assign_leaves(adapter, X, len(targets), n_leaves, limits, fitted.trees.placement))
         else:
             leaves = found.checked(n_leaves, len(targets))
         self._walked = walk(adapter, fitted, leaves, targets, offsets, verify, limits.n_threads)
@@ -149,11 +150,19 @@ class Boosting:
         errors = score_error, self._walked.leaf_error, self._adapter.smooth_tolerance, scale
         details = {"loss": fitted.loss.name, "sum_error": sum_error}
         recovered = dict(self._walked.recovered)
-        return Verification(len(self.targets), n_trees, *errors, recovered=recovered, details=details)
+        placement, n_leaves = fitted.trees.placement, int(fitted.trees.n_leaves.sum())
+        held = None if placement is None else Held.encoded(n_leaves, placement)
+        return Verification(len(self.targets), n_trees, *errors, recovered=recovered, held=held, details=details)
 
     def check_rows(self, X: Any) -> float:
         """Compare the scores of training rows with the model's; the largest difference, relative."""
         return check_scores(self._adapter, X, self._walked.smooth, self._walked.leaves)
+
+    def check_again(self, X: Any, limits: Limits) -> None:
+        """Compare training rows that are given again with those of the leaves."""
+        rows = self._adapter.smooth_trees(replace(self._rows, X=X))
+        check_placement(rows.trees.placement, self._walked.leaves, limits)
+        self.check_rows(X)
 
     @property
     def fitted(self) -> Array:

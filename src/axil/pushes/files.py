@@ -83,7 +83,7 @@ def load(file: Archive, model: Any, limits: Limits, X_train: Any, objective: Any
     except (ExactnessError, ValueError) as error:
         raise file.damaged(error) from error
     if X is not None:
-        found.check_rows(X)
+        found.check_again(X, limits)
     try:
         backend = as_backend(header.get("backend"))
     except (TypeError, ValueError) as error:

@@ -289,7 +289,7 @@ def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None) 
         basis = leave_one_out.pattern_note(model) if exact else BY_PUSHES if additive else BY_WEIGHTS
     else:
         expected, basis = own_predictions(model, out_of_fold, "out_of_fold"), BY_PREDICTION
-    residuals, scale = model.targets - expected, model.scale
+    residuals, scale, basis = model.targets - expected, model.scale, model.note(basis)
     columns: dict[str, Any] = {"row": np.repeat(model.index, residuals.shape[1])}
     if model.outputs is not None:
         columns["output"] = np.tile(model.outputs, len(residuals))

@@ -155,7 +155,8 @@ def leave_one_out(model: Any) -> Any:
         columns["output"] = np.tile(model.outputs, len(targets))
     columns |= {"target": targets.ravel(), "prediction": found.ravel(), "residual": (targets - found).ravel()}
     columns["alone"] = np.isnan(found).ravel()
-    return tables.note(tables.make(columns, model.backend), note_on(columns["alone"], pattern_note(model)))
+    note = model.note(note_on(columns["alone"], pattern_note(model)))
+    return tables.note(tables.make(columns, model.backend), note)
 
 
 def note_on(alone: NDArray[np.bool_], note: str = notes.NOTE) -> str:
@@ -192,4 +193,4 @@ def loo_curve(proven: ProvenModel) -> Any:
         columns["output"] = np.tile(proven.outputs, len(steps))  # type: ignore[arg-type]
     columns[proven.scale.label("error")] = np.concatenate([curve.left_out for curve in known], axis=1).ravel()
     columns[proven.scale.label("training_error")] = np.concatenate([curve.fitted for curve in known], axis=1).ravel()
-    return tables.note(tables.make(columns, proven.backend), notes.NOTE)
+    return tables.note(tables.make(columns, proven.backend), proven.note(notes.NOTE))

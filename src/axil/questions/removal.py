@@ -205,8 +205,8 @@ def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) 
             beyond += own
         parts.append(_columns(model, batch, best, name))
     _warn_unranked(unranked)
-    note = sets_note(beyond, "a set") if greedy else model.note(source.note)
-    return tables.note(tables.concatenate(parts, model.backend), note)
+    note = sets_note(beyond, "a set") if greedy else source.note
+    return tables.note(tables.concatenate(parts, model.backend), model.note(note))
 
 
 def _columns(model: Any, batch: Queries, best: Best, name: str) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def by_group(asked: Asked, coded: Sequence[Any]) -> Any:
     ends = np.moveaxis(model.scale.inverse(wide.reshape(-1, wide.shape[2])).reshape(wide.shape), 2, 1).ravel()
     columns = tables.label_columns(asked.queries.labels, model.outputs, "group", found.names)
     columns |= {"rows": np.tile(counts, before.size), "before": start, "after": ends, "change": ends - start}
-    return tables.note(tables.make(columns, model.backend), sets_note(found.beyond, "a group"))
+    return tables.note(tables.make(columns, model.backend), model.note(sets_note(found.beyond, "a group")))
 
 
 def warn_emptied(n: int, of: int, what: str = "predictions") -> None:

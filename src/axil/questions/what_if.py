@@ -58,7 +58,7 @@ class WhatIf(Question):
         columns = change_columns(model, asked.queries, before, before + change)
         if model.scale.is_identity:
             columns["change"] = change.ravel()  # without the rounding of the predictions
-        return tables.note(tables.make(columns, model.backend), notes.HELD if held else model.replay_note)
+        return tables.note(tables.make(columns, model.backend), model.note(notes.HELD) if held else model.replay_note)
 
     def reach(self, X: Any, rows: Sequence[Any], init_score: Any = None) -> Array:
         """How much each prediction of X moves per unit of each of these training targets: whom does a row move?

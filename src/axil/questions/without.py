@@ -54,7 +54,7 @@ class Without(Question):
         before, after, beyond = model.without(asked.queries, model.positions(rows))
         warn_emptied(int(np.isnan(after).sum()), after.size)
         columns = change_columns(model, asked.queries, before, after)
-        note = sets_note([beyond], "these rows") if beyond else model.replay_note
+        note = model.note(sets_note([beyond], "these rows")) if beyond else model.replay_note
         return tables.note(tables.make(columns, model.backend), note)
 
 

@@ -31,6 +31,7 @@ from axil.replay.checks import (
     refuse_rows,
     verified,
     with_predictions,
+    worse,
     worst,
 )
 from axil.replay.members import prove_residual, prove_sum
@@ -115,7 +116,7 @@ def _prove_trees(
     rows = replace(rows, offsets=offsets)
     X, targets, budget = rows.X, rows.targets, limits.budget
     fitted = adapter.trees(rows)
-    leaves = assign_leaves(adapter, X, len(targets), all_n_leaves(fitted), limits)
+    leaves = assign_leaves(adapter, X, len(targets), all_n_leaves(fitted), limits, fitted[0].placement)
     outputs = [slice(None)] if len(fitted) == 1 else [slice(k, k + 1) for k in range(len(fitted))]
     engines: list[Engine] = []
     found: list[Verification] = []
@@ -128,12 +129,16 @@ def _prove_trees(
         if check:
             extent = Extent.of(targets[:, output], trees.row_weights, own_offsets, walked.score)
             leaf_error = check_leaves(adapter, trees, walked, extent)
-            asked = checked_rows(len(targets))
-            score = with_predictions(adapter, X, asked, own_offsets, walked.score, output)
-            miss = furthest(engine.predicted(None, targets[:, output]), score)
-            found.append(
-                verified(adapter, trees, walked, extent, leaf_error, miss, Held.of(walked, engine, targets[:, output]))
-            )
+            made, asked = engine.predicted(None, targets[:, output]), checked_rows(len(targets))
+            if trees.placement is None:
+                miss = furthest(made, with_predictions(adapter, X, asked, own_offsets, walked.score, output))
+            else:  # predictions of the same rows are made in other leaves
+                some = inputs.take_rows(X, asked)
+                predicted = engine.predicted(adapter.coordinates(some, limits.n_threads), targets[:, output])
+                miss = furthest(predicted, adapter.predictions(some)[:, output])
+                miss = worse(furthest(made, walked.score), replace(miss, row=int(asked[miss.row])))
+            held = Held.of(walked, engine, targets[:, output], trees.placement)
+            found.append(verified(adapter, trees, walked, extent, leaf_error, miss, held))
         engines.append(engine)
     return engines, worst(found) if check else None
 

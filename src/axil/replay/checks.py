@@ -299,6 +299,11 @@ def furthest(found: Array, expected: Array) -> Miss:
     return Miss(float(error[worst]), int(worst[0]), float(found[worst]), float(expected[worst]))
 
 
+def worse(one: Miss, other: Miss) -> Miss:
+    """The larger miss; nan is the largest."""
+    return max(one, other, key=lambda miss: np.nan_to_num(miss.error, nan=np.inf))
+
+
 def check_predictions(adapter: Model, miss: Miss, allowed: float) -> None:
     """Raise where the linear map and the model's predictions are further apart than allowed."""
     if not miss.error <= allowed:

@@ -102,8 +102,10 @@ class Proven(ABC):
         return np.arange(n_outputs) if self.classes is None else self.classes
 
     def note(self, text: str) -> str:
-        """The note on the numbers of tables; for the score of one of two classes it names the class."""
-        return notes.of_class(text, self.scored)
+        """The note on the numbers of tables, which names encodings that are held and, of one of two classes, the class."""
+        held = getattr(self.verification, "held", None)
+        encoded = held is not None and held.encodings
+        return notes.of_class(f"{text}; {notes.ENCODED}" if encoded else text, self.scored)
 
     @property
     def scored(self) -> Any:

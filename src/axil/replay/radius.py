@@ -1,4 +1,4 @@
-"""Held: the pattern of a fit that is held fixed besides its splits, and how far targets may move before it changes."""
+"""Held: what is held fixed besides the splits of a fit, and how far targets may move before its pattern changes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from axil.adapters.contract import Placement
+from axil.errors import counted
 from axil.replay.recover import Replay
 from axil.structure import Structure
 from axil.structure.changes import nearest
@@ -26,7 +28,7 @@ SEEDS = 1 << 25  # entries of the maps of changes that are held
 
 @dataclass(frozen=True)
 class Held:
-    """The pattern that weights hold fixed besides the splits: signs of L1, clipped steps, monotone bounds, ranks of rows."""
+    """The pattern (signs of L1, clipped steps, monotone bounds, ranks of rows) and encodings, held fixed as the splits are."""
 
     n_leaves: int
     moved: int = 0  #: leaves whose sums L1 moved towards zero
@@ -39,6 +41,7 @@ class Held:
     #: while targets move by less than this in all, the pattern stays: the smallest change of a single target that changes it, or
     #: a lower bound of that; 0: no bound is known
     radius: float = np.nan
+    encodings: int = 0  #: of categories by the targets, which would move with them
 
     @property
     def share(self) -> float:
@@ -46,10 +49,14 @@ class Held:
         return (self.moved + self.zero + self.clipped + self.bounded + self.ranked) / self.n_leaves
 
     def __str__(self) -> str:
+        encoded = f"{counted(self.encodings, 'encoding')} of categories by the targets" if self.encodings else ""
+        if encoded and not self.share:
+            return encoded
         kinds = {"moved": "moved by L1", "zero": "at zero", "clipped": "clipped", "bounded": "at a monotone bound"}
         kinds["ranked"] = "by the ranks of their rows"
         named = ", ".join(f"{getattr(self, kind):,} {words}" for kind, words in kinds.items() if getattr(self, kind))
         pattern = f"the pattern of {100 * self.share:.3g} % of {self.n_leaves:,} leaves ({named or 'none'})"
+        pattern = f"{encoded}; {pattern}" if encoded else pattern
         if np.isnan(self.radius):
             return pattern
         holds = f"; it holds while one target moves by less than {self.radius:.3g}" if self.radius else ""
@@ -57,7 +64,7 @@ class Held:
 
     def __add__(self, other: Held) -> Held:
         """The pattern of both, for outputs with trees of their own."""
-        counts = {name: getattr(self, name) + getattr(other, name) for name in list(asdict(self))[:6]}
+        counts = {name: getattr(self, name) + getattr(other, name) for name in (*list(asdict(self))[:6], "encodings")}
         shift, radius = np.maximum(self.shift, other.shift), np.minimum(self.radius, other.radius)  # nan stays nan
         return Held(**counts, shift=float(shift), radius=float(radius))
 
@@ -70,17 +77,24 @@ class Held:
         return found
 
     @classmethod
-    def of(cls, walked: Replay, engine: Any, targets: Array | None = None) -> Held | None:
-        """The pattern of a replay whose weights the engine computes of these targets, or of rows elsewhere; None: none."""
-        s = walked.structure
+    def encoded(cls, n_leaves: int, placement: Placement) -> Held:
+        """The encodings of a fit that holds nothing else."""
+        return cls(n_leaves, shift=0.0, radius=0.0, encodings=placement.encodings)
+
+    @classmethod
+    def of(
+        cls, walked: Replay, engine: Any, targets: Array | None = None, placement: Placement | None = None
+    ) -> Held | None:
+        """The pattern and encodings of a replay, whose weights the engine computes of these targets; None: neither."""
+        s, encodings = walked.structure, 0 if placement is None else placement.encodings
         if s.regularisation is None or not (s.regularisation.bends or s.is_ranked):
-            return None
+            return None if placement is None else cls.encoded(s.total_leaves, placement)
         if engine is None or targets is None:
             return cls(s.total_leaves, **walked.held)
         if s.is_ranked:
-            return cls(s.total_leaves, **walked.held, shift=0.0, radius=0.0)
-        sums = engine.fit(targets).sums[:, 0]
-        return cls(s.total_leaves, **walked.held, shift=_shift(engine), radius=_radius(s, sums, engine))
+            return cls(s.total_leaves, **walked.held, shift=0.0, radius=0.0, encodings=encodings)
+        sums, shift = engine.fit(targets).sums[:, 0], _shift(engine)
+        return cls(s.total_leaves, **walked.held, shift=shift, radius=_radius(s, sums, engine), encodings=encodings)
 
 
 def leaves_beyond(engine: Engine, targets: Array) -> int:

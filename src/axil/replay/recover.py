@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import Adapter, FittedTrees
-from axil.errors import ExactnessError, UnsupportedModelError
+from axil.adapters.contract import Adapter, FittedTrees, Placement
+from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.inputs import take_rows
 from axil.kernels.choose import backend_of
 from axil.machine.limits import Limits
@@ -48,17 +48,37 @@ class Replay:
     drawn_weights: Array  #: (L,) see `Walked`
 
 
-def assign_leaves(adapter: Adapter, X: Any, n_rows: int, n_leaves: NDArray[np.int64], limits: Limits) -> Leaves:
+def assign_leaves(
+    adapter: Adapter,
+    X: Any,
+    n_rows: int,
+    n_leaves: NDArray[np.int64],
+    limits: Limits,
+    placement: Placement | None = None,
+) -> Leaves:
     """(T, N) packed leaf numbers, block by block so that a library's own wide matrix never exists whole."""
     shape, dtype = (len(n_leaves), n_rows), cell_dtype(int(n_leaves.max()))
     leaves = limits.budget.empty(shape, dtype, "The leaf numbers of all training rows", ELSEWHERE)
     backend = backend_of(limits)
+    if placement is not None:
+        placement.assign(leaves, limits.n_threads, backend)
+        return leaves
     entries = BLOCK_ENTRIES if limits.device == "cpu" else GPU_ENTRIES
     step = max(1, entries // len(n_leaves))
     for start in track(range(0, n_rows, step), "leaves"):
         part = slice(start, start + step)
         adapter.assign(take_rows(X, part), leaves[:, part], limits.n_threads, backend)
     return leaves
+
+
+def check_placement(placement: Placement | None, leaves: Leaves, limits: Limits) -> None:
+    """Raise unless training rows that are given again have the leaves (T, N) that they had."""
+    if placement is None:
+        return
+    found = limits.budget.empty(leaves.shape, np.uint16, "The leaf numbers of all training rows", ELSEWHERE)
+    placement.assign(found, limits.n_threads)
+    if not np.array_equal(found, leaves):
+        raise InputError("X_train is not what the explainer was made of; expected the same rows in the same order.")
 
 
 def replay(

@@ -14,6 +14,7 @@ from scipy import sparse
 from axil.adapters.catboost import splits
 from axil.adapters.catboost.blob import parse
 from axil.adapters.catboost.monotone import chains, signs_of
+from axil.adapters.catboost.placement import EncodedRows
 from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading, doubt
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
@@ -147,9 +148,14 @@ class CatBoostAdapter(TreeModel):
                 chains=self._chains,
                 l2_by_weight=last.scales_l2,
                 coefficients=coefficients(last, rates, blob.scale * self._shrunk_further(rows, base_value), factor),
+                placement=self._placement(rows),
                 doubt=partial(doubt, self._reading.continued, zeros_above_negatives(rows.X) if rows.at_hand else None),
             )
         ]
+
+    def _placement(self, rows: TrainingRows) -> EncodedRows | None:
+        """The training rows' leaves where categories were encoded by the targets; else those of predictions."""
+        return EncodedRows(self._blob, self._n_leaves, rows) if self._blob.features("target statistics") else None
 
     def _shrunk_further(self, rows: TrainingRows, base: Array) -> float:
         """Factor by which trees that are no longer there had multiplied the others."""
@@ -206,10 +212,19 @@ class CatBoostAdapter(TreeModel):
         residuals = targets - base
         if rows.offsets is not None:
             residuals = residuals - np.float32(rows.offsets).astype(np.float64).reshape(len(targets), -1)
-        for leaf, own in zip(self.leaves(rows.X).T, values):
+        for leaf, own in zip(self._training_leaves(rows), values):
             weights, *sums = (np.bincount(leaf, each, len(own)).astype(np.float64) for each in (w, *(w * residuals.T)))
             yield Stage(np.stack(sums, axis=1), weights, own, negligible)
             residuals = residuals - own[leaf]
+
+    def _training_leaves(self, rows: TrainingRows) -> NDArray[np.integer[Any]]:
+        """(T, N)."""
+        placement = self._placement(rows)
+        if placement is None:
+            return self.leaves(rows.X).T
+        found = np.empty((len(self._n_leaves), len(rows.targets)), dtype=np.uint16)
+        placement.assign(found, 1)
+        return found
 
     def leaves(self, X: Any) -> NDArray[np.integer[Any]]:
         """(n, T): which leaf of each tree every row falls into."""

@@ -22,6 +22,9 @@ HEAD = 8  # bytes before the FlatBuffer
 LEAF_VALUES, LEAF_WEIGHTS = 8, 9  # fields of the trees
 
 
+ENCODINGS = "static_provider_v1"  # the part of a model that has the tables of encodings
+
+
 class Table:
     """A table of a FlatBuffer; fields are numbered from 0 in the order of the schema."""
 
@@ -54,8 +57,8 @@ class Table:
         """Length of a vector."""
         return self.vector(field)[1]
 
-    def numbers(self, field: int, dtype: str) -> NDArray[Any]:
-        """A vector of scalars."""
+    def numbers(self, field: int, dtype: str | np.dtype[Any]) -> NDArray[Any]:
+        """A vector of scalars, or of structs of them."""
         start, n = self.vector(field)
         return np.frombuffer(self._data, dtype, n, start)
 
@@ -63,6 +66,16 @@ class Table:
         """A string."""
         start, n = self.vector(field)
         return self._data[start : start + n].decode()
+
+    def texts(self, field: int) -> list[str]:
+        """A vector of strings."""
+        start, n = self.vector(field)
+        found = []
+        for i, offset in enumerate(np.frombuffer(self._data, "<u4", n, start)):
+            at = start + 4 * i + int(offset)
+            size = int(struct.unpack_from("<I", self._data, at)[0])
+            found.append(self._data[at + 4 : at + 4 + size].decode())
+        return found
 
     def table(self, field: int) -> Table:
         """A table inside this one."""
@@ -81,6 +94,7 @@ class ModelBlob:
 
     trees: Table
     info: dict[str, str]  #: metadata, settings among them
+    parts: list[Table]  #: tables of the encodings of categories
 
     @cached_property
     def n_outputs(self) -> int:
@@ -163,4 +177,18 @@ def parse(blob: bytes) -> ModelBlob:
         )
     data = blob[HEAD:]
     core = Table(data, int(struct.unpack_from("<I", data)[0]))
-    return ModelBlob(core.table(1), {pair.text(0): pair.text(1) for pair in core.tables(2)})
+    info = {pair.text(0): pair.text(1) for pair in core.tables(2)}
+    rest = data[int(struct.unpack_from("<I", blob, 4)[0]) :]
+    return ModelBlob(core.table(1), info, _parts(rest) if core.texts(3)[:1] == [ENCODINGS] else [])
+
+
+def _parts(data: bytes) -> list[Table]:
+    """The tables that follow the model, each after its size."""
+    place, (n,) = 4, struct.unpack_from("<I", data)
+    found = []
+    for _ in range(n):
+        (size,) = struct.unpack_from("<I", data, place)
+        own = data[place + 4 : place + 4 + size]
+        found.append(Table(own, int(struct.unpack_from("<I", own)[0])))
+        place += 4 + size
+    return found

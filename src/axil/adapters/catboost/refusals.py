@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.catboost.blob import ModelBlob
+from axil.adapters.catboost.encodings import encodings
 from axil.adapters.catboost.monotone import signs_of
 from axil.adapters.refusals import Refusal, refusal
 from axil.errors import UnsupportedModelError
@@ -156,13 +157,26 @@ def _monotone_continued(model: CatBoostReading) -> str:
     return f"{monotone(model)} with init_model" if monotone(model) and model.continued else ""
 
 
-def _features(kind: str) -> Callable[[CatBoostReading], str]:
-    def found(model: CatBoostReading) -> str:
-        n = model.blob.features(kind)
-        most = model.last.get("cat_feature_params", {}).get("one_hot_max_size", 2)
-        return (f"{most} with splits on {n} {kind}" if kind == "target statistics" else f"{n} of them") if n else ""
+def _texts(model: CatBoostReading) -> str:
+    n = model.blob.features("texts and embeddings")
+    return f"{n} of them" if n else ""
 
-    return found
+
+def _encoded(model: CatBoostReading) -> str:
+    n = model.blob.features("target statistics")
+    return f"{n} encodings of categories by the targets" if n else ""
+
+
+def _encoded_on_gpu(model: CatBoostReading) -> str:
+    return f"GPU with {_encoded(model)}" if _encoded(model) and model.on_gpu else ""
+
+
+def _encoded_and_continued(model: CatBoostReading) -> str:
+    return f"a model with {_encoded(model)}" if _encoded(model) and model.continued else ""
+
+
+def _unknown_encoding(model: CatBoostReading) -> str:
+    return next((f"of type {own.counted.kind}" for own in encodings(model.blob) if not own.is_known), "")
 
 
 def _method(model: CatBoostReading) -> str:
@@ -245,7 +259,8 @@ EXACT = (
     "model_shrink_rate, model_shrink_mode",
     "monotone_constraints with leaf_estimation_iterations=1, with the pattern held: which leaves are pooled",
     "early stopping (use_best_model), continued training (init_model)",
-    "missing values (nan_mode), categorical features that are one-hot (one_hot_max_size)",
+    "missing values (nan_mode); categories, one-hot or encoded by the targets, with the encodings held (Borders, Buckets, "
+    "BinarizedTargetMeanValue, Counter; combinations; has_time)",
     "task_type CPU and GPU",
 )
 
@@ -346,16 +361,26 @@ REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
         "Fit with model_shrink_rate=0, or all trees at once.",
     ),
     Refusal(
-        "one_hot_max_size",
-        _features("target statistics"),
-        "categories were encoded by the targets of the rows before them, so training rows do not fall into the leaves "
-        "that the model shows, and with other targets they would fall elsewhere",
-        "Fit with one_hot_max_size of at least the number of categories, or encode them without the targets.",
-        "(ii)",
+        "task_type",
+        _encoded_on_gpu,
+        "a GPU draws another order of the rows by which categories are encoded, which is not replayed",
+        'Fit with task_type="CPU", or with one_hot_max_size of at least the number of categories.',
+    ),
+    Refusal(
+        "init_model",
+        _encoded_and_continued,
+        "the fit went on from predictions, in which all rows encode categories, and not from its own scores of the rows",
+        "Fit all trees at once, or with one_hot_max_size of at least the number of categories.",
+    ),
+    Refusal(
+        "simple_ctr, combinations_ctr",
+        _unknown_encoding,
+        "axil does not know how training rows are encoded by it",
+        "Fit with encodings of types Borders, Buckets, BinarizedTargetMeanValue and Counter.",
     ),
     Refusal(
         "text_features, embedding_features",
-        _features("texts and embeddings"),
+        _texts,
         "embeddings are encoded by the targets of the rows before them, and axil does not distinguish texts from them",
         "Encode them without the targets and pass the numbers as features.",
         "(ii)",

@@ -185,6 +185,7 @@ class SmoothCatBoost(CatBoostAdapter):
             base=None if self._estimated and from_mean else np.asarray(blob.bias, dtype=np.float64),
             base_value=np.asarray(blob.bias, dtype=np.float64),
             steps=last.steps,
+            placement=self._placement(rows),
         )
         return SmoothTrees(
             trees=trees,

@@ -1,12 +1,13 @@
-"""Splits of CatBoost's trees on numbers, for assigning rows to leaves without the library."""
+"""Splits of CatBoost's trees, for assigning rows to leaves without the library."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.catboost.blob import ModelBlob
+from axil.adapters.catboost.blob import ModelBlob, Table
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
+from axil.types import Array
 
 DEEPEST = (
     10  # symmetric trees of more levels are left to CatBoost, which tests one split per level and not one per node
@@ -24,23 +25,31 @@ def routes(blob: ModelBlob, n_leaves: Ids) -> Routes | None:
     of_border = np.repeat(np.arange(len(features)), [feature.length(3) for feature in features])
     borders = np.concatenate([np.zeros(0), *(feature.numbers(3, "<f4").astype(np.float64) for feature in features)])
     columns = np.array([int(feature.number(2, "i", -1)) for feature in features], dtype=np.int64)
-    high = np.array([feature.number(5, "b", 0) == NONE_AS_LARGE for feature in features], dtype=bool)
-    symmetric = not blob.trees.length(10)
-    if symmetric and blob.depths.max(initial=0) > DEEPEST:
+    high = np.array([is_high(feature) for feature in features], dtype=bool)
+    if not blob.trees.length(10) and blob.depths.max(initial=0) > DEEPEST:
         return None
-    starts, split, children = _symmetric(blob) if symmetric else _nested(blob, n_leaves)
+    starts, split, children = tree_nodes(blob, n_leaves)
     if split.max(initial=-1) >= len(borders):  # categories, target statistics, texts
         return None
     own = of_border[split]
-    nodes = Splits(
-        starts=starts,
-        features=columns[own],
-        thresholds=borders[split],
-        kinds=np.where(high[own], Kind.RIGHT, Kind.LEFT).astype(np.int64),
-        children=children,
-        outcomes={},
-    )
+    return split_routes(starts, columns[own], borders[split], high[own], children)
+
+
+def split_routes(starts: Ids, columns: Ids, borders: Array, high: NDArray[np.bool_], children: Ids) -> Routes | None:
+    """Routes through nodes of these columns, borders and children; ``high``: missing values are above every border."""
+    kinds = np.where(high, Kind.RIGHT, Kind.LEFT).astype(np.int64)
+    nodes = Splits(starts, columns, borders, kinds, children, {})
     return make_routes(nodes, single=True, strict=False, zero=-1.0, infinite=True)
+
+
+def is_high(feature: Table) -> bool:
+    """Whether missing values of a feature of numbers are above every border."""
+    return feature.number(5, "b", 0) == NONE_AS_LARGE
+
+
+def tree_nodes(blob: ModelBlob, n_leaves: Ids) -> tuple[Ids, Ids, Ids]:
+    """Where the nodes of each tree begin, their splits and their children."""
+    return _nested(blob, n_leaves) if blob.trees.length(10) else _symmetric(blob)
 
 
 def _symmetric(blob: ModelBlob) -> tuple[Ids, Ids, Ids]:

@@ -1,0 +1,186 @@
+"""The leaves that training rows had in CatBoost's fit, where splits are on encodings of categories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from axil.adapters.catboost.blob import ModelBlob
+from axil.adapters.catboost.categories import Categories, column
+from axil.adapters.catboost.encodings import Encoder, Fold, classifications
+from axil.adapters.catboost.permutations import averaging_order
+from axil.adapters.catboost.splits import DEEPEST, Ids, is_high, split_routes, tree_nodes
+from axil.adapters.contract import TrainingRows
+from axil.kernels import Backend
+from axil.types import Array
+
+TOGETHER = 64  # encodings that are kept at a time, a byte for each row
+BLOCK = 1 << 14  # rows whose columns are put side by side
+
+Cells = NDArray[np.unsignedinteger[Any]]
+
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """`Placement` of the rows of a fit."""
+
+    blob: ModelBlob
+    n_leaves: Ids
+    rows: TrainingRows
+
+    @property
+    def encodings(self) -> int:
+        """How many encodings trees have splits on."""
+        return self.blob.features("target statistics")
+
+    def assign(self, out: Cells, n_threads: int, backend: Backend | None = None) -> None:
+        """Fill ``out`` (T, N) with the leaves of all training rows, some trees at a time."""
+        tests = Tests(self.blob, self._fold())
+        symmetric = not self.blob.trees.length(10)
+        if symmetric and self.blob.depths.max(initial=0) > DEEPEST:
+            self._by_levels(tests, out)
+            return
+        starts, split, children = tree_nodes(self.blob, self.n_leaves)
+        for begin, end in tests.groups(starts, split):
+            own = slice(starts[begin], starts[end])
+            columns, used = tests.columns(split[own])
+            routes = split_routes(
+                starts[begin : end + 1] - starts[begin],
+                columns,
+                tests.borders[split[own]],
+                tests.high[split[own]],
+                children[own],
+            )
+            assert routes is not None, "columns have few borders and trees few leaves"
+            for row in range(0, out.shape[1], BLOCK):
+                part = slice(row, row + BLOCK)
+                table = np.column_stack([values[part] for values in used]).astype(np.float32)
+                routes.assign(table, out[begin:end, part], n_threads, backend)
+
+    def _by_levels(self, tests: Tests, out: Cells) -> None:
+        """Level by level, for trees that have too many nodes; the first split has the lowest bit."""
+        for leaves, splits in zip(out, np.split(self.blob.split_numbers, np.cumsum(self.blob.depths)[:-1])):
+            columns, used = tests.columns(splits)
+            leaves[:] = 0
+            for level, (split, at) in enumerate(zip(splits, columns)):
+                leaves |= tests.passed(used[at], int(split)).astype(leaves.dtype) << leaves.dtype.type(level)
+
+    def _fold(self) -> Fold:
+        """The rows in the order of the averaging fold."""
+        settings, X, n_rows = self.blob.settings[-1], self.rows.X, len(self.rows.targets)
+        boosting, own = settings["boosting_options"], settings["cat_feature_params"]
+        if settings["data_processing_options"].get("has_time"):
+            order = np.arange(n_rows)
+        else:
+            drawn = (int(boosting[name]) for name in ("permutation_count", "fold_permutation_block"))
+            order = averaging_order(n_rows, int(settings["random_seed"]), *drawn)
+        features = [feature for feature in self.blob.trees.tables(5) if feature.length(3)]
+        categories = [feature for feature in self.blob.trees.tables(4) if feature.number(3, "b", 1)]
+        return Fold(
+            order,
+            {
+                feature.index: Categories.of(column(X, feature.flat_index))
+                for feature in map(FeatureNumbers.of_category, categories)
+            },
+            {
+                feature.index: number_column(X, feature.flat_index)
+                for feature in map(FeatureNumbers.of_number, features)
+            },
+            {FeatureNumbers.of_number(feature).index for feature in features if is_high(feature)},
+            self.rows.targets,
+            int(own["ctr_leaf_count_limit"]),
+            bool(own["store_all_simple_ctr"]),
+            classifications(settings, self.rows.targets.shape[1]),
+        )
+
+
+@dataclass(frozen=True)
+class FeatureNumbers:
+    """A feature's numbers: among features of its kind and among all."""
+
+    index: int
+    flat_index: int
+
+    @classmethod
+    def of_number(cls, feature: Any) -> FeatureNumbers:
+        return cls(int(feature.number(1, "i", -1)), int(feature.number(2, "i", -1)))
+
+    @classmethod
+    def of_category(cls, feature: Any) -> FeatureNumbers:
+        return cls(int(feature.number(0, "i", -1)), int(feature.number(1, "i", -1)))
+
+
+class Tests:
+    """The tests of all splits by their numbers: on numbers, on categories, on encodings, in this order."""
+
+    def __init__(self, blob: ModelBlob, fold: Fold):
+        self._fold, self._encoder = fold, Encoder(blob, fold)
+        numbers = [feature for feature in blob.trees.tables(5) if feature.length(3)]
+        one_hot = [
+            (int(f.number(0, "i", -1)), value) for f in blob.trees.tables(6) for value in f.numbers(1, "<i4").tolist()
+        ]
+        sizes = [
+            *(f.length(3) for f in numbers),
+            *([1] * len(one_hot)),
+            *(len(e.borders) for e in self._encoder.encodings),
+        ]
+        self._numbers, self._one_hot = [FeatureNumbers.of_number(feature).index for feature in numbers], one_hot
+        self._column = np.repeat(np.arange(len(sizes)), sizes)  # of each split
+        borders = [feature.numbers(3, "<f4").astype(np.float64) for feature in numbers]
+        borders += [np.full(len(one_hot), 0.5), *(own.borders for own in self._encoder.encodings)]
+        self.borders: Array = np.concatenate(borders)
+        high = np.zeros(len(sizes), dtype=np.bool_)
+        high[: len(numbers)] = [is_high(feature) for feature in numbers]
+        self.high: NDArray[np.bool_] = high[self._column]
+
+    def columns(self, splits: Ids) -> tuple[Ids, list[NDArray[Any]]]:
+        """The column of each of these splits, and the columns (N,) that they have."""
+        used, places = np.unique(self._column[splits], return_inverse=True)
+        return places.reshape(-1).astype(np.int64), [self._values(int(i)) for i in used]
+
+    def _values(self, i: int) -> NDArray[Any]:
+        n, m = len(self._numbers), len(self._one_hot)
+        if i < n:
+            return self._fold.numbers[self._numbers[i]]
+        return self._fold.equals(*self._one_hot[i - n]) if i < n + m else self._encoder.bins(i - n - m)
+
+    def passed(self, values: NDArray[Any], split: int) -> NDArray[np.bool_]:
+        """(N,): whether rows with these values go right."""
+        with np.errstate(invalid="ignore"):
+            above = values > self.borders[split]
+        return np.asarray(above | np.isnan(values) if self.high[split] else above)
+
+    def groups(self, starts: Ids, split: Ids) -> Iterator[tuple[int, int]]:
+        """Consecutive trees, from one up to another, whose splits are on few encodings."""
+        before, begin, seen = len(self._numbers) + len(self._one_hot), 0, set[int]()
+        for t in range(len(starts) - 1):
+            own = self._column[split[starts[t] : starts[t + 1]]]
+            new = set(own[own >= before].tolist())
+            if t > begin and len(seen | new) > TOGETHER:
+                yield begin, t
+                begin, seen = t, set()
+            seen |= new
+        yield begin, len(starts) - 1
+
+
+def number_column(X: Any, i: int) -> NDArray[np.float32]:
+    """(N,): a column of numbers as CatBoost keeps them, in any container."""
+    frame = None if sparse.issparse(X) else nw.from_native(X, eager_only=True, pass_through=True)
+    if sparse.issparse(X):
+        values = sparse.csc_matrix(X)[:, [i]].toarray()[:, 0]
+    elif not isinstance(frame, nw.DataFrame):
+        values = np.asarray(X)[:, i]
+    elif frame.implementation.is_pandas() and isinstance(X.dtypes.iloc[i], np.dtype):
+        values = X.iloc[:, i].to_numpy()
+    else:
+        values = frame[frame.columns[i]].cast(nw.Float64).to_numpy()
+    if values.dtype.kind not in "biuf":
+        values = np.array([np.nan if value is None else value for value in values.tolist()], dtype=np.float64)
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(values, dtype=np.float32)

@@ -1,0 +1,241 @@
+"""CatBoost's encodings of categories: training rows where the fit had them, from random_seed and the order of the rows."""
+
+from functools import cache
+from typing import Any
+
+import catboost as cb
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import axil
+from axil import ExactnessError, Explainer, UnsupportedModelError
+from axil.adapters.catboost.blob import parse
+from axil.adapters.catboost.categories import Categories, hashes
+from axil.adapters.catboost.encodings import BORDERS, BUCKETS, COUNTER, MEAN, classes_of, encodings
+from axil.adapters.catboost.permutations import Generator, averaging_order
+from tests.adapters.catboost_models import CASES, N_ROWS, QUIET, encoded, letters, loaded, regressor, table
+from tests.adapters.common import check_refusal
+
+ENCODED = [name for name in CASES if "encoded" in name]
+WORD = (1 << 64) - 1
+
+
+class OneByOne:
+    """The generator as its definition has it: two PCG streams of 32 bits, a step and an output at a time."""
+
+    def __init__(self, seed: int):
+        seeds = self._stream(seed, 0)
+        (a, b, c, d, e, f) = (next(seeds) for _ in range(6))
+        self._high = self._stream(a | b << 32, c)
+        self._low = self._stream(d | e << 32, f if c & (2**31 - 1) != f & (2**31 - 1) else ~f & 0xFFFFFFFF)
+
+    @staticmethod
+    def _stream(x: int, sequence: int):
+        while True:
+            x = (x * 6364136223846793005 + 2 * sequence + 1) & WORD
+            word, turn = ((x >> 18 ^ x) >> 27) & 0xFFFFFFFF, x >> 59
+            yield (word >> turn | word << (32 - turn) % 32) & 0xFFFFFFFF
+
+    def shuffled(self, n: int) -> list[int]:
+        found = list(range(n))
+        for i in range(1, n):
+            most = WORD - WORD % (i + 1)
+            drawn = next(value for value in self if value < most)
+            found[i], found[drawn % (i + 1)] = found[drawn % (i + 1)], found[i]
+        return found
+
+    def __iter__(self):
+        return self
+
+    def __next__(self) -> int:
+        return next(self._high) << 32 | next(self._low)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, WORD), st.lists(st.integers(0, 90), min_size=1, max_size=4))
+def test_shuffles_are_those_of_the_generator_step_by_step(seed: int, sizes: list[int]) -> None:
+    ours, theirs = Generator(seed), OneByOne(seed)
+    for n in sizes:
+        assert ours.shuffled(n).tolist() == theirs.shuffled(n)
+    ours.skip(7)
+    theirs.shuffled(7)
+    assert ours.shuffled(5).tolist() == theirs.shuffled(5)
+
+
+def test_the_averaging_fold_shuffles_blocks_of_the_shuffled_rows() -> None:
+    n, one = 2500, OneByOne(3)
+    rows = one.shuffled(n)
+    for _ in range(2):
+        one.shuffled(834)
+    blocks = [rows[3 * i : 3 * i + 3] for i in one.shuffled(834)]
+    assert averaging_order(n, 3, 4, 0).tolist() == [row for block in blocks for row in block]
+
+
+def test_hashes_are_those_of_catboost() -> None:
+    """CatBoost hashes the names of groups likewise, but for those that are numbers."""
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("abcxyzé1 "), n)) + "~" for n in range(200)]
+    groups = cb.Pool(np.zeros((len(texts), 1)), group_id=texts).get_group_id_hash()
+    expected = np.array(groups, dtype=np.uint64) & np.uint64(0xFFFFFFFF)
+    np.testing.assert_array_equal(hashes([text.encode() for text in texts]), expected)
+
+
+def test_equal_texts_and_whole_numbers_are_one_category() -> None:
+    found = Categories.of(np.array(["1", 1, True, np.int8(1), b"1", "x"], dtype=object))
+    assert len(set(found.hashes[found.codes].tolist())) == 2
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_leaves_are_proven_and_encodings_are_named(name: str) -> None:
+    case = CASES[name]()
+    found = Explainer(case.model, case.X, case.y, case.sample_weight, case.baseline).verification
+    assert found.held.encodings > 0
+    assert f"{found.held.encodings} encoding" in str(found.held)
+    recorded = [] if case.sample_weight is not None and "has_time" not in name else ["leaf weights"]
+    assert found.compared == (["leaf counts"] * (case.sample_weight is None) + recorded)
+
+
+def test_combinations_of_every_sort_are_among_the_models() -> None:
+    blobs = (parse(CASES[name]().model._serialize_model()) for name in ENCODED)
+    counted = [own.counted for blob in blobs for own in encodings(blob)]
+    assert {own.kind for own in counted} == {BORDERS, BUCKETS, MEAN, COUNTER}
+    assert any(len(own.categories) > 1 for own in counted)
+    assert any(own.tests for own in counted)
+    assert any(own.one_hot for own in counted)
+
+
+@pytest.mark.parametrize(
+    "name", ["encoded", "encoded has_time weighted", "encoded Lossguide weighted", "encoded means"]
+)
+@pytest.mark.parametrize("wrong", ["two exchanged", "one changed", "shuffled", "rows in another order"])
+def test_wrong_targets_never_pass(name: str, wrong: str) -> None:
+    case, rng = CASES[name](), np.random.default_rng(0)
+    y, X, weight = case.y.copy(), case.X, case.sample_weight
+    if wrong == "two exchanged":
+        y[[3, 200]] = y[[200, 3]]
+    elif wrong == "one changed":
+        y[17] += 0.01
+    elif wrong == "shuffled":
+        y = rng.permutation(y)
+    else:
+        order = rng.permutation(len(y))
+        X, y, weight = X.iloc[order], y[order], None if weight is None else weight[order]
+    with pytest.raises(ExactnessError):
+        Explainer(case.model, X, y, weight)
+
+
+def test_other_categories_are_named() -> None:
+    case = CASES["encoded stopped"]()
+    with pytest.raises(ExactnessError, match=r"Categories are not those of the fit|row count"):
+        Explainer(case.model, case.X.assign(g=case.X["g"] + 100), case.y)
+
+
+def test_borders_of_targets_follow_from_how_many_lie_above() -> None:
+    target = np.array([3.0, 1.0, 2.0, 2.0, 5.0])
+    assert classes_of(target, np.array([1, 2, 2])).tolist() == [2, 0, 1, 1, 2]
+    assert classes_of(target, np.array([0, 5, 0])).tolist() == [1, 1, 1, 1, 1]
+    with pytest.raises(ExactnessError, match="targets up to the border"):
+        classes_of(target, np.array([2, 3]))
+
+
+LOSSES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "Logloss": (lambda y: (y > 5).astype(int), {}),
+    "MultiClass": (lambda y: np.digitize(y, [3, 5, 7]), {"loss_function": "MultiClass"}),
+    "MultiClassOneVsAll": (lambda y: np.digitize(y, [3, 5, 7]), {"loss_function": "MultiClassOneVsAll"}),
+    "means of classes": (
+        lambda y: np.digitize(y, [3, 5, 7]),
+        {"loss_function": "MultiClass", "simple_ctr": ["BinarizedTargetMeanValue", "Buckets"]},
+    ),
+    "words": (lambda y: np.array(["no", "yes"])[(y > 5).astype(int)], {"grow_policy": "Lossguide"}),
+    "Poisson": (lambda y: np.round(np.abs(y)), {"loss_function": "Poisson"}),
+    "Huber": (lambda y: y, {"loss_function": "Huber:delta=1.5", "leaf_estimation_method": "Gradient"}),
+    "CrossEntropy": (lambda y: 1 / (1 + np.exp(5 - y)), {"loss_function": "CrossEntropy"}),
+}
+
+
+@cache
+def classified(name: str) -> tuple[Any, pd.DataFrame, Any]:
+    change, params = LOSSES[name]
+    data = table()
+    X, y = letters(data.X), change(data.y)
+    classes = params.get("loss_function", "Logloss") in ("Logloss", "MultiClass", "MultiClassOneVsAll")
+    kind = cb.CatBoostClassifier if classes else cb.CatBoost
+    settings_of = {"iterations": 6, "depth": 4, "max_ctr_complexity": 2, **QUIET, **params}
+    model = cb.CatBoost(settings_of) if kind is cb.CatBoost else kind(**settings_of)
+    return model.fit(cb.Pool(X, y, cat_features=["d", "f", "g"])), X, y
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_pushes_of_every_loss_add_up_to_the_scores(name: str) -> None:
+    model, X, y = classified(name)
+    explainer, X_new = Explainer(model, X, y), letters(table().X_new)
+    assert explainer.kind == "additive"
+    assert explainer.verification.held.encodings > 0
+    found = explainer(X_new)
+    scores = np.asarray(model.predict(X_new, prediction_type="RawFormulaVal"))
+    np.testing.assert_allclose(
+        np.reshape(found.predictions, scores.shape), scores, rtol=0, atol=1e-6 * np.abs(scores).max()
+    )
+    low, high = (np.flatnonzero(y == y[order])[0] for order in np.argsort(y, kind="stable")[[0, -1]])
+    wrong = np.array(y)
+    wrong[[low, high]] = wrong[[high, low]]
+    with pytest.raises(ExactnessError):
+        Explainer(model, X, wrong)
+
+
+def test_tables_say_that_encodings_are_held() -> None:
+    case = CASES["encoded"]()
+    explainer = Explainer(case.model, case.X, case.y)
+    for made in (
+        explainer.what_if(case.X_new, {0: 9.0}),
+        explainer.without(case.X_new, [3]),
+        explainer.removal(case.X_new, k=2),
+        explainer.leave_one_out(),
+        explainer.audit(),
+    ):
+        assert "encodings of categories by the targets are held fixed" in made.attrs["axil"]
+
+
+def test_training_rows_are_left_out_where_the_fit_had_them() -> None:
+    """Each by the replay of the fit without it, at the leaves of its encodings in the fit."""
+    case = CASES["encoded"]()
+    explainer = Explainer(case.model, case.X, case.y)
+    found, (engine,) = explainer.leave_one_out()["prediction"].to_numpy(), explainer._model.engines
+    leaves = engine.structure.leaves().T
+    for row in (0, 7, 100):
+        alone = engine.without(np.array([row])).predicted(leaves[[row]], explainer._model.targets)[0, 0]
+        assert abs(alone - found[row]) < 1e-9 or np.isnan(found[row])
+
+
+def test_a_saved_explainer_has_the_same_answers(tmp_path) -> None:
+    case = CASES["encoded"]()
+    explainer = Explainer(case.model, case.X, case.y)
+    explainer.save(tmp_path / "kept")
+    for more in ({}, {"X_train": case.X}):
+        again = axil.load(tmp_path / "kept", case.model, **more)
+        np.testing.assert_array_equal(again(case.X_new).weights, explainer(case.X_new).weights)
+        assert again.verification.held == explainer.verification.held
+    with pytest.raises(axil.AxilError):
+        axil.load(tmp_path / "kept", case.model, X_train=case.X.iloc[::-1])
+    model, X, y = classified("Logloss")
+    Explainer(model, X, y).save(tmp_path / "pushes")
+    again = axil.load(tmp_path / "pushes", model, X_train=X)
+    np.testing.assert_allclose(again(X[:5]).predictions, Explainer(model, X, y)(X[:5]).predictions, rtol=1e-12)
+    with pytest.raises(axil.AxilError):
+        axil.load(tmp_path / "pushes", model, X_train=X.iloc[::-1])
+
+
+def test_refuses_what_is_not_replayed() -> None:
+    first = encoded(iterations=3)
+    more = regressor(
+        convert=letters, cat_features=["d", "f", "g"], iterations=2, fit={"init_model": loaded(first).model}
+    )
+    check_refusal(more.model, "init_model", "a model with", None)
+    case = encoded(ctr_leaf_count_limit=4)
+    with pytest.raises(UnsupportedModelError, match=r"ctr_leaf_count_limit=4 with \d+ categories"):
+        Explainer(case.model, case.X, case.y)
+    whole = encoded(ctr_leaf_count_limit=N_ROWS, iterations=3)
+    assert Explainer(whole.model, whole.X, whole.y).verification.held.encodings
