@@ -192,6 +192,14 @@ def test_patterns_follow_the_rows_that_are_left():
     assert again.model.predict([[0.0], [1.0]]) == pytest.approx(values, rel=1e-6)
 
 
+@pytest.mark.parametrize("target", ["numbers", "two", "three"])
+def test_rows_come_into_leaves_that_had_none(target):
+    kind = catboost.CatBoostRegressor if target == "numbers" else catboost.CatBoostClassifier
+    y = TARGETS[target]
+    explainer = axil.Explainer(kind(**CAT | {"depth": 6}).fit(X[:60], y[:60]), X[:60], y[:60])
+    assert explainer.refit(add=(X[60:], y[60:])).verification.n_rows == N
+
+
 def test_weights_by_label_and_for_all_rows():
     y = TARGETS["numbers"]
     explainer = axil.Explainer(lightgbm.LGBMRegressor(**LIGHT).fit(X[:TRAIN], y[:TRAIN]), X[:TRAIN], y[:TRAIN])

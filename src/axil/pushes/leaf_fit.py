@@ -43,8 +43,11 @@ def leaf_fit(
     means = np.average(targets, axis=0, weights=weights * start_factors(smooth, len(targets)))
     if estimated:
         base = np.asarray(smooth.loss.start(means), dtype=np.float64)
+    old, starts = walked.leaves, walked.starts
+    empty = np.concatenate([np.bincount(leaf, minlength=int(n)) == 0 for leaf, n in zip(old, np.diff(starts))])
     trees = replace(
         smooth.trees,
+        l2=Regularisation(smooth.trees.l2, np.ones_like(smooth.trees.l2)).reached(empty).l2,
         values=np.zeros_like(smooth.trees.values),
         rates=_rates(walked),
         base_value=base,

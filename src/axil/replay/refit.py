@@ -72,7 +72,9 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) ->
     total = float(len(rows.targets) if weights is None else weights.sum())
     if not total > 0:
         raise InputError("No row of any weight is left to fit again; keep some.")
-    rule = _rule(s).scaled((total / len(rows.targets)) / (s.total_weight / s.n_rows))  # by the mean weight
+    rule = (
+        _rule(s).reached(s.leaf_weights == 0).scaled((total / len(rows.targets)) / (s.total_weight / s.n_rows))
+    )  # by the mean weight
     base = np.average(rows.targets, axis=0, weights=weights) if s.base is None else s.base
     base = np.broadcast_to(base, rows.targets.shape[1:]).astype(adapter.base_precision).astype(np.float64)
     draws = rows.draws(s)

@@ -90,6 +90,11 @@ class Regularisation(Transferable):
         """The rule where the sum of all row weights is this many times as large."""
         return replace(self, l2=self.l2 * factor) if self.by_weight else self
 
+    def reached(self, empty: NDArray[np.bool_]) -> Regularisation:
+        """The rule where rows may come into leaves that had none, and were left at zero for it: they follow the others."""
+        common = self.l2[np.isfinite(self.l2)].min(initial=np.inf)
+        return replace(self, l2=np.where(empty & np.isinf(self.l2), common, self.l2))
+
     def step(self, sums: Array, denominators: Array) -> Array:
         """Values from sums and ``W + l2``: moved by l1, divided, and not beyond max_step."""
         moved = np.sign(sums) * np.maximum(np.abs(sums) - self.l1, 0.0)
