@@ -10,6 +10,7 @@ from axil.errors import (
     CostWarning,
     ExactnessError,
     InputError,
+    SplitsWarning,
     UnsupportedModelError,
     UnsupportedQuestionError,
 )
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from axil.explanation import Explanation
     from axil.questions.intervals import Predictive
     from axil.replay.checks import Verification
+    from axil.stability import Stability, refits
     from axil.support import Support, supports
 
 __version__ = "0.1.0"
@@ -31,11 +33,14 @@ __all__ = [
     "Explanation",
     "InputError",
     "Predictive",
+    "SplitsWarning",
+    "Stability",
     "Support",
     "UnsupportedModelError",
     "UnsupportedQuestionError",
     "Verification",
     "load",
+    "refits",
     "supports",
 ]
 
@@ -44,9 +49,11 @@ _LAZY_NAMES = {
     "Explainer": "explainer",
     "Explanation": "explanation",
     "Predictive": "questions.intervals",
+    "Stability": "stability",
     "Support": "support",
     "Verification": "replay.checks",
     "load": "explainer",
+    "refits": "stability",
     "supports": "support",
 }  # public names out of submodules, likewise
 

@@ -61,6 +61,10 @@ class ApproximationWarning(UserWarning):
     moved beyond the pattern that weights hold fixed."""
 
 
+class SplitsWarning(UserWarning):
+    """An answer that keeps splits which a retrained model is not likely to have."""
+
+
 class CostWarning(UserWarning):
     """Work that begins now and takes long; the message says how long, and what does without."""
 

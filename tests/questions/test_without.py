@@ -24,8 +24,9 @@ def test_probabilities_without_rows_add_up_to_one():
     X, y = load_wine(return_X_y=True)
     model = RandomForestClassifier(20, random_state=0).fit(X, y)
     explainer = axil.Explainer(model, X, y)
-    with pytest.warns(UserWarning, match="are nan: without the deleted rows no tree has a training row left"):
+    with pytest.warns() as told:
         table = explainer.without(X, y == 1)
+    assert "are nan: without the deleted rows no tree has a training row left" in str(told[-1].message)
     sums = table.groupby("query")["after"].sum(min_count=3)
     assert sums.isna().any()
     np.testing.assert_allclose(sums.dropna(), 1.0, atol=1e-12)
@@ -73,3 +74,21 @@ def test_models_without_rows_are_no_part_of_the_mean(name):
     kept = ~left_out["alone"]
     np.testing.assert_allclose(left_out["prediction"][kept], own[kept], atol=1e-10)
     assert name == "boosting" or np.array_equal(kept, ~np.isnan(own))  # boosted rows that are alone in a leaf have none
+
+
+def test_rows_that_hold_much_of_the_weight_are_told():
+    X, y, new = forest_data()
+    weights = np.where(np.arange(40) < 2, 10.0, 1.0)  # two rows of 40 hold a third
+    explainer = axil.Explainer(GradientBoostingRegressor(n_estimators=3).fit(X, y, weights), X, y, weights)
+    with pytest.warns(axil.SplitsWarning, match="rows deleted hold 34 % of the weight of the fit"):
+        explainer.without(new, [0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", axil.SplitsWarning)
+        explainer.without(new, [2, 3, 4])
+    line = axil.Explainer(Ridge().fit(X, y), X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", axil.SplitsWarning)
+        line.without(new, np.arange(20))  # a linear model has no splits
+    boosted = axil.Explainer(GradientBoostingRegressor(n_estimators=3).fit(X, y), X, y)
+    with pytest.warns(axil.SplitsWarning, match="hold 50 %"):
+        boosted.refit(drop=np.arange(20))

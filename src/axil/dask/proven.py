@@ -121,6 +121,10 @@ class PartitionedModel(Proven):
     def table(self) -> Any:
         return None
 
+    def share_of(self, rows: Any) -> float:
+        """Of rows alone: their weights stay in the partitions."""
+        return sum(map(len, rows)) / max(self.shape[0], 1)
+
     # -- queries --------------------------------------------------------------------------------------------------------
 
     def queries(self, X: Any, init_score: Any = None) -> Queries:

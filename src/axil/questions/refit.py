@@ -15,6 +15,7 @@ from axil.adapters.writers import rewritten, writer
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import owned
 from axil.questions.question import Question
+from axil.questions.without import warn_of_splits
 from axil.replay.refit import Change
 from axil.types import Array
 
@@ -66,7 +67,8 @@ class Refit(Question):
         which the library keeps targets. Splits, rates, draws and what a pipeline learnt are held fixed, so it is no retraining,
         and no proof that deleted rows left no trace: they had their part in the choice of the splits. Rows that are added are
         in every bag. Rows of no weight, as early stopping holds out, are left out of the new explainer. The old model is not
-        touched. Linear models and neighbours are fitted anew with the settings that they have. O(T N).
+        touched. A `SplitsWarning` says where dropped rows hold more than a tenth of the weight of the fit. Linear models and
+        neighbours are fitted anew with the settings that they have. O(T N).
 
         CatBoost's l2_leaf_reg counts in proportion to the mean weight of all rows. Here rows that are dropped are gone; in
         `without` they stay with a weight of zero, so there the two differ.
@@ -145,7 +147,9 @@ def _changed(
     keep = np.asarray(model.row_weights > 0)
     y, weights = made.y.copy(), _weights(model, made, sample_weight)
     if drop is not None:
-        keep[model.positions(drop)] = False
+        gone = model.positions(drop)
+        warn_of_splits(model.share_of(gone))
+        keep[gone] = False
     if targets is not None:
         named, values = _items(targets, "targets", "target")
         which, rows = inputs.positions(named, model.index, "targets")

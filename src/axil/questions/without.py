@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from axil.errors import SplitsWarning, warn
 from axil.output import tables
 from axil.questions.leave_one_out import sets_note
 from axil.questions.question import Question
 from axil.questions.removal import warn_emptied
 from axil.replay.queries import Queries
 from axil.types import Array
+
+MOST_SHARE = 0.1  # of the weight of a fit, above which its splits are not those of a fit without it
 
 
 class Without(Question):
@@ -27,7 +30,7 @@ class Without(Question):
         still have rows, and nan, with a warning, where none has. A frame with the columns query, before, after, change, and
         output if there are several; of an additive explainer then probability (or mean) before and after. Cost of two replays,
         O(T N), whatever the number of rows. Of a model fitted to transformed targets, before, after and change are in the
-        targets' own units.
+        targets' own units. A `SplitsWarning` says where the rows hold more than a tenth of the weight of the fit.
 
         Parameters
         ----------
@@ -51,11 +54,24 @@ class Without(Question):
         """
         asked = self._ask("without", X, init_score)
         model = asked.model
-        before, after, beyond = model.without(asked.queries, model.positions(rows))
+        which = model.positions(rows)
+        warn_of_splits(model.share_of(which))
+        before, after, beyond = model.without(asked.queries, which)
         warn_emptied(int(np.isnan(after).sum()), after.size)
         columns = change_columns(model, asked.queries, before, after)
         note = model.note(sets_note([beyond], "these rows")) if beyond else model.replay_note
         return tables.note(tables.make(columns, model.backend), note)
+
+
+def warn_of_splits(share: float) -> None:
+    """Warn where the rows deleted hold so much of the weight of the fit that a retrained model would have other splits."""
+    if share > MOST_SHARE:
+        warn(
+            f"The rows deleted hold {100 * share:.0f} % of the weight of the fit. The answer keeps the splits that they helped "
+            "to choose; a retrained model would have others and may predict something else. axil.refits shows how far retraining "
+            "moves predictions.",
+            SplitsWarning,
+        )
 
 
 def change_columns(model: Any, queries: Queries, before: Array, after: Array) -> dict[str, Any]:

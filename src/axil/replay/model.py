@@ -256,6 +256,10 @@ class Proven(ABC):
         """The training rows that labels name, or truth values mark: all rows of a label."""
         return inputs.named_rows(rows, self.index)
 
+    def share_of(self, rows: Any) -> float:
+        """The share of these rows, as `positions` has them, in the weight of the fit; 0 where there are no splits."""
+        raise NotImplementedError
+
     def on_scale(self, given: Array, what: str) -> Array:
         """(n, K): targets given as ``y_train`` was, on the scale of the fit; raises where they were given on the other one."""
         scale = self.scale
@@ -344,6 +348,11 @@ class InMemory(Proven):
     def shape(self) -> tuple[int, int]:
         n_rows, n_outputs = self.targets.shape
         return n_rows, n_outputs
+
+    row_weights: ClassVar[Any]  #: (N,) what rows count in the fit, of models that have splits
+
+    def share_of(self, rows: Any) -> float:
+        return float(self.row_weights[rows].sum() / self.row_weights.sum())
 
     def queries(self, X: Any, init_score: Any = None) -> Queries:
         rows = inputs.as_features(X, self.adapter, "X", self.features)

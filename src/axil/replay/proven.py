@@ -31,6 +31,7 @@ from axil.weights.contract import Engine
 from axil.weights.deletion import GROUP_SECONDS, REPLAYS
 from axil.weights.forest import Forest
 from axil.weights.members import Sum
+from axil.weights.smoother import Smoother
 
 PATIENCE = 30.0  # seconds that queries may take without a word about a faster way
 MANY = 64  # queries that leaf space has to pay for, to be built unasked
@@ -255,6 +256,9 @@ class ProvenModel(InMemory):
         first = self.engines[0]
         weights = first.structure.row_weights if isinstance(first, (Forest, BoostedTrees)) else None
         return np.ones(len(self.targets)) if weights is None else weights
+
+    def share_of(self, rows: Any) -> float:
+        return 0.0 if isinstance(self.engines[0], Smoother) else super().share_of(rows)
 
     def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
         """The leaves of a fit to other rows, for each engine, and how often each row was drawn for each of the model's trees."""

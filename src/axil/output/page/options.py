@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.errors import InputError
+from axil.errors import InputError, shown
 from axil.inputs import as_count, as_sizes
 from axil.output import site_map
 from axil.output.columns import columns_of
@@ -48,6 +48,7 @@ class Options:
     about: About = NOTHING  #: words, and actual values
     intervals: Intervals | None = None  #: in place of standard errors
     places: Places | None = None  #: of all predictions and training rows, for a map
+    refits: tuple[Array, str] | None = None  #: (n, K) the standard deviation of real refits, and what these are
 
 
 def as_options(
@@ -61,6 +62,7 @@ def as_options(
     columns: Any = None,
     map: Any = None,
     y: Any = None,
+    refits: Any = None,
     **words: Any,
 ) -> Options:
     """Checked options of a page of n predictions by targets of this shape, (n_train, K); see `Explainer.to_html`.
@@ -72,7 +74,22 @@ def as_options(
         raise TypeError(f"to_html() got an unexpected keyword argument {name!r}")
     about = About(**{name: as_words(text, name) for name, text in words.items()}, y=y, n=n)
     size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
-    return Options(as_count(k, "k"), groups, columns, size, about=about, places=_places(map, context))
+    spread = None if refits is None else _spread(refits, n, shape[1])
+    return Options(as_count(k, "k"), groups, columns, size, about=about, places=_places(map, context), refits=spread)
+
+
+def _spread(refits: Any, n: int, n_outputs: int) -> tuple[Array, str]:
+    """(n, K): how far real refits scatter, and what they are; of two classes that have one score, of the second."""
+    if not hasattr(refits, "std") or not hasattr(refits, "predictions"):
+        raise InputError(f"refits is {shown(refits)}; expected what axil.refits returned for these rows.")
+    found = refits.std.reshape(len(refits.query_index), -1)
+    if len(found) != n:
+        raise InputError(f"refits has {len(found)} predictions; expected those of the {n} rows of X.")
+    if found.shape[1] == 2 and n_outputs == 1:
+        found = found[:, 1:]
+    if found.shape[1] != n_outputs:
+        raise InputError(f"refits has {found.shape[1]} outputs; expected the {n_outputs} of this explainer.")
+    return found, refits.described
 
 
 def _places(map: Any, context: Context | None) -> Places | None:

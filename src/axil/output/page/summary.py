@@ -81,6 +81,7 @@ def summarise(parts: Iterable[WeightedSums], options: Options) -> dict[str, Any]
         "features_left_out": len(names) - len(chosen) if options.columns is None else 0,
         "feature_digits": digits,
         "about_sigma": options.about_sigma,
+        "refits": None if options.refits is None else {"std": nested(options.refits[0]), "words": options.refits[1]},
         "intervals": None if options.intervals is None else _intervals(options.intervals, made["wide_rows"]),
         "map": drawn,
         **options.about.words(),

@@ -106,7 +106,7 @@ class Predictive(Distribution, page.Shown):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `Explainer.explain`.
         **options : keyword arguments
-            ``k``, ``columns``, ``map``, ``y``, ``title``, ``unit`` and ``target``, as in `Explainer.to_html`.
+            ``k``, ``columns``, ``map``, ``y``, ``title``, ``unit``, ``target`` and ``refits``, as in `Explainer.to_html`.
 
         Examples
         --------

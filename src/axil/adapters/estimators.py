@@ -1,0 +1,25 @@
+"""Estimators of scikit-learn's kind: copies that are not fitted, with other seeds."""
+
+from __future__ import annotations
+
+import copy
+from inspect import signature
+from typing import Any
+
+SEEDS = ("random_state", "random_seed", "seed")
+
+
+def clone(estimator: Any) -> Any:
+    """A copy with the same settings that is not fitted."""
+    try:
+        from sklearn.base import clone as unfitted
+    except ImportError:
+        return copy.deepcopy(estimator)
+    return unfitted(estimator)
+
+
+def seeds_of(estimator: Any) -> list[str]:
+    """The names of its settings that are seeds, those of estimators inside it too."""
+    found = [name for name in estimator.get_params() if name.rpartition("__")[2] in SEEDS]
+    taken = signature(type(estimator).__init__).parameters
+    return found or [name for name in SEEDS if name in taken][:1]  # CatBoost names only settings that were given
