@@ -85,6 +85,7 @@ format: .venv/lint ## Format code, and Python in Markdown, as make lint wants it
 
 bench: .venv/test ## Speed and memory of the kernels, as ratios
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/ways.py
 
 # On a machine with an NVIDIA GPU, with a CuPy that fits its driver: make test-gpu CUDA=cuda12. Elsewhere these tests are skipped or not collected.
 CUDA ?= cuda13

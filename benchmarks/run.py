@@ -21,7 +21,6 @@ from common import RESULTS, fit, forget_peak, friedman, numpy_baseline, resident
 import axil
 from axil.kernels import bounds
 from axil.kernels.cpu import Cpu
-from axil.replay import proven
 from axil.weights.boosting import BoostedTrees
 
 TREES, LEAVES, FULL = 100, 31, 10_000
@@ -57,8 +56,7 @@ def line(rows, step, taken, against, **more):
 
 def measure(n, threads):
     """All steps at n training rows."""
-    worth = proven.WORTH
-    bounds.BUILD, proven.WORTH = np.inf, np.inf  # every row is read, until `largest`, and by sweeps, until `prepare`
+    bounds.BUILD = np.inf  # every row is read, until `largest`
     X, y = friedman(n)
     model = fit(X, y)
     few, many = friedman(10, seed=1)[0], friedman(100, seed=2)[0]
@@ -95,7 +93,6 @@ def measure(n, threads):
     yield intervals(n, ready, model.predict(X), many, read_out)
     yield line(n, "top 10 of 100", seconds(lambda: ready.top(many, 10)), 10 * baseline)
     yield from largest(n, ready)
-    proven.WORTH = worth
     whole = seconds(lambda: axil.Explainer(model, X, y, n_threads=threads)(few), 3)
     yield line(n, "model to 10", whole, pred_leaf + baseline)
     built = seconds(lambda: axil.Explainer(model, X, y, n_threads=threads), 3)

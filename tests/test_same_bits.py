@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import axil
+from axil.effects import WEIGHTS
 from tests.test_contract import case_of, offsets_of
 
 MODELS = [
@@ -104,32 +105,34 @@ def test_saved_and_loaded(library, name, prepared, tmp_path):
     assert_same(answers(loaded, X), answers(explainer, X), "loaded")
 
 
-def test_many_queries_by_sweeps_name_the_faster_way(monkeypatch):
-    """Where 64 queries do not pay for leaf space nothing is prepared unasked."""
-    explainer = made("lightgbm", "regressor")
+def test_the_request_as_a_whole_chooses_the_way(monkeypatch):
+    """Not its batches; and what is kept already counts. The same request in the same state has the same bits."""
     X = rows_of(case_of("lightgbm", "regressor"))
-    monkeypatch.setattr("axil.replay.proven.PATIENCE", 0.0)
-    monkeypatch.setattr("axil.weights.boosting.BoostedTrees.query_seconds", lambda self, n, available: (6.0 * n, 50.0))
-    monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: False)
-    with pytest.warns(axil.CostWarning, match=r"20 queries by sweeps take about 120 s.*prepare\(\).*about 50 s"):
-        explainer(X)
-    assert explainer._model.engines[0].leaf_space is None
-    explainer(X[:10])  # prepared it would take as long: no warning, which is an error here
+    monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: n >= 10)
+    swept, prepared = made("lightgbm", "regressor"), made("lightgbm", "regressor", prepared=True)
+    monkeypatch.setattr("axil.weights.leaf_space.INVERTED", 0)
+    solved = made("lightgbm", "regressor", prepared=True)
+    one, many = explained(swept, X[:9]), explained(prepared, X)
+    assert (one != many[:9]).any(), "the ways differ in their last bits"
+    np.testing.assert_allclose(one, many[:9], rtol=1e-10, atol=1e-15)
+    for n, inverts, expected in ((9, False, one), (20, False, explained(solved, X)), (20, True, many)):
+        monkeypatch.setattr("axil.weights.boosting.BoostedTrees.inverse_pays", lambda self, n, inverts=inverts: inverts)
+        explainer = made("lightgbm", "regressor")
+        for _ in range(2):
+            np.testing.assert_array_equal(explained(explainer, X[:n]), expected)
+            parts = [part.weights for part in explainer.iter(X[:n], batch_size=3)]
+            np.testing.assert_array_equal(np.concatenate(parts), expected)
+        assert explainer._model.engines[0].leaf_space is None  # only the request was answered there
 
 
-def test_the_way_is_chosen_by_the_model_alone(monkeypatch):
-    """Also a question about one row builds leaf space where 64 would pay for it; a limit leaves no room for it."""
-    X = rows_of(case_of("lightgbm", "regressor"))
-    asked = []
-    monkeypatch.setattr("axil.replay.proven.WORTH", 0.0)
-    monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: asked.append(n) or True)
-    explainer = made("lightgbm", "regressor")
-    expected = made("lightgbm", "regressor", prepared=True).top(X[:1], 5)
-    np.testing.assert_array_equal(explainer.top(X[:1], 5)["weight"], expected["weight"])
-    np.testing.assert_array_equal(explainer(X[:1]).top(5)["weight"], expected["weight"])
-    assert set(asked) == {64}
-    assert explainer._model.engines[0].leaf_space is None
-    assert explainer._model.for_many().engines[0].leaf_space is not None
+def explained(explainer, X):
+    return explainer(X).weights
+
+
+def test_a_limit_leaves_no_room_for_leaf_space(monkeypatch):
+    monkeypatch.setattr("axil.weights.boosting.BoostedTrees.prepare_pays", lambda self, n: True)
     case = case_of("lightgbm", "regressor")
-    small = axil.Explainer(case.model, case.X, case.y, case.sample_weight, memory_limit="200KiB")
-    assert small._model.for_many().engines[0].leaf_space is None
+    for limit, prepared in (("1GiB", True), ("200KiB", False)):
+        explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight, memory_limit=limit)
+        (engine,) = explainer._model.ready(WEIGHTS, 20).engines
+        assert (engine.leaf_space is not None) == prepared

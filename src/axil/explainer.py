@@ -292,8 +292,8 @@ class Explainer(
     def prepare(self) -> Explainer:
         """Build leaf space now, so that every later query is fast; see docs/scaling.md.
 
-        The first query builds it by itself where 64 queries pay for it. Elsewhere answers differ from those before this call in
-        their last bits. A file that `save` writes later is loaded prepared.
+        A request builds it by itself where that takes less time than sweeps. From this call on every request is answered there,
+        so that a row has the same bits alone and in any request. A file that `save` writes later is loaded prepared.
         """
         self._model.can("prepare")
         self._model = self._model.prepared()

@@ -99,9 +99,15 @@ ACTIONS = {
 
 
 @pytest.fixture
-def blocks(monkeypatch):
-    monkeypatch.setattr(cpu, "BLOCK", 16)
+def by_number(monkeypatch):
+    """The number of queries alone chooses the way, not what is kept: answers of all states have the same bits."""
     monkeypatch.setattr(BoostedTrees, "prepare_pays", lambda self, n: n > 20)
+    monkeypatch.setattr(BoostedTrees, "inverse_pays", lambda self, n: True)
+
+
+@pytest.fixture
+def blocks(monkeypatch, by_number):
+    monkeypatch.setattr(cpu, "BLOCK", 16)
 
 
 def after(action, explainer, X, error, k):
@@ -213,10 +219,9 @@ def test_a_signal_while_leaf_space_is_built_breaks_nothing():
 
 
 @pytest.mark.parametrize(("library", "name"), MODELS)
-def test_eight_threads_get_the_answers_of_one(library, name, monkeypatch):
+def test_eight_threads_get_the_answers_of_one(library, name, monkeypatch, by_number):
     """To the last bit, whoever comes first to what is kept."""
     monkeypatch.setattr(cpu, "BLOCK", 64)
-    monkeypatch.setattr(BoostedTrees, "prepare_pays", lambda self, n: n > 20)
     explainer, case = fresh(library, name)
     asked = questions(case)
     expected = {name: ask(copy.deepcopy(explainer)) for name, ask in asked.items()}
@@ -234,8 +239,7 @@ def test_eight_threads_get_the_answers_of_one(library, name, monkeypatch):
 
 
 @pytest.mark.parametrize(("library", "model"), MODELS)
-def test_what_was_asked_before_changes_no_bit(library, model, monkeypatch):
-    monkeypatch.setattr(BoostedTrees, "prepare_pays", lambda self, n: n > 20)
+def test_what_was_asked_before_changes_no_bit(library, model, by_number):
     explainer, case = fresh(library, model)
     asked = questions(case)
     first = {name: ask(explainer) for name, ask in asked.items()}

@@ -276,11 +276,30 @@ def test_no_queries(make):
 
 
 def test_leaf_space_is_for_many_queries_on_many_rows():
-    few = BoostedTrees(random_structure(0, n_rows=100_000, n_trees=50), Cpu(1))
-    assert not few.prepare_pays(2)
-    assert few.prepare_pays(1000)
+    trees = BoostedTrees(random_structure(0, n_rows=100_000, n_trees=50), Cpu(1))
+    assert not trees.prepare_pays(2)
+    assert trees.prepare_pays(1000)
     wide = BoostedTrees(random_structure(0, n_rows=50, n_trees=50, most_leaves=40), Cpu(1))
     assert not wide.prepare_pays(1000)
+
+
+def test_what_is_kept_of_leaf_space_counts(monkeypatch):
+    """Few queries are solved for, many are looked up in the inverse; what was made for many serves few."""
+    monkeypatch.setattr("axil.weights.boosting.WORTH", 0.0)
+    trees = BoostedTrees(random_structure(0, n_rows=20_000, n_trees=30), Cpu(1))
+    some, one = 25, np.zeros((1, 30), dtype=int)
+    assert not trees.prepare_pays(1)
+    assert trees.prepare_pays(some)
+    assert not trees.inverse_pays(some)
+    solved = trees.prepared(some, 1 << 40)
+    assert trees.prepared(some, 0) is solved, "it is there"
+    assert trees.prepare_pays(1)
+    assert trees.inverse_pays(1 << 20)
+    inverted = trees.prepared(1 << 20, 1 << 40)
+    assert inverted is not solved
+    assert trees.prepared(some, 1 << 40) is inverted
+    np.testing.assert_allclose(inverted.weights(one)[0], solved.weights(one)[0], rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(trees.weights(one)[0], solved.weights(one)[0], rtol=1e-10, atol=1e-15)
 
 
 def shared(structure):

@@ -13,6 +13,7 @@ from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.baselines.effects import add_effects
 from axil.baselines.gradients import add_leaf_influence
 from axil.baselines.trees import Batch, TreeBaseline
+from axil.effects import WEIGHTS
 from axil.errors import UnsupportedQuestionError
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
@@ -59,7 +60,7 @@ class LeafInfluence(TreeBaseline):
     def _add_scores(self, queries: Batch, out: Array) -> None:
         errors = queries.errors
         assert errors is not None
-        for trees, engine in zip(self.trees, self.proven.prepared_for(queries.n_asked).engines):
+        for trees, engine in zip(self.trees, self.proven.ready(WEIGHTS, queries.n_asked).engines):
             leaves = trees.leaves(queries.coordinates).T
             adjoints = (engine if isinstance(engine, BoostedTrees) else trees.boosted).adjoints(leaves)
             for k, error in enumerate(errors[:, trees.outputs].T):

@@ -43,6 +43,7 @@ class Costs:
 
     sweep: float  #: per row, tree and query of a sweep
     pair: float  #: per row and pair of trees, for the co-occurrence
+    fill: float  #: per pair of leaves, for memory that is written for the first time
     walk: float  #: per row and pair of trees, for `Rows.deletions`
     read: float  #: per row, tree and query of a read-out
     solve: float  #: per pair of leaves and query, for `Triangle.solve`

@@ -13,14 +13,14 @@ from axil import _core
 from axil.kernels import LINKS, Backend, Cells, Costs, Numbers, Program, Rows, Triangle, alike
 from axil.kernels.bounds import Bounded
 from axil.machine.progress import track
-from axil.machine.threads import one_blas_thread
+from axil.machine.threads import Kept, one_blas_thread
 from axil.types import Array
 
 BLOCK = 256  # leaves worked on between two moments at which Ctrl-C takes effect
 SWEPT_CELLS = 4096  # of a tree times columns: the tables of a pass stay in the second-level cache
 LEAST_SWEPT = 16  # columns: a row of the state is whole cache lines
 COSTS = Costs(
-    sweep=1.0, pair=0.7, walk=2.7, read=0.15, solve=0.2, inverse=0.035, product=0.14, visit_seconds=3e-10
+    sweep=1.0, pair=0.8, fill=20.0, walk=2.7, read=0.18, solve=0.09, inverse=0.035, product=0.14, visit_seconds=3e-10
 )  # two cores
 
 
@@ -264,6 +264,7 @@ class CpuTriangle(Triangle):
 
     def __init__(self, factor: Array, n_threads: int = 1):
         self.factor, self.n_threads = factor, n_threads
+        self._kept = Kept()  # the inverses of diagonal blocks
 
     @one_blas_thread()
     def solve(self, right: Array, transposed: bool) -> None:
@@ -281,7 +282,11 @@ class CpuTriangle(Triangle):
 
     def _corner(self, own: slice) -> Array:
         """The inverse of a diagonal block."""
-        return np.ascontiguousarray(np.triu(lapack.dtrtri(self.factor[own, own].T, lower=1, unitdiag=1)[0].T))
+
+        def made() -> Array:
+            return np.ascontiguousarray(np.triu(lapack.dtrtri(self.factor[own, own].T, lower=1, unitdiag=1)[0].T))
+
+        return self._kept.get(own.start, made)
 
     @one_blas_thread()
     def inverse(self, overwrite: bool) -> Array:

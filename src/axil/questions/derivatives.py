@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from axil import inputs
-from axil.effects import DERIVATIVES
+from axil.effects import DERIVATIVES, WEIGHTS
 from axil.errors import InputError, UnsupportedQuestionError, counted, shown
 from axil.questions.explain import STREAM
 from axil.questions.question import Question
@@ -91,7 +91,7 @@ class Derivatives(Question):
         self._model.can("matrix")
         model, n = self._model, self._model.shape[0]
         model.require(n, STREAM)
-        weights = [engine.ask(None).dense() for engine in model.prepared_for(n).engines]
+        weights = [engine.ask(None).dense() for engine in model.ready(WEIGHTS, n).engines]
         return weights[0] if len(weights) == 1 else np.stack(weights, axis=1)
 
     @property

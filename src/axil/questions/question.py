@@ -61,11 +61,12 @@ class Asked:
         line_bytes: int = LINE_BYTES,
     ) -> Iterator[tuple[Queries, Any]]:
         """Answers in batches that leave room for a table of these lines per query and output, with these columns."""
-        model, own = self.model, self.model.source if source is None else source
+        own = self.model.source if source is None else source
+        model = self.model.ready(own, len(self))
         lines, n_columns = lines * model.shape[1], n_columns + (model.outputs is not None)
         working = model.bytes_per_query(own) + line_bytes * lines
         size = tables.batch_size(model.budget, len(self), lines, n_columns, working)
-        return answer(model.ready(own), self.queries, own, want, size, columns)
+        return answer(model, self.queries, own, want, size, columns)
 
     def table(
         self, parts: Iterator[tuple[Queries, Any]], make: Callable[[Queries, Any], dict[str, Any]], note: str
@@ -81,7 +82,7 @@ class Asked:
         model, own = self.model, self.model.source if source is None else source
         held: list[Any] = []
         done = 0
-        for batch, found in answer(model.ready(own), self.queries, own, Whole(sparse), size):
+        for batch, found in answer(model.ready(own, len(self)), self.queries, own, Whole(sparse), size):
             held.append(found)
             asked = sum(map(len, held))
             if asked < min(size, len(self) - done):  # workers are asked about fewer queries at a time

@@ -179,7 +179,7 @@ def dense(asked: Asked, method: str | None, pushed: bool) -> Array:
     room = 3 * 8 * min(n * n_train, BLOCK_ENTRIES)  # for a block of effects, with what they are made of
     model.budget.require(array + working + room, f"An array of {n} predictions by {n_train} rows", INSTEAD)
     found, size = np.empty((n, n_outputs, n_train)), model.budget.batch_size(working, array + room)
-    for batch, part in answer(model.ready(source), asked.queries, source, Whole(adds_up=source.adds_up), size):
+    for batch, part in answer(model.ready(source, n), asked.queries, source, Whole(adds_up=source.adds_up), size):
         for output, own in enumerate(part.by_output(n_outputs)):
             found[batch.start : batch.start + len(batch), output] = own
     warn_emptied(int(np.isnan(found).sum()), found.size, "effects")

@@ -148,8 +148,8 @@ class Proven(ABC):
         """The outputs that share their weights, group by group."""
         return [slice(k, k + 1) for k in range(self.shape[1])]
 
-    def ready(self, source: Source) -> Any:
-        """This model as queries ask it."""
+    def ready(self, source: Source, n_queries: int) -> Any:
+        """This model as a request of this many queries asks it, whatever batches it comes in."""
         return self
 
     def meant(self, scores: Array) -> dict[str, Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, cast
 
@@ -14,7 +14,6 @@ from axil.adapters.contract import Model
 from axil.effects import WEIGHTS, Effects, Source
 from axil.effects.top import Best
 from axil.effects.weights import DeletionEffects, WeightEffects
-from axil.errors import CostWarning, warn
 from axil.inputs.copies import frozen
 from axil.machine.progress import track
 from axil.replay.checks import Verification, check_answer
@@ -33,18 +32,13 @@ from axil.weights.forest import Forest
 from axil.weights.members import Sum
 from axil.weights.smoother import Smoother
 
-PATIENCE = 30.0  # seconds that queries may take without a word about a faster way
-MANY = 64  # queries that leaf space has to pay for, to be built unasked
-WORTH = 0.1  # seconds that `MANY` queries have to take by sweeps, before leaf space is built for them
-MANY_BYTES = 1 << 29  # bytes that leaf space may then take, or half of the user's own limit
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProvenModel(InMemory):
     """A fitted model, its training rows, and the engines that make its predictions of their targets.
 
-    Nothing in it changes. `prepared`, `for_many` and `prepared_for` give another one, which shares what is kept. Only they choose
-    how queries are answered, so no answer depends on how many others were asked for with it.
+    Nothing in it changes. `prepared` and `ready` give another one, which shares what is kept. Only they choose how queries are
+    answered, so no batch of a request is answered in another way than the others.
     """
 
     adapter: Model
@@ -109,45 +103,19 @@ class ProvenModel(InMemory):
         self.budget.require(needed, "Leaf space", "Explanations work without it, by sweeps over the trees.")
         return replace(self, engines=[engine.prepared() for engine in self.engines], is_prepared=True)
 
-    def prepared_for(self, n_queries: int) -> ProvenModel:
-        """This model, prepared where ``n_queries`` queries pay for it, whatever was asked before."""
-        available = self.budget.available
-        return replace(self, engines=[engine.prepared(n_queries, available) for engine in self.engines])
-
-    def for_many(self) -> ProvenModel:
-        """This model as queries ask it, in leaf space or by sweeps: chosen by the model and the limits, never by the request."""
-        limit = self.budget.limit
-        available = MANY_BYTES if limit is None else min(limit // 2, MANY_BYTES)
-        worth = [engine.query_seconds(MANY, available)[0] > WORTH for engine in self.engines]
-        engines = [engine.prepared(MANY, available) if pays else engine for engine, pays in zip(self.engines, worth)]
-        return replace(self, engines=engines) if any(worth) else self
-
     def groups(self, labels: Any, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
         """Each training row's group number and the groups' names, from labels or the name of a column of the training rows."""
         values = inputs.row_values(labels, self.features, self.adapter.feature_names, what)
         return inputs.group_codes(values, len(self.targets), what)
 
-    def advise(self, n_queries: int) -> None:
-        """Warn where ``n_queries`` queries will take long and `prepared` would halve that."""
-        times = [engine.query_seconds(n_queries, self.budget.available) for engine in self.engines]
-        now, prepared = (sum(part) for part in zip(*times))
-        if now > PATIENCE and 2 * prepared < now:
-            warn(
-                f"The weights of {n_queries} queries by sweeps take about {now:.0f} s on two cores. Call explainer.prepare() "
-                f"first: then about {prepared:.0f} s, and the same numbers up to their last bits.",
-                CostWarning,
-            )
-
     # -- queries --------------------------------------------------------------------------------------------------------
 
-    def batches(
-        self, queries: Queries, size: int, what: str, even_empty: bool = False
-    ) -> Iterator[tuple[int, Queries]]:
-        self.advise(len(queries))
-        return super().batches(queries, size, what, even_empty)
-
-    def ready(self, source: Source) -> ProvenModel:
-        return self.for_many() if source.name in ("weights", "first-order") else self
+    def ready(self, source: Source, n_queries: int) -> ProvenModel:
+        """This model by sweeps or in leaf space, whichever takes less time for all these queries and fits into memory."""
+        if source.name not in ("weights", "first-order"):
+            return self
+        share = self.budget.available // (2 * len(self.engines))
+        return replace(self, engines=[engine.prepared(n_queries, share) for engine in self.engines])
 
     def effects(self, source: Source, asked: Any) -> Effects:
         """The numbers that belong to these queries and the training rows."""

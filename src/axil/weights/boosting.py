@@ -42,7 +42,7 @@ from axil.weights.answers import Answer, RowEffects
 from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.deletion import ByReplay, Deletion, InLeafSpace, Level, at_share, shares_of
 from axil.weights.deletion import Work as DeletionWork
-from axil.weights.leaf_space import INVERTED, LeafSpace, asked, shares, sums_at
+from axil.weights.leaf_space import LeafSpace, asked, shares, sums_at
 from axil.weights.leave_one_out import LeftOut, left_out
 from axil.weights.passes import Adjoints, Passes, leaf_sums
 from axil.weights.residuals import FittedValues, predictions
@@ -50,6 +50,11 @@ from axil.weights.spread import around_leaves
 from axil.weights.tree_answers import ReadOutAnswer, SweptAnswer, guarded
 
 TURNED_ROWS = 1 << 10  # rows of a state copied to lie query by query at a time: both sides stay in the caches
+
+# Up to that many queries take as long as one: of a pass over the rows memory sets the pace, as of a factor that is read.
+FEW_SWEPT, FEW_READ, FEW_SOLVED = 4, 6, 8
+
+WORTH = 0.1  # seconds that sweeps have to take, before another way is thought of
 
 KEPT_SUMS = 4  # arrays of the training rows whose leaf sums are kept
 
@@ -249,12 +254,13 @@ class BoostedTrees:
 
     @guarded
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> BoostedTrees:
-        """These trees in leaf space, which is built once, in O(T^2 N)."""
-        if self.leaf_space is not None or (available is not None and 2 * LeafSpace.size(self.structure) > available):
+        """These trees in leaf space, which is built once, in O(T^2 N), and inverted once, where that pays."""
+        if self.leaf_space is not None:
             return self
-        if n_queries is not None and not self.prepare_pays(n_queries):
-            return self
-        return self._kept.get("prepared", self._prepare)
+        if n_queries is None:
+            return self._in_space(LeafSpace.inverts(self.structure))
+        fits = "prepared" in self._kept.known() or available is None or 2 * LeafSpace.size(self.structure) <= available
+        return self._in_space(self.inverse_pays(n_queries)) if fits and self.prepare_pays(n_queries) else self
 
     # -- the fit --------------------------------------------------------------------------------------------------------
 
@@ -411,8 +417,22 @@ class BoostedTrees:
         made.leaf_space = space
         return made
 
-    def _prepare(self) -> BoostedTrees:
-        return self.in_leaf_space(LeafSpace.build(self.structure, self.backend, self.rows))
+    def _in_space(self, inverts: bool) -> BoostedTrees:
+        """These trees in leaf space, which is kept, as its inverse is: one that is there already serves all."""
+        if not inverts:
+            return self._kept.get("prepared", lambda: self._built(False))
+        made = self._kept.get("inverted", self._inverted)
+        self._kept.put("prepared", made)
+        return made
+
+    def _inverted(self) -> BoostedTrees:
+        known: BoostedTrees | None = self._kept.known().get("prepared")
+        if known is None or known.leaf_space is None:
+            return self._built(True)
+        return self.in_leaf_space(known.leaf_space.inverted())
+
+    def _built(self, inverts: bool) -> BoostedTrees:
+        return self.in_leaf_space(LeafSpace.build(self.structure, self.backend, self.rows, inverts))
 
     def space(self) -> LeafSpace:
         """Leaf space, built unless it is there."""
@@ -420,29 +440,27 @@ class BoostedTrees:
         assert space is not None
         return space
 
-    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
-        if self.leaf_space is not None or 2 * LeafSpace.size(self.structure) > available:
-            return 0.0, 0.0
-        unit = self.backend.costs.visit_seconds
-        swept, prepared = self._visits(n_queries)
-        return unit * swept, unit * prepared
-
     def prepare_pays(self, n_queries: int) -> bool:
-        """Whether building leaf space and asking it takes less time than sweeping for this many queries."""
-        swept, prepared = self._visits(n_queries)
-        return prepared < swept
+        """Whether leaf space takes less time than sweeps for this many queries, with all that is to be made first."""
+        swept, *prepared = self._visits(n_queries)
+        return self.backend.costs.visit_seconds * swept > WORTH and min(prepared) < swept
 
-    def _visits(self, n_queries: int) -> tuple[float, float]:
-        """The work of this many queries, by sweeps and in leaf space, which has to be built first."""
-        s, costs = self.structure, self.backend.costs
+    def inverse_pays(self, n_queries: int) -> bool:
+        """Whether this many queries take less time with the inverse of leaf space, which is to be made first, than by solves."""
+        _, solved, looked_up = self._visits(n_queries)
+        return looked_up < solved
+
+    def _visits(self, n_queries: int) -> tuple[float, float, float]:
+        """The work of this many queries by sweeps, by solves in leaf space and by its inverse, with what is to be made first."""
+        s, costs, known = self.structure, self.backend.costs, self._kept.known()
         visits = s.n_trees + sum(len(group.changes) for group in self._passes.groups)
-        sweep = costs.sweep * n_queries * s.n_rows * visits / 2
-        build = costs.pair * s.n_rows * s.n_trees * (s.n_trees - 1) / 2
-        if s.total_leaves <= INVERTED:
-            ask = costs.inverse * s.total_leaves**3 + costs.read * n_queries * s.n_trees * s.total_leaves
-        else:
-            ask = costs.solve * n_queries * s.total_leaves**2
-        return sweep, build + ask + costs.read * n_queries * s.n_trees * s.n_rows
+        sweep = costs.sweep * max(n_queries, FEW_SWEPT) * s.n_rows * visits / 2
+        build = costs.pair * s.n_rows * s.n_trees * (s.n_trees - 1) / 2 + costs.fill * s.total_leaves**2
+        space = 0.0 if "prepared" in known else build
+        space += costs.read * max(n_queries, FEW_READ) * s.n_trees * s.n_rows
+        solve = costs.solve * max(n_queries, FEW_SOLVED) * s.total_leaves**2
+        inverse = 0.0 if "inverted" in known else costs.inverse * s.total_leaves**3
+        return sweep, space + solve, space + inverse + costs.read * n_queries * s.n_trees * s.total_leaves
 
     def _work(self, matrices: int) -> hat.LeverageWork:
         return hat.LeverageWork.of(self.structure, self.backend.costs, self.leaf_space is not None, matrices)

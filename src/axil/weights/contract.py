@@ -91,17 +91,11 @@ class Engine(Protocol):
     def memory(self) -> Memory:
         """Bytes that queries and `prepared` take."""
 
-    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
-        """The rough time of ``n_queries`` queries, answered as now, and by `prepared`, which has to be made first.
-
-        Both times are equal where nothing can be prepared, or not within ``available`` bytes.
-        """
-
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Engine:
         """An engine with what makes queries cheaper done ahead; this one stays as it is.
 
-        Given numbers, only if that pays for this many queries and fits into these bytes, whatever was asked before; else it is
-        this one.
+        Given numbers, only if that pays for this many queries, with what is kept already, and fits into these bytes; else it
+        is this one.
         """
 
     def deletable(self, question: str) -> Deletable:

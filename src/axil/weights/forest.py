@@ -198,9 +198,6 @@ class Forest:
         s = self.structure
         return Memory(24 * s.n_trees * -(-s.n_rows * s.n_trees // s.total_leaves), 0)
 
-    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
-        return 0.0, 0.0  # `prepared` changes nothing
-
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Forest:
         return self  # the index is there
 

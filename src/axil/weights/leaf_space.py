@@ -6,9 +6,8 @@ the leaf sums (see `boosting`) obey
     phi_s = P_s' (omega[T, s] z_s - sum_{t > s} omega[t, s] C_st phi_t),     z_s one-hot at the query's leaf
 
 in plain boosting omega[t, s] = eta_s. So M phi = P' omega z with M unit upper triangular, of the size of the total number of
-leaves. It is built once. Up to `INVERTED` leaves its inverse takes its place at once, and a query is a sum of T of its rows;
-beyond, a batch of queries is one triangular solve. So the number of leaves alone decides which sums are made. A leaf space never
-changes.
+leaves. It is built once. A batch of queries is one triangular solve; or, with the inverse of M in its place (`inverted`), a query
+is a sum of T of its rows. A leaf space never changes.
 """
 
 from __future__ import annotations
@@ -20,45 +19,52 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.kernels import Backend, Rows
+from axil.kernels import Backend, Rows, Triangle
 from axil.machine.arrays import host, like
 from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import dense
 
-INVERTED = 8192  # leaves up to which the inverse is made: 512 MiB and some seconds, which a few hundred queries repay
+INVERTED = 8192  # leaves up to which the inverse is made for any number of queries: 512 MiB and some seconds
 LOOKED_UP = 2048  # queries whose adjoints are looked up at a time
 FEW_RATES = 8  # trees with a rate of their own that are corrected for; more of them, and the table is scaled as a whole
 ABREAST = 8  # trees whose adjoints are looked up together
 
 
 class LeafSpace:
-    """The factor M of one structure; or, where the leaves are few, its inverse."""
+    """The factor M of one structure, or its inverse."""
 
     def __init__(
-        self, structure: Structure, factor: Any, backend: Backend, pulled: Array | None = None, responses: Any = None
+        self,
+        structure: Structure,
+        factor: Any,
+        backend: Backend,
+        pulled: Array | None = None,
+        responses: Any = None,
+        inverts: bool | None = None,
     ):
         """Takes over ``factor`` (L, L), unit upper triangular; None: the identity, as for trees that do not see each other.
 
         ``pulled`` (L, 1): what the shifts of all earlier trees take from each leaf's sum, where there are shifts.
         ``responses`` (L, L), where they are known, stand for the factor in `adjoints`, not in `leaf_values` of shifted leaves.
+        ``inverts``: whether the inverse takes the factor's place; by default up to `INVERTED` leaves.
         """
         self.structure = structure
         self._pulled = pulled
         self.backend = backend
         triangle = None if factor is None else backend.triangle(factor)
-        inverts = triangle is not None and structure.total_leaves <= INVERTED
-        self._table = _responses(structure, triangle.inverse(overwrite=True)) if triangle and inverts else responses
-        self._triangle = None if inverts else triangle
+        wanted = self.inverts(structure) if inverts is None else inverts
+        self._triangle: Triangle | None = None if wanted else triangle
+        self._table = _responses(structure, triangle.inverse(overwrite=True)) if triangle and wanted else responses
 
     @classmethod
-    def build(cls, structure: Structure, backend: Backend, rows: Rows) -> LeafSpace:
+    def build(cls, structure: Structure, backend: Backend, rows: Rows, inverts: bool | None = None) -> LeafSpace:
         """Counts co-occurrences over all pairs of trees: O(T^2 N) time, 8 L^2 bytes."""
-        return cls.of(structure, cooccurrence(structure, rows, 0, structure.n_trees), backend)
+        return cls.of(structure, cooccurrence(structure, rows, 0, structure.n_trees), backend, inverts)
 
     @classmethod
-    def of(cls, structure: Structure, together: Any, backend: Backend) -> LeafSpace:
+    def of(cls, structure: Structure, together: Any, backend: Backend, inverts: bool | None = None) -> LeafSpace:
         """Starts from co-occurrences over all rows, (L, L), which are overwritten; the rows themselves are not needed."""
         s, factor = structure, together
         pulled = None if s.shift is None else np.zeros((s.total_leaves, 1))
@@ -73,7 +79,18 @@ class LeafSpace:
                 pulled[later, 0] += host(scaled.T @ like(s.shift[own], factor))
             factor[own, later] = s.leaf_values_transpose(t, scaled)
         np.fill_diagonal(factor, 1.0)
-        return cls(s, factor, backend, pulled)
+        return cls(s, factor, backend, pulled, inverts=inverts)
+
+    def inverted(self) -> LeafSpace:
+        """This leaf space with the inverse of its factor in the factor's place, in L^3 / 6 multiplications."""
+        if self._table is not None or self._triangle is None:
+            return self
+        return LeafSpace(self.structure, None, self.backend, self._pulled, self.responses)
+
+    @staticmethod
+    def inverts(structure: Structure) -> bool:
+        """Whether the inverse is made for any number of queries."""
+        return structure.total_leaves <= INVERTED
 
     @staticmethod
     def size(structure: Structure) -> int:
@@ -121,7 +138,7 @@ class LeafSpace:
     def responses(self) -> Any:
         """(L, L), an array of the back end: row l has the adjoints of the leaf sums for that of leaf value l.
 
-        Made again each time beyond `INVERTED`.
+        Made again each time unless the inverse has taken the factor's place.
         """
         if self._table is not None:
             return self._table

@@ -278,11 +278,6 @@ class Sum:
         per_query = max(part.per_query for part in each) + 2 * 8 * self.n_rows
         return Memory(per_query, sum(part.preparation for part in each))
 
-    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
-        share = available // len(self.terms)
-        each = [term.engine.query_seconds(n_queries, share) for term in self.terms]
-        return sum(now for now, _ in each), sum(prepared for _, prepared in each)
-
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Sum:
         share = None if available is None else available // len(self.terms)
         return replace(
@@ -372,10 +367,6 @@ class Residual:
         return Memory(
             sum(part.per_query for part in each) + 2 * 8 * self.n_rows, sum(part.preparation for part in each)
         )
-
-    def query_seconds(self, n_queries: int, available: int) -> tuple[float, float]:
-        first, then = (engine.query_seconds(n_queries, available // 2) for engine in (self.first, self.then))
-        return first[0] + then[0], first[1] + then[1]
 
     def prepared(self, n_queries: int | None = None, available: int | None = None) -> Residual:
         share = None if available is None else available // 2

@@ -24,7 +24,9 @@ from axil.machine.arrays import is_host
 from axil.types import Array
 
 # Of an H200, by benchmarks/gpu.py; trees of more leaves look up more slowly than `walk` says.
-COSTS = Costs(sweep=1.0, pair=0.44, walk=1.0, read=0.14, solve=0.26, inverse=0.025, product=0.012, visit_seconds=3e-12)
+COSTS = Costs(
+    sweep=1.0, pair=0.44, fill=1.0, walk=1.0, read=0.14, solve=0.26, inverse=0.025, product=0.012, visit_seconds=3e-12
+)
 
 
 class CudaTriangle(Triangle):

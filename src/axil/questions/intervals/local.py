@@ -215,7 +215,7 @@ def around(
     n, k, parts, first = len(queries), model.shape[1], [], 0
     table = bytes_of(n, k * (len(NAMES) + 3))
     size = model.budget.batch_size(model.bytes_per_query(WEIGHTS) + 64 * (1 + 3 * k), table)
-    for batch, found in answer(model.ready(WEIGHTS), queries, WEIGHTS, Moments(), size, known.values):
+    for batch, found in answer(model.ready(WEIGHTS, len(queries)), queries, WEIGHTS, Moments(), size, known.values):
         some = slice(first, first + len(batch))
         first, sums = some.stop, found.sums
         if own is not None:

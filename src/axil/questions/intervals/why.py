@@ -46,7 +46,7 @@ class Reasons:
 
 def reasons(model: Any, known: Surroundings, queries: Queries, k: int) -> Iterator[Reasons]:
     """Batch by batch: never holds an (n, n_train) array."""
-    model = model.ready(WEIGHTS)
+    model = model.ready(WEIGHTS, len(queries))
     lines = min(k, model.shape[0]) * model.shape[1]
     size = tables.batch_size(model.budget, len(queries), lines, 7, model.bytes_per_query(WEIGHTS) + 12 * 8 * lines)
     want = Widest(k, known.filling, model.n_threads)

@@ -1,0 +1,100 @@
+"""The way that a request takes by itself, beside both ways: sweeps, and leaf space with all that is built for it.
+
+    python benchmarks/ways.py --rows 10000 100000 --trees 100 500
+
+LightGBM grows trees of 31 leaves on 20,000 rows of Friedman #1; the rows of each size are then sent through these trees, and
+boosting on them gives the weights, so that no size needs a fit of its own. Each cell is ``top(X, 10)`` of a fresh explainer, its
+preparation included, in processor seconds of all threads together: on a machine that others use too they vary less than seconds
+do. "over" is the time of the chosen way over the better of the two. A way that takes longer than ``--patience`` seconds by the
+costs that the choice is made from is left out, and so is leaf space that does not fit into memory. Writes results/ways.csv.
+"""
+
+import argparse
+import os
+import time
+from dataclasses import replace
+
+import numpy as np
+from common import fit, friedman, write_csv
+
+import axil
+from axil.kernels.cpu import Cpu
+from axil.machine.threads import Kept
+from axil.weights.boosting import BoostedTrees
+
+GROWN, QUERIES = 20_000, (1, 10, 100, 1_000, 10_000)
+
+
+def explainer_of(explainer, n, threads):
+    """A copy of an explainer over n other rows, sent through its trees, without the comparison with its model."""
+    model, (X, y) = explainer._model, friedman(n, seed=10)
+    grown = model.engines[0].structure
+    cells = np.empty((grown.n_trees, n), grown.cells.dtype)
+    model.adapter.routes.assign(X, cells, threads)
+    counts = np.concatenate([np.bincount(tree, minlength=m) for tree, m in zip(cells, grown.n_leaves)]).astype(float)
+    scale = 1 / np.maximum(counts, 1)
+    made = replace(grown, cells=cells, leaf_weights=counts, leaf_scale=scale, regularisation=None)
+    return made, replace(
+        model, engines=[], targets=y[:, None], index=np.arange(n), features=None, verification=None, kept=Kept()
+    )
+
+
+def measure(structure, model, X, way, threads):
+    """Processor seconds of one request that takes this way, by an engine of its own; None: by the choice itself."""
+    fresh = BoostedTrees(structure, Cpu(threads))
+    one = axil.Explainer._of(replace(model, engines=[fresh]))
+    start = time.process_time()
+    if way is not None:
+        inverts = fresh.inverse_pays(len(X))
+        engine = fresh._in_space(inverts) if way == "leaf space" else fresh
+        # An engine that is in one way already stays in it.
+        engine.prepared = lambda *_: engine
+        one = axil.Explainer._of(replace(model, engines=[engine]))
+    one.top(X, 10)
+    return time.process_time() - start
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--trees", type=int, nargs="+", default=[100, 500, 2460])
+    parser.add_argument("--queries", type=int, nargs="+", default=QUERIES)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--patience", type=float, default=120.0)
+    parser.add_argument("--repeats", type=int, default=2)
+    arguments = parser.parse_args()
+    lines, threads = [], arguments.threads
+    for n_trees in arguments.trees:
+        X, y = friedman(GROWN)
+        grown = axil.Explainer(fit(X, y, trees=n_trees), X, y, n_threads=threads)
+        for n in arguments.rows:
+            structure, model = explainer_of(grown, n, threads)
+            for n_queries in arguments.queries:
+                asked = friedman(n_queries, seed=2)[0]
+                trees = BoostedTrees(structure, Cpu(threads))
+                swept, *spaces = (trees.backend.costs.visit_seconds * visits for visits in trees._visits(n_queries))
+                chosen = trees.prepared(n_queries, 0) is trees and not trees.prepare_pays(n_queries)
+                ways = {"sweeps": swept, "leaf space": min(spaces)}
+                if 2 * trees.memory.preparation > model.budget.available // 2:
+                    ways["leaf space"], chosen = np.inf, True
+                line = {"rows": n, "trees": n_trees, "queries": n_queries}
+                line |= {"chosen": "sweeps" if chosen else "leaf space", "seconds": ""}
+                for way, seconds in ways.items():
+                    taken = [
+                        measure(structure, model, asked, way, threads)
+                        for _ in range(arguments.repeats if seconds < 2 else 1)
+                        if seconds < arguments.patience
+                    ]
+                    line[way] = round(min(taken), 4) if taken else ""
+                if ways[line["chosen"]] < arguments.patience:
+                    repeats = range(arguments.repeats if ways[line["chosen"]] < 2 else 1)
+                    line["seconds"] = round(min(measure(structure, model, asked, None, threads) for _ in repeats), 4)
+                known = [line[way] for way in ways if line[way] != ""]
+                line["over"] = round(line["seconds"] / min(known), 2) if len(known) == 2 and line["seconds"] else ""
+                lines.append(line)
+                print("  ".join(f"{name} {value}" for name, value in line.items()), flush=True)
+    write_csv("ways.csv", lines)
+
+
+if __name__ == "__main__":
+    main()
