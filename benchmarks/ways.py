@@ -23,6 +23,7 @@ from axil.machine.threads import Kept
 from axil.weights.boosting import BoostedTrees
 
 GROWN, QUERIES = 20_000, (1, 10, 100, 1_000, 10_000)
+SHORT = 5.0  # seconds up to which a way is measured several times
 
 
 def explainer_of(explainer, n, threads):
@@ -40,17 +41,12 @@ def explainer_of(explainer, n, threads):
 
 
 def measure(structure, model, X, way, threads):
-    """Processor seconds of one request that takes this way, by an engine of its own; None: by the choice itself."""
+    """Processor seconds of one request that takes this way, by an engine of its own."""
     fresh = BoostedTrees(structure, Cpu(threads))
-    one = axil.Explainer._of(replace(model, engines=[fresh]))
     start = time.process_time()
-    if way is not None:
-        inverts = fresh.inverse_pays(len(X))
-        engine = fresh._in_space(inverts) if way == "leaf space" else fresh
-        # An engine that is in one way already stays in it.
-        engine.prepared = lambda *_: engine
-        one = axil.Explainer._of(replace(model, engines=[engine]))
-    one.top(X, 10)
+    engine = fresh._in_space(fresh.inverse_pays(len(X))) if way == "leaf space" else fresh
+    engine.prepared = lambda *_: engine  # it stays in this way
+    axil.Explainer._of(replace(model, engines=[engine])).top(X, 10)
     return time.process_time() - start
 
 
@@ -61,7 +57,7 @@ def main():
     parser.add_argument("--queries", type=int, nargs="+", default=QUERIES)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--patience", type=float, default=120.0)
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     lines, threads = [], arguments.threads
     for n_trees in arguments.trees:
@@ -70,27 +66,19 @@ def main():
         for n in arguments.rows:
             structure, model = explainer_of(grown, n, threads)
             for n_queries in arguments.queries:
-                asked = friedman(n_queries, seed=2)[0]
-                trees = BoostedTrees(structure, Cpu(threads))
+                asked, trees = friedman(n_queries, seed=2)[0], BoostedTrees(structure, Cpu(threads))
                 swept, *spaces = (trees.backend.costs.visit_seconds * visits for visits in trees._visits(n_queries))
-                chosen = trees.prepared(n_queries, 0) is trees and not trees.prepare_pays(n_queries)
                 ways = {"sweeps": swept, "leaf space": min(spaces)}
                 if 2 * trees.memory.preparation > model.budget.available // 2:
-                    ways["leaf space"], chosen = np.inf, True
+                    ways["leaf space"] = np.inf
                 line = {"rows": n, "trees": n_trees, "queries": n_queries}
-                line |= {"chosen": "sweeps" if chosen else "leaf space", "seconds": ""}
-                for way, seconds in ways.items():
-                    taken = [
-                        measure(structure, model, asked, way, threads)
-                        for _ in range(arguments.repeats if seconds < 2 else 1)
-                        if seconds < arguments.patience
-                    ]
-                    line[way] = round(min(taken), 4) if taken else ""
-                if ways[line["chosen"]] < arguments.patience:
-                    repeats = range(arguments.repeats if ways[line["chosen"]] < 2 else 1)
-                    line["seconds"] = round(min(measure(structure, model, asked, None, threads) for _ in repeats), 4)
-                known = [line[way] for way in ways if line[way] != ""]
-                line["over"] = round(line["seconds"] / min(known), 2) if len(known) == 2 and line["seconds"] else ""
+                chosen = "leaf space" if ways["leaf space"] < np.inf and trees.prepare_pays(n_queries) else "sweeps"
+                taken = {}
+                for way in [way for way, seconds in ways.items() if seconds < arguments.patience]:
+                    repeats = range(arguments.repeats if ways[way] < SHORT else 1)
+                    taken[way] = min(measure(structure, model, asked, way, threads) for _ in repeats)
+                line |= {way: round(taken[way], 4) if way in taken else "" for way in ways} | {"chosen": chosen}
+                line["over"] = round(taken[chosen] / min(taken.values()), 2) if len(taken) == 2 else ""
                 lines.append(line)
                 print("  ".join(f"{name} {value}" for name, value in line.items()), flush=True)
     write_csv("ways.csv", lines)
