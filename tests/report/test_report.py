@@ -16,7 +16,7 @@ import axil
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.report import write
 from axil.report.folder import LONGEST, PER_FOLDER, file_names
-from axil.report.wording import Words, cell, commas_from, difference, number, row_name, shares
+from axil.report.wording import Words, cell, commas_from, difference, number, number_beside, row_name, shares
 from tests.output.page.page_models import HOSTILE
 
 N, Q = 150, 12
@@ -127,7 +127,7 @@ def test_a_page_says_what_similar_says(explainer, tmp_path):
         for line, (_, row) in zip(rows, lines.iterrows()):
             assert line[0] == f"{row['rank']}.\u00a0{row['row']}"
             assert line[1:3] == [words.amount(row["target"]), words.amount(row["adjusted"])]
-            assert line[3] == words.change(said["prediction"] * (1.1 ** row["weight"] - 1))
+            assert line[3] == words.change(said["prediction"] * (1.1 ** row["weight"] - 1), said["prediction"])
             gap = difference(row["area (row)"], row["area (query)"])
             assert line[5:7] == [row["street (row)"], f"{cell(row['area (row)'])} ({gap})"]
             assert re.fullmatch(r"[\d.]+ k?m", line[4])
@@ -480,7 +480,13 @@ def test_cells_and_amounts():
         "$0.00",
         "$7",
     ]
-    assert [Words(unit="$").change(value) for value in (12.3, -12.3, 0.001)] == ["+$12.30", "−$12.30", "$0.00"]
+    assert [Words(unit="$").change(value, 9e5) for value in (12.3, -12.3, 0.001)] == ["+$12.30", "−$12.30", "$0.00"]
+    assert [Words(unit="kg").change(value, 165.9) for value in (0.9406, -3.987, 0.001)] == [
+        "+0.94 kg",
+        "−3.99 kg",
+        "0.00 kg",
+    ]
+    assert [number_beside(-0.04, other) for other in (954280.0, 12.0, 0.0)] == ["0", "−0.040", "−0.04"]
     years, areas = np.array([1890, 2023]), np.array([90.0, 2023.0, np.nan])
     assert [cell(2023, commas_from(column)) for column in (years, areas, None)] == ["2023", "2,023", "2,023"]
     assert [shares(coverage) for coverage in (0.9, 0.8, 0.95, 0.99, 0.935)] == [

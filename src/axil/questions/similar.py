@@ -82,8 +82,9 @@ class Similar(Question):
             A line for each class. False, where classes share their weights as in forests: one line per training row, with the
             class predicted and its probability, and the row's own class by name as target.
         within : pair of a column and a distance, optional
-            Only rows whose column lies so far from the query's own value at most: ``("sale_date", "3Y")``. The distance is a
-            number for numbers; for dates a number of days, a timedelta, or text in D, W, M or Y: days, weeks, months, years.
+            Only rows whose column lies so far from the query's own value at most, on either side: ``("sale_date", "3Y")``. The
+            distance is a number for numbers; for dates a number of days, a timedelta, or text in D, W, M or Y: days, weeks,
+            months, years.
         asof : date, str or number, optional
             Only rows before this date, such as ``"2025-01-01"``, or before that in a column of X or of its frame in ``beside``,
             given by name; ``within`` says which column of the training rows, and how long before at most. With ``asof`` a

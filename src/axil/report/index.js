@@ -48,7 +48,7 @@ async function find() {
     begins.push(...shards[i].filter((entry) => entry.key.startsWith(words)));
   }
   const many = (n) => (n > MOST ? `more than ${MOST}, the first are listed` : String(n));
-  if (words.length < PREFIX || begins.length > MOST) return show(begins, words ? `Found: ${many(begins.length)}` : TOTAL === 1 ? "1 page" : `${TOTAL.toLocaleString("en")} pages; the first are listed`);
+  if (words.length < PREFIX || begins.length > MOST) return show(begins, words ? `Found: ${many(begins.length)}` : TOTAL === 1 ? "1 page" : `${TOTAL.toLocaleString("en")} pages${TOTAL > MOST ? "; the first are listed" : ""}`);
   const known = new Set(begins), matches = [...begins];
   for (let i = 0; i < FIRST.length && matches.length <= MOST; i++) {
     show(matches, `Found: ${many(matches.length)}; looking on, ${Math.round((100 * i) / FIRST.length)} %`);

@@ -107,9 +107,7 @@ def _carried(known: Cases, i: int, words: Words) -> str:
     whose = f"the {words.target} of each of them" if listed > 1 else f"its {words.target}"
     share = f" ({percent(abs(moved / value))})" if value else ""
     way = "higher" if moved >= 0 else "lower"
-    made += (
-        f"If {whose} had been {percent(RAISED)} higher, the estimate would be {words.amount(abs(moved))}{share} {way}"
-    )
+    made += f"If {whose} had been {percent(RAISED)} higher, the estimate would be {words.amount(abs(moved), value)}{share} {way}"
     return made + (f"; the other {n - listed:,} make the rest of it." if n > listed else ".")
 
 
@@ -138,7 +136,7 @@ def _table(known: Cases, i: int, words: Words) -> str:
             _cell(is_[0], f"{rank + 1}.\u00a0{row_name(known.rows[line])}", word=wrong),
             _cell(is_[1], words.amount(known.targets[line])),
             _cell(is_[2], words.amount(known.adjusted[line]), word=_far(known, i, line)),
-            _cell(is_[3], words.change(known.moves[line])),
+            _cell(is_[3], words.change(known.moves[line], known.values[i])),
         ]
         if known.drawings is not None:
             made.append(_cell(is_[4], site_map.distance_text(known.drawings.away[i, rank], known.drawings.unit)))
@@ -178,7 +176,7 @@ def _mean(known: Cases, i: int, words: Words) -> str:
     if len(lines) < 2 or abs(gap) <= OFF * abs(value):
         return ""
     odd = np.array([bool(known.suspect[line] or _far(known, i, line)) for line in lines])
-    said = f"The mean is {words.amount(abs(gap))} {'above' if gap > 0 else 'below'} the estimate"
+    said = f"The mean is {words.amount(abs(gap), value)} {'above' if gap > 0 else 'below'} the estimate"
     rest = adjusted[~odd].mean() if odd.any() and not odd.all() else np.inf
     if abs(rest - value) <= abs(gap) / 2:
         *most, last = (str(rank + 1) for rank in np.flatnonzero(odd))

@@ -38,9 +38,9 @@ class Words:
         if not isinstance(own, Mapping) or not all(isinstance(x, str) for pair in own.items() for x in pair):
             raise InputError(f"names is {shown(own)}; expected a dict from columns to what people call them.")
 
-    def amount(self, value: float) -> str:
-        """A number in the unit of the target; of money from a hundred on without cents."""
-        text = number(value)
+    def amount(self, value: float, beside: float | None = None) -> str:
+        """A number in the unit of the target; of money from a hundred on without cents. ``beside``: one of as many decimals."""
+        text = number(value) if beside is None else number_beside(value, beside)
         if not self.unit or not np.isfinite(value):
             return text
         if unicodedata.category(self.unit[0]) == "Sc":
@@ -49,9 +49,9 @@ class Words:
             return f"{MINUS if value < 0 and text.strip('0.') else ''}{self.unit}{text}"
         return f"{text} {self.unit}"
 
-    def change(self, value: float) -> str:
-        """A change in the unit of the target, with its sign."""
-        text = self.amount(value)
+    def change(self, value: float, beside: float) -> str:
+        """A change of a number in the unit of the target, with its sign."""
+        text = self.amount(value, beside)
         return f"+{text}" if value > 0 and any(sign in text for sign in "123456789") else text
 
     def name(self, column: str) -> str:
@@ -72,6 +72,15 @@ def number(value: float, plain: float = 1000.0) -> str:
     else:
         text = f"{value:,.0f}" if abs(value) >= plain else f"{value:.0f}"
     return text.replace("-", MINUS)
+
+
+def number_beside(value: float, other: float) -> str:
+    """A number for reading beside another one, which has four digits: to a tenth of its last."""
+    if not (np.isfinite(value) and np.isfinite(other) and other):
+        return number(value)
+    digits = max(0, 4 - int(np.floor(np.log10(abs(other)))))
+    text = f"{value:,.{digits}f}" if digits < 9 else number(value)
+    return text.replace("-", MINUS if text.strip("-0.,") else "")
 
 
 def commas_from(values: NDArray[Any] | None) -> float:
