@@ -65,8 +65,8 @@ class Pages(Question, page.Shown):
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
         map : pair of columns, optional
-            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``, or ``("lat", "lon", "miles")``
-            for distances in miles. Nothing is fetched for it.
+            Latitudes and longitudes in degrees, by name or position, for a map: ``("lat", "lon")``. With "miles"
+            as a third, distances are in miles. Nothing is fetched for it.
         y : array of shape (n,) or (n, K), optional
             Actual values of the rows, as ``y_train`` was given: shown beside predictions, with their errors.
         title : str, optional
