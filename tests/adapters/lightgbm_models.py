@@ -307,6 +307,8 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "bagging regressor": lambda: regressor(subsample=2 / 3, subsample_freq=1, random_state=5),
     "bagging loaded": lambda: loaded(booster(**BAG)),
     "bagging scored": lambda: booster(scored=True, **BAG),
+    "weighted path_smooth=2": lambda: booster(path_smooth=2.0, weighted=True),
+    "goss path_smooth=2": lambda: booster(path_smooth=2.0, **GOSS),
     "bagging path_smooth=3": lambda: booster(path_smooth=3.0, **BAG),
     "bagging categorical": lambda: booster(**CAT, **BAG),
     "bagging quantized renewed": lambda: booster(use_quantized_grad=True, quant_train_renew_leaf=True, **BAG),

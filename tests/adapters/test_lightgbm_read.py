@@ -19,7 +19,7 @@ from scipy import sparse
 
 from axil import Explainer
 from axil.adapters import read
-from axil.errors import ExactnessError, InputError, UnsupportedModelError
+from axil.errors import ExactnessError, InputError
 from tests.adapters.lightgbm_models import CASES, Case, booster, read_trees, regressor, replay, table, with_targets
 
 Array = NDArray[np.float64]
@@ -126,13 +126,6 @@ def test_best_iteration() -> None:
     assert read(whole).leaves(case.X).shape[1] == case.model.num_trees()
     regressor = CASES["early stopping"]().model
     assert read(regressor).leaves(case.X).shape[1] == regressor.best_iteration_
-
-
-def test_weights_and_path_smooth() -> None:
-    case = booster(path_smooth=2.0, weighted=True)
-    with pytest.raises(UnsupportedModelError, match="path_smooth=2 with sample weights") as error:
-        read_trees(case, read(case.model))
-    assert error.value.setting == "path_smooth"
 
 
 # -- models as they come ----------------------------------------------------------------------------------------------

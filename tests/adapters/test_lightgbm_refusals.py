@@ -73,7 +73,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     ),
     "quantized": ({"use_quantized_grad": True}, "use_quantized_grad", "True", "(ii)"),
     "rf goss": ({"boosting": "rf", "data_sample_strategy": "goss"}, "boosting", "rf with GOSS", None),
-    "goss path_smooth": ({"boosting": "goss", "path_smooth": 2.0}, "path_smooth", "2 with GOSS", None),
 }
 
 

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from axil.adapters.contract import Coefficients, FittedTrees, Nodes, Totals, TrainingRows, TreeModel
+from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, Nodes, Totals, TrainingRows, TreeModel
 from axil.adapters.frames import array_of_floats
 from axil.adapters.lightgbm import splits
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, histories
+from axil.adapters.lightgbm.path_smooth import ESTIMATES, SCHEDULED, PathSmooth
 from axil.adapters.lightgbm.percentile import Gradients, RankedReplay, with_base, with_evidence
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
@@ -121,13 +122,6 @@ class LightGBMAdapter(TreeModel):
         if self._reading.refitted:
             return [refitted_trees(self._trees, self._settings, rule.l2)]
         totals = rows.totals
-        if rule.smooth > 0 and not totals.even:
-            raise UnsupportedModelError(
-                "path_smooth",
-                f"{rule.smooth:g} with sample weights",
-                "LightGBM smooths by row counts that it estimates from the weights while it grows a tree",
-                "Fit with path_smooth=0, or without sample_weight.",
-            )
         coefficients, gradients = self._coefficients(rows), self._gradients(rows)
         start = float(totals.means[0]) if gradients is None else gradients.start(rows.targets[:, 0])
         base, base_value, hidden = self._base(start, totals, coefficients)
@@ -172,9 +166,57 @@ class LightGBMAdapter(TreeModel):
             slack=rule.slack(evidence.values),
             doubt=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
         )
-        if gradients is None:
-            return [trees]
-        return [with_base(trees, gradients, start, base is None, totals.n_rows)]
+        if gradients is not None:
+            return [with_base(trees, gradients, start, base is None, totals.n_rows)]
+        return [self._smoothed(trees, rows, evidence) if self._estimates(totals) else trees]
+
+    def _estimates(self, totals: Totals) -> bool:
+        """Whether LightGBM smoothed by estimated row counts: rows weigh differently, by their weights or the factors of GOSS."""
+        return self._rule.smooth > 0 and (self._reading.goss or not totals.even)
+
+    def _smoothed(self, trees: FittedTrees, rows: TrainingRows, evidence: LeafEvidence) -> FittedTrees:
+        """The trees with the row counts that their values were smoothed by, found on a walk through the fit."""
+        refuse(ESTIMATES, self._reading)
+        smooth = PathSmooth.of(self._rule, self._step_rates(trees.rates), trees.nodes)
+        if rows.at_hand:
+            found = self._leaf_totals(trees, rows, self._sampler(evidence, rows.totals.n_rows))
+        elif rows.leaf_totals is None:  # the rows are walked first
+            return trees
+        else:
+            found = zip(*(np.split(part, evidence.starts[1:-1]) for part in _parts(rows.leaf_totals[0])))
+        hidden = np.asarray(trees.hidden)[evidence.starts[:-1]].tolist()
+        own = [smooth.own(t, *each, evidence.tree_values(t), hidden[t]) for t, each in enumerate(found)]
+        assert trees.nodes is not None
+        return replace(trees, nodes=replace(trees.nodes, own=np.concatenate(own)))
+
+    def _step_rates(self, rates: Array) -> Array:
+        """(T,): the rates, where one that a base hides is that of the settings; refuses those of a schedule."""
+        if np.isnan(rates[1:]).any():
+            raise SCHEDULED.error(f"{self._rule.smooth:g} with a schedule of rates and rows that weigh differently")
+        return np.where(np.isnan(rates), self._settings.precisely("learning_rate")[0], rates)
+
+    def _leaf_totals(
+        self, trees: FittedTrees, rows: TrainingRows, sampler: DrawReplay | None
+    ) -> Iterator[tuple[Array, Array]]:
+        """For each tree the sums of residuals and weights (L_t,) of its leaves, rounded as LightGBM rounds them."""
+        leaves, n, c = self.coordinates(rows.X).T, len(rows.targets), trees.coefficients
+        weights = (np.ones(n) if rows.weights is None else rows.weights).astype(np.float32)
+        values = np.split(trees.values[:, 0], np.cumsum(self._n_leaves)[:-1])
+        start = np.zeros(n) if rows.offsets is None else rows.offsets[:, 0]
+        base = float(trees.base_value[0])
+        score = start + base * (1.0 if c is None else c.beta[0])
+        for t, leaf in enumerate(leaves):
+            residuals = (rows.targets[:, 0] - score).astype(np.float32)
+            drawn = np.ones(n, np.float32)
+            if sampler is not None:
+                drawn = sampler.draw(t, leaf, residuals[:, None].astype(np.float64)).astype(np.float32)
+            counted = residuals * weights * drawn, weights * drawn
+            yield tuple(np.bincount(leaf, each, len(values[t])) for each in counted)  # type: ignore[misc]
+            moved = np.arange(len(values)) == t if c is None else c.omega[t + 1] - c.omega[t]
+            for s in np.flatnonzero(moved):
+                final = 1.0 if c is None else c.omega[-1, s]
+                score += (moved[s] / final if final else 0.0) * values[s][leaves[s]]
+            score += 0.0 if c is None else (c.beta[t + 1] - c.beta[t]) * base
 
     def _gradients(self, rows: TrainingRows) -> Gradients | None:
         """The gradients of an objective whose leaf values are percentiles; None: of any other."""
@@ -280,6 +322,7 @@ class LightGBMAdapter(TreeModel):
             np.zeros(0),
             Regularisation(l2, np.ones_like(l2), False, rule.l1, rule.max_step, rule.nodes),
             weights,
+            counts_alone=rule.smooth > 0 and (self._reading.goss or weights is not None),
         )
 
     def _sampler(self, evidence: LeafEvidence, n_rows: int, gradients: Gradients | None = None) -> DrawReplay | None:
@@ -348,6 +391,10 @@ class LightGBMAdapter(TreeModel):
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts", "weights" or "values"."""
         return cause(self._reading, what, self._rule.digits_lost)
+
+
+def _parts(totals: LeafTotals) -> tuple[Array, Array]:
+    return totals.sums[:, 0], totals.weights
 
 
 def _with_roots_known(nodes: Nodes) -> Nodes:

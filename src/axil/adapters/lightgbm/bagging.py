@@ -204,6 +204,11 @@ class LeafEvidence:
     rule: Regularisation
     weights: Array | None  #: (N,)
     ranks: Ranks | None = None  #: where leaf values are percentiles
+    counts_alone: bool = False  #: whether the values do not follow from sums by the rule: row counts were estimated
+
+    def tree_values(self, tree: int) -> Array:
+        """(L_t,): the values of one tree's leaves."""
+        return self.values[self.starts[tree] : self.starts[tree + 1]]
 
     def lone(self, tree: int) -> bool:
         """Whether a tree found no split."""
@@ -216,7 +221,7 @@ class LeafEvidence:
         rows = np.flatnonzero(drawn)
         if len(rows) != counts.sum() or (np.bincount(leaf[rows], minlength=n) != counts).any():
             return 0
-        if seen is None or len(drawn) >= MANY_ROWS:
+        if seen is None or self.counts_alone or len(drawn) >= MANY_ROWS:
             return 2
         if self.ranks is not None:
             assert seen.residuals is not None

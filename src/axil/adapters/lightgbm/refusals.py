@@ -112,10 +112,6 @@ def _wide_bins(model: LightGBMReading) -> str:
     return ""
 
 
-def _smoothed_goss(model: LightGBMReading) -> str:
-    return f"{model.settings.text('path_smooth')} with GOSS" if model.goss and _positive("path_smooth")(model) else ""
-
-
 def _forced(model: LightGBMReading) -> str:
     # Forced splits ignore cat_l2 and smooth towards 0 (GatherInfoForThreshold, src/treelearner/feature_histogram.hpp).
     odd = model.splits_subsets or model.settings.number("path_smooth") > 0
@@ -127,7 +123,7 @@ EXACT = (
     "objective: regression under all its names (l2, mse, rmse, ...), reg_sqrt (weights are of the targets' roots)",
     "objective: quantile, regression_l1 and mape, bagging, GOSS and DART included: with the ranks of the rows held",
     "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued training (init_model)",
-    "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth (without sample weights), use_quantized_grad with renewed leaves",
+    "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth, use_quantized_grad with renewed leaves",
     "lambda_l1, max_delta_step, monotone_constraints by all methods: with the pattern held",
     "sample_weight, init_score",
     "missing values: use_missing, zero_as_missing; categorical features",
@@ -246,12 +242,6 @@ REFUSALS: tuple[Refusal[LightGBMReading], ...] = (
         lambda model: "True" if model.bags and model.settings.flag("bagging_by_query") else "",
         "rows are drawn by groups, which the model does not record",
         "Fit with bagging_by_query=False.",
-    ),
-    Refusal(
-        "path_smooth",
-        _smoothed_goss,
-        "LightGBM smooths by row counts that it estimates from the factors of the rows while it grows a tree",
-        'Fit with path_smooth=0 or data_sample_strategy="bagging".',
     ),
     Refusal(
         "forcedsplits_filename",
