@@ -298,7 +298,7 @@ def test_pushes_and_greedy_sets_of_sums_of_trees():
     assert len(sets) == 4
     rows = sets["row"][sets["query"] == 0].to_numpy()
     before = case.model.predict(case.X_new[:1])[0]
-    left = explain(case)._model.engines[0].without(rows)
+    left = explain(case)._model.engines[0].without(rows, explain(case)._model.targets)
     after = left.predicted(explain(case)._model.queries(case.X_new[:1]).coordinates, case.targets)[0, 0]
     np.testing.assert_allclose(sets["effect"][sets["query"] == 0].sum(), after - before, rtol=0, atol=1e-12)
 

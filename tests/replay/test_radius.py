@@ -1,7 +1,6 @@
 """Held: the pattern besides the splits, its radius, and wrong data that it must not let pass."""
 
 import warnings
-from functools import partial
 
 import lightgbm as lgb
 import numpy as np
@@ -9,10 +8,8 @@ import pytest
 import xgboost as xgb
 
 import axil
-from axil.effects import notes
 from axil.errors import ApproximationWarning
 from axil.replay.radius import Held, leaves_beyond
-from axil.weights.deletion import Work
 from tests.adapters.lightgbm_models import CASES
 from tests.reference import bent_values
 
@@ -148,21 +145,6 @@ def test_what_if_says_where_it_leaves_the_pattern():
         explainer.what_if(case.X_new[:3], {0: case.y[0] + 1000.0})
 
 
-def test_removal_holds_the_pattern():
-    """With the pattern held: the fit without the row, whose own sums are rounded as 1e-10 of the targets."""
-    case = CASES["lambda_l1=2"]()
-    explainer = explained(case)
-    (engine,) = explainer._model.engines
-    effects = explainer.removal(case.X_new[:4])
-    s, rows = engine.structure, np.arange(0, 40)
-    base = explainer(case.X_new[:4]).predictions
-    for j in rows[:5]:
-        (without,) = (engine.without(np.array([j])),)
-        change = without.predicted(explainer._model.queries(case.X_new[:4]).coordinates, case.y[:, None])[:, 0] - base
-        np.testing.assert_allclose(effects[:, j], change, rtol=0, atol=1e-10 * np.abs(case.y).max())
-    assert s.shift is not None
-
-
 def test_steps_add_up_to_the_prediction():
     case = CASES["lambda_l1=2"]()
     explainer = explained(case)
@@ -194,57 +176,6 @@ def test_a_county(tmp_path):
     explanation = explainer(X[:5])
     np.testing.assert_allclose(explanation.weights @ y + explanation.intercepts, model.predict(X[:5]), rtol=1e-6)
     assert 0 < explainer.verification.held.shift < 1  # cents of prices in thousands
-
-
-BENT = {
-    "l1": lambda: lgb.LGBMRegressor(n_estimators=5, num_leaves=6, min_child_samples=3, reg_alpha=1.0, verbose=-1),
-    "l1 bagged": lambda: lgb.LGBMRegressor(
-        n_estimators=5, num_leaves=6, min_child_samples=3, reg_alpha=1.0, subsample=0.6, subsample_freq=1, verbose=-1
-    ),
-    "xgboost": lambda: xgb.XGBRegressor(n_estimators=5, max_depth=3, reg_alpha=1.0),
-    "clipped": lambda: lgb.LGBMRegressor(
-        n_estimators=5, num_leaves=6, min_child_samples=3, max_delta_step=0.3, verbose=-1
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BENT)
-@pytest.mark.parametrize("way", ["leaf space", "replays"])
-def test_deletions_that_change_the_pattern_are_said(name, way, monkeypatch):
-    """And no others: models of few rows, of which some keep their pattern whatever row is deleted."""
-    monkeypatch.setattr(Work, "uses_leaf_space", lambda self, available: way == "leaf space")
-    changed = []
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        X, y = rng.normal(size=(14 if seed % 2 else 40, 3)), rng.normal(size=14 if seed % 2 else 40)
-        explainer = axil.Explainer(BENT[name]().fit(X, y), X, y)
-        (engine,), targets = explainer._model.engines, explainer._model.targets
-        rule = engine.structure.regularisation
-        any_row = False
-        for j in range(len(y)):
-            fit = engine.without(np.array([j])).fit(targets)
-            s = fit.structure
-            values = rule.leaf_values(fit.sums[:, 0], s.leaf_weights)
-            beyond = np.abs(values - fit.values[:, 0]).max() > 1e-7 * np.abs(fit.values).max()
-            with warnings.catch_warnings(record=True) as said:
-                warnings.simplefilter("always")
-                note = explainer.without(X[:2], [j]).attrs["axil"]
-            assert any("another pattern" in str(warning.message) for warning in said) == beyond
-            assert (note == notes.HELD) == beyond
-            any_row |= beyond
-        changed.append(any_row)
-        questions = {
-            "removal(k=10)": partial(explainer.removal, X[:2], k=10),
-            "leave_one_out": explainer.leave_one_out,
-            "removal": partial(explainer.removal, X[:2]),
-        }
-        for question, ask in questions.items():
-            with warnings.catch_warnings(record=True) as said:
-                warnings.simplefilter("always")
-                found = ask()
-            assert any("Without single training rows" in str(warning.message) for warning in said) == any_row
-            assert question == "removal" or found.attrs["axil"].startswith(notes.HELD) == any_row
-    assert any(changed)
 
 
 def test_leaves_that_are_all_at_zero_stay_there():

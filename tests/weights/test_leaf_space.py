@@ -27,7 +27,7 @@ def test_leaf_values_from_sums_lead_to_the_predictions_of_a_replay(shape, invert
     started = y if s.offsets is None else y - s.offsets
     base = trees.mean(y) if s.base is None else np.repeat(s.base, 2)
     values = trees.leaf_space.leaf_values(leaf_sums(s, trees.rows, started), base)
-    np.testing.assert_allclose(values, Passes(s, trees.rows).forward(started, base, s.shift)[1], **CLOSE)
+    np.testing.assert_allclose(values, Passes(s, trees.rows).forward(started, base, s.shifted_values)[1], **CLOSE)
     made = np.empty((s.n_rows, 2))
     stepped = np.repeat(s.final, s.n_leaves)[:, None] * values
     trees.rows.read_out(s.by_cells(stepped, drawn=False), s.beta[-1] * base, None, 0, made)

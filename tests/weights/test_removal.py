@@ -13,7 +13,7 @@ from axil import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
 from axil.weights.boosting import BoostedTrees
 from axil.weights.forest import Forest, is_forest
-from axil.weights.removal import without
+from axil.weights.rows_left import without
 from tests.adapters import sklearn_models
 from tests.reference import random_structure, removal_effects, reweighted_replay
 from tests.test_contract import case_of, explainer_of, offsets_of
@@ -58,7 +58,7 @@ def test_fits_without_rows(shape):
     w = np.ones(structure.n_rows) if structure.row_weights is None else structure.row_weights.copy()
     w[rows] = 0.0
     expected = reweighted_replay(structure, y, w, queries).real
-    trees = BoostedTrees(without(structure, rows, Cpu(2)), Cpu(2))
+    trees = BoostedTrees(without(structure, rows, y[:, None], Cpu(2)), Cpu(2))
     weights, adjoints = trees.weights(queries)
     np.testing.assert_allclose(
         weights @ y + trees.intercepts(adjoints, trees.constants(queries))[:, 0], expected, **CLOSE
@@ -179,12 +179,14 @@ def test_what_has_no_removal_is_refused_by_name():
     for library, name, what in [
         ("smoother", "neighbours", "removal has no answer here: neighbours"),
         ("smoother", "gaussian process", "Gaussian process"),
-        ("lightgbm", "path_smooth=2", "path_smooth"),
     ]:
         explainer, X = explainer_of(library, name), case_of(library, name).X_new
         for ask in (explainer.removal, lambda X, e=explainer: e.removal(X, k=3, same_sign=True)):
             with pytest.raises(UnsupportedQuestionError, match=what):
                 ask(X)
+    smoothed, X = explainer_of("lightgbm", "path_smooth=2"), case_of("lightgbm", "path_smooth=2").X_new
+    with pytest.raises(UnsupportedQuestionError, match=r"first-order.*path_smooth"):
+        smoothed.removal(X, method="first-order")
 
 
 SETS = [

@@ -7,13 +7,12 @@ The formulas are those of `axil.weights.deletion`. They need the fit of all rows
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.dask.fits import Fit, RowSums, space_of
+from axil.dask.fits import Fit, RowPart, RowSums, space_of
 from axil.dask.partitions import AskedWeights, Partition
 from axil.effects import Effects
 from axil.effects.blocks import NoEffects
@@ -23,13 +22,18 @@ from axil.structure import Regularisation, Structure, Transferable
 from axil.types import Array, Leaves
 from axil.weights import removal
 from axil.weights.answers import RowEffects
-from axil.weights.deletion import ByReplay, InLeafSpace, Level, Sums, blocks_of, sum_responses
+from axil.weights.deletion import InLeafSpace
+from axil.weights.deletion_work import blocks_of
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace, asked
 from axil.weights.leave_one_out import left_out
+from axil.weights.levels import Level
 from axil.weights.parts import Parts, Which
 from axil.weights.passes import Adjoints
+from axil.weights.pattern_changes import sum_responses
+from axil.weights.replays import ByReplay
 from axil.weights.residuals import FittedValues, over_the_rest
+from axil.weights.rows_left import known_regularisation
 
 BLOCK_ENTRIES = 1 << 20  # of trees, or queries, by rows that are worked on at a time
 MANY = 1000  # different row weights of a partition: of more only some are reported, which are enough to interpolate between
@@ -41,7 +45,8 @@ class DeletionPlan(Transferable):
 
     fit: Fit  #: with all rows
     levels: list[tuple[float, Fit]]  #: at shares of all weight; see `axil.weights.deletion`
-    refits: dict[int, Fit]  #: by number among all rows: without a row that outweighs the rest of one of its leaves
+    #: by number among all rows: without a row that the formula does not hold for; None: such rows are not known yet
+    refits: dict[int, Fit] | None
 
 
 @dataclass(frozen=True)
@@ -76,12 +81,6 @@ def row_weights_of(partition: Partition, entry: int) -> Array:
     return found if len(found) <= MANY else found[np.linspace(0, len(found) - 1, MANY).astype(np.intp)]
 
 
-def dominant_rows(partition: Partition, entry: int, fit: Fit) -> list[int]:
-    """Which of these rows outweigh the rest of one of their leaves so far that fits without them are made."""
-    s = fit.on(partition, entry).structure
-    return np.flatnonzero(Which(s, Parts.dominant)(slice(0, s.n_rows))).tolist() if s.n_rows else []
-
-
 def levels_of(
     together: Array, structures: list[Structure], sums: RowSums, n_threads: int
 ) -> tuple[list[Fit], Responses]:
@@ -95,20 +94,22 @@ def responses_of_sums(together: Array, structure: Structure, n_threads: int) -> 
     return sum_responses(structure, np.array(together, order="C"), Cpu(n_threads))
 
 
-def row_beyond(
-    partition: Partition,
-    entry: int,
-    plans: list[DeletionPlan],
-    known: list[Responses | None],
-    sums: Array,
-    n_threads: int,
-) -> list[Any] | None:
-    """The label of one of these rows whose deletion changes the pattern, in a list; None: there is none."""
-    tables = known[entry]
-    if tables is None or not len(partition.labels):
-        return None
-    found = Sums(deletion_of(partition, entry, plans[entry], tables, n_threads), sums).row_beyond()
-    return None if found is None else [partition.labels[found]]
+def replayed_rows(
+    partition: Partition, entry: int, plan: DeletionPlan, known: Responses, sums: Array | None, n_threads: int
+) -> tuple[list[int], list[RowPart]]:
+    """The rows that the formula does not hold for: positions of those that outweigh the rest of a leaf, and the others.
+
+    ``sums`` (L, L): responses of leaf sums to leaf sums, where there is a pattern.
+    """
+    s, n = plan.fit.on(partition, entry).structure, len(partition.labels)
+    if not n:
+        return [], []
+    every, heavy = slice(0, n), Which(s, Parts.dominant)(slice(0, n))
+    if s.mixing is not None:  # leaves depend on others, and no formula knows how
+        found = np.arange(n)
+    else:
+        found = deletion_of(partition, entry, replace(plan, refits=None), known, n_threads, sums).by_replay(every)
+    return np.flatnonzero(heavy).tolist(), [RowPart.of(partition, entry, int(row)) for row in found if not heavy[row]]
 
 
 def effects_of(
@@ -128,18 +129,25 @@ def effects_of(
     return deletion_of(partition, entry, plan, known, asked_of.n_threads).effects(queries)
 
 
-def deletion_of(partition: Partition, entry: int, plan: DeletionPlan, known: Responses, n_threads: int) -> InLeafSpace:
+def deletion_of(
+    partition: Partition, entry: int, plan: DeletionPlan, known: Responses, n_threads: int, sums: Array | None = None
+) -> InLeafSpace:
     """The fits without each of these rows."""
-    backend, levels = Cpu(n_threads), []
+    backend, levels, refits, start = Cpu(n_threads), [], plan.refits, partition.start
     for (share, fit), table in zip(plan.levels, known.tables):
         fitted = fit.on(partition, entry)
         space = LeafSpace(fitted.structure, None, backend, responses=table)
         levels.append(Level.of(share, backend.rows_of(fitted.structure), fitted, space))
 
     def refit(row: int, targets: Array) -> FittedValues:
-        return plan.refits[partition.start + row].on(partition, entry)
+        assert refits is not None
+        return refits[start + row].on(partition, entry)
 
-    return InLeafSpace(levels, ByReplay(plan.fit.on(partition, entry), refit), 0)
+    def again(rows: slice) -> NDArray[np.bool_]:
+        return np.isin(np.arange(start + rows.start, start + rows.stop), list(refits or ()))
+
+    replayed = ByReplay(plan.fit.on(partition, entry), refit)
+    return InLeafSpace(levels, replayed, 0, sums, None if refits is None else again)
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,7 @@ class ForestEffects:
 def forest_changes(fitted: FittedValues, rows: slice) -> tuple[Array, NDArray[np.bool_]]:
     """(T, rows, K) changes of the values of each row's leaves without it, and (T, rows) whether no row is left in them then."""
     s, parts = fitted.structure, Parts.of_rows(fitted.structure, rows)
-    rule, scale = removal.known_regularisation(s), s.leaf_scale[parts.leaf][:, :, None]
+    rule, scale = known_regularisation(s), s.leaf_scale[parts.leaf][:, :, None]
     left = parts.left(s)
     after = Regularisation(rule.l2[parts.leaf], rule.steps[parts.leaf]).scale(left)[:, :, None]
     values = fitted.values[parts.leaf]

@@ -20,9 +20,17 @@ from axil.structure import Structure, Transferable
 from axil.types import Array
 from axil.weights.forest import is_forest
 from axil.weights.leaf_space import LeafSpace, cooccurrence
+from axil.weights.parts import Parts
 from axil.weights.passes import leaf_sums
-from axil.weights.removal import known_regularisation, rescaled, with_leaf_weights
+from axil.weights.removal import left_of
 from axil.weights.residuals import FittedValues, predictions
+from axil.weights.rows_left import (
+    bends,
+    known_regularisation,
+    rescaled,
+    sums_by_rule,
+    with_leaf_weights,
+)
 
 WALKED = 1 << 20  # residuals of trees and rows that are walked at a time
 
@@ -49,6 +57,51 @@ class RowSums:
             self.started + other.started,
             both,
         )
+
+
+@dataclass(frozen=True)
+class RowPart:
+    """One row's part in the sums over all rows."""
+
+    number: int  #: among all rows
+    weight: float
+    target: Array  #: (K,)
+    started: Array  #: (K,) target less offset
+    leaves: NDArray[np.int64]  #: (T,) among all L
+    drawn: Array  #: (T,) weight * draw
+
+    @classmethod
+    def of(cls, partition: Partition, entry: int, row: int) -> RowPart:
+        s, at = partition.structures[entry], slice(row, row + 1)
+        target, parts = partition.own_targets(entry)[row], Parts.of_rows(s, at)
+        weight = 1.0 if s.row_weights is None else float(s.row_weights[row])
+        started = target if s.offsets is None else target - s.offsets[row]
+        return cls(partition.start + row, weight, target, started, parts.leaf[:, 0], np.array(parts.weight[:, 0]))
+
+    def taken_from(self, sums: RowSums) -> RowSums:
+        """The sums over all rows without this one; co-occurrences are changed in place."""
+        assert sums.together is not None
+        leaf_weights, started = sums.leaf_weights.copy(), sums.started.copy()
+        leaf_weights[self.leaves] = left_of(leaf_weights[self.leaves], self.drawn)
+        started[self.leaves] -= self.drawn[:, None] * self.started
+        sums.together[np.ix_(self.leaves, self.leaves)] -= np.triu(np.tile(self.drawn, (len(self.drawn), 1)), 1)
+        moment = sums.moment - self.weight * self.target
+        return RowSums(sums.weight - self.weight, sums.rows_left - 1, moment, leaf_weights, started, sums.together)
+
+
+def refits_of(
+    together: Array, structure: Structure, sums: RowSums, rows: list[list[RowPart]], n_threads: int
+) -> dict[int, Fit]:
+    """Fits without single rows, by their number, from sums over all rows: L^2 multiplications each, and no pass over rows."""
+    found, counted = {}, np.array(together, order="C")
+    for part in (part for own in rows for part in own):
+        at = np.ix_(part.leaves, part.leaves)
+        before = counted[at]
+        left = part.taken_from(replace(sums, together=counted))
+        if left.weight > 0:
+            found[part.number] = Fit.without(structure, left, n_threads)
+        counted[at] = before
+    return found
 
 
 def row_sums(partition: Partition, entry: int, gone: Any, counted: bool, n_threads: int) -> RowSums:
@@ -86,14 +139,9 @@ def counted(coded: tuple[NDArray[np.intp], NDArray[Any]]) -> tuple[NDArray[Any],
     return groups, np.bincount(codes, minlength=len(groups))
 
 
-def places_of_code(groups: Any, code: int) -> NDArray[np.intp]:
-    """Where the rows of one group stand in their partition, by its number there."""
-    return np.flatnonzero(groups[0] == code)
-
-
 def group_sums(partition: Partition, groups: Any, code: int, entry: int, counted: bool, n_threads: int) -> RowSums:
     """The sums over these rows without those of one group, by its number here; -1: it has none."""
-    return row_sums(partition, entry, places_of_code(groups, code), counted, n_threads)
+    return row_sums(partition, entry, np.flatnonzero(groups[0] == code), counted, n_threads)
 
 
 @dataclass(frozen=True)
@@ -115,13 +163,19 @@ class Fit(Transferable):
 
     @classmethod
     def without(cls, structure: Structure, sums: RowSums, n_threads: int) -> Fit:
-        """The fit of a structure to these sums over the rows that are left; see `axil.weights.removal.without`."""
-        rule = known_regularisation(structure, "without")
+        """The fit of a structure to these sums over the rows that are left; see `axil.weights.rows_left.without`."""
+        rule = known_regularisation(structure, "without").scaled(sums.weight / structure.total_weight)
         if sums.weight <= 0:
             raise InputError("Without these rows none of any weight is left; ask for a smaller set.")
-        weighted = replace(with_leaf_weights(structure, sums.leaf_weights), total=sums.weight)
-        s = rescaled(weighted, rule.scaled(sums.weight / structure.total_weight))
-        return cls.of(space_of(s, sums.together, n_threads), sums)
+        if rule.nodes is not None:
+            rule = replace(rule, nodes=rule.nodes.emptied((structure.leaf_weights > 0) & (sums.leaf_weights == 0)))
+        s = replace(with_leaf_weights(structure, sums.leaf_weights), total=sums.weight, regularisation=rule)
+        if not bends(s):
+            return cls.of(space_of(rescaled(s), sums.together, n_threads), sums)
+        assert sums.together is not None
+        base = sums.moment / sums.weight if s.base is None else s.base
+        values, of_leaves = sums_by_rule(s, sums.together, sums.started, base)
+        return cls(s, base, values, of_leaves)  # of which predictions are asked alone, and no pattern
 
     def on(self, partition: Partition, entry: int) -> FittedValues:
         """This fit with a partition's rows in it."""
@@ -142,16 +196,14 @@ def space_of(structure: Structure, together: Array | None, n_threads: int) -> Le
     return LeafSpace.of(structure, np.array(together, order="C"), Cpu(n_threads))
 
 
-def residual_sums(partition: Partition, entry: int, fit: Fit, gone: Any) -> Array:
-    """(L, K): the sums of weight * draw * residual over these rows, tree by tree, without those at the positions ``gone``."""
+def residual_sums(partition: Partition, entry: int, fit: Fit) -> Array:
+    """(L, K): the sums of weight * draw * residual over these rows, tree by tree."""
     fitted = fit.on(partition, entry)
     s, found = fitted.structure, np.zeros_like(fit.values)
-    kept, step = np.ones(s.n_rows), max(1, WALKED // s.n_trees)
-    if len(gone):
-        kept[gone] = 0.0
+    step = max(1, WALKED // s.n_trees)
     for first in range(0, s.n_rows, step):
         rows = slice(first, min(first + step, s.n_rows))
-        weights = kept[rows] if s.row_weights is None else kept[rows] * s.row_weights[rows]
+        weights = np.ones(rows.stop - first) if s.row_weights is None else s.row_weights[rows]
         for one in fitted.steps(rows):
             np.add.at(found, one.leaf, (weights * one.drawn)[:, None] * one.residual)
     return found

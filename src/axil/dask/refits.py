@@ -12,22 +12,22 @@ from axil.dask.cluster import Cluster, added, literal, task
 from axil.dask.deletion import (
     DeletionPlan,
     alone,
-    dominant_rows,
     levels_of,
+    replayed_rows,
     responses_of_sums,
-    row_beyond,
     row_weights_of,
 )
-from axil.dask.fits import Fit, group_sums, places_of_code, residual_sums, row_sums
+from axil.dask.fits import Fit, RowSums, group_sums, refits_of, residual_sums, row_sums
 from axil.dask.partitions import together
 from axil.errors import UnsupportedQuestionError
 from axil.replay.queries import Queries
 from axil.types import Array
 from axil.weights.contract import own_leaves
-from axil.weights.deletion import at_share, leaves_beyond, shares_of
 from axil.weights.forest import is_forest
-from axil.weights.removal import known_regularisation
+from axil.weights.levels import at_share, shares_of
+from axil.weights.rows_left import bends, known_regularisation
 
+IN_MEMORY = "Use training rows in memory."
 # Rows that outweigh the rest of a leaf by far: each takes a pass over all rows, as long as leaf space does
 MOST_REFITS = 64
 
@@ -60,11 +60,10 @@ class Refits:
         space = self.model.entries[e].trees.leaf_space
         assert space is not None
         fit = Fit.of(space, self._sums_without(e, [()] * len(self._held.sizes), False))
-        rule = fit.structure.regularisation
-        if fit.structure.shift is None and (rule is None or not rule.bends):
+        if not bends(fit.structure):
             return fit
         shared = literal(fit)
-        sums = self._cluster.total([task(residual_sums, part, e, shared, ()) for part in self._held.partitions])
+        sums = self._cluster.total([task(residual_sums, part, e, shared) for part in self._held.partitions])
         return replace(fit, sums=sums)
 
     def _sums_without(self, e: int, gone: list[Any], counted: bool) -> Any:
@@ -101,41 +100,13 @@ class Refits:
         self.refuse_unknown("without")
         return [self._fit_without(e, gone) for e in range(len(self._held.entries))]
 
-    def beyond(self, fits: list[Fit], gone: list[Any]) -> int:
-        """How many leaves would have another pattern in these fits, without the rows at these positions."""
-        found = 0
-        for e, fit in enumerate(fits):
-            rule = fit.structure.regularisation
-            if rule is not None and rule.bends:
-                held, shared = zip(self._held.partitions, gone), literal(fit)
-                sums = self._cluster.total([task(residual_sums, part, e, shared, own) for part, own in held])
-                found += leaves_beyond(fit.structure, sums, fit.values)
-        return found
-
-    def group_beyond(self, fits: list[Fit], coded_rows: list[Any], codes: list[int]) -> int:
-        """How many leaves would have another pattern without the rows that have these codes in their partitions."""
-        held = zip(coded_rows, codes)
-        return self.beyond(fits, [task(places_of_code, groups, code) for groups, code in held])
-
-    def row_beyond(self) -> Any:
-        """The label of a training row whose deletion changes the pattern; None: there is none."""
-        for e, fit in enumerate(self.fits()):
-            rule = fit.structure.regularisation
-            if rule is None or not rule.bends:
-                continue
-            plans, known = self.plans(True)
-            counted = added([task(together, part, e, self._n_threads) for part in self._held.partitions])
-            (sums,) = self._cluster.hold([task(responses_of_sums, counted, literal(fit.structure), self._n_threads)])
-            held = self._held.partitions
-            tasks = [task(row_beyond, part, e, plans, known, sums, self._n_threads) for part in held]
-            for found in self._cluster.collect(tasks):
-                if found is not None:
-                    return found[0]
-        return None
-
     def refuse_unknown(self, question: str) -> None:
         for entry in self._held.entries:
-            known_regularisation(entry.trees.structure, question)
+            rule = known_regularisation(entry.trees.structure, question)
+            if rule.nodes is not None and rule.nodes.own is not None:
+                raise UnsupportedQuestionError(
+                    question, "path_smooth follows numbers of rows, which are not counted over partitions", IN_MEMORY
+                )
 
     def plans(self, exact: bool) -> tuple[Any, list[Any]]:
         """Plans of all entries, shared, and their responses, held; without these and levels unless ``exact``."""
@@ -162,14 +133,19 @@ class Refits:
         sums = self._sums_without(e, [()] * len(held.sizes), False)
         pair = task(levels_of, counted, literal(structures), literal(sums), n_threads)
         fits, responses = cluster.hold([pair[0], pair[1]])
-        levels = list(zip(shares, cluster.collect([fits])[0]))
-        return DeletionPlan(fit, levels, self._refits(e, fit)), responses
+        plan = DeletionPlan(fit, list(zip(shares, cluster.collect([fits])[0])), {})
+        return replace(plan, refits=self._refits(e, plan, responses, counted, sums)), responses
 
-    def _refits(self, e: int, fit: Fit) -> dict[int, Fit]:
-        """Fits without rows that outweigh the rest of a leaf by far, by their number among all rows."""
-        shared, held, starts = literal(fit), self._held, self.model.shards.starts
-        found = self._cluster.collect([task(dominant_rows, part, e, shared) for part in held.partitions])
-        n = sum(map(len, found))
+    def _refits(self, e: int, plan: DeletionPlan, responses: Any, counted: Any, sums: RowSums) -> dict[int, Fit]:
+        """Fits without rows that the formula does not hold for, by their number among all rows; see `InLeafSpace.by_replay`."""
+        fit, held, starts, cluster = plan.fit, self._held, self.model.shards.starts, self._cluster
+        shared, n_threads, by_sums = literal(fit.structure), self._n_threads, None
+        if bends(fit.structure) and fit.structure.mixing is None:
+            (by_sums,) = cluster.hold([task(responses_of_sums, counted, shared, n_threads)])
+        asked = literal(plan), responses, by_sums, n_threads
+        found = cluster.collect([task(replayed_rows, part, e, *asked) for part in held.partitions])
+        heavy, parts = [own for own, _ in found], [own for _, own in found]
+        n, changing = sum(map(len, heavy)), sum(map(len, parts))
         if n > MOST_REFITS:
             raise UnsupportedQuestionError(
                 "removal",
@@ -177,14 +153,26 @@ class Refits:
                 f"partitions (at most {MOST_REFITS} are made)",
                 'Use method="first-order", without(X, rows) for some rows, or training rows in memory.',
             )
-        refits = {}
-        for p, row in chain.from_iterable([(p, row) for row in rows] for p, rows in enumerate(found)):
+        self.model.budget.require(
+            8 * 8 * changing * fit.structure.total_leaves,
+            f"The fits without {changing:,} training rows, which may change a pattern (L1, clips, bounds),",
+            "Ask without(X, rows) for some rows, use training rows in memory, or raise memory_limit.",
+        )
+        refits: dict[int, Fit] = {}
+        if changing:
+            refits = cluster.collect([task(refits_of, counted, shared, literal(sums), literal(parts), n_threads)])[0]
+        for p, row in chain.from_iterable([(p, row) for row in rows] for p, rows in enumerate(heavy)):
             gone: list[Any] = [()] * len(held.sizes)
             gone[p] = [row]
             left = self._sums_without(e, gone, True)
             if left.weight > 0:
                 refits[int(starts[p]) + row] = Fit.without(fit.structure, left, self._n_threads)
         return refits
+
+    def n_refits(self) -> int:
+        """How many rows the fits without single rows are made again for."""
+        plans: list[DeletionPlan] = self._cluster.collect([self.plans(True)[0]])[0]
+        return max(len(plan.refits or ()) for plan in plans)
 
     def left_out(self) -> list[Any]:
         """(n, K) of each partition, delayed: the predictions of its rows by fits without them."""

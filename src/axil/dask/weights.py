@@ -29,7 +29,7 @@ from axil.dask.fits import counted, marked, places, residuals_of
 from axil.dask.partitions import AskedWeights
 from axil.dask.proven import REFUSED, PartitionedModel
 from axil.dask.refits import Refits
-from axil.effects import WEIGHTS, Source
+from axil.effects import WEIGHTS, Source, notes
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.progress import track
 from axil.machine.threads import Kept
@@ -42,6 +42,7 @@ from axil.replay.queries import Combination, Queries
 from axil.types import Array
 from axil.weights.contract import own_leaves
 from axil.weights.forest import is_forest
+from axil.weights.rows_left import bends
 
 ASKED_BYTES = 1 << 22  # of adjoints sent to the workers at a time: Dask warns of larger arguments
 
@@ -131,8 +132,20 @@ class PartitionedWeights(PartitionedModel):
 
     # -- changes of the training rows -----------------------------------------------------------------------------------
 
-    def row_beyond(self) -> Any:
-        return self.refits.row_beyond()
+    @property
+    def has_first_order(self) -> bool:
+        return all(entry.trees.structure.mixing is None for entry in self.held.entries)
+
+    @property
+    def replay_note(self) -> str:
+        return self.note(notes.PATTERN if self._bends else notes.NOTE)
+
+    @property
+    def _bends(self) -> bool:
+        return any(bends(entry.trees.structure) for entry in self.held.entries)
+
+    def deletion_note(self) -> str:
+        return notes.replayed(self.refits.n_refits(), self.shape[0]) if self._bends else notes.NOTE
 
     def positions(self, rows: Any) -> list[list[int]]:
         """Where the rows that labels name, or truth values in the partitions of X_train mark, stand in their partitions."""
@@ -191,9 +204,8 @@ class PartitionedWeights(PartitionedModel):
         shared = self.refits.fits(), self.n_threads
         return self.shards.each(residuals_of, shared, allowed)
 
-    def without(self, queries: Queries, rows: Any) -> tuple[Array, Array, int]:
-        left = self.refits.without(rows)
-        return self.predicted(queries), self.refits.predicted(left, queries), self.refits.beyond(left, rows)
+    def without(self, queries: Queries, rows: Any) -> tuple[Array, Array]:
+        return self.predicted(queries), self.refits.predicted(self.refits.without(rows), queries)
 
     def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
         self.refits.refuse_unknown("removal")
@@ -207,14 +219,12 @@ class PartitionedWeights(PartitionedModel):
             local.append(dict(zip(code.tolist(), range(len(own)))))
             done += len(own)
         before = self.predicted(queries)
-        after, beyond = np.full((*before.shape, len(groups)), np.nan), list[int]()
+        after = np.full((*before.shape, len(groups)), np.nan)
         for g in track(range(len(groups)), "groups"):
-            own_codes = [own.get(g, -1) for own in local]
-            left = self.refits.without_group(list(coded), own_codes)
+            left = self.refits.without_group(list(coded), [own.get(g, -1) for own in local])
             if left is not None:
                 after[:, :, g] = self.refits.predicted(left, queries)
-                beyond.append(self.refits.group_beyond(left, list(coded), own_codes))
-        return WithoutGroups(groups, counts, before, after, beyond)
+        return WithoutGroups(groups, counts, before, after)
 
     def left_out_predictions(self, compute: Any) -> Array:
         n_train, n_outputs = self.shape

@@ -12,7 +12,21 @@ HELD = (
     "the same splits would change that pattern; not a retraining"
 )
 ENCODED = "encodings of categories by the targets are held fixed too, and training rows have those of the fit"
+PATTERN = (
+    "exact with the fitted splits held fixed; the pattern (sums that L1 moves or puts to zero, clips, bounds) is computed again "
+    "for the rows that are left; not a retraining"
+)
 FIRST_ORDER = "a first-order effect with the fitted structure held fixed; not a retraining"
+
+
+def replayed(n: int, n_rows: int) -> str:
+    """The note on deletions of single rows of which n change the pattern, or are of leaves that depend on each other."""
+    how = (
+        "no deletion changes it"
+        if n == 0
+        else f"fits without {n:,} of {n_rows:,} rows, which may change it, were replayed"
+    )
+    return f"{PATTERN}; {how}"
 
 
 def of_class(text: str, scored: Any) -> str:

@@ -167,14 +167,14 @@ class ProvenPushes(InMemory):
         fit, bags = self.boosting.leaf_fit(change)
         return [fit], bags
 
-    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array, int]:
+    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array]:
         left = self.boosting.row_weights.copy()
         left[rows] = 0.0
         if not left.any():
             raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
         self.prove(queries, None)
         found = self.asked_of(queries).deleted([rows[:0], rows], "without").scores(queries.coordinates)
-        return queries.predictions, queries.predictions + (found[1] - found[0]), 0
+        return queries.predictions, queries.predictions + (found[1] - found[0])
 
     def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
         (codes, groups), before = coded[0], queries.predictions

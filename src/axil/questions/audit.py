@@ -26,7 +26,6 @@ from scipy.stats import t as student
 from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.output import tables
-from axil.questions import leave_one_out
 from axil.questions.blame import error_gradient, gains, own_predictions, said_by_others, validation
 from axil.questions.question import Question
 from axil.questions.tails import tails
@@ -286,7 +285,7 @@ def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None) 
     additive = model.kind == "additive"
     if out_of_fold is None:
         expected, exact = _by_others(model)
-        basis = leave_one_out.pattern_note(model) if exact else BY_PUSHES if additive else BY_WEIGHTS
+        basis = model.deletion_note() if exact else BY_PUSHES if additive else BY_WEIGHTS
     else:
         expected, basis = own_predictions(model, out_of_fold, "out_of_fold"), BY_PREDICTION
     residuals, scale, basis = model.targets - expected, model.scale, model.note(basis)

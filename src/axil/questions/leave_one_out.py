@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.effects import notes
-from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, shown, warn
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.machine.progress import in_time
 from axil.output import tables
 from axil.questions.noise import announce
@@ -113,33 +112,6 @@ def seconds_of(proven: ProvenModel) -> float:
     return sum(min(cost.deletion, cost.replays) for cost in costs)
 
 
-def pattern_note(model: Any) -> str:
-    """The note on exact deletions of single rows, after a warning where one of them changes the pattern that is held."""
-    row = model.kept.get("row beyond", model.row_beyond)
-    if row is None:
-        return notes.NOTE
-    warn_pattern(f"Without single training rows, such as {shown(row)}, leaves would have another pattern")
-    return notes.HELD
-
-
-def sets_note(beyond: Sequence[int], what: str) -> str:
-    """The note on fits without sets of rows, after a warning where leaves would have another pattern in one of them."""
-    if not any(beyond):
-        return notes.NOTE
-    times = f" ({sum(map(bool, beyond)):,} of {len(beyond):,} times)" if len(beyond) > 1 else ""
-    warn_pattern(f"Without {what} up to {max(beyond):,} leaves would have another pattern{times}")
-    return notes.HELD
-
-
-def warn_pattern(found: str) -> None:
-    """Warn of deletions that change the pattern which is held fixed."""
-    warn(
-        f"{found}: sums that L1 moves or puts to zero, values at a clip or a bound. The predictions hold the pattern of the "
-        "fit fixed, as they hold its splits; a refit on the same splits differs (explainer.verification.held).",
-        ApproximationWarning,
-    )
-
-
 def predictions(proven: ProvenModel) -> Array:
     """(N, K): the prediction of each training row without itself; nan where no other row says anything of it."""
     return np.concatenate([one.predictions for one in left_out(proven)], axis=1)
@@ -155,7 +127,7 @@ def leave_one_out(model: Any) -> Any:
         columns["output"] = np.tile(model.outputs, len(targets))
     columns |= {"target": targets.ravel(), "prediction": found.ravel(), "residual": (targets - found).ravel()}
     columns["alone"] = np.isnan(found).ravel()
-    note = model.note(note_on(columns["alone"], pattern_note(model)))
+    note = model.note(note_on(columns["alone"], model.deletion_note()))
     return tables.note(tables.make(columns, model.backend), note)
 
 
@@ -193,4 +165,4 @@ def loo_curve(proven: ProvenModel) -> Any:
         columns["output"] = np.tile(proven.outputs, len(steps))  # type: ignore[arg-type]
     columns[proven.scale.label("error")] = np.concatenate([curve.left_out for curve in known], axis=1).ravel()
     columns[proven.scale.label("training_error")] = np.concatenate([curve.fitted for curve in known], axis=1).ravel()
-    return tables.note(tables.make(columns, proven.backend), proven.note(notes.NOTE))
+    return tables.note(tables.make(columns, proven.backend), proven.note(proven.deletion_note()))

@@ -19,7 +19,6 @@ from axil.errors import ApproximationWarning, InputError, warn
 from axil.machine.memory import in_words
 from axil.machine.progress import in_time
 from axil.output import tables
-from axil.questions.leave_one_out import pattern_note, sets_note
 from axil.questions.noise import PATIENCE, announce
 from axil.questions.question import Asked, Question
 from axil.replay.queries import Queries
@@ -150,7 +149,7 @@ def pushes_of(model: Any) -> Source:
 
 def source_of(model: Any, method: str | None, taken: int, greedy: bool = False) -> Source:
     """The source of effects by ``method``, where ``taken`` bytes are in use already; None: exact effects where they fit."""
-    if greedy and method is None and not model.are_forests:
+    if greedy and method is None and not model.are_forests and model.has_first_order:
         method = "first-order"  # exact ones follow after each row
     if method == "first-order":
         return FIRST_ORDER
@@ -166,7 +165,7 @@ def source_of(model: Any, method: str | None, taken: int, greedy: bool = False) 
             )
         return FIRST_ORDER
     announce(f"Exact deletions of {n_rows} training rows take", seconds, 'method="first-order" takes less.')
-    return replace(DELETIONS, available=available, note=pattern_note(model))
+    return replace(DELETIONS, available=available, note=model.deletion_note())
 
 
 def dense(asked: Asked, method: str | None, pushed: bool) -> Array:
@@ -188,7 +187,7 @@ def dense(asked: Asked, method: str | None, pushed: bool) -> Array:
 
 def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) -> Any:
     """The table of the rows of largest effect."""
-    model, unranked, beyond = asked.model, 0, list[int]()
+    model, unranked = asked.model, 0
     want = Ranked(k, same_sign, model.n_threads)
     if greedy:
         seconds = (
@@ -201,12 +200,11 @@ def listed(asked: Asked, source: Source, k: int, same_sign: bool, greedy: bool) 
         unranked += found.unranked
         best = found.best
         if greedy:
-            best, own = model.removed_in_turn(batch, best)
-            beyond += own
+            best = model.removed_in_turn(batch, best)
         parts.append(_columns(model, batch, best, name))
     _warn_unranked(unranked)
-    note = sets_note(beyond, "a set") if greedy else source.note
-    return tables.note(tables.concatenate(parts, model.backend), model.note(note))
+    note = model.replay_note if greedy else model.note(source.note)
+    return tables.note(tables.concatenate(parts, model.backend), note)
 
 
 def _columns(model: Any, batch: Queries, best: Best, name: str) -> dict[str, Any]:
@@ -237,7 +235,7 @@ def by_group(asked: Asked, coded: Sequence[Any]) -> Any:
     ends = np.moveaxis(model.scale.inverse(wide.reshape(-1, wide.shape[2])).reshape(wide.shape), 2, 1).ravel()
     columns = tables.label_columns(asked.queries.labels, model.outputs, "group", found.names)
     columns |= {"rows": np.tile(counts, before.size), "before": start, "after": ends, "change": ends - start}
-    return tables.note(tables.make(columns, model.backend), model.note(sets_note(found.beyond, "a group")))
+    return tables.note(tables.make(columns, model.backend), model.replay_note)
 
 
 def warn_emptied(n: int, of: int, what: str = "predictions") -> None:

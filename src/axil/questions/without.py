@@ -9,7 +9,6 @@ import numpy as np
 
 from axil.errors import SplitsWarning, warn
 from axil.output import tables
-from axil.questions.leave_one_out import sets_note
 from axil.questions.question import Question
 from axil.questions.removal import warn_emptied
 from axil.replay.queries import Queries
@@ -56,11 +55,10 @@ class Without(Question):
         model = asked.model
         which = model.positions(rows)
         warn_of_splits(model.share_of(which))
-        before, after, beyond = model.without(asked.queries, which)
+        before, after = model.without(asked.queries, which)
         warn_emptied(int(np.isnan(after).sum()), after.size)
         columns = change_columns(model, asked.queries, before, after)
-        note = model.note(sets_note([beyond], "these rows")) if beyond else model.replay_note
-        return tables.note(tables.make(columns, model.backend), note)
+        return tables.note(tables.make(columns, model.backend), model.replay_note)
 
 
 def warn_of_splits(share: float) -> None:

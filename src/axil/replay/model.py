@@ -31,7 +31,6 @@ class WithoutGroups:
     counts: NDArray[np.intp]  #: (G,) rows of each
     before: Array  #: (n, K) with all rows
     after: Array  #: (n, K, G); nan where no row is left
-    beyond: Sequence[int] = ()  #: leaves that would have another pattern, for each group
 
 
 REPLAYED = "exact with the fitted structure held fixed: every leaf value is computed again; not a retraining"
@@ -299,15 +298,12 @@ class Proven(ABC):
         """How many training rows equal each of these rows, with targets (n, K), and how many training rows have twins."""
         return compute(self, X, truth)
 
-    def row_beyond(self) -> Any:
-        """The label of a training row whose deletion would give some leaf another pattern than the one held; None: none does."""
-        return None
+    def deletion_note(self) -> str:
+        """The note on exact deletions of single rows."""
+        return notes.NOTE
 
-    def without(self, queries: Queries, rows: Any) -> tuple[Array, Array, int]:
-        """(n, K) twice: predictions of the fit, and of the fit without these rows; the structure is held fixed.
-
-        And how many leaves would have another pattern in that fit.
-        """
+    def without(self, queries: Queries, rows: Any) -> tuple[Array, Array]:
+        """(n, K) twice: predictions of the fit, and of the fit without these rows; the splits are held fixed."""
         raise NotImplementedError
 
     def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Model
-from axil.effects import WEIGHTS, Effects, Source
+from axil.effects import WEIGHTS, Effects, Source, notes
 from axil.effects.top import Best
 from axil.effects.weights import DeletionEffects, WeightEffects
 from axil.inputs.copies import frozen
@@ -19,7 +19,7 @@ from axil.machine.progress import track
 from axil.replay.checks import Verification, check_answer
 from axil.replay.model import InMemory, WithoutGroups
 from axil.replay.queries import Combination, Queries
-from axil.replay.radius import leaves_beyond, row_beyond
+from axil.replay.radius import boosted, rows_replayed
 from axil.replay.refit import Change, leaf_fits
 from axil.scale import FittedTargets
 from axil.structure.leaves import LeafFit
@@ -27,9 +27,10 @@ from axil.types import Array
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.boosting import BoostedTrees
 from axil.weights.contract import Engine
-from axil.weights.deletion import GROUP_SECONDS, REPLAYS
+from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
 from axil.weights.forest import Forest
 from axil.weights.members import Sum
+from axil.weights.rows_left import bends, mixes
 from axil.weights.smoother import Smoother
 
 
@@ -214,9 +215,8 @@ class ProvenModel(InMemory):
 
     def _left(self, rows: NDArray[np.intp]) -> ProvenModel:
         """The model of the fit without these rows; there is none to compare it with."""
-        return replace(
-            self, engines=[engine.deletable("without").without(rows) for engine in self.engines], verification=None
-        )
+        engines = [engine.deletable("without").without(rows, own) for engine, own in self.by_output(self.targets)]
+        return replace(self, engines=engines, verification=None)
 
     @property
     def row_weights(self) -> Array:
@@ -232,36 +232,42 @@ class ProvenModel(InMemory):
         """The leaves of a fit to other rows, for each engine, and how often each row was drawn for each of the model's trees."""
         return leaf_fits(self, change)
 
-    def row_beyond(self) -> Any:
-        found = (row_beyond(*pair, self.budget.available) for pair in self.by_output(self.targets))
-        row = next((row for row in found if row is not None), None)
-        return None if row is None else self.index[[row]].tolist()[0]
+    @property
+    def has_first_order(self) -> bool:
+        return all(trees.structure.mixing is None for engine in self.engines for trees in boosted(engine))
 
-    def leaves_beyond(self) -> int:
-        """How many leaves would have another pattern in this fit than the one held."""
-        return sum(leaves_beyond(engine, own) for engine, own in self.by_output(self.targets))
+    @property
+    def replay_note(self) -> str:
+        return self.note(notes.PATTERN if self._bends else notes.NOTE)
 
-    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array, int]:
-        before, left = self.predicted(queries), self._left(rows)  # the first checks them
-        return before, left.predicted(queries), left.leaves_beyond()
+    @property
+    def _bends(self) -> bool:
+        return any(bends(trees.structure) for engine in self.engines for trees in boosted(engine))
+
+    def deletion_note(self) -> str:
+        """How many rows change a pattern, or are replayed for other reasons, beside that it is computed again."""
+        return self.kept.get("deletion note", self._deletion_note) if self._bends else notes.NOTE
+
+    def _deletion_note(self) -> str:
+        available, n_rows = self.budget.available, self.shape[0]
+        counts = [rows_replayed(*pair, available // len(self.engines)) for pair in self.by_output(self.targets)]
+        return notes.replayed(max(counts), n_rows)
+
+    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array]:
+        before = self.predicted(queries)  # which checks them
+        return before, self._left(rows).predicted(queries)
 
     def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
         (codes, groups), before = coded[0], self.predicted(queries)  # which checks them
-        after, beyond = np.full((*before.shape, len(groups)), np.nan), []
+        after = np.full((*before.shape, len(groups)), np.nan)
         for g in track(range(len(groups)), "groups"):
             rows = np.flatnonzero(codes == g)
             if len(rows) < len(codes):
-                left = self._left(rows)
-                after[:, :, g] = left.predicted(queries)
-                beyond.append(left.leaves_beyond())
-        return WithoutGroups(groups, np.bincount(codes, minlength=len(groups)), before, after, beyond)
+                after[:, :, g] = self._left(rows).predicted(queries)
+        return WithoutGroups(groups, np.bincount(codes, minlength=len(groups)), before, after)
 
-    def removed_in_turn(self, batch: Queries, best: Best) -> tuple[Best, list[int]]:
-        """Sets of rows as large as those chosen: each of largest effect once those before are gone; exact effects.
-
-        And for each set how many leaves would have another pattern in the fit without it.
-        """
-        beyond, bends = list[int](), self.verification is None or self.verification.held is not None
+    def removed_in_turn(self, batch: Queries, best: Best) -> Best:
+        """Sets of rows as large as those chosen: each of largest effect once those before are gone; exact effects."""
         size, columns = np.zeros_like(best.size), {name: column.copy() for name, column in best.columns.items()}
         served = [(engine, own, k) for engine, own in self.by_output(self.targets) for k in range(own.shape[1])]
         for i in track(range(len(batch)), "greedy sets"):
@@ -271,10 +277,7 @@ class ProvenModel(InMemory):
                 n = len(rows)
                 size[i, output, :n], columns["effect"][i, output, :n] = np.abs(effects), effects
                 columns["row"][i, output, :n] = self.index[rows]
-                beyond.append(
-                    leaves_beyond(engine.deletable("removal").without(np.array(rows)), targets) if n and bends else 0
-                )
-        return replace(best, size=size, columns=columns), beyond
+        return replace(best, size=size, columns=columns)
 
     # -- memory ---------------------------------------------------------------------------------------------------------
 
@@ -307,14 +310,15 @@ def removed_in_turn(engine: Engine, query: Any, targets: Array, k: int, first: A
     rows, effects, left = list[int](), list[float](), engine
     before = float(left.predicted(query, targets)[0, k])
     for _ in first:
-        exact = isinstance(left, Forest)  # which takes no longer than first order
+        # Of forests exact effects take no longer, and bounds have no other ones.
+        exact = isinstance(left, Forest) or any(mixes(trees.structure) for trees in boosted(left))
         rest = left.deletable("removal")
         found = rest.deletion(query, targets, 0) if exact else rest.removal(query, targets)
         gains = sign * np.nan_to_num(found[k].dense()[0])  # nan: without the row nothing is left
         best = int(gains.argmax())  # a row that is gone has weight 0, so effect 0
         if gains[best] <= 0:
             break
-        left = engine.deletable("removal").without(np.array([*rows, best]))
+        left = engine.deletable("removal").without(np.array([*rows, best]), targets)
         after = float(left.predicted(query, targets)[0, k])
         if np.isnan(after):
             break

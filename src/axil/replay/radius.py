@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,11 +14,11 @@ from axil.replay.recover import Replay
 from axil.structure import Structure
 from axil.structure.changes import nearest
 from axil.types import Array
-from axil.weights import deletion
+from axil.weights import pattern_changes
 from axil.weights.boosting import BoostedTrees
 from axil.weights.contract import Engine
 from axil.weights.members import Sum
-from axil.weights.removal import is_known
+from axil.weights.rows_left import bends
 
 LEAST = 16  # changes of the pattern, the nearest first, whose derivatives are computed in any case
 SECONDS = 2.0  # that the derivatives of more of them may take
@@ -97,6 +98,15 @@ class Held:
         return cls(s.total_leaves, **walked.held, shift=shift, radius=_radius(s, sums, engine), encodings=encodings)
 
 
+def boosted(engine: Engine) -> Iterator[BoostedTrees]:
+    """The boosted trees that an engine is, or is made of."""
+    if isinstance(engine, Sum):
+        for term in engine.terms:
+            yield from boosted(term.engine)
+    elif isinstance(engine, BoostedTrees):
+        yield engine
+
+
 def leaves_beyond(engine: Engine, targets: Array) -> int:
     """How many leaves a fit to these targets (N, K) on the same splits would give another pattern than the one held."""
     if isinstance(engine, Sum):
@@ -105,21 +115,15 @@ def leaves_beyond(engine: Engine, targets: Array) -> int:
     if not isinstance(engine, BoostedTrees) or rule is None or not rule.bends:
         return 0
     fit = engine.fit(targets)
-    return deletion.leaves_beyond(fit.structure, fit.sums, fit.values)
+    return pattern_changes.leaves_beyond(fit.structure, fit.sums, fit.values)
 
 
-def row_beyond(engine: Engine, targets: Array, available: int) -> int | None:
-    """A training row whose deletion would give some leaf another pattern than the one held; None: there is none."""
+def rows_replayed(engine: Engine, targets: Array, available: int) -> int:
+    """How many training rows' exact deletions are replayed, where deletions may change a pattern."""
     if isinstance(engine, Sum):
-        for term in engine.terms:
-            found = row_beyond(term.engine, term.taken(targets), available // len(engine.terms))
-            if found is not None:
-                return found if term.rows is None else int(term.rows[found])
-        return None
-    rule = engine.structure.regularisation if isinstance(engine, BoostedTrees) else None
-    if not isinstance(engine, BoostedTrees) or rule is None or not rule.bends or not is_known(engine.structure):
-        return None
-    return deletion.row_beyond(engine.deletions(targets, available), available)
+        share = available // len(engine.terms)
+        return max(rows_replayed(term.engine, term.taken(targets), share) for term in engine.terms)
+    return engine.replays(targets, available) if isinstance(engine, BoostedTrees) and bends(engine.structure) else 0
 
 
 def _shift(engine: BoostedTrees) -> float:

@@ -127,8 +127,6 @@ class _TreeRefit(TreeWalk):
     def _values(self, t: int, own: slice) -> Array:
         """(L_t, K): the values of tree t's leaves before the rate."""
         rule, sums, weights = self.rule, self.sums, self.leaf_weights
-        if rule.chains is not None:  # which name leaves among those of all trees
-            return np.stack([rule.leaf_values(column, weights)[own] for column in sums.T], axis=1)
         one = rule.tree(t, own)
         if rule.bends or rule.mixes:
             return np.stack([one.leaf_values(column, weights[own]) for column in sums[own].T], axis=1)

@@ -47,10 +47,11 @@ class Chains(Transferable):
         if not (rising and np.isin(ends, self.starts).all()):
             raise ValueError("chains that do not begin one after the other, or go on in another tree")
 
-    def first(self) -> Chains:
-        """The chains of the first tree."""
-        end = self.trees[1]
-        return Chains(self.order[:end], self.starts[self.starts <= end], self.trees[:2])
+    def tree(self, t: int) -> Chains:
+        """The chains of one tree, its leaves numbered from 0."""
+        first, last = self.trees[t : t + 2]
+        starts = self.starts[(self.starts >= first) & (self.starts <= last)] - first
+        return Chains(self.order[first:last] - first, starts, self.trees[t : t + 2] - first)
 
     def longest(self) -> Ids:
         """(T,): how many leaves the longest chain of each tree has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -148,6 +148,24 @@ class Nodes(Transferable):
         for splits in reversed(self.levels):
             found[splits] = found[self.children[splits]].sum(axis=1)
         return found
+
+    def thinned(self, counts: Array, gone: Array) -> Nodes:
+        """The nodes with the shares of smoothing, ``n / (n + path_smooth)``, of leaves of ``counts`` (L,) rows less ``gone``."""
+        assert self.own is not None
+        rows = self.totals(counts)
+        left = np.divide(rows - self.totals(gone), rows, out=np.zeros_like(rows), where=rows > 0)
+        smooth = np.divide(1.0 - self.own, self.own, out=np.full_like(self.own, np.inf), where=self.own > 0)  # over n
+        return replace(self, own=np.asarray(left / (left + smooth)))
+
+    def emptied(self, leaves: NDArray[np.bool_]) -> Nodes:
+        """The nodes where these leaves, (L,), have no row any more: a node without rows is no bound of others."""
+        if not leaves.any() or (self.signs is None and self.rivals is None):
+            return self
+        gone = self.totals((~leaves).astype(np.float64)) == 0
+        signs, rivals = self.signs, self.rivals
+        if signs is not None:
+            signs = np.where((self.leaf < 0) & gone[self.children].any(axis=1), 0, signs).astype(signs.dtype)
+        return replace(self, signs=signs, rivals=None if rivals is None else rivals[~gone[rivals[:, 2]]])
 
     def tree(self, t: int) -> Nodes:
         """The nodes of one tree, its leaves numbered from 0."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -138,9 +139,17 @@ class Regularisation(Transferable):
 
     def tree(self, t: int, leaves: slice) -> Regularisation:
         """The rule for one tree, whose leaves these are."""
-        assert self.chains is None, "chains of single trees are not asked for"
-        nodes = None if self.nodes is None else self.nodes.tree(t)
-        return replace(self, l2=self.l2[leaves], steps=self.steps[leaves], nodes=nodes)
+        if t not in self._trees:
+            nodes = None if self.nodes is None else self.nodes.tree(t)
+            chains = None if self.chains is None else self.chains.tree(t)
+            own = replace(self, l2=self.l2[leaves], steps=self.steps[leaves], nodes=nodes, chains=chains)
+            self._trees[t] = own
+        return self._trees[t]
+
+    @cached_property
+    def _trees(self) -> dict[int, Regularisation]:
+        """The rules of single trees that were asked for."""
+        return {}
 
 
 def _meet(values: Values, rivals: Ids) -> None:

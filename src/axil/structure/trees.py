@@ -257,6 +257,13 @@ class Structure(Transferable):
             return like(np.asarray(mixing @ host(sums)), sums)
         return like(self.leaf_scale[self.starts[t] : self.starts[t + 1], None], sums) * sums
 
+    def shifted_values(self, t: int, sums: Any) -> Any:
+        """`leaf_values` with their shifts."""
+        values = self.leaf_values(t, sums)
+        return (
+            values if self.shift is None else values + like(self.shift[self.starts[t] : self.starts[t + 1], None], sums)
+        )
+
     def leaf_values_transpose(self, t: int, adjoints: Any) -> Any:
         """The transpose of `leaf_values`: from adjoints of tree t's leaf values to adjoints of its sums."""
         mixing = None if self.mixing is None else self.mixing[t]

@@ -40,12 +40,16 @@ from axil.weights import leverage as hat
 from axil.weights import removal
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.contract import Memory, Seconds, own_leaves
-from axil.weights.deletion import ByReplay, Deletion, InLeafSpace, Level, at_share, shares_of
-from axil.weights.deletion import Work as DeletionWork
-from axil.weights.leaf_space import LeafSpace, asked, shares, sums_at
+from axil.weights.deletion import Deletion, InLeafSpace
+from axil.weights.deletion_work import Work as DeletionWork
+from axil.weights.leaf_space import LeafSpace, asked, cooccurrence, shares, sums_at
 from axil.weights.leave_one_out import LeftOut, left_out
+from axil.weights.levels import Level, at_share, shares_of
 from axil.weights.passes import Adjoints, Passes, leaf_sums
+from axil.weights.pattern_changes import sum_responses
+from axil.weights.replays import ByReplay
 from axil.weights.residuals import FittedValues, predictions
+from axil.weights.rows_left import bends, fit_without, known_regularisation, without
 from axil.weights.spread import around_leaves
 from axil.weights.tree_answers import ReadOutAnswer, SweptAnswer, guarded
 
@@ -97,7 +101,7 @@ class BoostedTrees:
     def apply(self, queries: Leaves | None, v: Array, base: float = 1.0) -> Array:
         """The linear map alone, in O(T (N + n) S): a constant base and offsets take no part."""
         start = self.mean(v) if self.structure.base is None else np.zeros(v.shape[1])
-        residual, values, _ = map(host, self._passes.forward(v, start, None))
+        residual, values, _ = map(host, self._passes.forward(v, start))
         base = self._counted(queries, base)
         if queries is None and base == 1.0:
             return np.asarray(v - residual)
@@ -183,7 +187,8 @@ class BoostedTrees:
 
     def costs(self, available: int) -> Seconds:
         each = self.backend.costs
-        deletions = self._deletion_work if removal.is_known(self.structure) else None
+        known = self.structure.regularisation is not None and not self.structure.is_ranked
+        deletions = self._deletion_work if known else None
         return Seconds(
             leverage=self._work(1).seconds(available),
             squares=self._work(hat.MATRICES).seconds(available),
@@ -206,7 +211,7 @@ class BoostedTrees:
 
     @guarded
     def left_out(self, targets: Array, available: int) -> LeftOut:
-        removal.known_regularisation(self.structure, "leave_one_out")
+        known_regularisation(self.structure, "leave_one_out")
         return left_out(self.deletions(targets, available))
 
     @guarded
@@ -226,10 +231,21 @@ class BoostedTrees:
         for share in shares_of(s):
             trees = self if share == 0 else BoostedTrees(at_share(s, share), self.backend)
             levels.append(Level.of(share, self.rows, trees.fit(fitted.targets), trees.space()))
-        return InLeafSpace(levels, replayed, available - work.needed)
+        responses = None
+        if bends(s):
+            responses = sum_responses(s, cooccurrence(s, self.rows, 0, s.n_trees), self.backend)
+        return InLeafSpace(levels, replayed, available - work.needed, responses)
 
     def _fit_without(self, row: int, targets: Array) -> FittedValues:
-        return self.without(np.array([row])).fit(targets)
+        gone = np.array([row])
+        if bends(self.structure):
+            return fit_without(self.structure, gone, targets, self.backend)
+        return self.without(gone, targets).fit(targets)
+
+    def replays(self, targets: Array, available: int) -> int:
+        """How many rows' exact deletions are replayed."""
+        found, n_rows = self.deletions(targets, available), self.structure.n_rows
+        return len(found.by_replay(slice(0, n_rows))) if isinstance(found, InLeafSpace) else n_rows
 
     @property
     def _deletion_work(self) -> DeletionWork:
@@ -242,8 +258,8 @@ class BoostedTrees:
         own = None if queries is None else own_leaves(self.structure, queries)
         return around_leaves(self.structure, self.rows, own, values)
 
-    def without(self, rows: NDArray[np.intp]) -> BoostedTrees:
-        return BoostedTrees(removal.without(self.structure, rows, self.backend), self.backend)
+    def without(self, rows: NDArray[np.intp], targets: Array) -> BoostedTrees:
+        return BoostedTrees(without(self.structure, rows, targets, self.backend), self.backend)
 
     @property
     def memory(self) -> Memory:
@@ -276,7 +292,9 @@ class BoostedTrees:
         """Runs the fit, constants included: targets less offsets and last residuals, (N, K), leaf values and sums, (L, K)."""
         offsets = self.structure.offsets
         started = targets if offsets is None else targets - offsets
-        residual, values, sums = map(host, self._passes.forward(started, self._base(targets), self.structure.shift))
+        residual, values, sums = map(
+            host, self._passes.forward(started, self._base(targets), self.structure.shifted_values)
+        )
         return started, residual, values, sums
 
     def constants(self, queries: Leaves | None) -> Array:
@@ -295,7 +313,7 @@ class BoostedTrees:
         s, none = self.structure, np.zeros(1)
         if self.leaf_space is not None:
             return self.leaf_space.leaf_values(np.zeros((s.total_leaves, 1)), none)
-        return host(self._passes.forward(np.zeros((s.n_rows, 1)), none, s.shift)[1])
+        return host(self._passes.forward(np.zeros((s.n_rows, 1)), none, s.shifted_values)[1])
 
     def sum_weights(self, seeds: Array) -> Array:
         """(N, S): the derivatives by the targets of ``seeds' (leaf sums)``, for seeds (L, S), in one sweep."""

@@ -123,8 +123,8 @@ class Deletable(Protocol):
         ``s_j(x) = sum_t final_t w_j b_tj r_tj [leaf_t(j) = leaf_t(x)] / (W + l2)``.
         """
 
-    def without(self, rows: NDArray[np.intp]) -> Engine:
-        """The engine of a fit with ``w_j = 0`` for these rows j; refused where that is not known."""
+    def without(self, rows: NDArray[np.intp], targets: Array) -> Engine:
+        """The engine of a fit to the targets (N, K) with ``w_j = 0`` for these rows j; refused where that is not known."""
 
 
 def own_leaves(structure: Structure, queries: Leaves | None) -> Leaves:

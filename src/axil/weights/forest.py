@@ -25,6 +25,7 @@ from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.leaf_space import shares
 from axil.weights.leave_one_out import LeftOut
 from axil.weights.residuals import over_the_rest
+from axil.weights.rows_left import known_regularisation, without
 from axil.weights.spread import around_leaves
 
 FOREST_SECONDS = 5e-9  # per row, tree and column, or row and pair of trees
@@ -161,7 +162,7 @@ class Forest:
         And (entries,) whether no row is left in the leaf then: the value that it had is gone.
         """
         s, (leaf, weight) = self.structure, self._entries
-        rule, final = removal.known_regularisation(s), np.repeat(s.final, s.n_leaves)[leaf]
+        rule, final = known_regularisation(s), np.repeat(s.final, s.n_leaves)[leaf]
         left, before = removal.left_of(s.leaf_weights[leaf], weight), s.leaf_scale[leaf]
         scale = Regularisation(rule.l2[leaf], rule.steps[leaf]).scale(left)
         values = (self._rows_of_leaves @ targets)[leaf]
@@ -190,8 +191,8 @@ class Forest:
         own = None if queries is None else own_leaves(self.structure, queries)
         return around_leaves(self.structure, Cpu(1).rows_of(self.structure), own, values)
 
-    def without(self, rows: NDArray[np.intp]) -> Forest:
-        return Forest(removal.without(self.structure, rows, Cpu(1)))
+    def without(self, rows: NDArray[np.intp], targets: Array) -> Forest:
+        return Forest(without(self.structure, rows, targets, Cpu(1)))
 
     @property
     def memory(self) -> Memory:

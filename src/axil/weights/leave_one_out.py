@@ -17,7 +17,9 @@ from axil.machine.arrays import host, like
 from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
-from axil.weights.deletion import Deletion, base_without, emptied_with, walked_blocks
+from axil.weights.deletion import Deletion, emptied_with
+from axil.weights.deletion_work import walked_blocks
+from axil.weights.levels import base_without
 from axil.weights.parts import Parts, Which
 from axil.weights.residuals import FittedValues, over_the_rest
 

@@ -19,7 +19,7 @@ from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer
 from axil.weights.contract import Deletable, Engine, Memory, Seconds
 from axil.weights.leave_one_out import LeftOut
-from axil.weights.removal import NothingLeft
+from axil.weights.rows_left import NothingLeft
 from axil.weights.smoother import Smoother
 from axil.weights.spread import everywhere
 
@@ -183,7 +183,7 @@ class Sum:
         changes = np.full((before.shape[1], len(before), self.n_rows), np.nan)
         for row in track(range(self.n_rows), "deletions"):
             try:
-                changes[:, :, row] = (self.without(np.array([row])).predicted(queries, targets) - before).T
+                changes[:, :, row] = (self.without(np.array([row]), targets).predicted(queries, targets) - before).T
             except NothingLeft:
                 continue
         return [DenseAnswer(own, np.zeros((len(before), 1))) for own in changes]
@@ -259,13 +259,16 @@ class Sum:
         sizes = [abs(term.coefficient) for term in self.terms]
         return _total(size / sum(sizes) * means(term) for size, term in zip(sizes, self.terms))
 
-    def without(self, rows: NDArray[np.intp]) -> Sum:
+    def without(self, rows: NDArray[np.intp], targets: Array) -> Sum:
         """The mean of the models without these rows; one that has no row left is not in it."""
         left: list[Term] = []
         for term in self.terms:
             own = rows if term.rows is None else np.flatnonzero(np.isin(term.rows, rows))
             try:
-                left.append(replace(term, engine=term.engine.deletable("without").without(own)) if len(own) else term)
+                if len(own):
+                    engine = term.engine.deletable("without").without(own, term.taken(targets))
+                    term = replace(term, engine=engine)
+                left.append(term)
             except NothingLeft:
                 continue
         if not left:

@@ -15,7 +15,8 @@ from axil.kernels import Rows
 from axil.machine.arrays import like
 from axil.structure import Regularisation, Structure
 from axil.types import Array
-from axil.weights.removal import known_regularisation, left_of
+from axil.weights.removal import left_of
+from axil.weights.rows_left import known_regularisation
 
 FACTORS = 5  # of a row in a tree
 FACTOR_ENTRIES = 1 << 15  # of trees by rows whose factors are made at a time

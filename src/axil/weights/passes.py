@@ -6,6 +6,7 @@ too: each tree's sums are then corrected for the group's other trees through the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -51,25 +52,30 @@ class Adjoints:
 class Passes:
     """Boosting over the training rows of one structure. What it keeps is published whole: any number of threads may run it."""
 
-    def __init__(self, structure: Structure, rows: Rows):
+    def __init__(self, structure: Structure, rows: Rows, once: bool = False):
+        """``once``: they run once, for a column or two, which does not pay for counting what trees have in common."""
         self.structure = structure
         self.rows = rows
-        self.groups = shared_groups(structure, rows) if structure.coefficients is None else groups_of(structure)
+        shared = structure.coefficients is None and not once
+        self.groups = shared_groups(structure, rows) if shared else groups_of(structure)
         self._kept = Kept()  # by the first tree of a group: for each of its trees the co-occurrence with those after it
         self._plain = len(structure.draws) == 1  # cells are leaves
         self._rates = rows.xp.asarray(np.repeat(structure.rates, structure.n_leaves)[:, None])
         self._scale = rows.xp.asarray(structure.leaf_scale[:, None])
 
     @one_blas_thread()
-    def forward(self, v: Array, base: Array, shift: Array | None) -> tuple[Array, Array, Array]:
-        """Runs boosting on v (N, S) from base (S,) with shifts (L,) of leaf values. Cost O(T N S).
+    def forward(
+        self, v: Array, base: Array, leaf_values: Callable[[int, Any], Any] | None = None
+    ) -> tuple[Array, Array, Array]:
+        """Runs boosting on v (N, S) from base (S,), by default without constants. Cost O(T N S).
 
-            r = v - beta[0] base;   t = 1..T:  S_t = A_t' (w B_t r),   v_t = P_t S_t + shift_t,   r = r - eta_t A_t v_t
+            r = v - beta[0] base;   t = 1..T:  S_t = A_t' (w B_t r),   v_t = P_t S_t,   r = r - eta_t A_t v_t
 
-        Returns the last residuals, (N, S), the leaf values and the leaf sums, (L, S).
+        ``leaf_values`` gives v_t for a tree's number and its sums, in place of P_t. Returns the last residuals, (N, S), the leaf
+        values and the leaf sums, (L, S).
         """
         s, xp = self.structure, self.rows.xp
-        base = xp.asarray(base)
+        base, value_of = xp.asarray(base), leaf_values or s.leaf_values
         residual = xp.array(xp.asarray(v) - s.beta[0] * base, order="C")
         values, of_leaves = xp.zeros((2, s.total_leaves, v.shape[1]))
         table = xp.zeros((int(s.cell_starts[-1]), v.shape[1]))
@@ -86,9 +92,7 @@ class Passes:
                         here = slice(leaves.start - s.starts[before + 1], leaves.stop - s.starts[before + 1])
                         taken = values[s.starts[before] : s.starts[before + 1]] * float(s.rates[before])
                         own = own - shared[:, here].T.astype(np.float64, copy=False) @ taken
-                of_leaves[leaves], values[leaves] = own, s.leaf_values(t, own)
-                if shift is not None:
-                    values[leaves] += xp.asarray(shift[leaves, None])
+                of_leaves[leaves], values[leaves] = own, value_of(t, own)
             for t, coefficient in group.changes:
                 taken = -coefficient * values[s.starts[t] : s.starts[t + 1]]
                 self._cells_of(table, t)[...] = s.to_cells(t, taken, drawn=False)

@@ -18,7 +18,7 @@ leaves in place of phi; see `pushes`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -26,21 +26,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.errors import InputError, UnsupportedQuestionError
-from axil.kernels import Backend, Rows
+from axil.errors import UnsupportedQuestionError
+from axil.kernels import Rows
 from axil.machine.arrays import host, like
-from axil.structure import Regularisation, Structure
+from axil.structure import Structure
 from axil.types import Array
 from axil.weights.leaf_space import asked
-from axil.weights.passes import Adjoints, leaf_sums
+from axil.weights.passes import Adjoints
 from axil.weights.residuals import FittedValues
+from axil.weights.rows_left import known_regularisation
 
 BLOCK_ENTRIES = 1 << 20  # residuals held at a time, over all trees
 ROUNDING = 4 * float(np.finfo(float).eps)  # of a sum of weights: what is less is none
-
-
-class NothingLeft(InputError):
-    """No row of any weight is left of those that a model was fitted to."""
 
 
 @dataclass(frozen=True)
@@ -80,36 +77,15 @@ def fits(training: Rows, fitted: FittedValues) -> list[RemovalFit]:
     return [RemovalFit(training, fitted, k, level * values, drift * values) for k, values in enumerate(fitted.values.T)]
 
 
-def is_known(s: Structure) -> bool:
-    """Whether it is known how leaf values follow from row weights."""
-    return s.mixing is None and s.regularisation is not None and not s.is_ranked
-
-
-def known_regularisation(s: Structure, question: str = "removal") -> Regularisation:
-    """How leaf values follow from row weights; the question is refused where that is not known."""
-    if s.mixing is not None:
-        raise UnsupportedQuestionError(
-            question,
-            "with path_smooth or monotone constraints the value of a leaf depends on other nodes, and how these follow the "
-            "weight of a row is not computed",
-            f"Weights, what_if and blame work for it; for {question} fit without these settings.",
-        )
-    if s.is_ranked:
-        raise UnsupportedQuestionError(
-            question,
-            "each leaf takes its value from rows of a certain rank (a median or another percentile), and without some rows "
-            "others have that rank",
-            f"Weights, what_if and blame hold the ranks fixed; for {question} fit with squared error.",
-        )
-    if s.regularisation is None:
-        raise UnsupportedQuestionError(
-            question, "how leaf values follow from row weights was not recorded", "Make the explainer again."
-        )
-    return s.regularisation
-
-
 def levels(s: Structure) -> tuple[Array, Array]:
     """(L,) twice: level and drift, each for a leaf value of one."""
+    if s.mixing is not None:
+        raise UnsupportedQuestionError(
+            'removal with method="first-order"',
+            "with path_smooth or monotone constraints the value of a leaf depends on other nodes, and how these follow the "
+            "weight of a row is not differentiated",
+            'Leave method out, or pass method="exact": every fit without a row is then replayed.',
+        )
     regularisation = known_regularisation(s)
     by_weight, by_l2 = regularisation.slopes(s.leaf_weights)
     square = s.leaf_scale**2
@@ -179,47 +155,6 @@ def pushes(training: Rows, fitted: FittedValues, queries: NDArray[np.integer[Any
         ReadOutEffects(RemovalFit(training, fitted, k, none, none), adjoints, 1.0)
         for k in range(fitted.values.shape[1])
     ]
-
-
-def without(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Structure:
-    """The structure of a fit in which these rows have no weight and all else is held fixed. Cost O(T N)."""
-    s = structure
-    regularisation = known_regularisation(s, "without")
-    weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
-    weights[rows] = 0.0
-    if not weights.any():
-        raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
-    regularisation = regularisation.scaled(float(weights.sum()) / s.total_weight)
-    weighted = replace(s, row_weights=weights)
-    leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
-    return rescaled(with_leaf_weights(weighted, leaf_weights), regularisation)
-
-
-def with_leaf_weights(structure: Structure, leaf_weights: Array) -> Structure:
-    """The structure with other leaf weights, (L,); averaged trees take no part where no weight is left."""
-    emptied = structure.emptied
-    if structure.averages:
-        now = (structure.leaf_weights > 0) & (leaf_weights == 0)
-        emptied = now if emptied is None else emptied | now
-    return replace(
-        structure, leaf_weights=leaf_weights, emptied=emptied if emptied is not None and emptied.any() else None
-    )
-
-
-def rescaled(structure: Structure, regularisation: Regularisation) -> Structure:
-    """The structure with leaf values by this rule and its leaf weights; with the pattern held, a constant leaf stays one.
-
-    A leaf that no row is left in has neither scale nor shift.
-    """
-    s, shift = structure, structure.shift
-    scale = regularisation.scale(s.leaf_weights)
-    if shift is not None or regularisation.bends:
-        moving = s.leaf_scale > 0
-        scale = np.where(moving & (s.leaf_weights > 0), scale, 0.0)
-        if shift is not None:
-            ratio = np.divide(scale, s.leaf_scale, out=np.zeros_like(scale), where=moving)
-            shift = np.where(moving, shift * ratio, shift)
-    return replace(s, leaf_scale=scale, shift=shift, regularisation=regularisation)
 
 
 def left_of(whole: Any, part: Any) -> Any:

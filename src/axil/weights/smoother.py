@@ -146,7 +146,7 @@ class Smoother:
         return everywhere(features.shape[0], values)
 
     @one_blas_thread()
-    def without(self, rows: NDArray[np.intp]) -> Smoother:
+    def without(self, rows: NDArray[np.intp], targets: Array) -> Smoother:
         """Weighted least squares: ``k'(x) = k(x) - k_S(x) (I - K_SS)^-1 (I - K)_S`` for a set S of rows."""
         solution = self._solution("without")
         own = -(self.fitted.training[rows] @ solution)

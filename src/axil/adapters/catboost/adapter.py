@@ -163,7 +163,7 @@ class CatBoostAdapter(TreeModel):
         if not last.shrink or n_trees >= last.iterations or not (rows.at_hand or rows.leaf_totals):
             return 1.0
         mean_weight = rows.totals.weight / rows.totals.n_rows
-        first = None if self._chains is None else self._chains.first()
+        first = None if self._chains is None else self._chains.tree(0)
         factor = shrunk_further(last, n_trees, next(self._stages(rows, base)), mean_weight, first)
         if factor != 1.0 and not rows.at_hand:
             raise UnsupportedModelError(

@@ -1,0 +1,72 @@
+"""Work: what deletions of all training rows take, and the blocks of rows that they are done in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from axil.kernels import Costs
+from axil.structure import Structure
+from axil.types import Array
+from axil.weights.answers import RowEffects
+from axil.weights.leaf_space import LeafSpace
+from axil.weights.levels import shares_of
+from axil.weights.rows_left import bends
+
+BLOCK_ENTRIES = 1 << 22  # of outputs by trees by rows that are walked at a time
+OWN_FACTORS = 4  # times smaller blocks where row weights differ
+COPIES = 4  # of a block that are held at a time; with factors of rows four times as many, of blocks a fourth
+REPLAYS = 4  # passes over the trees that a replay without a row takes
+GROUP_SECONDS = 1e-4  # per tree of a replay besides
+
+
+@dataclass(frozen=True)
+class Work:
+    """Seconds and bytes that deletions of all rows take, roughly."""
+
+    in_leaf_space: float
+    by_replay: float
+    needed: int  #: bytes, in leaf space
+
+    @classmethod
+    def of(cls, s: Structure, costs: Costs, ready: bool) -> Work:
+        """``ready``: leaf space is there already."""
+        shares = shares_of(s)
+        levels = len(shares)
+        built = levels - (ready and 0.0 in shares)
+        leaf_space = costs.pair * s.n_rows * s.n_trees**2 / 2 + costs.inverse * s.total_leaves**3
+        pairs = levels * costs.walk * s.n_rows * s.n_trees**2 / 2
+        replay = REPLAYS * costs.visit_seconds * costs.sweep * s.n_rows * s.n_trees + GROUP_SECONDS * s.n_trees
+        matrix = 8 * s.total_leaves**2
+        blocks = COPIES * 8 * min(BLOCK_ENTRIES, s.n_rows * s.n_trees)
+        needed = built * LeafSpace.size(s) + levels * matrix + blocks
+        if bends(s):  # the responses of leaf sums, too
+            needed += 3 * LeafSpace.size(s)
+        if s.mixing is not None:  # leaves depend on others, and no formula knows how
+            return cls(np.inf, s.n_rows * replay, needed)
+        return cls(costs.visit_seconds * (built * leaf_space + pairs), s.n_rows * replay, needed)
+
+    def uses_leaf_space(self, available: int) -> bool:
+        """Whether it fits and is the faster way."""
+        return self.needed <= available and self.in_leaf_space <= self.by_replay
+
+
+def gathered(effects: RowEffects, n_rows: int, n: int) -> Array:
+    """(n, N): effects that come in blocks."""
+    out = np.empty((n_rows, n))
+    for first, block in effects.blocks():
+        out[first : first + len(block)] = block
+    return out.T
+
+
+def blocks_of(s: Structure, per_row: int, entries: int) -> list[slice]:
+    """The training rows in blocks of about ``entries`` numbers, ``per_row`` for each row."""
+    step = max(16, entries // per_row)
+    return [slice(first, min(first + step, s.n_rows)) for first in range(0, s.n_rows, step)]
+
+
+def walked_blocks(s: Structure, outputs: int, times: int = 1) -> list[slice]:
+    """The training rows in blocks to walk; in smaller ones where each row has factors of its own in every tree."""
+    entries = times * BLOCK_ENTRIES
+    return blocks_of(s, s.n_trees * outputs, entries if s.row_weights is None else entries // OWN_FACTORS)

@@ -1,0 +1,126 @@
+"""Levels: the fit in leaf space, with the l2 that it had or less, and walks of rows through it in equations of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from axil.kernels import Rows
+from axil.machine.arrays import is_host, like
+from axil.structure import Structure
+from axil.types import Array, Leaves
+from axil.weights.leaf_space import LeafSpace
+from axil.weights.parts import Parts, factors_of
+from axil.weights.passes import Adjoints
+from axil.weights.removal import left_of
+from axil.weights.residuals import FittedValues
+from axil.weights.rows_left import known_regularisation, rescaled
+
+CONFLICT, LINE = 64, 8  # numbers: rows of a table a multiple of this long meet in a cache; those of one line of it
+LOST = 1e-17  # what interpolation may leave, of the answer
+
+
+@dataclass(frozen=True)
+class Level:
+    """The fit with one l2, in leaf space; its tables are arrays of the rows' back end."""
+
+    share: float  #: of all weight, by which l2 is less than it was
+    rows: Rows
+    fitted: FittedValues
+    space: LeafSpace
+    responses: Any  #: (L, L) of leaf values to leaf sums; its rows may lie apart
+    values: Any  #: (L, K) of the leaves
+    of_base: Any  #: (L,) of leaf values to the base
+    factors: Any  #: (cells, 5); None: row weights differ
+    steps: Any  #: (T, T) of the residuals by leaf values, from one tree to the next
+    drifts: Any  #: (T,) likewise by the base
+
+    @classmethod
+    def of(cls, share: float, rows: Rows, fitted: FittedValues, space: LeafSpace) -> Level:
+        s, responses, put = fitted.structure, space.responses, rows.xp.asarray
+        of_base = -(responses @ like(s.base_share, responses))
+        factors = put(Parts.of_cells(s).factors(s)) if s.row_weights is None else None
+        if s.coefficients is None:
+            steps, drifts = np.diag(s.rates), np.zeros(s.n_trees)
+        else:
+            steps, drifts = np.diff(s.coefficients.omega, axis=0), np.diff(s.beta)
+        tables = (apart(responses), put(np.ascontiguousarray(fitted.values)), of_base, factors)
+        return cls(share, rows, fitted, space, *tables, put(np.tril(steps)), put(drifts))
+
+    def adjoints(self, queries: Leaves) -> Adjoints:
+        """Gives the adjoints of the predictions whose leaves are ``queries``, (n, T)."""
+        s, phi = self.fitted.structure, self.space.adjoints(queries)
+        return Adjoints(phi, float(s.beta[-1]) - like(s.base_share, phi) @ phi)
+
+    def walk(self, rows: slice, base: Array, residuals: Any = None, added: Any = None) -> None:
+        """Fills (K, T + 1, rows) with the residuals r of the rows without them, (K, T, rows) with the additions x to sums.
+
+        ``base`` (K, rows): without the row.
+        """
+        s, f = self.fitted.structure, self.fitted
+        by_row = self.factors is None
+        factors = factors_of(s, rows, self.rows) if self.factors is None else self.factors
+        base = np.ascontiguousarray(base)
+        start = np.ascontiguousarray(f.started(rows).T - s.beta[0] * base)
+        self.rows.deletions(
+            len(s.draws),
+            self.responses,
+            factors,
+            by_row,
+            self.values,
+            self.of_base,
+            self.steps,
+            self.drifts,
+            start,
+            base,
+            base - f.base[:, None],
+            rows.start,
+            residuals,
+            added,
+        )
+
+
+def apart(table: Any) -> Any:
+    """A square table whose rows do not all begin at the same places of a CPU's cache: a copy where they would."""
+    n = len(table)
+    if n % CONFLICT or not is_host(table):
+        return table
+    out = np.empty((n, n + LINE))[:, :n]
+    out[...] = table
+    return out
+
+
+def base_without(fitted: FittedValues, rows: slice) -> Array:
+    """(K, rows): the base of the fit without each of these rows; nan where no weight is left."""
+    s, targets = fitted.structure, fitted.targets[rows].T
+    w = np.ones(targets.shape[1]) if s.row_weights is None else s.row_weights[rows]
+    left = left_of(np.array(s.total_weight), w)
+    left = np.where(left > 0, left, np.nan)
+    before = fitted.base[:, None] + np.zeros_like(targets)
+    return np.asarray(before - (w / left) * (targets - before if s.base is None else np.zeros_like(targets)))
+
+
+def shares_of(s: Structure, weights: Array | None = None) -> Array:
+    """(levels,): the shares of all weight at which leaf space is needed; 0 alone where l2 does not follow the total weight.
+
+    ``weights``: the different row weights, sorted, where the rows are elsewhere.
+    """
+    if not known_regularisation(s).by_weight:
+        return np.zeros(1)
+    if weights is None:
+        weights = np.unique(np.ones(1) if s.row_weights is None else s.row_weights)
+    at = weights / s.total_weight
+    at = np.asarray(at[left_of(np.ones(1), at) > 0])
+    if len(at) < 2:
+        return at if len(at) else np.zeros(1)
+    middle, half = (at[0] + at[-1]) / 2, (at[-1] - at[0]) / 2
+    pole = (1 - middle) / half
+    n = int(np.ceil(-np.log(LOST) / np.log(pole + np.sqrt(pole**2 - 1)))) + 1
+    return at if len(at) <= n else middle + half * np.cos(np.pi * (np.arange(n) + 0.5) / n)
+
+
+def at_share(s: Structure, share: float) -> Structure:
+    """The structure where l2 is less by this share; all else as it is."""
+    return s if share == 0 else rescaled(replace(s, regularisation=known_regularisation(s).scaled(1 - share)))

@@ -1,0 +1,65 @@
+"""Pattern changes: the training rows whose deletion changes the pattern of some leaf, by the formula of leaf space."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from axil.kernels import Backend
+from axil.machine.arrays import host
+from axil.structure import Structure
+from axil.types import Array
+from axil.weights.leaf_space import LeafSpace
+from axil.weights.levels import base_without
+from axil.weights.parts import Parts
+from axil.weights.residuals import FittedValues
+from axil.weights.rows_left import known_regularisation
+
+BEYOND = 1e-7  # of the largest leaf value: a leaf that is off by less is within the rounding of its pattern
+TINY = 1e-150  # a scale of leaves whose values are constant
+
+
+def leaves_beyond(s: Structure, sums: Array, values: Array) -> int:
+    """How many leaves of these sums (L, K) have other values (L, K) by the rule than by the pattern; K is one where it bends."""
+    assert s.regularisation is not None
+    apart = np.abs(s.regularisation.leaf_values(sums[:, 0], s.leaf_weights) - values[:, 0])
+    return int((apart > BEYOND * np.abs(values[:, 0]).max(initial=0.0)).sum())
+
+
+def sum_responses(s: Structure, together: Any, backend: Backend) -> Array:
+    """(L, L): the responses of leaf sums to leaf sums, from co-occurrences over all rows, which are overwritten."""
+    free = np.where(s.leaf_scale > 0, s.leaf_scale, TINY)  # of a constant leaf the sum counts, and moves nothing
+    space = LeafSpace.of(replace(s, leaf_scale=free, shift=None), together, backend)
+    return np.asarray(host(space.responses) / free[:, None])
+
+
+def changing_rows(fitted: FittedValues, added: Any, rows: slice, responses: Array) -> NDArray[np.bool_]:
+    """(rows,): whether the deletion of each of these rows changes the pattern of a leaf.
+
+    ``added`` (K, T, rows) is what the deletions add to the sums of the rows' leaves, ``responses`` those of `sum_responses`. Leaf
+    sums and values without the row follow for all leaves, and the rule must give the same values.
+    """
+    f, s, n = fitted, fitted.structure, rows.stop - rows.start
+    rule, shift = known_regularisation(s), np.zeros(s.total_leaves) if s.shift is None else s.shift
+    parts = Parts.of_rows(s, rows)
+    column = np.broadcast_to(np.arange(n), parts.leaf.shape)
+    placed = csr_array((host(added)[0].ravel(), (column.ravel(), parts.leaf.ravel())), shape=(n, s.total_leaves))
+    moved = base_without(f, rows)[0] - f.base[0]
+    sums = f.sums[:, 0] + placed @ responses.T - np.outer(moved, responses @ s.base_share)
+    values, weights = s.leaf_scale * sums + shift, np.tile(s.leaf_weights, (n, 1))
+    left, scale, after = parts.left(s), parts.of(s.leaf_scale), parts.left_scale(s)
+    ratio = np.divide(after, scale, out=np.zeros_like(scale), where=scale > 0)
+    own = np.divide(
+        values[column, parts.leaf] - parts.of(shift) * ratio, after, out=np.zeros_like(scale), where=after > 0
+    )
+    sums[column, parts.leaf] = np.where(scale > 0, own, np.where(left > 0, sums[column, parts.leaf], 0.0))
+    weights[column, parts.leaf] = left
+    mixes, rule = rule.mixes, rule if rule.mixes else replace(rule, nodes=None)
+    each = zip(sums, weights) if mixes else [(sums, weights)]  # bounds that hold no leaf may do so without a row
+    ruled = np.vstack([rule.leaf_values(*own) for own in each])
+    apart = np.abs(ruled - values) > BEYOND * np.abs(values).max(axis=1, initial=0.0)[:, None]
+    return np.asarray(apart.any(axis=1) & ~np.isnan(moved))

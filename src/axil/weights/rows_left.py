@@ -1,0 +1,165 @@
+"""Rows left: fits without some rows on the same splits, every leaf value computed again by the rule of its library.
+
+While the pattern is held, a leaf value is an affine map of the sums of its tree (`axil.structure.pattern`). Rows that are gone
+may change the pattern: a sum falls within l1, a clipped value comes free, a bound moves. So the fit is walked through with the
+rule itself, tree by tree, and the pattern is the one that the sums of the walk are in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError, UnsupportedQuestionError
+from axil.kernels import Backend
+from axil.machine.arrays import host, like
+from axil.structure import Nodes, Regularisation, Structure
+from axil.structure.pattern import hold
+from axil.types import Array
+from axil.weights.passes import Passes, leaf_sums
+from axil.weights.residuals import FittedValues
+
+
+class NothingLeft(InputError):
+    """No row of any weight is left of those that a model was fitted to."""
+
+
+def known_regularisation(s: Structure, question: str = "removal") -> Regularisation:
+    """How leaf values follow from row weights; the question is refused where that is not known."""
+    if s.is_ranked:
+        raise UnsupportedQuestionError(
+            question,
+            "each leaf takes its value from rows of a certain rank (a median or another percentile), and without some rows "
+            "others have that rank",
+            f"Weights, what_if and blame hold the ranks fixed; for {question} fit with squared error.",
+        )
+    if s.regularisation is None:
+        raise UnsupportedQuestionError(
+            question, "how leaf values follow from row weights was not recorded", "Make the explainer again."
+        )
+    return s.regularisation
+
+
+def bends(s: Structure) -> bool:
+    """Whether leaf values follow from row weights by a rule that has a pattern, or draws on other nodes."""
+    rule = s.regularisation
+    return rule is not None and (rule.bends or rule.mixes)
+
+
+def mixes(s: Structure) -> bool:
+    """Whether a leaf's value may depend on the sums of other leaves, without some rows if not with all."""
+    return s.regularisation is not None and s.regularisation.mixes
+
+
+def without(structure: Structure, rows: NDArray[np.intp], targets: Array, backend: Backend) -> Structure:
+    """The structure of a fit to these targets in which the rows have no weight and the splits are held fixed. Cost O(T N)."""
+    left = lighter(structure, rows, backend)
+    return with_pattern(left, fit_by_rule(left, targets, backend).sums) if bends(left) else rescaled(left)
+
+
+def fit_without(structure: Structure, rows: NDArray[np.intp], targets: Array, backend: Backend) -> FittedValues:
+    """The fit to these targets in which the rows have no weight, where `bends`: `without` and its fit, with no pattern made."""
+    return fit_by_rule(lighter(structure, rows, backend), targets, backend)
+
+
+def lighter(structure: Structure, rows: NDArray[np.intp], backend: Backend) -> Structure:
+    """The structure with no weight on these rows: leaf weights and the rule are those of the rows left, leaf values as before."""
+    s, rule = structure, known_regularisation(structure, "without")
+    weights = np.ones(s.n_rows) if s.row_weights is None else s.row_weights.copy()
+    weights[rows] = 0.0
+    if not weights.any():
+        raise NothingLeft(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
+    weighted = replace(s, row_weights=weights)
+    leaf_weights = leaf_sums(weighted, backend.rows_of(weighted), np.ones((s.n_rows, 1)))[:, 0]
+    rule = rule.scaled(float(weights.sum()) / s.total_weight)
+    if rule.nodes is not None and not rule.mixes:
+        rule = replace(rule, nodes=None)  # evidence of the fit with all rows alone
+    elif rule.nodes is not None:
+        nodes = _nodes_left(s, rule.nodes, rows, leaf_weights)
+        rule = rule if nodes is rule.nodes else replace(rule, nodes=nodes)  # which may know the rules of single trees
+    return replace(with_leaf_weights(weighted, leaf_weights), regularisation=rule)
+
+
+def _nodes_left(s: Structure, nodes: Nodes, rows: NDArray[np.intp], leaf_weights: Array) -> Nodes:
+    """The nodes as far as they depend on rows: shares of smoothing, and bounds, which a node without rows does not set."""
+    if nodes.own is not None:
+        nodes = nodes.thinned(_counts(s, np.arange(s.n_rows)), _counts(s, rows))
+    return nodes.emptied((s.leaf_weights > 0) & (leaf_weights == 0))
+
+
+def _counts(s: Structure, rows: NDArray[np.intp]) -> Array:
+    """(L,): how many of these rows were drawn for the tree of each leaf and are in the leaf."""
+    level, leaf = np.divmod(s.cells[:, rows].astype(np.int64), s.n_leaves[:, None])
+    drawn = (s.draws[level] > 0).astype(np.float64)
+    return np.bincount((s.starts[:-1, None] + leaf).ravel(), drawn.ravel(), s.total_leaves).astype(np.float64)
+
+
+def with_leaf_weights(structure: Structure, leaf_weights: Array) -> Structure:
+    """The structure with other leaf weights, (L,); averaged trees take no part where no weight is left."""
+    emptied = structure.emptied
+    if structure.averages:
+        now = (structure.leaf_weights > 0) & (leaf_weights == 0)
+        emptied = now if emptied is None else emptied | now
+    return replace(
+        structure, leaf_weights=leaf_weights, emptied=emptied if emptied is not None and emptied.any() else None
+    )
+
+
+def rescaled(structure: Structure) -> Structure:
+    """The structure with leaf values by its rule, which has no pattern, and its leaf weights; a constant leaf stays one.
+
+    A leaf that no row is left in has neither scale nor shift.
+    """
+    s, shift = structure, structure.shift
+    scale = known_regularisation(s).scale(s.leaf_weights)
+    if shift is not None:
+        moving = s.leaf_scale > 0
+        scale = np.where(moving & (s.leaf_weights > 0), scale, 0.0)
+        shift = np.where(moving, shift * np.divide(scale, s.leaf_scale, out=np.zeros_like(scale), where=moving), shift)
+    return replace(s, leaf_scale=scale, shift=shift)
+
+
+def with_pattern(structure: Structure, sums: Array) -> Structure:
+    """The structure with the pattern that leaf sums (L, K) are in by its rule and its leaf weights."""
+    found = hold(known_regularisation(structure), sums[:, 0], structure.leaf_weights)
+    return replace(structure, leaf_scale=found.scale, shift=found.shift, mixing=found.mixing)
+
+
+def fit_by_rule(structure: Structure, targets: Array, backend: Backend) -> FittedValues:
+    """The fit to targets (N, K) on the splits and leaf weights of a structure, with leaf values by the rule. Cost O(T N K)."""
+    s = structure
+    started = targets if s.offsets is None else targets - s.offsets
+    base = np.average(targets, axis=0, weights=s.row_weights) if s.base is None else s.base
+    _, values, sums = Passes(s, backend.rows_of(s), once=True).forward(
+        started, base, lambda t, own: like(by_rule(s, t, host(own)), own)
+    )
+    return FittedValues(s, targets, base, host(values), host(sums))
+
+
+def sums_by_rule(structure: Structure, together: Array, started: Array, base: Array) -> tuple[Array, Array]:
+    """(L, K) twice: the leaf values and sums of `fit_by_rule` from sums over rows that are elsewhere.
+
+    ``together`` (L, L): co-occurrences of leaves. ``started`` (L, K): leaf sums of targets less offsets.
+    """
+    s, values, sums = structure, np.empty_like(started), started - np.outer(structure.base_share, base)
+    for t in range(s.n_trees):
+        own, later = slice(s.starts[t], s.starts[t + 1]), slice(s.starts[t + 1], None)
+        values[own] = by_rule(s, t, sums[own])
+        of_later = (
+            s.rates[[t]]
+            if s.coefficients is None
+            else np.repeat(s.coefficients.omega[t + 1 : -1, t], s.n_leaves[t + 1 :])
+        )
+        sums[later] -= of_later[:, None] * (together[own, later].T @ values[own])
+    return values, sums
+
+
+def by_rule(s: Structure, t: int, sums: Array) -> Array:
+    """(L_t, K): the values of tree t's leaves from their sums, before the rate. Outputs that share a tree share its pattern."""
+    own = slice(int(s.starts[t]), int(s.starts[t + 1]))
+    rule, weights = known_regularisation(s).tree(t, own), s.leaf_weights[own]
+    if sums.shape[1] == 1:
+        return rule.leaf_values(sums[:, 0], weights)[:, None]
+    return hold(rule, sums[:, 0], weights).values(s.n_leaves[t : t + 1], sums)
