@@ -247,6 +247,45 @@ void top_rows(const Array<const Leaf, 2>& leaves, const Numbers& starts, const M
     });
 }
 
+// Weights that bounds can be made of.
+const double* tree_weights(const Maybe& weights, std::size_t trees) {
+    const double* found = pointer(weights, trees, "weights");
+    for (std::size_t t = 0; found && t < trees; ++t)
+        if (!(found[t] >= 0) || !std::isfinite(found[t])) refuse("weights must be finite and not below 0.");
+    return found;
+}
+
+template <class Leaf>
+void matches(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Array<const Leaf, 2>& queries,
+             const Maybe& weights, std::int64_t first, const Array<double, 2>& out, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t n = queries.shape(0), rows = out.shape(0);
+    require_shape(queries, n, all.trees, "queries");
+    require_shape(out, rows, n, "out");
+    require_rows(first, rows, all.rows);
+    const double* w = tree_weights(weights, all.trees);
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::matches(all, queries.data(), n, w, static_cast<std::size_t>(first), rows, out.data(), crew);
+    });
+}
+
+template <class Leaf>
+void top_matches(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Array<const Leaf, 2>& queries,
+                 const Maybe& weights, const Array<double, 2>& values, const Array<std::int64_t, 2>& rows,
+                 int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t n = queries.shape(0), k = values.shape(1);
+    require_shape(queries, n, all.trees, "queries");
+    require_shape(values, n, k, "values");
+    require_shape(rows, n, k, "rows");
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        if (rows.data()[i] >= 0) refuse("rows must be free, all -1.");
+    const double* w = tree_weights(weights, all.trees);
+    run(n_threads, [&](const axil::Crew& crew) {
+        axil::top_matches(all, queries.data(), n, w, k, values.data(), rows.data(), crew);
+    });
+}
+
 // Places that are no numbers have no order, which sorting would not survive.
 template <class Leaf>
 std::unique_ptr<axil::Blocks> blocks(const Array<const Leaf, 2>& leaves, const Numbers& starts,
@@ -607,6 +646,10 @@ void bind(nb::module_& m) {
           "n_threads"_a);
     m.def("top_rows", aligned(top_rows<Leaf>), array("leaves"), array("starts"), array("table"), array("constant"),
           maybe("weights"), maybe("scale"), array("values"), array("rows"), "n_threads"_a);
+    m.def("matches", aligned(matches<Leaf>), array("leaves"), array("starts"), array("queries"), maybe("weights"),
+          "first"_a, array("out"), "n_threads"_a);
+    m.def("top_matches", aligned(top_matches<Leaf>), array("leaves"), array("starts"), array("queries"),
+          maybe("weights"), array("values"), array("rows"), "n_threads"_a);
     m.def("blocks", aligned(blocks<Leaf>), array("leaves"), array("starts"), array("places"), "n_threads"_a);
     m.def("replay", aligned(replay<Leaf>), array("leaves"), array("starts"), array("values"), array("targets"),
           maybe("weights"), "single"_a, "single_score"_a, array("score"), array("sums"), array("counts"),

@@ -78,6 +78,15 @@ void top_rows(const Leaves<Leaf>& leaves, const double* table, std::size_t colum
               const double* weights, const double* scale, std::size_t k, double* values, std::int64_t* rows,
               const Crew& crew);
 
+// Queries are (n, trees); weights (trees,), or null for ones. Overwrites out, (rows, n).
+template <class Leaf>
+void matches(const Leaves<Leaf>& leaves, const Leaf* queries, std::size_t n, const double* weights, std::size_t first,
+             std::size_t rows, double* out, const Crew& crew);
+
+template <class Leaf>
+void top_matches(const Leaves<Leaf>& leaves, const Leaf* queries, std::size_t n, const double* weights, std::size_t k,
+                 double* values, std::int64_t* rows, const Crew& crew);
+
 template <class Leaf>
 void replay(const Leaves<Leaf>& leaves, const double* values, const double* targets, const double* weights, bool single,
             bool single_score, double* score, double* sums, double* counts, const Crew& crew);

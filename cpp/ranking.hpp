@@ -1,11 +1,14 @@
-// The order of the rows that `top` looks for, and the places they take.
+// The order of the rows that `top` looks for, what is held of them on the way, and the places they take.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
+
+#include "parallel.hpp"
 
 namespace axil {
 namespace ranking {
@@ -54,6 +57,53 @@ private:
     std::size_t k_;
     const double* scale_;
 };
+
+// What some rows, one after the other, add to every query.
+class Largest {
+public:
+    Largest(std::size_t k, std::vector<double> least) : k_(k), least_(std::move(least)), held_(least_.size()) {}
+
+    // Sizes up to this are of no account.
+    double least(std::size_t query) const { return least_[query]; }
+    const double* least() const { return least_.data(); }
+    void raise(std::size_t query, double least) { least_[query] = std::max(least_[query], least); }
+
+    // Rows come in order.
+    void offer(std::size_t s, const Candidate& candidate) {
+        if (!(candidate.size > least_[s])) return;
+        held_[s].push_back(candidate);
+        if (held_[s].size() >= 2 * k_ + 16) cut(s);
+    }
+
+    const std::vector<Candidate>& of(std::size_t query) const { return held_[query]; }
+
+private:
+    // Keep the first k. A later row of equal size ranks behind them, so from now on only larger ones count.
+    void cut(std::size_t s) {
+        auto& held = held_[s];
+        std::nth_element(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(k_ - 1), held.end(), before);
+        held.resize(k_);
+        least_[s] = std::max(least_[s], held.back().size);
+    }
+
+    std::size_t k_;
+    std::vector<double> least_;
+    std::vector<std::vector<Candidate>> held_;
+};
+
+// Let every query's places take what was found.
+template <class Places>
+void merge(const std::vector<Largest>& found, std::size_t columns, std::size_t k, const Places& standing,
+           const Crew& crew) {
+    const std::size_t group = 1 + 20000 / k;  // queries, worth handing to a thread
+    parallel(crew, (columns + group - 1) / group, [&](std::size_t i, std::size_t) {
+        for (std::size_t s = i * group; s < std::min((i + 1) * group, columns); ++s) {
+            std::vector<Candidate> candidates;
+            for (const Largest& one : found) candidates.insert(candidates.end(), one.of(s).begin(), one.of(s).end());
+            if (!candidates.empty()) standing(s).merge(std::move(candidates));
+        }
+    });
+}
 
 }  // namespace ranking
 }  // namespace axil

@@ -45,67 +45,20 @@ using Size = std::size_t;
 AXIL_VERSIONS(screen, (const Block& block, Size begin, Size n, const double* least, std::uint64_t* hits),
               (block, begin, n, least, hits))
 
-// What some rows, one after the other, add to every query.
-class Largest {
-public:
-    Largest(std::size_t k, std::vector<double> least) : k_(k), least_(std::move(least)), held_(least_.size()) {}
-
-    // Sizes up to this are of no account.
-    double least(std::size_t query) const { return least_[query]; }
-    void raise(std::size_t query, double least) { least_[query] = std::max(least_[query], least); }
-
-    // Rows come in order.
-    void offer(std::size_t s, const Candidate& candidate) {
-        if (!(candidate.size > least_[s])) return;
-        held_[s].push_back(candidate);
-        if (held_[s].size() >= 2 * k_ + 16) cut(s);
-    }
-
-    void add(const Block& block, std::size_t begin, std::size_t end) {
-        std::uint64_t hits[screen_rows];
-        for (; begin < end; begin += screen_rows) {
-            const std::size_t n = std::min(screen_rows, end - begin);
-            screen(block, begin, n, least_.data(), hits);
-            for (std::size_t i = 0; i < n; ++i)
-                if (hits[i]) add_row(block, begin + i);
+// Offer what may count among the rows begin .. end - 1 of a block.
+void add(Largest& largest, const Block& block, std::size_t begin, std::size_t end) {
+    std::uint64_t hits[screen_rows];
+    for (; begin < end; begin += screen_rows) {
+        const std::size_t n = std::min(screen_rows, end - begin);
+        screen(block, begin, n, largest.least(), hits);
+        for (std::size_t i = 0; i < n; ++i) {
+            if (!hits[i]) continue;
+            const std::size_t j = begin + i;
+            const double *row = block.values + j * block.columns, scale = block.scale_of(j);
+            for (std::size_t s = 0; s < block.columns; ++s)
+                largest.offer(s, {std::fabs(scale * row[s]), row[s], static_cast<std::int64_t>(block.first + j)});
         }
     }
-
-    const std::vector<Candidate>& of(std::size_t query) const { return held_[query]; }
-
-private:
-    void add_row(const Block& block, std::size_t j) {
-        const double* row = block.values + j * block.columns;
-        const double scale = block.scale_of(j);
-        for (std::size_t s = 0; s < block.columns; ++s)
-            offer(s, {std::fabs(scale * row[s]), row[s], static_cast<std::int64_t>(block.first + j)});
-    }
-
-    // Keep the first k. A later row of equal size ranks behind them, so from now on only larger ones count.
-    void cut(std::size_t s) {
-        auto& held = held_[s];
-        std::nth_element(held.begin(), held.begin() + static_cast<std::ptrdiff_t>(k_ - 1), held.end(), before);
-        held.resize(k_);
-        least_[s] = std::max(least_[s], held.back().size);
-    }
-
-    std::size_t k_;
-    std::vector<double> least_;
-    std::vector<std::vector<Candidate>> held_;
-};
-
-// Let every query's places take what was found.
-template <class Places>
-void merge(const std::vector<Largest>& found, std::size_t columns, std::size_t k, const Places& standing,
-           const Crew& crew) {
-    const std::size_t group = 1 + 20000 / k;  // queries, worth handing to a thread
-    parallel(crew, (columns + group - 1) / group, [&](std::size_t i, std::size_t) {
-        for (std::size_t s = i * group; s < std::min((i + 1) * group, columns); ++s) {
-            std::vector<Candidate> candidates;
-            for (const Largest& one : found) candidates.insert(candidates.end(), one.of(s).begin(), one.of(s).end());
-            if (!candidates.empty()) standing(s).merge(std::move(candidates));
-        }
-    });
 }
 
 }  // namespace ranking
@@ -123,7 +76,7 @@ void top(const double* block, std::size_t n_rows, std::size_t columns, std::size
     std::vector<Largest> found(chunks.count(), Largest(k, least));
     const Block rows_of{block, n_rows, columns, first, scale};
     parallel(crew, chunks.count(),
-             [&](std::size_t i, std::size_t) { found[i].add(rows_of, chunks.begin(i), chunks.end(i)); });
+             [&](std::size_t i, std::size_t) { add(found[i], rows_of, chunks.begin(i), chunks.end(i)); });
 
     merge(found, columns, k, standing, crew);
 }

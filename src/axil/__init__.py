@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from axil.explanation import Explanation
     from axil.questions.intervals import Predictive
     from axil.replay.checks import Verification
+    from axil.shared_leaves import similarity
     from axil.stability import Stability, refits
     from axil.support import Support, supports
 
@@ -41,6 +42,7 @@ __all__ = [
     "Verification",
     "load",
     "refits",
+    "similarity",
     "supports",
 ]
 
@@ -54,6 +56,7 @@ _LAZY_NAMES = {
     "Verification": "replay.checks",
     "load": "explainer",
     "refits": "stability",
+    "similarity": "shared_leaves",
     "supports": "support",
 }  # public names out of submodules, likewise
 

@@ -130,6 +130,35 @@ def top_rows(
     precision with an error bound leaves few values to be computed, exactly, in double precision.
     """
 
+def matches(
+    leaves: _Leaves,
+    starts: _I64,
+    queries: _Leaves,
+    weights: _F64 | None,
+    first: int,
+    out: _F64,
+    n_threads: int,
+) -> None:
+    """Fill ``out`` (rows, n) with the weights (T,) of the trees in which rows from ``first`` on share a leaf with queries (n, T).
+
+    None for ones. Added tree by tree.
+    """
+
+def top_matches(
+    leaves: _Leaves,
+    starts: _I64,
+    queries: _Leaves,
+    weights: _F64 | None,
+    values: _F64,
+    rows: _I64,
+    n_threads: int,
+) -> None:
+    """The k largest above 0 of what `matches` gives for all rows, which is never written down.
+
+    ``values`` and ``rows`` (n, k) as in `top`, free before the call. Leaves are compared a vector register at a time, for several
+    queries; rounded weights bound the sums from above, and what they let pass is added up as `matches` does.
+    """
+
 class Blocks:
     """Training rows in blocks of alike ones."""
 

@@ -12,7 +12,7 @@ from axil.adapters.pipeline import Reader, library_readers, search
 from axil.adapters.registration import is_adapter, register, registered, require_contract
 from axil.errors import InputError, UnsupportedModelError
 
-__all__ = ["Model", "find", "fingerprint", "read", "register", "unknown"]
+__all__ = ["Model", "find", "fingerprint", "read", "read_leaves", "register", "unknown"]
 
 # Library: what it calls the models that axil reads. Each has a package of the same name here.
 _LIBRARIES = {
@@ -39,6 +39,12 @@ def find(model: Any) -> Model | None:
         return cast(Model, model)
     found: Model | None = search(model, [*registered.values(), *library_readers(_LIBRARIES, "adapter")], _together)
     return found
+
+
+def read_leaves(model: Any) -> Any:
+    """The adapter of any model of trees, of whose members only those about its leaves are meant; None for other objects."""
+    trees = [library for library in _LIBRARIES if library != "statsmodels"]
+    return search(model, library_readers(trees, "adapter", leaves_only=True))
 
 
 def _together(model: Any, inside: Reader) -> Any:

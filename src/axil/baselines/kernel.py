@@ -50,20 +50,18 @@ class LeafKernel:
 
     def between(self, queries: Leaves) -> Array:
         """(n, N): k of rows in these leaves, (T, n), with all training rows. O(T) per pair."""
-        return self._met(queries, self.features**2)
-
-    def matches(self, queries: Leaves) -> Array:
-        """(n, N): in how many trees rows in these leaves, (T, n), share a leaf with each training row."""
-        return self._met(queries, np.ones(len(self.features)))
-
-    def _met(self, queries: Leaves, values: Array) -> Array:
-        """(n, N): the sums over trees of the values (L,) of leaves that both rows are in."""
-        n = queries.shape[1]
+        n, values = queries.shape[1], self.features**2
         table = np.zeros((len(values), n))
         for t, leaf in enumerate(queries):
             met = self.starts[t] + leaf
             table[met, np.arange(n)] = values[met]
         return self.read_out(table).T
+
+    def matches(self, queries: Leaves) -> Array:
+        """(n, N): in how many trees rows in these leaves, (T, n), share a leaf with each training row."""
+        out = np.empty((self.rows.n_rows, queries.shape[1]))
+        self.rows.matches(np.ascontiguousarray(queries.T, dtype=self.leaves.dtype), None, 0, out)
+        return out.T
 
     def read_out(self, table: Array) -> Array:
         """(N, S): the sums over trees of a table over leaves, (L, S), at the training rows' leaves."""

@@ -155,6 +155,21 @@ class Rows(ABC):
         The read-out is never written down; ``scale`` is (N,) or None.
         """
 
+    @abstractmethod
+    def matches(self, queries: Cells, weights: Array | None, first: int, out: Array) -> None:
+        """Fills ``out`` (rows, S): ``out[j - first, s] = sum of w_t over the trees t with cell_t(j) = queries[s, t]``.
+
+        ``queries`` (S, T) are cells of the same type as the rows' own, ``weights`` (T,) of the trees, None for ones; none is
+        below 0. Added tree by tree.
+        """
+
+    @abstractmethod
+    def top_matches(self, queries: Cells, weights: Array | None, values: Array, rows: Numbers) -> None:
+        """Fills the k largest of what `matches` gives for all rows, (S, k) each: largest first, equal ones by row number.
+
+        A row that shares no cell with a query has no place. Free places have row -1 and value 0; all are free before the call.
+        """
+
     def index(self, n_queries: int, available: int) -> bool:
         """Builds an index that makes `top` faster, and says whether there is one.
 

@@ -83,6 +83,12 @@ class CpuRows(Rows):
             _core.top_rows(self.cells, self.starts, *own, weights, scale, some, places, self.n_threads)
             values[left], rows[left] = some, places
 
+    def matches(self, queries: Cells, weights: Array | None, first: int, out: Array) -> None:
+        _core.matches(self.cells, self.starts, queries, weights, first, out, self.n_threads)
+
+    def top_matches(self, queries: Cells, weights: Array | None, values: Array, rows: Numbers) -> None:
+        _core.top_matches(self.cells, self.starts, queries, weights, values, rows, self.n_threads)
+
     def index(self, n_queries: int, available: int) -> bool:
         return self._bounded.make(self.cells, n_queries, available, self._make_blocks)
 

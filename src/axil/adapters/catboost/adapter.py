@@ -28,9 +28,9 @@ from axil.types import Array
 ROUNDING = 2.0**-24  # of float32, relative
 
 
-def read(model: Any) -> CatBoostAdapter | None:
-    """The adapter for a CatBoost model, None for any other object."""
-    return CatBoostAdapter(model) if is_fitted(model) else None
+def read(model: Any, leaves_only: bool = False) -> CatBoostAdapter | None:
+    """The adapter for a CatBoost model, None for any other object; of one whose leaves alone are read nothing is refused."""
+    return (CatBoostLeaves if leaves_only else CatBoostAdapter)(model) if is_fitted(model) else None
 
 
 def is_fitted(model: Any) -> bool:
@@ -274,3 +274,9 @@ _VALUES = (
     "several other settings (init_model).",
     "It was trained on several machines, or given weights below 1e-7, which CatBoost drops.",
 )
+
+
+class CatBoostLeaves(CatBoostAdapter):
+    """Any CatBoost model, as far as its leaves go."""
+
+    refusals = ()

@@ -32,10 +32,10 @@ from axil.structure import Regularisation
 from axil.types import Array
 
 
-def read(model: Any) -> LightGBMAdapter | None:
-    """The adapter for a LightGBM model, None for any other object."""
+def read(model: Any, leaves_only: bool = False) -> LightGBMAdapter | None:
+    """The adapter for a LightGBM model, None for any other object; of one whose leaves alone are read nothing is refused."""
     booster = booster_of(model)
-    return None if booster is None else LightGBMAdapter(booster)
+    return None if booster is None else (LightGBMLeaves if leaves_only else LightGBMAdapter)(booster)
 
 
 def booster_of(model: Any) -> Any:
@@ -426,3 +426,13 @@ def without_base(values: Array, hidden: float) -> Array:
     """Leaf values less the base; a single leaf that holds nothing else is 0, not a rounding error."""
     rest = values - hidden
     return np.zeros(1) if len(rest) == 1 and abs(rest[0]) <= 1e-12 * abs(hidden) else rest
+
+
+class LightGBMLeaves(LightGBMAdapter):
+    """Any LightGBM booster, as far as its leaves go."""
+
+    refusals = ()
+
+    def __init__(self, booster: Any):
+        super().__init__(booster)
+        self.starts_with_base = False

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from axil.adapters.contract import Model
 from axil.adapters.refusals import not_fitted
-from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
+from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter, leaves_of
 from axil.adapters.sklearn.neighbours import NeighboursAdapter
 from axil.adapters.sklearn.refusals import fits_init, refuse_class
 from axil.adapters.sklearn.smoothers import (
@@ -45,8 +45,10 @@ ADAPTERS: dict[str, Callable[[Any], Model]] = {
 }
 
 
-def read(model: Any) -> Model | None:
-    """The adapter for a model of scikit-learn, None for any other object; raises for what is refused."""
+def read(model: Any, leaves_only: bool = False) -> Model | None:
+    """The adapter for a model of scikit-learn, None for any other object; refuses nothing where leaves alone are read."""
+    if leaves_only:
+        return leaves_of(model)
     for kind in _kinds(model):
         refuse_class(kind)
         if kind in ADAPTERS:

@@ -308,3 +308,30 @@ def all_but(rows: Indices | None, n_rows: int) -> NDArray[np.bool_] | None:
     held_out = np.ones(n_rows, dtype=bool)
     held_out[rows] = False
     return held_out
+
+
+class TreeLeaves(SklearnAdapter, TreeModel):
+    """Any of scikit-learn's ensembles of trees, or one made of them, as far as its leaves go."""
+
+    def __init__(self, model: Any, members: list[Any]):
+        super().__init__(model)
+        self._stack = TreeStack([member.tree_ for member in members], getattr(model, "estimators_features_", None))
+        self.fingerprint = self._stack.fingerprint()
+
+    def leaves(self, X: Any) -> NDArray[np.int32]:
+        """(n, T): which leaf of each tree every row falls into."""
+        return self._stack.leaves(self._rows(X))
+
+
+class HistogramLeaves(HistGradientBoostingAdapter):
+    """Any of scikit-learn's models of histogram-based boosting, as far as its leaves go."""
+
+    refusals = ()
+
+
+def leaves_of(model: Any) -> TreeLeaves | HistogramLeaves | None:
+    """The reader of the leaves of a fitted model of trees, whatever it was fitted for; None for any other object."""
+    if hasattr(model, "_predictors"):
+        return HistogramLeaves(model)
+    members = [model] if hasattr(model, "tree_") else [*np.ravel(getattr(model, "estimators_", []))]
+    return TreeLeaves(model, members) if members and all(hasattr(own, "tree_") for own in members) else None

@@ -32,9 +32,9 @@ CHECKED_ITERATIONS = 4  # compared with the data before the settings are trusted
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 
 
-def read(model: Any) -> XGBoostAdapter | None:
-    """The adapter for an XGBoost model, None for any other object."""
-    return opened(model, XGBoostAdapter)
+def read(model: Any, leaves_only: bool = False) -> XGBoostAdapter | None:
+    """The adapter for an XGBoost model, None for any other object; of one whose leaves alone are read trees are expected."""
+    return opened(model, XGBoostLeaves if leaves_only else XGBoostAdapter)
 
 
 def opened(model: Any, reader: Callable[..., Reader]) -> Reader | None:
@@ -399,3 +399,9 @@ def _require_trees(booster: Any) -> None:
             f"{xgboost.__version__}, installed here, which skips what it does not know. Train it first, or read the file with "
             "the version that wrote it."
         )
+
+
+class XGBoostLeaves(XGBoostAdapter):
+    """Any XGBoost booster of trees, as far as its leaves go."""
+
+    refusals = tuple(row for row in REFUSALS if row.setting == "booster")

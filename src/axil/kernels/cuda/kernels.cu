@@ -392,6 +392,20 @@ extern "C" __global__ void read_out_rows(const CELL* __restrict__ cells, Size n,
     }
 }
 
+// out[j - first, s] = the weights of the trees in which row j has the cell of query s; queries are (trees, columns).
+extern "C" __global__ void match_rows(const CELL* __restrict__ cells, Size n, Size n_trees, const CELL* __restrict__ queries,
+                                      Size columns, Size lanes, const double* __restrict__ w, Size first, Size rows,
+                                      double* __restrict__ out) {
+    const Lane lane = lane_of(lanes, columns);
+    if (!lane.real) return;
+    for (Size r = warp_of() * lane.groups + lane.group; r < rows; r += warps() * lane.groups) {
+        double sum = 0;
+        for (Size t = 0; t < n_trees; ++t)
+            if (cells[t * n + first + r] == queries[t * columns + lane.column]) sum += w ? w[t] : 1.0;
+        out[r * columns + lane.column] = sum;
+    }
+}
+
 // Largest |scale_j block[j, s]| of each of `turns` sets of rows, the rows j = turn, turn + turns, ..; (columns, turns)
 extern "C" __global__ void largest_of_turns(const double* __restrict__ block, Size rows, Size columns, Size lanes,
                                             const double* __restrict__ scale, Size turns, double* __restrict__ largest) {

@@ -113,15 +113,18 @@ class ReadOuts(KeptCells):
 
     def _in_blocks(self, table: Any, constant: Any, weights: Any) -> Iterator[tuple[slice, Any]]:
         """Read-outs of all rows, as many columns at a time as memory allows, and which these are."""
-        columns = table.shape[1]
-        most = min(READ_BYTES, total_bytes() // READ_SHARE)
-        step = int(max(TILE, most // (8 * max(self.n_rows, 1)) // TILE * TILE))
+        columns, step = table.shape[1], self._columns_at_once()
         for start in range(0, columns, step):
             part = slice(start, min(start + step, columns))
             block = cp.empty((self.n_rows, part.stop - part.start))
             if block.size:
                 self._read(table[:, part], constant[part], weights, 0, block)
             yield part, block
+
+    def _columns_at_once(self) -> int:
+        """Columns of all rows that memory allows at a time."""
+        most = min(READ_BYTES, total_bytes() // READ_SHARE)
+        return int(max(TILE, most // (8 * max(self.n_rows, 1)) // TILE * TILE))
 
     @within_memory()
     def top(self, table: Any, constant: Any, weights: Any, scale: Any, values: Array, rows: Numbers) -> None:
@@ -136,6 +139,50 @@ class ReadOuts(KeptCells):
         scale = self._put(scale)
         for part, block in self._in_blocks(table, constant, w):
             merge(block, 0, scale, values[part], rows[part], self._kernel)
+
+    @within_memory()
+    def matches(self, queries: Any, weights: Any, first: int, out: Any) -> None:
+        rows, columns = out.shape
+        self._expect_queries(queries, weights, columns)
+        expect_output("out", out, (rows, columns))
+        expect_rows(first, rows, self.n_rows)
+        made = out if not is_host(out) else cp.empty(out.shape)
+        if out.size:
+            self._match(cp.ascontiguousarray(cp.asarray(queries).T), self._put(weights), first, made)
+        if is_host(out):
+            to_host(made, out)
+
+    def _match(self, queries: Any, weights: Any, first: int, out: Any) -> None:
+        """``queries`` (trees, columns)."""
+        rows, columns = out.shape
+        lanes = lanes_of(columns)
+        grid = (blocks(rows, WARPS * 32 // lanes), -(-columns // lanes))
+        read = (self.cells, self.n_rows, self.n_trees, queries, columns, lanes, weights)
+        self._run("match_rows", grid, (32, WARPS), *read, first, rows, out)
+
+    def _expect_queries(self, queries: Any, weights: Any, columns: int) -> None:
+        expect("queries", queries, (columns, self.n_trees), self.cells.dtype)
+        expect_weights("weights", weights, self.n_trees)
+        if weights is not None and not bool(((weights >= 0) & (weights < np.inf)).all()):
+            raise ValueError("weights must be finite and not below 0")
+
+    @within_memory()
+    def top_matches(self, queries: Any, weights: Any, values: Array, rows: Numbers) -> None:
+        columns = len(queries)
+        self._expect_queries(queries, weights, columns)
+        expect_places(values, rows, columns, None, self.n_rows)
+        if rows.max(initial=-1) >= 0:
+            raise ValueError("rows must be free, all -1")
+        if not self.n_rows or not columns or not values.shape[1]:
+            return
+        asked, weights = cp.asarray(queries).T, self._put(weights)
+        step = self._columns_at_once()
+        for start in range(0, columns, step):
+            part = slice(start, min(start + step, columns))
+            block = cp.empty((self.n_rows, part.stop - part.start))
+            self._match(cp.ascontiguousarray(asked[:, part]), weights, 0, block)
+            merge(block, 0, None, values[part], rows[part], self._kernel)
+        rows[values <= 0] = -1
 
     @within_memory()
     def scaled_read_out(self, table: Any, factors: Any, first: int, out: Any, trees: Numbers | None = None) -> None:

@@ -1,0 +1,137 @@
+"""similarity: in how many trees of a model two rows share their leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil import adapters, inputs
+from axil.errors import InputError, UnsupportedModelError, UnsupportedQuestionError
+from axil.kernels import Cells
+from axil.kernels.choose import backend_of, limits_of
+from axil.machine.limits import Limits
+from axil.machine.progress import track
+from axil.structure import cell_dtype
+from axil.types import Array
+
+BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
+FEWER = "Pass fewer rows at a time, ask for the k largest alone, or raise memory_limit."
+
+
+def similarity(
+    model: Any,
+    X: Any,
+    other: Any = None,
+    k: int | None = None,
+    *,
+    tree_weights: Any = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    device: str = "cpu",
+) -> Array | tuple[Array, NDArray[np.int64]]:
+    """The share of a model's trees in which each row of X is in the same leaf as each row of ``other``.
+
+    From 0, no leaf in common, to 1, the same leaf in every tree. Only the trees are looked at: no training data is needed and
+    nothing is proven, so models that `Explainer` refuses are taken too, such as those for ranking or survival.
+
+    Parameters
+    ----------
+    model : object
+        A fitted model of trees, or a pipeline that ends in one.
+    X : table
+        n rows, with the columns of the fit.
+    other : table, optional
+        m rows to compare them with; X itself by default.
+    k : int, optional
+        Only the k most similar rows of ``other`` for each row of X. Nothing of the size n m is then made.
+    tree_weights : array of shape (T,), optional
+        How much each tree counts, from 0 up; all alike by default. T counts the trees of all outputs.
+    n_threads, memory_limit, device
+        As in `Explainer`.
+
+    Returns
+    -------
+    array of shape (n, m)
+        The similarities; they are computed as sums over trees, divided by the sum of all weights.
+    pair of arrays of shape (n, k)
+        With ``k``: similarities, the largest first, and the positions of the rows of ``other``; equal ones in the order of the
+        rows. Where fewer than k rows share a leaf at all, the last places have similarity 0 and position -1.
+
+    Examples
+    --------
+    >>> from lightgbm import LGBMRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y)
+    >>> similarity(model, X.head(2), X).shape
+    (2, 442)
+    >>> found, rows = similarity(model, X.head(1), X, k=3)
+    >>> float(found[0, 0]), int(rows[0, 0])  # a row shares all its own leaves
+    (1.0, 0)
+    """
+    limits = limits_of(n_threads, memory_limit, device=device)
+    adapter = _leaf_reader(model)
+    asked = _leaves(adapter, inputs.as_features(X, adapter, "X"), limits)
+    known = asked if other is None else _leaves(adapter, inputs.as_features(other, adapter, "other"), limits)
+    weights = None if tree_weights is None else _weights(tree_weights, len(asked))
+    whole = float(len(asked)) if weights is None else float(weights.sum())
+    dtype = np.promote_types(asked.dtype, known.dtype)
+    if k is None:
+        n, m = asked.shape[1], known.shape[1]
+        limits.budget.require(8 * n * m, f"The similarities of {n} x {m} rows", FEWER)
+        out = np.empty((n, m))
+        queries = np.ascontiguousarray(known.T, dtype=dtype)
+        _rows(asked, dtype, limits).matches(queries, weights, 0, out)
+        out /= whole
+        return out
+    count = min(inputs.as_count(k, "k"), known.shape[1])
+    values, rows = np.zeros((asked.shape[1], count)), np.full((asked.shape[1], count), -1, dtype=np.int64)
+    _rows(known, dtype, limits).top_matches(np.ascontiguousarray(asked.T, dtype=dtype), weights, values, rows)
+    return values / whole, rows
+
+
+def _rows(leaves: Cells, dtype: Any, limits: Limits) -> Any:
+    """Rows where the kernels can reach them."""
+    most = int(np.iinfo(dtype).max) + 1
+    starts = most * np.arange(len(leaves) + 1, dtype=np.int64)
+    return backend_of(limits).rows(np.ascontiguousarray(leaves, dtype=dtype), starts)
+
+
+def _weights(given: Any, n_trees: int) -> Array:
+    weights = inputs.as_vector(given, n_trees, "tree_weights", "trees")
+    if (weights < 0).any() or not weights.any():
+        raise InputError("tree_weights must not be below 0, nor all 0.")
+    return weights
+
+
+def _leaf_reader(model: Any) -> Any:
+    """The adapter of any model of trees; no setting of the fit is refused."""
+    readers: list[Callable[[Any], Any]] = [adapters.read_leaves, adapters.find]
+    reason, known = "this model has no trees, so no rows share a leaf", False
+    for read in readers:
+        try:
+            found = read(model)
+        except UnsupportedModelError as error:
+            reason, known = str(error), True
+            continue
+        if hasattr(found, "leaves"):
+            return found
+        known = known or found is not None
+    if not known:
+        raise InputError(adapters.unknown(model))
+    raise UnsupportedQuestionError("similarity", reason, "Pass a model of trees.")
+
+
+def _leaves(adapter: Any, X: Any, limits: Limits) -> Cells:
+    """(T, n): packed leaf numbers, block by block so that a library's own wide matrix never exists whole."""
+    n_trees, n = int(adapter.coordinates(inputs.take_rows(X, slice(0, 1)), 1).shape[1]), int(X.shape[0])
+    limits.budget.require(2 * n * n_trees, "The leaf numbers of all rows", FEWER)
+    parts: list[Cells] = [np.empty((n_trees, 0), dtype=np.uint8)]
+    step = max(1, BLOCK_ENTRIES // max(n_trees, 1))
+    for start in track(range(0, n, step), "leaves"):
+        found = adapter.coordinates(inputs.take_rows(X, slice(start, start + step)), limits.n_threads).T
+        parts.append(found.astype(cell_dtype(int(found.max(initial=0)) + 1)))
+    return np.concatenate(parts, axis=1)

@@ -1,0 +1,146 @@
+"""axil.similarity against the libraries' own leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import catboost as cb
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    IsolationForest,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import axil
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(240, 4))
+Y = X[:, 0] + np.sin(3 * X[:, 1]) + 0.1 * RNG.normal(size=240)
+CLASSES = np.digitize(Y, [-0.7, 0.7])
+GROUPS = [24] * 10
+FEW = {"n_estimators": 6, "random_state": 0}
+
+
+def boosted(objective: str, target: Any = Y, **more: Any) -> lgb.Booster:
+    settings = {"objective": objective, "verbose": -1, "min_data_in_leaf": 5, "num_leaves": 9}
+    return lgb.train(settings, lgb.Dataset(X, target, **more), 6)
+
+
+def by_xgboost(objective: str, target: Any, **more: Any) -> xgb.Booster:
+    return xgb.train({"objective": objective, "max_depth": 3}, xgb.DMatrix(X, target, **more), 6)
+
+
+def leaves_of_xgboost(model: xgb.Booster) -> Any:
+    return model.predict(xgb.DMatrix(X), pred_leaf=True)
+
+
+def yeti() -> cb.CatBoost:
+    settings = {"loss_function": "YetiRank", "iterations": 6, "verbose": 0, "allow_writing_files": False}
+    return cb.CatBoost(settings).fit(cb.Pool(X, CLASSES, group_id=np.repeat(np.arange(10), 24)))
+
+
+MODELS: dict[str, tuple[Any, Any]] = {
+    "squared error": (lambda: boosted("regression"), lambda m: m.predict(X, pred_leaf=True)),
+    "classes": (
+        lambda: lgb.LGBMClassifier(n_estimators=4, verbose=-1).fit(X, CLASSES),
+        lambda m: m.predict(X, pred_leaf=True),
+    ),
+    "quantile": (lambda: boosted("quantile"), lambda m: m.predict(X, pred_leaf=True)),
+    "lambdarank": (lambda: boosted("lambdarank", CLASSES, group=GROUPS), lambda m: m.predict(X, pred_leaf=True)),
+    "xgboost, ranks": (lambda: by_xgboost("rank:ndcg", CLASSES, group=GROUPS), leaves_of_xgboost),
+    "xgboost, survival": (lambda: by_xgboost("survival:cox", np.exp(Y)), leaves_of_xgboost),
+    "catboost, ranks": (yeti, lambda m: m.calc_leaf_indexes(X)),
+    "forest": (lambda: RandomForestRegressor(**FEW, min_samples_leaf=3).fit(X, Y), lambda m: m.apply(X)),
+    "absolute error": (
+        lambda: RandomForestRegressor(**FEW, criterion="absolute_error").fit(X, Y),
+        lambda m: m.apply(X),
+    ),
+    "stages": (
+        lambda: GradientBoostingClassifier(**FEW, init=LinearClassifier()).fit(X, CLASSES),
+        lambda m: m.apply(X),
+    ),
+    "outliers": (
+        lambda: IsolationForest(**FEW).fit(X),
+        lambda m: np.stack([tree.apply(X[:, own]) for tree, own in zip(m.estimators_, m.estimators_features_)], axis=1),
+    ),
+}
+
+
+class LinearClassifier(LinearRegression):  # type: ignore[misc]
+    """A start that axil refuses: it is fitted to the classes."""
+
+    def predict_proba(self, X: Any) -> Any:
+        return np.full((len(X), 3), 1 / 3)
+
+
+def expected(leaves: Any, weights: Any = None) -> np.ndarray:
+    """(n, n) by the definition."""
+    own = np.asarray(leaves).reshape(len(X), -1)
+    count = np.ones(own.shape[1]) if weights is None else weights
+    return ((own[:, None] == own[None]) * count).sum(axis=2) / count.sum()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_is_the_share_of_trees_with_a_common_leaf(name: str) -> None:
+    make, leaves = MODELS[name]
+    model = make()
+    right = expected(leaves(model))
+    np.testing.assert_allclose(axil.similarity(model, X[:50], X), right[:50], rtol=1e-15)
+    found, rows = axil.similarity(model, X[:50], X, k=7)
+    order = np.argsort(-right[:50], axis=1, kind="stable")[:, :7]
+    largest = np.take_along_axis(right[:50], order, axis=1)
+    np.testing.assert_array_equal(rows, np.where(largest > 0, order, -1))
+    np.testing.assert_allclose(found, largest, rtol=1e-15)
+
+
+def test_histograms_of_a_loss_that_is_refused() -> None:
+    model = HistGradientBoostingRegressor(loss="quantile", quantile=0.5, max_iter=5).fit(X, Y)
+    found = axil.similarity(model, X)
+    np.testing.assert_array_equal(np.diag(found), 1.0)
+    alike = found == 1
+    assert len(np.unique(model.predict(X)[alike[0]])) == 1  # the same leaves, the same prediction
+    assert 0 < found.mean() < 1
+
+
+def test_trees_may_be_weighted() -> None:
+    model, weights = boosted("quantile"), np.array([5.0, 0, 1, 0.1, 0.3, 2])
+    right = expected(model.predict(X, pred_leaf=True), weights)
+    np.testing.assert_allclose(axil.similarity(model, X, tree_weights=weights), right, rtol=1e-14)
+    found, rows = axil.similarity(model, X, X, 5, tree_weights=weights, n_threads=2)
+    np.testing.assert_allclose(found, -np.sort(-right, axis=1)[:, :5], rtol=1e-14)
+    assert (np.take_along_axis(right, rows, axis=1) == found).mean() > 0.9
+
+
+def test_pipelines_frames_and_the_same_bits_for_any_thread_count() -> None:
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = make_pipeline(StandardScaler(), RandomForestRegressor(**FEW)).fit(frame, Y)
+    one, three = (axil.similarity(model, frame, frame, 4, n_threads=n) for n in (1, 3))
+    for a, b in zip(one, three):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(one[0][:, 0], 1.0)
+
+
+def test_fewer_rows_than_asked_for() -> None:
+    found, rows = axil.similarity(boosted("regression"), X[:3], X[:2], k=10)
+    assert found.shape == rows.shape == (3, 2)
+
+
+def test_what_has_no_leaves_is_refused() -> None:
+    with pytest.raises(axil.UnsupportedQuestionError, match="no trees"):
+        axil.similarity(LinearRegression().fit(X, Y), X)
+    linear = xgb.train({"booster": "gblinear"}, xgb.DMatrix(X, Y), 3)
+    with pytest.raises(axil.AxilError, match="linear model"):
+        axil.similarity(linear, X)
+    with pytest.raises(axil.InputError, match="tree_weights"):
+        axil.similarity(boosted("regression"), X, tree_weights=-np.ones(6))
+    with pytest.raises(axil.InputError, match="columns"):
+        axil.similarity(boosted("regression"), X, X[:, :3])
