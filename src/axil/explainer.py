@@ -341,7 +341,9 @@ def _exact(
     n_train = X_train.shape[0]
     if n_train == 0:
         raise InputError("X_train has no rows; expected the rows that the model was fitted on.")
-    own = owned(inputs.as_targets(y_train, n_train, adapter.n_outputs, adapter.classes))
+    own = owned(
+        inputs.as_targets(y_train, n_train, adapter.n_outputs, adapter.classes, repeated=adapter.repeats_targets)
+    )
     if inverse_func is not None and adapter.classes is not None:
         raise InputError("inverse_func is for transformed numbers; this model predicts classes. Leave it out.")
     fitted = fitted_targets(adapter.scale, inverse_func, own, y_train)

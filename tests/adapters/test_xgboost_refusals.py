@@ -38,8 +38,6 @@ VERSION = tuple(int(part) for part in xgb.__version__.split(".")[:2])
 OBJECTIVES: dict[str, tuple[dict[str, Any], str]] = {
     "reg:squaredlogerror": ({"data": POSITIVE}, "(ii)"),
     "reg:pseudohubererror": ({}, "(ii)"),
-    "reg:absoluteerror": ({}, "(ii)"),
-    "reg:quantileerror": ({"quantile_alpha": 0.5}, "(ii)"),
     "reg:logistic": ({"data": SHARES}, "(i)"),
     "binary:logistic": ({"data": SHARES}, "(i)"),
     "binary:logitraw": ({"data": SHARES}, "(i)"),

@@ -345,3 +345,21 @@ _MAKERS: dict[str, Callable[[], Case]] = {
 }
 
 CASES: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _MAKERS.items()}
+
+_HIGH: dict[str, Any] = {"objective": "reg:quantileerror", "quantile_alpha": 0.9}
+_MAE: dict[str, Any] = {"objective": "reg:absoluteerror"}
+_RANKED_MAKERS: dict[str, Callable[[], Case]] = {
+    "quantile": lambda: booster(**_HIGH),
+    "quantile weighted subsample": lambda: regressor(weighted=True, subsample=0.7, **_HIGH),
+    "quantile dart": lambda: booster(booster="dart", rate_drop=0.4, **_HIGH),
+    "quantile 1/3 loaded": lambda: loaded(booster(objective="reg:quantileerror", quantile_alpha=1 / 3)),
+    "absolute error": lambda: regressor(**_MAE),
+    "absolute error weighted": lambda: booster(weighted=True, **_MAE),
+    "absolute error base_score": lambda: booster(base_score=3.0, **_MAE),
+    "absolute error parallel": lambda: booster(num_parallel_tree=3, subsample=0.8, **_MAE),
+    "absolute error regularised": lambda: booster(alpha=1.0, max_delta_step=0.3, reg_lambda=5.0, **_MAE),
+    "absolute error three targets": lambda: regressor(with_targets(three), **_MAE),
+    "absolute error vector leaves": lambda: regressor(with_targets(three), multi_strategy="multi_output_tree", **_MAE),
+}
+#: Leaf values are percentiles of the residuals.
+RANKED: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _RANKED_MAKERS.items()}

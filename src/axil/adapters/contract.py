@@ -214,6 +214,7 @@ class Model(Protocol):
     takes_text: bool  #: whether columns may hold other things than numbers
     classes: NDArray[Any] | None  #: of a classifier: its targets are one-hot, its predictions probabilities
     n_outputs: int
+    repeats_targets: bool  #: whether all outputs were fitted to one column of targets, as several quantiles are
     precision: type[np.floating[Any]]  #: in which the library keeps targets and weights
     tolerance: float  #: of predictions, relative to the largest |prediction|
     fingerprint: str  #: of what was fitted; equal models have equal ones
@@ -273,6 +274,7 @@ class Defaults(ReadsRows):
     feature_names: list[str] | None = None
     classes: NDArray[Any] | None = None
     n_outputs = 1
+    repeats_targets = False
     precision: type[np.floating[Any]] = np.float64
     refused_draws: UnsupportedModelError | None = None
     fitted_rows: int | None = None

@@ -202,7 +202,8 @@ class ProvenModel(InMemory):
         return seconds, all(cost.deletion < np.inf for cost in costs)
 
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
-        return self.on_scale(inputs.as_targets(given, n, self.shape[1], self.classes, what, rows), what)
+        repeated = self.adapter.repeats_targets
+        return self.on_scale(inputs.as_targets(given, n, self.shape[1], self.classes, what, rows, repeated), what)
 
     def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
         self.predicted(queries)  # which checks them

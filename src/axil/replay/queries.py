@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from axil import inputs
 from axil.adapters.contract import Model, OffsetModel
 from axil.adapters.smooth import OffsetScores, SmoothModel
+from axil.errors import UnsupportedQuestionError
 from axil.machine.threads import Kept
 from axil.types import Array
 
@@ -30,8 +31,15 @@ class Offsets:
         values = inputs.as_offsets(init_score, n, adapter.n_outputs, "explained")
         if values is None:
             return cls(np.zeros((n, adapter.n_outputs)))
+        replaces = getattr(adapter, "offset_replaces_base", False)
+        if replaces and getattr(adapter, "starts_with_base", False):
+            raise UnsupportedQuestionError(
+                "init_score",
+                f"{adapter.library} puts it in the place of the base, which is here a percentile of the targets",
+                "Leave it out: explain what the model predicts without it.",
+            )
         # a copy: explanations keep it, for derivatives that are asked for later
-        return cls(values.copy(), getattr(adapter, "offset_replaces_base", False))
+        return cls(values.copy(), replaces)
 
     @property
     def base(self) -> float:

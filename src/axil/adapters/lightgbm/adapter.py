@@ -16,7 +16,7 @@ from axil.adapters.frames import array_of_floats
 from axil.adapters.lightgbm import splits
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, histories
 from axil.adapters.lightgbm.path_smooth import ESTIMATES, SCHEDULED, PathSmooth
-from axil.adapters.lightgbm.percentile import Gradients, RankedReplay, with_base, with_evidence
+from axil.adapters.lightgbm.percentile import Gradients, RankedReplay, with_evidence
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refit import refitted_trees
@@ -24,6 +24,7 @@ from axil.adapters.lightgbm.refusals import REFUSALS, cause
 from axil.adapters.lightgbm.rows import as_lightgbm, from_pandas
 from axil.adapters.lightgbm.rule import LightGBMRule
 from axil.adapters.lightgbm.text import LightGBMSettings, parse
+from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refusal, refuse
 from axil.adapters.routes import Routes
 from axil.errors import InputError, UnsupportedModelError
@@ -167,7 +168,8 @@ class LightGBMAdapter(TreeModel):
             doubt=partial(refusal, FIRST) if hides and not np.isnan(rates[0]) else None,
         )
         if gradients is not None:
-            return [with_base(trees, gradients, start, base is None, totals.n_rows)]
+            single = 2.0**-23 * abs(start)  # LightGBM rounds it
+            return [with_base(trees, gradients.ranks, rows, start if base is None else None, single)]
         return [self._smoothed(trees, rows, evidence) if self._estimates(totals) else trees]
 
     def _estimates(self, totals: Totals) -> bool:
@@ -223,13 +225,7 @@ class LightGBMAdapter(TreeModel):
         if not self.starts_with_base:
             return None
         name = self._reading.text.objective
-        if not rows.at_hand:
-            raise UnsupportedModelError(
-                "objective",
-                f"{name} over partitions",
-                "a leaf takes its value from rows by their rank among all rows of the leaf, which lie in several partitions",
-                "Pass the training rows in memory.",
-            )
+        require_rows(rows, "objective", name)
         return Gradients.of(name, self._settings.precisely("alpha")[0], rows.targets[:, 0], rows.weights)
 
     def _base(

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import Coefficients, FittedTrees
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, Seen
 from axil.structure import Ranks
 from axil.types import Array
@@ -109,38 +108,3 @@ def _version() -> tuple[int, ...]:
 def with_evidence(evidence: LeafEvidence, gradients: Gradients | None) -> LeafEvidence:
     """The evidence, by percentiles where there are gradients."""
     return evidence if gradients is None else replace(evidence, ranks=gradients.ranks)
-
-
-def with_base(trees: FittedTrees, gradients: Gradients, base: float, starts: bool, n_rows: int) -> FittedTrees:
-    """The trees after one of a single leaf, the base; ``starts``: whether the fit starts from it at all."""
-    c, size = trees.coefficients, len(trees.n_leaves)
-    rate = 1.0 if starts else 0.0
-    if c is not None:
-        omega = np.zeros((size + 2, size + 1))
-        omega[1:, 1:], omega[1:, 0] = c.omega, rate * c.beta
-        rate = float(omega[-1, 0])
-        c = Coefficients(omega, np.zeros(size + 2))
-
-    def before(first: float, rest: Any) -> Any:
-        return None if rest is None else np.concatenate([[first], np.broadcast_to(rest, len(trees.values))])
-
-    single = 2.0**-23 * abs(base)  # LightGBM rounds it
-    hidden, slack = before(0.0, trees.hidden), before(single, trees.slack)
-    doubt = trees.doubt
-    return replace(
-        trees,
-        n_leaves=np.append(1, trees.n_leaves),
-        values=np.concatenate([[[rate * base]], trees.values]),
-        counts=None if trees.counts is None else np.append(n_rows, trees.counts),
-        weights=before(float(n_rows if gradients.weights is None else gradients.weights.sum()), trees.weights),
-        l2=np.append(0.0, trees.l2),
-        rates=np.append(rate, trees.rates),
-        base=np.zeros(1),
-        base_value=np.zeros(1),
-        coefficients=c,
-        hidden=hidden,
-        slack=slack,
-        doubt=None if doubt is None else lambda agree: doubt(agree[1:]),
-        ranks=gradients.ranks,
-        based=True,
-    )

@@ -14,21 +14,24 @@ from scipy import sparse
 from axil.adapters.bags import RecordedBags
 from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, Sampler, TrainingRows, TreeModel
 from axil.adapters.frames import single_table
+from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import not_fitted, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.adapters.xgboost.document import ModelDocument, Tree, parse, settings
 from axil.adapters.xgboost.draws import DrawPlan, Subsample
 from axil.adapters.xgboost.matrix import as_matrix
+from axil.adapters.xgboost.percentile import PERCENTILES, XGBoostPercentile, alphas
 from axil.adapters.xgboost.plan import drop_factors, plan_of, plan_of_draws
 from axil.adapters.xgboost.rates import LEAF_ROUNDING, ROUNDING, Leaves, confirmed, recover
 from axil.adapters.xgboost.refusals import REFUSALS, XGBoostReading, causes, pruned
 from axil.adapters.xgboost.rule import XGBoostRule
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedModelError
 from axil.types import Array
 
 Reader = TypeVar("Reader")
 
 CHECKED_ITERATIONS = 4  # compared with the data before the settings are trusted
+AS_STATED = 1e-5  # of the largest leaf value: a rate that leads to the values of the first tree is taken as stated
 BLOCK_ENTRIES = 1 << 22  # leaf numbers asked of the library at a time
 
 
@@ -89,7 +92,8 @@ class XGBoostAdapter(TreeModel):
         self._booster, self._missing = booster.copy(), missing  # a booster can be trained further
         self._settings = settings(booster.save_config())
         model = parse(booster.save_raw("json"))
-        refuse(self.refusals, XGBoostReading(self._settings, model, estimator, custom))
+        self._reading = XGBoostReading(self._settings, model, estimator, custom)
+        refuse(self.refusals, self._reading)
         assert model is not None  # it is for gblinear, which is refused
         self._model: ModelDocument = model
         self._n_iterations = n_iterations or int(model.iterations[-1]) + 1
@@ -107,6 +111,8 @@ class XGBoostAdapter(TreeModel):
         self._rule = XGBoostRule.of(self._settings, self.n_features)
         if self._rule.signs.any():
             self.leaf_tolerance *= 2  # bounds are rounded once more than the values that they come from
+        self.starts_with_base = self._reading.objective in PERCENTILES
+        self.repeats_targets = self._reading.objective == "reg:quantileerror"
         self._number_leaves()
 
     def _number_leaves(self) -> None:
@@ -200,6 +206,8 @@ class XGBoostAdapter(TreeModel):
             else plan_of(self._model, self._settings, n_rows)
         )
         factors = drop_factors(self._model, plan, self._n_iterations) if plan.dart else None
+        if self.starts_with_base:
+            return self._percentiles(rows, plan, factors)
         rates, l2 = self._rates(rows, plan)
         entries = []
         together = self._model.shared and not self._rule.bends  # else each output has a pattern of its own
@@ -212,6 +220,57 @@ class XGBoostAdapter(TreeModel):
             entry = replace(entry, slack=self._slack(entry, own, rows.totals.largest))
             entries.append(self._bent(entry, own, group, l2) if self._rule.bends else entry)
         return entries
+
+    def _percentiles(self, rows: TrainingRows, plan: DrawPlan, factors: Array | None) -> list[FittedTrees]:
+        """The entries of all outputs where leaf values are percentiles of residuals."""
+        require_rows(rows, "objective", self._reading.objective)
+        totals, estimated = rows.totals, self._model.base_estimated
+        if totals.offset and estimated:
+            raise UnsupportedModelError(
+                "base_margin",
+                f"given with {self._reading.objective}",
+                "predictions then start from a percentile of the targets that the fit did not start from",
+                "Fit with a number as base_score.",
+            )
+        entries, shares = [], alphas(self._reading.objective_settings, self.n_outputs)
+        apart = float(np.ptp(rows.targets))
+        for group, alpha in enumerate(shares):
+            own = np.arange(self._n_trees) if self._model.shared else np.flatnonzero(self._groups == group)
+            ranks = XGBoostPercentile(alpha, rows.weights)
+            sampler = Subsample(plan, own) if plan.samples else None
+            rates = self._stated_rates(rows, own, group, ranks, sampler)
+            none = [np.zeros(len(self._trees[t].leaves)) for t in own]
+            entry = self._entry(own, np.array([group]), rates, none, totals.weighted)
+            if self._model.shared:
+                entry = replace(entry, values=entry.values[:, [group]], columns=own.astype(np.int64))
+            entry = self._with_coefficients(replace(entry, sampler=sampler, doubt=None), own, factors, totals.offset)
+            rate = self._settings.number("learning_rate")
+            entry = replace(entry, slack=self._slack(entry, own, totals.largest) + 2 * ROUNDING * rate * apart)
+            start = float(entry.base_value[0])
+            entries.append(with_base(entry, ranks, rows, start if estimated else None, 8 * ROUNDING * abs(start)))
+        return entries
+
+    def _stated_rates(
+        self,
+        rows: TrainingRows,
+        own: NDArray[np.intp],
+        output: int,
+        ranks: XGBoostPercentile,
+        sampler: Subsample | None,
+    ) -> Array:
+        """(T,): the rate of the settings where the first tree confirms it, else nan, to be recovered."""
+        stated = float(np.float32(self._settings.number("learning_rate")) / np.float32(self._model.n_parallel))
+        tree = self._trees[own[0]]
+        leaf = self._some_leaves(rows.X, 0, 1)[:, own[0]]
+        draw = np.ones(len(leaf)) if sampler is None else sampler.draw(0, leaf, np.empty(0))
+        start = self._model.base_score if rows.offsets is None else rows.offsets
+        start = np.broadcast_to(start, rows.targets.shape)[:, output]
+        residuals = (rows.targets[:, output] - start).astype(np.float32).astype(np.float64)
+        made = ranks.values(leaf, residuals, draw, len(tree.leaves))
+        values = tree.values[:, output if self._model.shared else 0]
+        drops = self._model.weight_drop is not None and bool(np.any(self._model.weight_drop != 1))
+        near = np.abs(values - stated * made).max() <= AS_STATED * np.abs(values).max(initial=0.0)
+        return np.full(len(own), stated if near or drops or len(tree.splits) == 0 else np.nan)
 
     def _bent(self, trees: FittedTrees, own: NDArray[np.intp], output: int, l2: list[Array]) -> FittedTrees:
         """The entry of one output with what bends its leaves."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.refusals import OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS, OWN_RANKING, RANKED, Refusal
 from axil.adapters.xgboost.document import ModelDocument, XGBoostSettings
+from axil.adapters.xgboost.percentile import PERCENTILES
 from axil.errors import UnsupportedModelError
 
 
@@ -27,8 +29,12 @@ class XGBoostReading:
     custom: str  #: the name of a custom objective, as far as it is known
 
     @property
+    def objective_settings(self) -> dict[str, Any]:
+        return dict(self.settings.learner.get("objective", {}))
+
+    @property
     def objective(self) -> str:
-        return str(self.settings.learner.get("objective", {}).get("name", ""))
+        return str(self.objective_settings.get("name", ""))
 
 
 SQUARED_ERROR = ("reg:squarederror", "reg:linear")
@@ -44,8 +50,6 @@ _DAMPED = "residuals are taken between logarithms", "residuals are damped by a n
 _OBJECTIVES = {
     "reg:squaredlogerror": (_DAMPED[0], "(ii)"),
     "reg:pseudohubererror": (_DAMPED[1], "(ii)"),
-    "reg:absoluteerror": ("leaf values are medians of the residuals", "(ii)"),
-    "reg:quantileerror": ("leaf values are quantiles of the residuals", "(ii)"),
     "reg:expectileerror": ("residuals are weighted by their sign", "(ii)"),
     "reg:logistic": (_LOGIT, "(i)"),
     "binary:logistic": (_LOGIT, "(i)"),
@@ -62,6 +66,7 @@ _OBJECTIVES = {
     "survival:cox": ("residuals depend on which rows are still at risk", "(ii)"),
     "survival:aft": ("targets are intervals and residuals pass through a density", "(ii)"),
 }
+_RENEWERS = {"grow_quantile_histmaker", "grow_histmaker", "grow_gpu_hist", "grow_gpu_approx"}
 _GROWERS = {"grow_quantile_histmaker", "grow_histmaker", "grow_colmaker", "grow_gpu_hist", "grow_gpu_approx"}
 
 
@@ -71,6 +76,16 @@ def _objective(name: str) -> Callable[[XGBoostReading], str]:
 
 def _gblinear(reading: XGBoostReading) -> str:
     return "gblinear" if reading.settings.learner["gradient_booster"].get("name") == "gblinear" else ""
+
+
+def _not_renewed(reading: XGBoostReading) -> str:
+    """Leaves that are steps along the gradient instead (HasNodePosition, src/tree; from 3.4 on all are)."""
+    if reading.objective not in PERCENTILES or reading.model is None:
+        return ""
+    if reading.model.version >= (3, 4):
+        return f"{reading.objective} of XGBoost {'.'.join(map(str, reading.model.version))}"
+    stepped = reading.settings.updaters and reading.settings.updaters[-1] not in _RENEWERS
+    return f"{reading.objective} with {reading.settings.updaters[-1]}" if stepped else ""
 
 
 def _scale_pos_weight(reading: XGBoostReading) -> str:
@@ -129,6 +144,7 @@ def _other_gradients(reading: XGBoostReading) -> str:
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (
     "objective: reg:squarederror",
+    "objective: reg:absoluteerror, reg:quantileerror, up to XGBoost 3.3 and not with tree_method=exact: with the ranks of the rows held",
     "tree_method hist, approx, exact; device cpu and cuda",
     "base_score given or estimated, base_margin, sample_weight",
     "learning_rate, LearningRateScheduler, early stopping (best_iteration), continued training",
@@ -199,11 +215,18 @@ REFUSALS: tuple[Refusal[XGBoostReading], ...] = (
     ),
     Refusal(
         "objective",
-        lambda reading: "" if reading.objective in SQUARED_ERROR else reading.objective or "none",
+        lambda reading: "" if reading.objective in (*SQUARED_ERROR, *PERCENTILES) else reading.objective or "none",
         "its gradients are not known to be those of squared error",
         _L2,
         "(ii)",
         linear_only=True,
+    ),
+    Refusal(
+        "objective",
+        _not_renewed,
+        "leaf values are then steps along the gradient of a loss with a corner, and no percentiles",
+        'Fit with tree_method="hist" and XGBoost before 3.4, or with objective="reg:squarederror".',
+        "(ii)",
     ),
     Refusal(
         "estimator",

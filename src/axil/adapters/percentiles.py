@@ -1,0 +1,59 @@
+"""Trees whose leaf values are percentiles of residuals: their base, the same percentile of the targets, as a tree of one leaf."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
+from axil.errors import UnsupportedModelError
+from axil.structure import Ranks
+
+
+def require_rows(rows: TrainingRows, setting: str, value: str) -> None:
+    """Refuse percentiles of rows that lie in several partitions, by the setting and value that ask for percentiles."""
+    if not rows.at_hand:
+        raise UnsupportedModelError(
+            setting,
+            f"{value} over partitions",
+            "a leaf takes its value from rows by their rank among all rows of the leaf, which lie in several partitions",
+            "Pass the training rows in memory.",
+        )
+
+
+def with_base(trees: FittedTrees, ranks: Ranks, rows: TrainingRows, start: float | None, slack: float) -> FittedTrees:
+    """The trees after one of a single leaf, the percentile ``start`` of the targets, which may be off by ``slack``.
+
+    None: the fit starts from a constant, which stays the base, and the first tree counts for nothing.
+    """
+    c, size, rate = trees.coefficients, len(trees.n_leaves), 0.0 if start is None else 1.0
+    if c is not None:
+        omega = np.zeros((size + 2, size + 1))
+        omega[1:, 1:], omega[1:, 0] = c.omega, rate * c.beta
+        rate = float(omega[-1, 0])
+        c = Coefficients(omega, np.zeros(size + 2) if start is not None else np.append(c.beta[0], c.beta))
+
+    def before(first: float, rest: Any) -> Any:
+        return None if rest is None else np.concatenate([[first], np.broadcast_to(rest, len(trees.values))])
+
+    doubt, totals = trees.doubt, rows.totals
+    return replace(
+        trees,
+        n_leaves=np.append(1, trees.n_leaves),
+        values=np.concatenate([[[0.0 if start is None else rate * start]], trees.values]),
+        counts=None if trees.counts is None else np.append(totals.n_rows, trees.counts),
+        weights=before(totals.weight, trees.weights),
+        l2=np.zeros(1 + len(trees.values)),
+        rates=np.append(rate, trees.rates),
+        base=trees.base if start is None else np.zeros(1),
+        base_value=trees.base_value if start is None else np.zeros(1),
+        coefficients=c,
+        hidden=before(0.0, trees.hidden),
+        slack=before(slack, trees.slack),
+        doubt=None if doubt is None else lambda agree: doubt(agree[1:]),
+        ranks=ranks,
+        based=True,
+        columns=None if trees.columns is None else np.append(0, 1 + trees.columns),
+    )

@@ -1,0 +1,45 @@
+"""XGBoost's percentiles: leaf values of reg:absoluteerror and reg:quantileerror, and where their fits start.
+
+Formulas: Quantile and WeightedQuantile, src/common/stats.h, and UpdateTreeLeaf, src/objective/adaptive.cc, up to XGBoost 3.3.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure import Ranks
+from axil.types import Array
+
+PERCENTILES = ("reg:absoluteerror", "reg:quantileerror")  # objectives
+
+
+@dataclass(frozen=True)
+class XGBoostPercentile(Ranks):
+    """The rule of XGBoost. Settings of sums (reg_lambda, reg_alpha, max_delta_step) do not reach its leaf values."""
+
+    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
+        """Linear between ranks, of which the first is at 1 / (n + 1)."""
+        place = self.alpha * (counts + 1.0)
+        rank = np.floor(place).astype(np.int64) - 1
+        low, high = self.alpha <= 1.0 / (counts + 1.0), self.alpha >= counts / (counts + 1.0)
+        share = np.where(low | high, 0.0, place - 1.0 - rank)
+        return np.where(low, 0, np.where(high, counts - 1, rank)), share
+
+    def weighed(self, weights: Array) -> tuple[int, int, float]:
+        """The first row whose cumulated weight, all in float32, reaches the share."""
+        total = np.cumsum(weights.astype(np.float32), dtype=np.float32)
+        threshold = np.float32(np.float64(total[-1]) * self.alpha)
+        at = min(int(np.searchsorted(total, threshold, side="left")), len(weights) - 1)
+        return at, at, 0.0
+
+
+def alphas(objective: dict[str, Any], n_outputs: int) -> list[float]:
+    """The share below of each output, in float32, from the settings of the objective."""
+    given = json.loads(str(objective.get("quantile_loss_param", {}).get("quantile_alpha", "0.5")))
+    found = np.asarray(given, dtype=np.float32).ravel().astype(np.float64)
+    return [float(alpha) for alpha in np.broadcast_to(found, n_outputs)]
