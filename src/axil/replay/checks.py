@@ -241,7 +241,8 @@ def check_base(adapter: Adapter, trees: FittedTrees, extent: Extent) -> None:
 def check_values(adapter: Adapter, trees: FittedTrees, walked: Replay, scale: float) -> float:
     """Compare leaf values with the model's; the largest difference, relative to the largest |prediction|."""
     values = walked.values * np.repeat(walked.structure.final, trees.n_leaves)[:, None]
-    slack = adapter.leaf_tolerance * float(np.abs(trees.values).max(initial=0.0)) + ROUNDING * scale + trees.slack
+    largest = float(np.abs(trees.values[int(trees.based) :]).max(initial=0.0))  # a base says nothing of the leaves
+    slack = adapter.leaf_tolerance * largest + ROUNDING * scale + trees.slack
     first = slice(0, trees.n_leaves[0])
     weights = walked.structure.leaf_weights[first]
     shift = np.abs(weights @ (values[first] - trees.values[first])) / max(weights.sum(), 1e-300)

@@ -93,7 +93,7 @@ class Held:
         if engine is None or targets is None:
             return cls(s.total_leaves, **walked.held)
         if s.is_ranked:
-            return cls(s.total_leaves, **walked.held, shift=0.0, radius=0.0, encodings=encodings)
+            return cls(s.total_leaves, **walked.held, shift=_shift(engine), radius=0.0, encodings=encodings)
         sums, shift = engine.fit(targets).sums[:, 0], _shift(engine)
         return cls(s.total_leaves, **walked.held, shift=shift, radius=_radius(s, sums, engine), encodings=encodings)
 

@@ -102,6 +102,8 @@ def replayed(trees: FittedTrees, walked: Walked, offsets: Array | None, total: f
     alike = rule.l1 == 0 and rule.max_step == np.inf  # bounds alone: classes of a tree are all at theirs together
     assert walked.sums.shape[1] == 1 or alike, "outputs that share trees have patterns of their own"
     pattern = hold(rule, walked.sums[:, 0], walked.leaf_weights)
+    if walked.shift is not None:
+        pattern = replace(pattern, shift=walked.shift)
     values = pattern.values(trees.n_leaves, walked.sums)
     rates, recovered = recover_rates(trees, values, walked.counts)
     trees = replace(trees, rates=rates)
@@ -156,7 +158,7 @@ def recover_rates(
     rates = trees.rates.copy()
     unknown = np.flatnonzero(np.isnan(rates))
     ends = np.cumsum(trees.n_leaves)
-    negligible = NEGLIGIBLE * np.abs(trees.values).max(initial=0.0)
+    negligible = NEGLIGIBLE * np.abs(trees.values[int(trees.based) :]).max(initial=0.0)
     for t in unknown:
         own = slice(ends[t] - trees.n_leaves[t], ends[t])
         # One value, or two that balance each other, are led to by any targets with some rate or other, and zeros by none.

@@ -34,9 +34,8 @@ class Walked:
     leaf_weights: Array  #: (L,)
     sums: Array  #: (L, K) of weight * draw * residual, as the library rounds them
     score: Array  #: (N, K) the model's predictions of the rows
-    drawn_weights: (
-        Array  #: (L,) of the rows that each leaf was fitted on: the leaf weights, but where it is a percentile of them
-    )
+    drawn_weights: Array  #: (L,) of all rows that each leaf was fitted on, whatever its ranks
+    shift: Array | None = None  #: (L,) constants in leaf values that are percentiles; None: none
 
 
 def walk(
@@ -119,6 +118,7 @@ class TreeWalk:
         # Codes of the draws, two bytes if there are many.
         self.codes = None if trees.sampler is None and trees.ranks is None else self._empty(np.uint8)
         self.shares = None if trees.ranks is None else np.zeros((3, int(self.starts[-1])))
+        self.shift: Array | None = None
 
     def _empty(self, dtype: type[np.unsignedinteger[Any]]) -> Leaves:
         shape = (self.leaves.shape[0], self.leaves.shape[1])
@@ -143,7 +143,7 @@ class TreeWalk:
             counts[own] = np.bincount(self.leaves[t][taken], minlength=n)
             self._advance(t)
         draws = np.array(self.levels) if self.shares is None else self.shares
-        return Walked(self._cells(), draws, counts, self.leaf_weights, self.sums, self.score, drawn_weights)
+        return Walked(self._cells(), draws, counts, self.leaf_weights, self.sums, self.score, drawn_weights, self.shift)
 
     @staticmethod
     def _rounded(values: Array, precision: type[np.floating[Any]]) -> Array:
@@ -176,7 +176,7 @@ class TreeWalk:
         assert self.shares is not None
         assert self.codes is not None
         n, start = int(self.trees.n_leaves[t]), self.starts[t]
-        found = ranks.picks(self.leaves[t], residuals[:, 0], draw)
+        found = ranks.picks(self.leaves[t], residuals[:, 0], draw, t < self.trees.based)
         self.codes[t] = 0
         for code in (1, 0):  # the lower row last: it is the only one where both are the same
             self.codes[t][found.rows[code]] = code + 1
@@ -184,6 +184,9 @@ class TreeWalk:
         sums, weights = np.zeros((n, 1)), np.zeros(n)
         sums[found.leaves, 0] = (found.shares * residuals[found.rows, 0]).sum(axis=0)
         weights[found.leaves] = 1.0
+        if found.shifts is not None:
+            self.shift = np.zeros(len(self.trees.values)) if self.shift is None else self.shift
+            self.shift[start + found.leaves] = found.shifts
         return sums, weights
 
     def _code(self, level: float) -> int:

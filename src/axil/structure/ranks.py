@@ -30,6 +30,12 @@ class Picks:
     leaves: Positions  #: (n,)
     rows: Positions  #: (2, n) lower and upper; the same row twice where it is one
     shares: Array  #: (2, n)
+    shifts: Array | None = None  #: (n,) constants that the library adds; None: none
+
+    def value(self, residuals: Array) -> float:
+        """The percentile of the first leaf."""
+        found = float(self.shares[:, 0] @ residuals[self.rows[:, 0]])
+        return found if self.shifts is None else found + float(self.shifts[0])
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,10 @@ class Ranks(Transferable, ABC):
     def weighed(self, weights: Array) -> tuple[int, int, float]:
         """Lower and upper rank from 0 and the share of the upper one, for a leaf whose rows have these weights by rank."""
 
-    def picks(self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any]) -> Picks:
-        """The rows picked for the leaves (N,) of one tree from residuals (N,) of rows drawn so often, (N,)."""
+    def picks(
+        self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], is_base: bool = False
+    ) -> Picks:
+        """The rows picked for the leaves (N,) of one tree, or the base, from residuals (N,) of rows drawn so often, (N,)."""
         rows, weights = np.flatnonzero(draw), self.weights
         if self.by_draws and not (draw[rows] == 1).all():
             weights = draw if weights is None else weights * draw

@@ -15,11 +15,13 @@ from axil.adapters.catboost import splits
 from axil.adapters.catboost.blob import parse
 from axil.adapters.catboost.monotone import chains, signs_of
 from axil.adapters.catboost.placement import EncodedRows
+from axil.adapters.catboost.percentile import rules
 from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading, doubt
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
 from axil.adapters.contract import FittedTrees, TrainingRows, TreeModel
 from axil.adapters.frames import single_table
+from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, not_fitted, refuse
 from axil.adapters.routes import Routes
 from axil.errors import InputError, UnsupportedModelError
@@ -79,7 +81,9 @@ class CatBoostAdapter(TreeModel):
         # CatBoost leaves lighter leaves at 0 (CalcLeafDers, catboost/private/libs/algo/approx_calcer.cpp).
         self._least_weight = 0.0 if "MultiRMSE" in self._reading.losses else float(np.finfo(np.float32).eps)
         signs = {} if "MultiRMSE" in self._reading.losses else signs_of(self._reading.last)  # which it does not enforce
-        self._chains = chains(self._blob, signs) if signs else None
+        self.starts_with_base = self._reading.ranked
+        self.repeats_targets = self.starts_with_base
+        self._chains = chains(self._blob, signs) if signs and not self.starts_with_base else None
         # A continued fit starts from the model before and says boost_from_average=False.
         self._estimated = self._fits[-1].from_average or bool(np.any(self._blob.bias != 0))
         self._set_tolerances()
@@ -98,6 +102,8 @@ class CatBoostAdapter(TreeModel):
             self.residual_precision = self.score_precision = np.float32
             self.tolerance = max(1e-6, 3 * ROUNDING * float(np.sqrt(len(self._n_leaves))))
             self.leaf_tolerance = 4 * ROUNDING
+        if self.starts_with_base:  # residuals and percentiles of them are in float32
+            self.residual_precision, self.leaf_tolerance = np.float32, 4 * ROUNDING
 
     def _fingerprint(self) -> str:
         """Digest of splits, leaf values, scale and bias; in float32, because JSON loses a last digit."""
@@ -114,6 +120,8 @@ class CatBoostAdapter(TreeModel):
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """All trees in one entry: they serve every output."""
+        if self.starts_with_base:
+            return self._percentiles(rows)
         blob, n_trees, last = self._blob, len(self._n_leaves), self._fits[-1]
         factor = base_factor(last, n_trees, blob.scale, blob.bias, rows.totals.means)
         base_value = blob.bias / factor
@@ -156,6 +164,39 @@ class CatBoostAdapter(TreeModel):
     def _placement(self, rows: TrainingRows) -> EncodedRows | None:
         """The training rows' leaves where categories were encoded by the targets; else those of predictions."""
         return EncodedRows(self._blob, self._n_leaves, rows) if self._blob.features("target statistics") else None
+
+    def _percentiles(self, rows: TrainingRows) -> list[FittedTrees]:
+        """One entry per output of trees whose leaf values are percentiles of residuals."""
+        require_rows(rows, "loss_function", self._reading.losses[-1])
+        blob, n_trees, last = self._blob, len(self._n_leaves), self._fits[-1]
+        ranks = rules(self._reading.last["loss_function"], rows.weights)
+        everyone, once = np.zeros(len(rows.targets), dtype=np.int64), np.ones(len(rows.targets))
+        starts = [
+            rule.picks(everyone, rows.targets[:, k], once, True).value(rows.targets[:, k])
+            for k, rule in enumerate(ranks)
+        ]
+        factor = base_factor(last, n_trees, blob.scale, blob.bias, np.array(starts))
+        rates = np.full(n_trees, np.nan if self._reading.continued else last.rate)
+        recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
+        whole = recorded is not None and rows.totals.even and bool(np.all(recorded == np.rint(recorded)))
+        entries = []
+        for k, rule in enumerate(ranks):
+            entry = FittedTrees(
+                n_leaves=self._n_leaves,
+                values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs)[:, [k]],
+                counts=np.rint(recorded).astype(np.int64) if recorded is not None and whole else None,
+                weights=recorded,
+                l2=np.zeros(int(self._n_leaves.sum())),
+                rates=rates,
+                base=np.zeros(1),
+                base_value=np.zeros(1),
+                coefficients=coefficients(last, rates, blob.scale, factor),
+                columns=None if len(ranks) == 1 else np.arange(n_trees),
+                placement=self._placement(rows),
+            )
+            start = float(blob.bias[k] / factor)
+            entries.append(with_base(entry, rule, rows, start if self._estimated else None, 4 * ROUNDING * abs(start)))
+        return entries
 
     def _shrunk_further(self, rows: TrainingRows, base: Array) -> float:
         """Factor by which trees that are no longer there had multiplied the others."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from axil.adapters.catboost.blob import ModelBlob
 from axil.adapters.catboost.encodings import encodings
 from axil.adapters.catboost.monotone import signs_of
+from axil.adapters.catboost.percentile import PERCENTILES
 from axil.adapters.refusals import Refusal, refusal
 from axil.errors import UnsupportedModelError
 
@@ -52,6 +53,12 @@ class CatBoostReading:
         last = self.last["boosting_options"]
         started_before = bool(np.any(self.blob.bias != 0)) and not last.get("boost_from_average", False)
         return len(self.blob.settings) > 1 or len(self.blob.depths) > int(last["iterations"]) or started_before
+
+    @property
+    def ranked(self) -> bool:
+        """Whether leaf values are percentiles of residuals in every fit."""
+        methods = self.values("tree_learner_options", "leaf_estimation_method")
+        return {*self.losses} <= {*PERCENTILES} and {*methods} == {"Exact"} and not self.on_gpu
 
     @property
     def bundles(self) -> bool:
@@ -104,7 +111,7 @@ _RANKING = (
 
 
 def _loss(name: str) -> Callable[[CatBoostReading], str]:
-    return lambda model: next((loss for loss in model.losses if loss == name), "")
+    return lambda model: next((loss for loss in model.losses if loss == name and not model.ranked), "")
 
 
 def _custom_loss(model: CatBoostReading) -> str:
@@ -112,7 +119,8 @@ def _custom_loss(model: CatBoostReading) -> str:
 
 
 def _other_loss(model: CatBoostReading) -> str:
-    return next((loss for loss in model.losses if loss not in ("RMSE", "MultiRMSE")), "")
+    others = (loss for loss in model.losses if loss not in ("RMSE", "MultiRMSE") and not model.ranked)
+    return next(others, "")
 
 
 def _unknown(model: CatBoostReading) -> str:
@@ -181,7 +189,7 @@ def _unknown_encoding(model: CatBoostReading) -> str:
 
 def _method(model: CatBoostReading) -> str:
     methods = model.values("tree_learner_options", "leaf_estimation_method")
-    refused = ("Exact", "Simple") if model.on_gpu else ("Exact",)
+    refused = ("Exact", "Simple") if model.on_gpu else () if model.ranked else ("Exact",)
     return next((str(method) for method in methods if method in refused), "")
 
 

@@ -144,7 +144,7 @@ def _other_gradients(reading: XGBoostReading) -> str:
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (
     "objective: reg:squarederror",
-    "objective: reg:absoluteerror, reg:quantileerror, up to XGBoost 3.3 and not with tree_method=exact: with the ranks of the rows held",
+    "objective: reg:absoluteerror, reg:quantileerror up to XGBoost 3.3, not with tree_method=exact: with ranks held",
     "tree_method hist, approx, exact; device cpu and cuda",
     "base_score given or estimated, base_margin, sample_weight",
     "learning_rate, LearningRateScheduler, early stopping (best_iteration), continued training",

@@ -1,0 +1,80 @@
+"""CatBoost's percentiles: exact leaves of MAE, Quantile, MultiQuantile and MAPE, and where their fits start.
+
+Formulas: CalcSampleQuantile, catboost/libs/helpers/quantile.cpp; CalcOneDimensionalOptimumConstApprox, catboost/libs/metrics/
+optimal_const_for_loss.h; CalcExactLeafDeltas, catboost/private/libs/algo/approx_calcer.cpp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure import Ranks
+from axil.structure.ranks import Picks
+from axil.types import Array
+
+PERCENTILES = ("MAE", "Quantile", "MultiQuantile", "MAPE")  # losses
+EPSILON = float(np.finfo(np.float64).eps)  # DBL_EPSILON
+
+
+@dataclass(frozen=True)
+class CatBoostPercentile(Ranks):
+    """The rule of CatBoost: the first row that reaches the share, less or plus delta.
+
+    Sample weights count in the base alone, and in leaves of several quantiles. MAPE divides weights by the sizes of the numbers
+    that it takes a median of, which are targets for the base and residuals for leaves.
+    """
+
+    delta: float = 0.0
+    weighs_leaves: bool = False
+    by_size: bool = False  #: MAPE
+
+    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
+        """The first row."""
+        reached = np.ceil(counts * self.alpha - EPSILON).astype(np.int64)
+        return np.clip(reached, 1, counts) - 1, np.zeros(len(counts))
+
+    def weighed(self, weights: Array) -> tuple[int, int, float]:
+        """The first row."""
+        need = self.alpha * _total(weights) - EPSILON
+        at = min(int(np.searchsorted(np.cumsum(weights), need, side="left")), len(weights) - 1)
+        return at, at, 0.0
+
+    def picks(
+        self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], is_base: bool = False
+    ) -> Picks:
+        """The rows picked, and on which side of them delta puts the value."""
+        weights = self.weights if self.weighs_leaves or is_base else None
+        if self.by_size:
+            ones = np.ones(len(leaf), dtype=np.float32) if weights is None else weights.astype(np.float32)
+            weights = (ones / np.maximum(np.float32(1.0), np.abs(residuals.astype(np.float32)))).astype(np.float64)
+        found = super(CatBoostPercentile, replace(self, weights=weights)).picks(leaf, residuals, draw)
+        if self.delta <= 0:
+            return found
+        value, n = np.zeros(int(leaf.max()) + 1), int(leaf.max()) + 1
+        value[found.leaves] = residuals[found.rows[0]]
+        w = np.ones(len(leaf)) if weights is None else weights
+        below, equal = (residuals < value[leaf]), (residuals == value[leaf])
+        less, same, total = (
+            np.bincount(leaf, w * part, n)[found.leaves] for part in (below, equal, np.ones(len(leaf)))
+        )
+        down = less + same * self.alpha >= total * self.alpha - EPSILON
+        return replace(found, shifts=np.where(down, -self.delta, self.delta))
+
+
+def _total(weights: Array) -> float:
+    """Their sum, one after the other."""
+    return float(np.cumsum(weights)[-1])
+
+
+def rules(loss: dict[str, Any], weights: Array | None) -> list[CatBoostPercentile]:
+    """The rule of each output, from the settings of the loss."""
+    name, given = str(loss["type"]), dict(loss.get("params", {}))
+    alphas = [float(alpha) for alpha in str(given.get("alpha", "0.5")).split(",")]
+    if name == "MAPE":
+        return [CatBoostPercentile(0.5, weights, by_size=True)]
+    delta = float(given.get("delta", 1e-6))
+    return [CatBoostPercentile(alpha, weights, False, delta, name == "MultiQuantile") for alpha in alphas]
