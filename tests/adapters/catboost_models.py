@@ -374,3 +374,21 @@ _MAKERS: dict[str, Callable[[], Case]] = {
 }
 
 CASES: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _MAKERS.items()}
+
+_RANKED_MAKERS: dict[str, Callable[[], Case]] = {
+    "MAE": lambda: regressor(loss_function="MAE"),
+    "MAE weighted": lambda: regressor(loss_function="MAE", weighted=True),
+    "MAE offset": lambda: regressor(loss_function="MAE", offset=True),
+    "MAE lossguide": lambda: regressor(loss_function="MAE", grow_policy="Lossguide", max_leaves=12),
+    "MAE shrunk": lambda: regressor(loss_function="MAE", model_shrink_rate=0.1),
+    "MAE boost_from_average=False": lambda: regressor(loss_function="MAE", boost_from_average=False),
+    "quantile": lambda: regressor(loss_function="Quantile:alpha=0.9"),
+    "quantile delta": lambda: regressor(loss_function="Quantile:alpha=0.3;delta=0.01", weighted=True),
+    "quantile Bernoulli": lambda: regressor(
+        loss_function="Quantile:alpha=0.9", bootstrap_type="Bernoulli", subsample=0.5
+    ),
+    "MAPE": lambda: regressor(loss_function="MAPE"),
+    "MAPE weighted": lambda: regressor(loss_function="MAPE", weighted=True),
+}
+#: Leaf values are percentiles of the residuals.
+RANKED: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _RANKED_MAKERS.items()}

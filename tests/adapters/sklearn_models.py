@@ -381,3 +381,27 @@ CASES: Makers = {
     for group, makers in {"stages": _STAGES, "hist": _HIST, "": {**_TREES, **_FORESTS, **_BAGGING}}.items()
     for name, make in makers.items()
 }
+
+_MAE = {"loss": "absolute_error"}
+_WEIGHTED = {"fit_with": {"weighted": True}}
+_MEDIANS = {"criterion": "absolute_error", "max_depth": 5}
+_RANKED_MAKERS: Makers = {
+    "stages absolute_error": lambda: boosted(**_MAE),
+    "stages absolute_error weighted": lambda: boosted(**_MAE, **_WEIGHTED),
+    "stages quantile subsample": lambda: boosted(loss="quantile", alpha=0.8, subsample=0.6),
+    "stages absolute_error zero": lambda: boosted(**_MAE, init="zero"),
+    "stages absolute_error early stopping": lambda: boosted(**_MAE, n_iter_no_change=3),
+    "hist absolute_error": lambda: hist(**_MAE),
+    "hist quantile": lambda: hist(loss="quantile", quantile=0.3),
+    "hist absolute_error weighted": lambda: hist(**_MAE, **_WEIGHTED),
+    "hist absolute_error early stopping": lambda: hist(**_MAE, early_stopping=True),
+    "tree absolute_error": lambda: lone("DecisionTreeRegressor", **_MEDIANS),
+    "forest absolute_error": lambda: forest("RandomForestRegressor", **_MEDIANS),
+    "forest absolute_error weighted": lambda: forest("ExtraTreesRegressor", **_MEDIANS, **_WEIGHTED),
+    "forest absolute_error two outputs": lambda: forest(
+        "RandomForestRegressor", **_MEDIANS, fit_with={"change": lambda y: np.stack([y, -(y**2)], axis=1)}
+    ),
+    "bagged absolute_error": lambda: forest("BaggingRegressor", estimator=tree.DecisionTreeRegressor(**_MEDIANS)),
+}
+#: Leaf values are percentiles.
+RANKED: Makers = {name: cache(make) for name, make in _RANKED_MAKERS.items()}

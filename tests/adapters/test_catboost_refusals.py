@@ -59,10 +59,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
     **{
         name: loss(name)
         for name in (
-            *("MAE", "MAPE", "Quantile", "LogLinQuantile", "LogCosh", "RMSEWithUncertainty", "Lq:q=3", "Huber:delta=1"),
-            *("Expectile:alpha=0.3", "MultiQuantile:alpha=0.2,0.8"),
+            *("LogLinQuantile", "LogCosh", "RMSEWithUncertainty", "Lq:q=3", "Huber:delta=1"),
+            *("Expectile:alpha=0.3",),
         )
     },
+    "MAE by gradients": loss("MAE", leaf_estimation_method="Gradient"),
+    "Quantile by gradients": loss("Quantile", leaf_estimation_method="Gradient"),
     "Poisson": loss("Poisson", POSITIVE),
     "Tweedie": loss("Tweedie:variance_power=1.5", POSITIVE),
     "RMSPE": loss("RMSPE", POSITIVE),

@@ -48,8 +48,6 @@ REFUSED = [
     (XC(**XGB, monotone_constraints=(1, 0, 0, 0)), BINARY, "monotone_constraints"),
     (XC(**XGB, objective="binary:hinge"), BINARY, "objective"),
     (XR(**XGB, objective="reg:absoluteerror", tree_method="exact"), SCORE, "objective"),
-    (CR(**CAT, loss_function="MAE"), SCORE, "leaf_estimation_method"),
-    (CR(**CAT, loss_function="Quantile:alpha=0.3"), SCORE, "leaf_estimation_method"),
     (
         CR(**CAT, loss_function="Huber:delta=0.4", leaf_estimation_iterations=3),
         NOISY,
@@ -62,9 +60,7 @@ REFUSED = [
     (CC(**CAT, monotone_constraints=[1, 0, 0, 0], model_shrink_rate=0), BINARY, "monotone_constraints"),
     (CC(**CAT, l2_leaf_reg=0), CLASSES, "l2_leaf_reg"),
     (GradientBoostingRegressor(**GB, loss="huber"), SCORE, "loss"),
-    (GradientBoostingRegressor(**GB, loss="absolute_error"), SCORE, "loss"),
     (GradientBoostingClassifier(**{**GB, "random_state": None}, subsample=0.5), BINARY, "random_state"),
-    (HistGradientBoostingRegressor(**HIST, loss="quantile", quantile=0.5), SCORE, "loss"),
     (HistGradientBoostingRegressor(**HIST, loss="poisson", monotonic_cst=[1, 0, 0, 0]), COUNTS, "monotonic_cst"),
 ]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
+from axil.adapters.contract import Coefficients, FittedTrees, Placement, TrainingRows
 from axil.errors import UnsupportedModelError
+from axil.kernels import Backend
 from axil.structure import Ranks
 
 
@@ -21,6 +23,22 @@ def require_rows(rows: TrainingRows, setting: str, value: str) -> None:
             "a leaf takes its value from rows by their rank among all rows of the leaf, which lie in several partitions",
             "Pass the training rows in memory.",
         )
+
+
+@dataclass(frozen=True)
+class AfterBase:
+    """A placement of rows in the trees after the base."""
+
+    placement: Placement
+
+    @property
+    def encodings(self) -> int:
+        return self.placement.encodings
+
+    def assign(self, out: NDArray[np.unsignedinteger[Any]], n_threads: int, backend: Backend | None = None) -> None:
+        """Fill ``out`` (T, N) with the leaves of all training rows."""
+        out[0] = 0
+        self.placement.assign(out[1:], n_threads, backend)
 
 
 def with_base(trees: FittedTrees, ranks: Ranks, rows: TrainingRows, start: float | None, slack: float) -> FittedTrees:
@@ -38,13 +56,16 @@ def with_base(trees: FittedTrees, ranks: Ranks, rows: TrainingRows, start: float
     def before(first: float, rest: Any) -> Any:
         return None if rest is None else np.concatenate([[first], np.broadcast_to(rest, len(trees.values))])
 
-    doubt, totals = trees.doubt, rows.totals
+    doubt, n_rows, weight = trees.doubt, rows.totals.n_rows, rows.totals.weight
+    if trees.held_out is not None:
+        n_rows -= int(trees.held_out.sum())
+        weight = float(n_rows if rows.weights is None else rows.weights[~trees.held_out].sum())
     return replace(
         trees,
         n_leaves=np.append(1, trees.n_leaves),
         values=np.concatenate([[[0.0 if start is None else rate * start]], trees.values]),
-        counts=None if trees.counts is None else np.append(totals.n_rows, trees.counts),
-        weights=before(totals.weight, trees.weights),
+        counts=None if trees.counts is None else np.append(n_rows, trees.counts),
+        weights=before(weight, trees.weights),
         l2=np.zeros(1 + len(trees.values)),
         rates=np.append(rate, trees.rates),
         base=trees.base if start is None else np.zeros(1),
@@ -56,4 +77,5 @@ def with_base(trees: FittedTrees, ranks: Ranks, rows: TrainingRows, start: float
         ranks=ranks,
         based=True,
         columns=None if trees.columns is None else np.append(0, 1 + trees.columns),
+        placement=None if trees.placement is None else AfterBase(trees.placement),
     )

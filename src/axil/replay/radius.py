@@ -93,7 +93,8 @@ class Held:
         if engine is None or targets is None:
             return cls(s.total_leaves, **walked.held)
         if s.is_ranked:
-            return cls(s.total_leaves, **walked.held, shift=_shift(engine), radius=0.0, encodings=encodings)
+            constants = _shift(engine) if s.shift is not None else 0.0
+            return cls(s.total_leaves, **walked.held, shift=constants, radius=0.0, encodings=encodings)
         sums, shift = engine.fit(targets).sums[:, 0], _shift(engine)
         return cls(s.total_leaves, **walked.held, shift=shift, radius=_radius(s, sums, engine), encodings=encodings)
 

@@ -176,6 +176,8 @@ class TreeWalk:
         assert self.shares is not None
         assert self.codes is not None
         n, start = int(self.trees.n_leaves[t]), self.starts[t]
+        if self.trees.held_out is not None:
+            draw = np.where(self.trees.held_out, 0.0, draw)
         found = ranks.picks(self.leaves[t], residuals[:, 0], draw, t < self.trees.based)
         self.codes[t] = 0
         for code in (1, 0):  # the lower row last: it is the only one where both are the same

@@ -70,15 +70,11 @@ _RMSE = 'Fit with loss_function="RMSE" (or "MultiRMSE") instead.'
 _SIGMOID = "residuals pass through a sigmoid, and a base logit is not linear in the targets"
 _SOFTMAX = "residuals pass through a softmax, and base logits are not linear in the targets"
 _EXPONENTIAL = "predictions pass through an exponential"
-_QUANTILE = "leaf values are quantiles of the residuals"
 _RANKED = "residuals depend on how the rows compare with each other"
 
 _LOSSES = {
-    "MAE": "leaf values are medians of the residuals",
-    "MAPE": "leaf values are weighted medians of the residuals",
-    "Quantile": _QUANTILE,
-    "MultiQuantile": _QUANTILE,
-    "GroupQuantile": _QUANTILE,
+    **dict.fromkeys(PERCENTILES, "with other leaves than Exact, or on a GPU, residuals count by their sign"),
+    "GroupQuantile": "leaf values are quantiles of the residuals of groups",
     "LogLinQuantile": _EXPONENTIAL,
     "Poisson": _EXPONENTIAL,
     "Tweedie": _EXPONENTIAL,
@@ -260,7 +256,7 @@ def doubt(continued: bool, sparse: int | None, agree: NDArray[np.bool_]) -> Unsu
 
 #: Settings that change how leaves are made and are replayed exactly; those that only choose splits are not listed.
 EXACT = (
-    "loss_function: RMSE and MultiRMSE",
+    "loss_function: RMSE and MultiRMSE; MAE, Quantile, MultiQuantile and MAPE with Exact leaves, with the ranks of the rows held",
     "boosting_type Plain and Ordered, every bootstrap_type, every grow_policy: all rows count in every leaf",
     "boost_from_average, baseline, sample_weight, learning_rate (also the one CatBoost picks)",
     "l2_leaf_reg, leaf_estimation_method Newton and Gradient, leaf_estimation_iterations",

@@ -15,9 +15,11 @@ from scipy import sparse
 
 from axil.adapters.contract import FittedTrees, Nodes, TrainingRows, TreeModel
 from axil.adapters.frames import as_frame, word_columns
+from axil.adapters.percentiles import require_rows, with_base
 from axil.adapters.refusals import refusal, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.adapters.sklearn.draws import StageSampler, training_rows
+from axil.adapters.sklearn.percentile import PERCENTILES, SklearnPercentile, share_below
 from axil.adapters.sklearn.refusals import DRAWS, LOSSES, STAGES, fits_init
 from axil.adapters.sklearn.trees import (
     SklearnAdapter,
@@ -47,13 +49,20 @@ class GradientBoostingAdapter(StackAdapter):
         self.classes = getattr(model, "classes_", None)
         self.n_outputs = model.estimators_.shape[1]
         self._stack = TreeStack([tree.tree_ for tree in model.estimators_.ravel()])
+        self.starts_with_base = model.loss in PERCENTILES
         own = f"{self._stack.fingerprint()} {float(model.learning_rate)!r} {self._start()[0].tolist()!r}"
         self.fingerprint = hashlib.sha256(own.encode()).hexdigest()
 
     def trees(self, rows: TrainingRows) -> list[FittedTrees]:
         """The trees; rows that early stopping held out, and the rows of each stage, are drawn again."""
         no_offsets(rows)
-        return [self._stages(rows)]
+        found = self._stages(rows)
+        if not self.starts_with_base:
+            return [found]
+        require_rows(rows, "loss", self._model.loss)
+        start, constant = self._start()[0], getattr(self._model.init_, "strategy", "constant") == "constant"
+        ranks = SklearnPercentile(share_below(self._model), rows.weights, weighs_leaves=True)
+        return [with_base(found, ranks, rows, None if constant else float(start[0]), 0.0)]
 
     def kept_rows(self, n_rows: int, labels: Array | None = None) -> Indices | None:
         """The rows that early stopping left to fit on, in the order of the fit; None: all. It split classes (N,) evenly."""
@@ -121,7 +130,7 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
     with the residual once, where a replay rounds twice: four roundings of 6e-8 in all.
     """
 
-    residual_precision = np.float32
+    residual_precision: type[np.floating[Any]] = np.float32
     tolerance = 1e-6
 
     refusals = LOSSES
@@ -132,6 +141,9 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
         self.classes = getattr(model, "classes_", None)
         self.n_outputs = int(model.n_trees_per_iteration_)
         self.leaf_tolerance = 3e-7 if getattr(model, "_fitted_with_sw", False) else 1e-10
+        self.starts_with_base = model.loss in PERCENTILES
+        if self.starts_with_base:  # percentiles of residuals that are not rounded
+            self.residual_precision, self.tolerance, self.leaf_tolerance = np.float64, 1e-9, 1e-10
         self.takes_text = model._preprocessor is not None
         if self.takes_text:  # what encodes the categories finds its columns by name
             self._model = as_it_is(model)
@@ -169,9 +181,13 @@ class HistGradientBoostingAdapter(SklearnAdapter, TreeModel):
             base=None,
             base_value=np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(-1),
             held_out=all_but(self._training_rows(n_rows), n_rows),
-            nodes=self._nodes(),
+            nodes=None if self.starts_with_base else self._nodes(),
         )
-        return [trees]
+        if not self.starts_with_base:
+            return [trees]
+        require_rows(rows, "loss", self._model.loss)
+        ranks = SklearnPercentile(share_below(self._model), rows.weights)
+        return [with_base(trees, ranks, rows, float(trees.base_value[0]), 0.0)]
 
     def _nodes(self) -> Nodes | None:
         """The nodes of trees with monotone constraints; columns of categories come first (sklearn's _preprocess_X)."""

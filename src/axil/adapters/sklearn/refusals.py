@@ -6,7 +6,7 @@ leaf values linear in the residuals. A setting is refused if it breaks one for s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.refusals import Refusal
+from axil.adapters.sklearn.percentile import PERCENTILES
 from axil.errors import UnsupportedModelError
 
 
@@ -92,6 +93,8 @@ EXACT = (
     "libraries), subsample with an integer seed, n_iter_no_change, sample_weight",
     "histogram gradient boosting: loss=squared_error, learning_rate, l2_regularization, categorical features, missing "
     "values, sample_weight, early stopping (rows held out have weight zero), interaction_cst",
+    "gradient boosting, with and without histograms: loss=absolute_error and quantile; trees and forests: "
+    "criterion=absolute_error; with the ranks of the rows held",
     "trees and forests, regressors and classifiers: bootstrap, max_samples, sample_weight, class_weight, several outputs "
     "of regressors",
     "bagging over trees: bootstrap, max_samples, max_features",
@@ -117,7 +120,7 @@ _SEED = "Fit again with an integer random_state."
 
 
 def _other_loss(model: Any) -> str:
-    return "" if isinstance(model.loss, str) and model.loss == "squared_error" else str(model.loss)
+    return "" if isinstance(model.loss, str) and model.loss in ("squared_error", *PERCENTILES) else str(model.loss)
 
 
 def fits_init(model: Any) -> bool:
@@ -127,6 +130,10 @@ def fits_init(model: Any) -> bool:
 
 def unknown_init(model: Any) -> str:
     """A first prediction that is neither the mean, a constant nor that of another model."""
+    if model.loss in PERCENTILES:  # whose fits start from the same percentile, if not from a constant
+        own = not fits_init(model) and (model.init is None or isinstance(model.init_, str))
+        constant = not fits_init(model) and getattr(model.init_, "strategy", "") == "constant"
+        return "" if own or constant else f"{model.init_} with {model.loss}"
     plain = fits_init(model) or isinstance(model.init_, str) or model.init_.strategy in ("mean", "constant")
     return "" if plain else str(model.init_)
 
@@ -154,15 +161,11 @@ def _monotonic(model: Any) -> str:
     return str(signs) if values is not None and np.any(np.asarray(values) != 0) else ""
 
 
-def _criterion(name: str) -> Callable[[Any], str]:
-    return lambda tree: name if tree.criterion == name else ""
-
-
-_MEANS = ("squared_error", "friedman_mse", "poisson", "gini", "entropy", "log_loss")
+_KNOWN = ("squared_error", "friedman_mse", "poisson", "gini", "entropy", "log_loss", "absolute_error")
 
 
 def _other_criterion(tree: Any) -> str:
-    return "" if isinstance(tree.criterion, str) and tree.criterion in _MEANS else str(tree.criterion)
+    return "" if isinstance(tree.criterion, str) and tree.criterion in _KNOWN else str(tree.criterion)
 
 
 #: Of derivatives alone: exact weights hold which leaves are clipped.
@@ -192,7 +195,7 @@ STAGES: tuple[Refusal[Any], ...] = (
     Refusal(
         "init",
         unknown_init,
-        "its first prediction is a quantile of the targets",
+        "its first prediction is a quantile of the targets, or is not the percentile that its leaves are",
         _MEAN,
         "(i)",
     ),
@@ -218,15 +221,16 @@ DRAWS: tuple[Refusal[Any], ...] = (
 TREES: tuple[Refusal[Any], ...] = (
     Refusal(
         "criterion",
-        _criterion("absolute_error"),
-        "leaf values are medians of the targets",
-        'Fit with criterion="squared_error".',
-        "(ii)",
+        lambda tree: (
+            "absolute_error with monotonic_cst" if tree.criterion == "absolute_error" and _monotonic(tree) else ""
+        ),
+        "medians that are clipped to keep predictions monotone are not replayed",
+        'Fit without monotonic_cst, or with criterion="squared_error".',
     ),
     Refusal(
         "criterion",
         _other_criterion,
-        "its leaf values are not known to be means",
+        "its leaf values are not known to be means or medians",
         'Fit with criterion="squared_error" or, for classes, "gini".',
         "(ii)",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,9 +15,11 @@ from scipy import sparse
 
 from axil.adapters.contract import Coefficients, Defaults, FittedTrees, Nodes, TrainingRows, TreeModel
 from axil.adapters.frames import as_frame, floats
+from axil.adapters.percentiles import require_rows
 from axil.adapters.refusals import OTHER_COLUMNS, OTHER_ROWS, OTHER_TARGETS, OTHER_WEIGHTS, refusal, refuse
 from axil.adapters.routes import Kind, Routes, Splits, make_routes
 from axil.adapters.sklearn.draws import BootstrapSampler
+from axil.adapters.sklearn.percentile import SklearnPercentile
 from axil.adapters.sklearn.refusals import STEPS, TREES
 from axil.errors import InputError, UnsupportedModelError, shown
 from axil.inputs.copies import owned
@@ -275,7 +278,15 @@ class ForestAdapter(StackAdapter):
             doubt=partial(refusal, STEPS) if getattr(self._model, "warm_start", False) else None,
             nodes=self._nodes(),
         )
-        return [trees]
+        if getattr(self._members[0], "criterion", "") != "absolute_error":
+            return [trees]
+        require_rows(rows, "criterion", "absolute_error")
+        ranks = SklearnPercentile(
+            0.5, rows.weights if row_weights is None else row_weights, by_draws=True, averages=True
+        )
+        columns = None if self.n_outputs == 1 else np.arange(n_trees)
+        one = replace(trees, ranks=ranks, columns=columns, base=np.zeros(1), base_value=np.zeros(1))
+        return [replace(one, values=trees.values[:, [k]]) for k in range(self.n_outputs)]
 
     def _nodes(self) -> Nodes | None:
         """The nodes of trees with monotone constraints; these are stated for the second class, and hold reversed for the first.

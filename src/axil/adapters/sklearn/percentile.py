@@ -1,0 +1,60 @@
+"""scikit-learn's percentiles: leaf values of absolute_error and quantile, in boosting, trees and forests.
+
+Formulas: fit_intercept_only, sklearn/_loss/loss.py; _weighted_percentile, sklearn/utils/stats.py; sklearn/dummy.py; and
+the criterion MAE, sklearn/tree/_criterion.pyx.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure import Ranks
+from axil.structure.ranks import Picks
+from axil.types import Array
+
+PERCENTILES = ("absolute_error", "quantile")  # losses
+
+
+@dataclass(frozen=True)
+class SklearnPercentile(Ranks):
+    """np.percentile without weights, and with them the first row that reaches the share of the weights."""
+
+    averages: bool = False  #: whether the mean of two rows is taken where a row has just the share, as trees do
+    weighs_leaves: bool = False  #: as gradient boosting weighs leaves where no weights were given: by ones
+
+    def even(self, counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
+        """Linear between ranks."""
+        place = (counts - 1) * self.alpha
+        rank = np.floor(place).astype(np.int64)
+        return rank, place - rank
+
+    def weighed(self, weights: Array) -> tuple[int, int, float]:
+        """The first row that reaches the share, or its mean with the next one."""
+        total = np.cumsum(weights)
+        threshold = self.alpha * total[-1] or np.nextafter(0.0, 1.0)
+        at = min(int(np.searchsorted(total, threshold, side="left")), len(weights) - 1)
+        if not self.averages or total[at] != threshold:
+            return at, at, 0.0
+        return at, min(int(np.searchsorted(total, threshold, side="right")), len(weights) - 1), 0.5
+
+    def picks(
+        self, leaf: NDArray[np.integer[Any]], residuals: Array, draw: NDArray[Any], is_base: bool = False
+    ) -> Picks:
+        """The rows picked."""
+        own = (
+            replace(self, weights=np.ones(len(leaf)))
+            if self.weighs_leaves and not is_base and self.weights is None
+            else self
+        )
+        return super(SklearnPercentile, own).picks(leaf, residuals, draw, is_base)
+
+
+def share_below(model: Any) -> float:
+    """The share of rows below the percentile of a boosted model, as the library computes it from its quantile."""
+    if model.loss == "absolute_error":
+        return 0.5
+    return 100 * float(model.alpha if hasattr(model, "alpha") else model.quantile) / 100

@@ -1,0 +1,92 @@
+"""CatBoost's exact leaves of MAE, Quantile, MultiQuantile and MAPE against percentiles in plain NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import axil
+from axil.adapters import read
+from tests.adapters.catboost_models import RANKED, regressor
+
+Array = NDArray[np.float64]
+
+
+def percentile(values: Array, weights: Array, alpha: float, delta: float) -> tuple[int, float]:
+    """The row that first reaches the share of the weights, and delta with its sign."""
+    order = sorted(range(len(values)), key=lambda i: (values[i], i))
+    need, total = alpha * weights.sum(), 0.0
+    for i in order:
+        total += weights[i]
+        if total >= need - 2.3e-16:
+            break
+    below, same = weights[values < values[i]].sum(), weights[values == values[i]].sum()
+    return i, -delta if below + alpha * same >= need - 2.3e-16 else delta
+
+
+def single(values: Array) -> Array:
+    return values.astype(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "alpha", "delta"),
+    [
+        ("MAE", 0.5, 1e-6),
+        ("MAE weighted", 0.5, 1e-6),
+        ("quantile", 0.9, 1e-6),
+        ("quantile delta", 0.3, 0.01),
+        ("MAPE", 0.5, 0),
+    ],
+)
+def test_weights_are_those_of_a_replay(name: str, alpha: float, delta: float) -> None:
+    case = RANKED[name]()
+    y, n = single(case.y), len(case.y)
+    weights = np.ones(n) if case.sample_weight is None else single(case.sample_weight)
+    sized = np.float64(np.float32(1.0) / np.maximum(np.float32(1.0), np.abs(y.astype(np.float32))))
+    row, shift = percentile(y, sized if name == "MAPE" else weights, alpha, delta)
+    F, K = np.full(n, y[row] + shift), np.tile(np.eye(n)[row], (n, 1))
+    for leaf in read(case.model).leaves(case.X).T:  # type: ignore[attr-defined]
+        residuals, made = single(y - F), np.eye(n) - K
+        for number in np.unique(leaf):
+            rows = np.flatnonzero(leaf == number)
+            counted = np.ones(len(rows))  # sample weights do not count in leaves
+            if name == "MAPE":  # which takes residuals for targets
+                counted = np.float64(
+                    np.float32(1) / np.maximum(np.float32(1), np.abs(residuals[rows].astype(np.float32)))
+                )
+            at, shift = percentile(residuals[rows], counted, alpha, delta)
+            F[rows] += np.float64(np.float32(0.3)) * (residuals[rows[at]] + shift)
+            K[rows] += np.float64(np.float32(0.3)) * made[rows[at]]
+    np.testing.assert_allclose(F, case.model.predict(case.X), rtol=0, atol=1e-6)
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    found = explainer(case.X)
+    np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-6)
+    held = explainer.verification.held  # type: ignore[union-attr]
+    assert held is not None
+    assert (held.shift > 0) == (delta > 0)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_several_quantiles_of_one_column_of_targets(weighted: bool) -> None:
+    case = regressor(loss_function="MultiQuantile:alpha=0.2,0.7", weighted=weighted)
+    explainer = axil.Explainer(case.model, case.X, case.y, case.sample_weight)
+    found = explainer(case.X_new)
+    np.testing.assert_allclose(found.predictions, case.model.predict(case.X_new), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.weights @ case.y + found.intercepts, found.predictions, rtol=0, atol=1e-6)
+    with pytest.raises(axil.ExactnessError):
+        axil.Explainer(case.model, case.X, case.y[::-1], case.sample_weight)
+
+
+@pytest.mark.parametrize("name", ["quantile", "MAE weighted", "MAPE"])
+def test_wrong_targets_are_noticed(name: str) -> None:
+    case, rng = RANKED[name](), np.random.default_rng(0)
+    weights = axil.Explainer(case.model, case.X, case.y, case.sample_weight)(case.X).weights
+    carried = np.flatnonzero(np.abs(weights).max(axis=0) > 1e-3)
+    for one, other in rng.choice(carried, (6, 2), replace=False):
+        changed, swapped = case.y.copy(), case.y.copy()
+        changed[one] += 0.02 * np.ptp(case.y)
+        swapped[[one, other]] = swapped[[other, one]]
+        for wrong in (changed, swapped):
+            with pytest.raises((axil.ExactnessError, axil.UnsupportedModelError)):
+                axil.Explainer(case.model, case.X, wrong, case.sample_weight)

@@ -1,0 +1,103 @@
+"""Medians and quantiles of scikit-learn's boosting, trees and forests against percentiles in plain NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import axil
+from axil.adapters import read
+from tests.adapters.percentiles import Rule, picked, replayed
+from tests.adapters.sklearn_models import N_TREES, RANKED
+
+Array = NDArray[np.float64]
+
+
+def even(alpha: float) -> Rule:
+    """Linear between ranks, as np.percentile is."""
+
+    def rule(weights: Array) -> tuple[int, int, float]:
+        place = alpha * (len(weights) - 1)
+        return int(place), min(int(place) + 1, len(weights) - 1), place - int(place)
+
+    return rule
+
+
+def first(alpha: float, averages: bool = False) -> Rule:
+    """The first row that reaches the share of the weights; the mean with the next where it has just the share."""
+
+    def rule(weights: Array) -> tuple[int, int, float]:
+        need, total = alpha * np.cumsum(weights)[-1], 0.0
+        for rank, weight in enumerate(weights):
+            total += weight
+            if total >= need or rank == len(weights) - 1:
+                break
+        return rank, min(rank + 1, len(weights) - 1), 0.5 * (averages and total == need)
+
+    return rule
+
+
+BOOSTED: dict[str, tuple[Rule, Rule, float]] = {  # of leaves and of the base, and the rate
+    "stages absolute_error": (first(0.5), even(0.5), 0.1),
+    "stages absolute_error weighted": (first(0.5), first(0.5), 0.1),
+    "stages absolute_error zero": (first(0.5), first(0.5), 0.1),
+    "hist absolute_error": (even(0.5), even(0.5), 0.1),
+    "hist quantile": (even(0.3), even(0.3), 0.1),
+    "hist absolute_error weighted": (first(0.5), first(0.5), 0.1),
+}
+
+
+@pytest.mark.parametrize("name", BOOSTED)
+def test_boosted_weights_are_those_of_a_replay(name: str) -> None:
+    case, (rule, start, rate) = RANKED[name](), BOOSTED[name]
+    y, n = case.y, len(case.y)
+    weights = np.ones(n) if case.sample_weight is None else case.sample_weight
+    leaves = read(case.model).leaves(case.X)  # type: ignore[attr-defined]
+    rows = [] if "zero" in name else picked(start, y, weights, np.arange(n))
+    base = float(sum(share * y[row] for row, share in rows))
+    F, K = replayed(rule, y, weights, leaves, [rate] * N_TREES, base)
+    left = 1 - K.sum(axis=1)  # how often the base counts
+    for row, share in rows:
+        K[:, row] += share * left
+    np.testing.assert_allclose(F, case.model.predict(case.X), rtol=0, atol=1e-12)
+    found = axil.Explainer(case.model, case.X, case.y, case.sample_weight)(case.X)
+    np.testing.assert_allclose(found.weights, K, rtol=0, atol=1e-12)
+
+
+def test_weights_of_a_tree_of_medians() -> None:
+    case = RANKED["tree absolute_error"]()
+    leaf = case.model.apply(case.X)
+    weights = axil.Explainer(case.model, case.X, case.y)(case.X).weights
+    for row, own in enumerate(weights):
+        expected = np.zeros(len(own))
+        for i, share in picked(first(0.5, True), case.y, np.ones(len(own)), np.flatnonzero(leaf == leaf[row])):
+            expected[i] += share
+        np.testing.assert_allclose(own, expected, rtol=0, atol=1e-15)
+
+
+def test_forests_of_medians_are_sparse_and_have_no_row_out_of_bag() -> None:
+    """Draws say which rows medians are taken from, so they cannot say which rows a tree has not seen."""
+    case = RANKED["forest absolute_error"]()
+    explainer = axil.Explainer(case.model, case.X, case.y)
+    weights = explainer(case.X_new, sparse=True).weights
+    assert weights.nnz <= 2 * N_TREES * len(case.X_new)
+    assert explainer.calibrate(case.X_new, np.zeros(len(case.X_new))).interval(case.X_new).shape[0] == len(case.X_new)
+    with pytest.raises(axil.UnsupportedQuestionError, match="rank"):
+        explainer.leave_one_out()
+
+
+@pytest.mark.parametrize(
+    "name", ["stages quantile subsample", "hist absolute_error early stopping", "forest absolute_error"]
+)
+def test_wrong_targets_are_noticed(name: str) -> None:
+    case, rng = RANKED[name](), np.random.default_rng(0)
+    weights = axil.Explainer(case.model, case.X, case.y)(case.X).weights
+    carried = np.flatnonzero(np.abs(weights).max(axis=0) > 1e-6)
+    for one, other in rng.choice(carried, (6, 2), replace=False):
+        changed, swapped = case.y.copy(), case.y.copy()
+        changed[one] += 0.02 * np.ptp(case.y)
+        swapped[[one, other]] = swapped[[other, one]]
+        for wrong in (changed, swapped):
+            with pytest.raises(axil.ExactnessError):
+                axil.Explainer(case.model, case.X, wrong)
