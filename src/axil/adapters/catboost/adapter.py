@@ -14,8 +14,8 @@ from scipy import sparse
 from axil.adapters.catboost import splits
 from axil.adapters.catboost.blob import parse
 from axil.adapters.catboost.monotone import chains, signs_of
-from axil.adapters.catboost.placement import EncodedRows
 from axil.adapters.catboost.percentile import rules
+from axil.adapters.catboost.placement import EncodedRows
 from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading, doubt
 from axil.adapters.catboost.settings import Stage, base_factor, coefficients, fit, settings_of_each_tree, shrunk_further
