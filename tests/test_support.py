@@ -23,7 +23,7 @@ QUIET = {"verbose": -1, "n_estimators": 2}
         (lgb.LGBMRegressor(**QUIET).fit(X, Y), "exact", None),
         (lgb.LGBMRegressor(**QUIET, reg_alpha=1.0).fit(X, Y), "exact", None),
         (lgb.LGBMRegressor(**QUIET, objective="huber").fit(X, Y), "additive", "objective"),
-        (lgb.LGBMRegressor(**QUIET, objective="l1").fit(X, Y), "no", "objective"),
+        (lgb.LGBMRegressor(**QUIET, objective="l1").fit(X, Y), "exact", None),
         (lgb.LGBMClassifier(**QUIET).fit(X, Y > 0), "additive", "objective"),
         (RandomForestClassifier(2).fit(X, Y > 0), "exact", None),
         (GradientBoostingClassifier(n_estimators=2).fit(X, Y > 0), "additive", "class"),
@@ -55,3 +55,23 @@ def test_an_unfitted_model_cannot_be_judged():
 @pytest.mark.parametrize("name", SMOOTHERS)
 def test_smoothers_and_pipelines(name):
     assert axil.supports(SMOOTHERS[name]().model).exact
+
+
+@pytest.mark.parametrize(
+    ("module", "attribute"),
+    [
+        ("mlforecast.forecast", "models_"),
+        ("skforecast.recursive", "estimator"),
+        ("darts.models.forecasting.regression_model", "its model"),
+        ("sktime.forecasting.compose._reduce", "estimator_"),
+        ("mlflow.pyfunc", "get_raw_model"),
+    ],
+)
+def test_objects_around_a_model_name_what_to_pass(module, attribute):
+    around = type("Forecaster", (), {"__module__": module})()
+    found = axil.supports(around)
+    assert found.kind == "no"
+    assert attribute in found.reason
+    assert f"{module}.Forecaster" in found.reason
+    with pytest.raises(axil.InputError, match=attribute):
+        axil.Explainer(around, X, Y)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 
 import lightgbm as lgb
 import numpy as np
@@ -11,10 +13,17 @@ import pytest
 from scipy.stats import loguniform
 from sklearn.base import BaseEstimator
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestRegressor
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV, RandomizedSearchCV
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    HalvingGridSearchCV,
+    HalvingRandomSearchCV,
+    RandomizedSearchCV,
+    TunedThresholdClassifierCV,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, TargetEncoder
 
@@ -147,3 +156,30 @@ def test_frozen_models_are_looked_into():
     with pytest.raises(axil.UnsupportedModelError, match=r"calibrated_classifiers_\[i\].estimator"):
         axil.Explainer(model, X, labels)
     assert axil.Explainer(model.calibrated_classifiers_[0].estimator, X, labels).kind == "additive"
+
+
+@pytest.mark.parametrize("kind", [RandomForestClassifier, GradientBoostingClassifier])
+def test_a_threshold_leaves_the_model_inside_as_it_is(kind):
+    """Its probabilities, or scores, are explained; the threshold moves the class alone."""
+    labels = np.median(Y) < Y
+    inside = kind(n_estimators=5, random_state=0)
+    fixed = FixedThresholdClassifier(inside, threshold=0.3).fit(X, labels)
+    tuned = TunedThresholdClassifierCV(inside, cv=3, random_state=0).fit(X, labels)
+    models = [fixed, tuned]
+    if find_spec("sklearn.frozen"):  # from scikit-learn 1.6 on
+        kept = import_module("sklearn.frozen").FrozenEstimator(kind(n_estimators=5, random_state=0).fit(X, labels))
+        models.append(FixedThresholdClassifier(kept).fit(X, labels))
+    for model in models:
+        explainer = axil.Explainer(model, X, labels)
+        assert axil.supports(model).kind == explainer.kind
+        found = np.asarray(explainer.explain(X_NEW[:3]).predictions).reshape(3, -1)[:, -1]
+        expected = model.predict_proba(X_NEW[:3])[:, 1]
+        if explainer.kind == "additive":
+            expected = np.log(expected / (1 - expected))
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+        swapped = labels.copy()
+        swapped[[np.argmax(labels), np.argmin(labels)]] = [False, True]
+        with pytest.raises(axil.ExactnessError):
+            axil.Explainer(model, X, swapped)
+    with pytest.raises(axil.InputError, match="has not been fitted"):
+        axil.Explainer(FixedThresholdClassifier(inside), X, labels)

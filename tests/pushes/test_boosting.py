@@ -278,6 +278,38 @@ def test_class_weights_multiply_sample_weights(kind, settings, setting):
         axil.Explainer(model, X, labels, w[::-1])
 
 
+@pytest.mark.parametrize(
+    ("settings", "factors"),
+    [
+        ({"class_weights": [1, 4, 0.5]}, [1.0, 4.0, 0.5]),
+        ({"class_weights": {"low": 1, "mid": 2, "top": 3}}, [1.0, 2.0, 3.0]),
+        ({"auto_class_weights": "Balanced"}, "Balanced"),
+        ({"auto_class_weights": "SqrtBalanced"}, "SqrtBalanced"),
+        ({"scale_pos_weight": 2.5}, [1.0, 2.5]),
+    ],
+)
+def test_class_weights_of_catboost_multiply_sample_weights(settings, factors):
+    several = "scale_pos_weight" not in settings
+    codes = CLASSES if several else BINARY.astype(int)
+    labels, w = np.array(["low", "mid", "top"])[codes], np.linspace(0.2, 2, N)
+    if isinstance(factors, str):  # the largest class by the sum of its weights, over each
+        totals = np.bincount(codes, w)
+        factors = totals.max() / totals
+        factors = np.sqrt(factors) if "Sqrt" in settings["auto_class_weights"] else factors
+    product = w * np.array(factors)[codes]
+    model = catboost.CatBoostClassifier(**CAT, **settings).fit(X, labels, sample_weight=w)
+    by_hand = catboost.CatBoostClassifier(**CAT).fit(X, labels, sample_weight=product)
+    found = axil.Explainer(model, X, labels, w)
+    assert found.kind == "additive"
+    expected = axil.Explainer(by_hand, X, labels, product)
+    np.testing.assert_allclose(found.pushes(X_NEW), expected.pushes(X_NEW), rtol=0, atol=1e-6)  # kept in float32
+    swapped = labels.copy()
+    swapped[[0, -1]] = np.roll(np.unique(labels), 1)[:2] if labels[0] == labels[-1] else labels[[-1, 0]]
+    for wrong in (swapped, np.random.default_rng(0).permutation(labels)):
+        with pytest.raises(axil.ExactnessError):
+            axil.Explainer(model, X, wrong, w)
+
+
 def test_categories():
     frame = pd.DataFrame(X, columns=list("abcd")).assign(kind=pd.Categorical(np.array(list("uvwxyz"))[CLASSES * 2]))
     models = (

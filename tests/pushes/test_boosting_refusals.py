@@ -54,7 +54,6 @@ REFUSED = [
         "leaf_estimation_backtracking",
     ),
     (CC(**CAT, loss_function="Focal:focal_alpha=0.5;focal_gamma=1"), BINARY, "loss_function"),
-    (CC(**CAT, auto_class_weights="Balanced"), BINARY, "class_weights"),
     (CC(**CAT, model_shrink_rate=0.1), BINARY, "model_shrink_rate"),
     (CC(**CAT, langevin=True), BINARY, "langevin"),
     (CC(**CAT, monotone_constraints=[1, 0, 0, 0], model_shrink_rate=0), BINARY, "monotone_constraints"),

@@ -24,6 +24,33 @@ _LIBRARIES = {
 }
 
 
+# Objects around models, by the beginning of their names, and what to pass in their place.
+_FORECASTERS = (
+    (
+        ("mlforecast.",),
+        "one of its models_, with the features and targets of its preprocess(df, return_X_y=True); targets that were transformed "
+        "(differences) are explained as they reach the model",
+    ),
+    (
+        ("skforecast.",),
+        "its estimator (in some versions regressor), with the X_train and y_train of its create_train_X_y(y)",
+    ),
+    (
+        ("darts.",),
+        "its model (of several horizons one of model.estimators_), with the lagged rows that create_lagged_training_data makes",
+    ),
+    (
+        ("sktime.",),
+        "its estimator_ (of several horizons one of estimators_), with the table of lags that it was fitted on",
+    ),
+    (
+        ("mlflow.",),
+        "the model of its own library: unwrap_python_model(), get_raw_model(), or mlflow.sklearn.load_model, "
+        "mlflow.lightgbm.load_model, mlflow.xgboost.load_model, mlflow.catboost.load_model of the same address",
+    ),
+)
+
+
 def read(model: Any) -> Model:
     """The adapter for a fitted model; raises for an object that axil does not know and refuses what is not linear."""
     adapter = find(model)
@@ -67,6 +94,9 @@ def unknown(model: Any) -> str:
         inside = False
     if inside:
         return f"The model is a {kind}, a search that axil does not know. Pass the model that it chose: its best_estimator_."
+    for names, attribute in _FORECASTERS:
+        if kind.startswith(names):
+            return f"The model is a {kind}, which holds the model that axil reads. Pass {attribute}."
     return (
         f"The model is a {kind}; axil reads {', '.join((*_LIBRARIES.values(), *registered))}. If this object wraps such a model "
         "(a file, an ensemble of your own), pass the fitted model inside, with the features as they reach it."

@@ -1,4 +1,4 @@
-"""Searches over settings and frozen models: the model inside that predicts is the one that is explained."""
+"""Searches over settings, frozen models and thresholds: the model inside that predicts is the one that is explained."""
 
 from __future__ import annotations
 
@@ -11,33 +11,44 @@ from axil.errors import InputError
 __all__ = ["unwrapped"]
 
 _MISSING = object()
+# Classes of scikit-learn that predict with one fitted model inside: the attribute that has it. A threshold moves the class that
+# is predicted, not the probability.
+_AROUND_ONE = {
+    "FrozenEstimator": "estimator",
+    "FixedThresholdClassifier": "estimator_",
+    "TunedThresholdClassifierCV": "estimator_",
+}
 
 
 def unwrapped(model: Any) -> Any:
-    """The model inside a fitted search (GridSearchCV and all that follow its interface) or a FrozenEstimator; else the object.
+    """The model inside a fitted search (GridSearchCV and all that follow its interface), a FrozenEstimator or a classifier with a
+    threshold; else the object.
 
     A search predicts with ``best_estimator_`` alone, which was fitted to all rows after the search. A frozen model is never
     fitted again, whatever is around it.
     """
-    while _is_search(model) or _is_frozen(model):
-        if _is_frozen(model):
-            model = vars(model)["estimator"]
-            continue
-        found = vars(model).get("best_estimator_", _MISSING)
+    while True:
+        inside = next((_AROUND_ONE[name] for name in _own_kinds(model) if name in _AROUND_ONE), None)
+        if inside is None and not _is_search(model):
+            return model
+        found = vars(model).get(inside or "best_estimator_", _MISSING)
         if found is _MISSING:
-            if model.refit is False and {"cv_results_", "best_params_", "study_"} & vars(model).keys():
+            if (
+                inside is None
+                and model.refit is False
+                and {"cv_results_", "best_params_", "study_"} & vars(model).keys()
+            ):
                 raise InputError(
                     f"This {type(model).__name__} has refit=False: it keeps no model, only scores. Fit a model with its "
                     "best_params_ to all rows and pass that, or search with refit=True."
                 )
             raise not_fitted(model)
         model = found
-    return model
 
 
-def _is_frozen(model: Any) -> bool:
-    kind = type(model)
-    return kind.__name__ == "FrozenEstimator" and kind.__module__.startswith("sklearn.frozen")
+def _own_kinds(model: Any) -> list[str]:
+    """The names of scikit-learn's classes that an object is of."""
+    return [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")]
 
 
 def _is_search(model: Any) -> bool:

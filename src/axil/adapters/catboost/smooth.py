@@ -17,7 +17,7 @@ from axil.adapters.contract import FittedTrees, TrainingRows
 from axil.adapters.losses import Logistic, Loss, Softmax, Squared, poisson, tweedie
 from axil.adapters.refusals import Refusal, smooth_refusals
 from axil.adapters.robust import Huber, LogCosh, Pinball, ResidualLoss
-from axil.adapters.smooth import SmoothTrees
+from axil.adapters.smooth import SmoothTrees, weighed_classes
 from axil.errors import InputError
 from axil.types import Array
 
@@ -47,14 +47,6 @@ def read(model: Any) -> SmoothCatBoost | None:
 
 def _l2(model: CatBoostReading) -> float:
     return float(model.values("tree_learner_options", "l2_leaf_reg")[-1] or 0.0)
-
-
-def _class_weights(model: CatBoostReading) -> str:
-    for name in ("class_weights", "auto_class_weights", "scale_pos_weight"):
-        for found in model.values("data_processing_options", name):
-            if found and found not in ("None", 1):
-                return str(found)
-    return ""
 
 
 def _border(model: CatBoostReading) -> str:
@@ -112,12 +104,6 @@ SMOOTH = smooth_refusals(
         "a leaf's values for all classes are then not determined",
         "Fit with l2_leaf_reg above 0.",
     ),
-    Refusal(
-        "class_weights",
-        _class_weights,
-        "axil does not read how classes were weighed",
-        "Fit without, and pass the product of class and row weights as sample_weight.",
-    ),
     Refusal("target_border", _border, "axil does not read which targets counted as 1", "Fit on targets of 0 and 1."),
     Refusal(
         "init_model",
@@ -147,6 +133,10 @@ class SmoothCatBoost(CatBoostAdapter):
         self._present = self._blob.present_classes
         if len(names) and "CrossEntropy" not in self._reading.losses:  # whose targets are probabilities
             self.classes = names if self._all_present else names[self._present]
+        # Those of auto_class_weights and scale_pos_weight too, as numbers.
+        weighed = self._reading.values("data_processing_options", "class_weights")[-1]
+        places = range(len(names)) if self._all_present else self._present
+        self.class_weight = {k: float(weighed[place]) for k, place in enumerate(places)} if weighed else None
 
     @property
     def _all_present(self) -> bool:
@@ -200,7 +190,7 @@ class SmoothCatBoost(CatBoostAdapter):
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""
-        found = super().causes(what)
+        found = f"{weighed_classes(self.class_weight)}\n{super().causes(what)}".lstrip()
         if what != "values" or not any(fit.backtracks for fit in self._fits):
             return found
         return f"{found}\nBacktracking shortened a step: fit with leaf_estimation_backtracking='No'."

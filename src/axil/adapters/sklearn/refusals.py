@@ -109,7 +109,8 @@ EXACT = (
     "too) are held fixed; one whose fit needs the targets, such as a TargetEncoder, is refused, and one that may do without them "
     "is held fixed as it was fitted",
     "searches (GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV and others with best_estimator_), of "
-    "and in pipelines too: the best_estimator_, for which refit must not be False",
+    "and in pipelines too: the best_estimator_, for which refit must not be False; FrozenEstimator, FixedThresholdClassifier and "
+    "TunedThresholdClassifierCV: the model inside, on the rows of its own fit (a threshold moves no probability)",
     "TransformedTargetRegressor around a model of any library here: func and inverse_func, or a transformer, that keep the order "
     "of the targets and lead back to them (held fixed)",
 )
