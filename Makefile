@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 
-.PHONY: help demo test test-slow coverage test-oldest test-torch test-browser test-plain test-gpu sanitize fuzz tuned lint format bench bench-gpu bench-growth bench-large docs wheel-check clean
+.PHONY: help demo test test-slow coverage test-oldest test-torch test-forecasts test-browser test-plain test-gpu sanitize fuzz tuned lint format bench bench-gpu bench-growth bench-large docs wheel-check clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands
@@ -37,6 +37,10 @@ test-oldest: ## The contract tests with the oldest versions supported
 test-torch: .venv-torch/torch ## Derivatives of torch modules
 	.venv-torch/bin/python -m pytest -q tests/implicit
 
+# Forecasters of mlforecast and skforecast, in an environment of their own: they bring numba.
+test-forecasts: .venv-forecasts/forecasts ## Forecasts of mlforecast and skforecast
+	.venv-forecasts/bin/python -m pytest -q tests/forecasts
+
 # The page in a real Chromium, which is installed where apt-get can; here a missing browser is an error, not a skip.
 test-browser: .venv/test .venv/browser ## The page and the report in a real Chromium
 	scripts/install_chromium.sh
@@ -64,6 +68,12 @@ sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedB
 .venv-torch/torch: $(SOURCES)
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python -m pip install --quiet --editable '.[lightgbm,pandas,torch,scikit-learn]' torch==2.13.0 'pytest>=8'
+	touch $@
+
+.venv-forecasts/forecasts: $(SOURCES)
+	test -x .venv-forecasts/bin/python || $(PYTHON) -m venv .venv-forecasts
+	.venv-forecasts/bin/python -m pip install --quiet --editable '.[lightgbm,pandas,scikit-learn]' \
+		'mlforecast>=1.0' 'skforecast>=0.20' statsmodels 'pytest>=8'
 	touch $@
 
 fuzz: .venv/test ## 5,000 random models of every library: exact or refused; answers against replays in NumPy; some five minutes of one core
@@ -110,7 +120,7 @@ wheel-check: ## A wheel, installed and run where there is no compiler
 	scripts/check_wheel.sh
 
 clean: ## Remove environments and builds
-	rm -rf .venv .venv-oldest .venv-torch .cache build dist
+	rm -rf .venv .venv-oldest .venv-torch .venv-forecasts .cache build dist
 
 # Each stamp is one set of extras, installed again when the build or the core changes; Python sources are live.
 .venv/demo .venv/test .venv/lint .venv/bench .venv/browser .venv/docs: .venv/%: $(SOURCES)

@@ -18,6 +18,7 @@ from axil.errors import (
 if TYPE_CHECKING:
     from axil.explainer import Explainer, load
     from axil.explanation import Explanation
+    from axil.forecasts.forecast import forecast
     from axil.questions.intervals import Predictive
     from axil.replay.checks import Verification
     from axil.shared_leaves import similarity
@@ -40,6 +41,7 @@ __all__ = [
     "UnsupportedModelError",
     "UnsupportedQuestionError",
     "Verification",
+    "forecast",
     "load",
     "refits",
     "similarity",
@@ -54,6 +56,7 @@ _LAZY_NAMES = {
     "Stability": "stability",
     "Support": "support",
     "Verification": "replay.checks",
+    "forecast": "forecasts.forecast",
     "load": "explainer",
     "refits": "stability",
     "similarity": "shared_leaves",

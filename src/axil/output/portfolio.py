@@ -7,6 +7,9 @@ those of a portfolio:
     top_share = sum |k| of the largest rows / gross,  effective_size = gross^2 / sum k^2
     turnover = sum_j |k_j - k_j of the query before|
 
+Two more are of relevance-based prediction: fit, the squared correlation of weights and targets, and asymmetry, half the squared
+difference between the correlations of the targets with the positive weights and with the negative ones.
+
 Turnover needs the weights of one query more: the last of the batch before.
 """
 
@@ -34,7 +37,8 @@ class Portfolio:
         """The columns of `Explanation.statistics`."""
         own = sums.weights.ndim == 3
         parts, n = (sums.weights if own else [sums.weights]), len(sums)
-        shares, turnover = np.zeros((2, len(parts), n))
+        shares, turnover, fit, asymmetry = np.zeros((4, len(parts), n))
+        targets = np.asarray(sums.targets, dtype=np.float64).reshape(len(sums.targets), -1)
         last = np.zeros((len(parts), len(sums.targets)))
         for k, weights in enumerate(parts):
             held, before = self._held(weights.shape[1]), None if self._before is None else self._before[k]
@@ -42,6 +46,7 @@ class Portfolio:
                 row = weights[[i]].toarray()[0] if issparse(weights) else weights[i]
                 shares[k, i] = np.partition(np.abs(row), -held)[-held:].sum()
                 turnover[k, i] = np.nan if before is None else np.abs(row - before).sum()
+                fit[k, i], asymmetry[k, i] = _relevance(row, targets[:, k])
                 before = row
             if n:
                 last[k] = before
@@ -63,6 +68,8 @@ class Portfolio:
             "top_share": ratio(shares, gross),
             "turnover": turnover,
         }
+        if targets.shape[1] == len(parts):  # weights that several outputs share have no one target
+            made |= {"fit": fit, "asymmetry": asymmetry}
         labels = {"query": np.repeat(sums.query_index, len(parts))}
         if own and sums.outputs is not None:
             labels["output"] = np.tile(sums.outputs, n)
@@ -71,3 +78,15 @@ class Portfolio:
     def _held(self, n_train: int) -> int:
         """How many of the training rows the share is, rounded up."""
         return max(1, math.ceil(self.top * n_train * (1 - ROUNDING)))
+
+
+def _relevance(weights: Array, targets: Array) -> tuple[float, float]:
+    """fit and asymmetry of one query; nan where its weights, or the targets, are all the same."""
+    longs, shorts = _correlation(np.maximum(weights, 0), targets), _correlation(np.minimum(weights, 0), targets)
+    return _correlation(weights, targets) ** 2, (np.nan_to_num(longs) - np.nan_to_num(shorts)) ** 2 / 2
+
+
+def _correlation(a: Array, b: Array) -> float:
+    a, b = a - a.mean(), b - b.mean()
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / size if size > 0 else np.nan

@@ -45,14 +45,14 @@ class Statistics(Question):
         >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
         >>> explainer = Explainer(LGBMRegressor(n_estimators=20, verbose=-1).fit(X, y), X, y)
         >>> found = explainer.statistics(X.head(3), shares=[0.5])
-        >>> list(found.columns)
-        ['query', 'effective_size', 'negative_share', 'rows for 50%', 'net', 'gross', 'short', 'top_share', 'turnover']
+        >>> list(found.columns)[-4:]
+        ['top_share', 'turnover', 'fit', 'asymmetry']
         >>> bool((abs(found["net"] - 1) < 1e-9).all())  # weights of this model sum to one
         True
         """
         wanted, share = inputs.as_shares(shares), inputs.as_share(top, "top")
         asked = self._ask("statistics", X, init_score)
-        return asked.whole_table(1, 8 + len(wanted), Portfolio(share, wanted).columns)
+        return asked.whole_table(1, 10 + len(wanted), Portfolio(share, wanted).columns)
 
 
 def measured(asked: Asked, measure: Callable[[WeightedSums], Array]) -> Array:

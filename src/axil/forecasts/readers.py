@@ -1,0 +1,143 @@
+"""Forecasters of other libraries: their model, the rows that it was fitted on, and how it is run."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.errors import InputError, shown
+from axil.forecasts.probe import Probe
+from axil.types import Array
+
+ADVICE = "Pass the model inside to axil.Explainer, with the rows that it was fitted on."
+
+
+@dataclass(frozen=True, eq=False)
+class FitRows:
+    """The rows that a forecaster's model was fitted on."""
+
+    X: Any
+    y: Array
+    series: NDArray[Any]  #: (N,)
+    dates: NDArray[Any]  #: (N,)
+
+
+class Reader(ABC):
+    """A forecaster, with the data that it was fitted on."""
+
+    def __init__(self, forecaster: Any, data: Any, exog: Any):
+        self._forecaster, self._data, self._exog = forecaster, data, exog
+
+    @property
+    @abstractmethod
+    def model(self) -> Any:
+        """The fitted model."""
+
+    @abstractmethod
+    def rows(self) -> FitRows:
+        """The rows that it was fitted on."""
+
+    @abstractmethod
+    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], Array]:
+        """Series and dates of the forecasts, and the forecasts, (h, series) each, with the probe in the model's place."""
+
+
+class MLForecastReader(Reader):
+    """mlforecast.MLForecast: a frame with a column for the series, one for dates and one for targets."""
+
+    def __init__(self, forecaster: Any, data: Any, exog: Any, name: str | None):
+        super().__init__(forecaster, data, exog)
+        models = getattr(forecaster, "models_", None)
+        if not models:
+            raise InputError("This MLForecast is not fitted: call its fit first.")
+        if name is None and len(models) > 1:
+            raise InputError(
+                f"This MLForecast has the models {', '.join(models)}; say which, such as model={next(iter(models))!r}."
+            )
+        self._name = next(iter(models)) if name is None else name
+        if self._name not in models:
+            raise InputError(f"model is {shown(name)}; this MLForecast has {', '.join(models)}.")
+        if isinstance(models[self._name], (list, dict)):
+            raise InputError(
+                f"This MLForecast has a model for each horizon (max_horizon). {ADVICE} They are in models_[{self._name!r}]."
+            )
+
+    @property
+    def model(self) -> Any:
+        return self._forecaster.models_[self._name]
+
+    def rows(self) -> FitRows:
+        own = copy.deepcopy(self._forecaster)  # preprocess overwrites what it keeps of the series
+        ts = self._forecaster.ts
+        static = None if ts.static_features_ is None else [c for c in ts.static_features_.columns if c != ts.id_col]
+        made = own.preprocess(
+            self._data, id_col=ts.id_col, time_col=ts.time_col, target_col=ts.target_col, static_features=static
+        )
+        X = made[list(ts.features_order_)]
+        return FitRows(
+            X.to_numpy() if ts.as_numpy else X,
+            made[ts.target_col].to_numpy().astype(np.float64),
+            made[ts.id_col].to_numpy(),
+            made[ts.time_col].to_numpy(),
+        )
+
+    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], Array]:
+        own = copy.copy(self._forecaster)
+        own.models_ = {self._name: probe}
+        found, ts = own.predict(h, X_df=self._exog), self._forecaster.ts
+        shape = found[ts.id_col].nunique(), h
+        parts = (found[ts.id_col].to_numpy(), found[ts.time_col].to_numpy(), found[self._name].to_numpy())
+        series, dates, values = (part.reshape(shape).T for part in parts)
+        return series, dates, values.astype(np.float64)
+
+
+class RecursiveReader(Reader):
+    """skforecast's ForecasterRecursive: one series with dates for its index."""
+
+    @property
+    def model(self) -> Any:
+        if not self._forecaster.is_fitted:
+            raise InputError("This ForecasterRecursive is not fitted: call its fit first.")
+        return self._forecaster.estimator
+
+    def rows(self) -> FitRows:
+        known = None if self._exog is None or self._forecaster.exog_in_ is False else self._exog
+        own = copy.deepcopy(self._forecaster)
+        X, y = own.create_train_X_y(
+            y=self._data, exog=None if known is None else known.loc[known.index.isin(self._data.index)]
+        )
+        name = self._forecaster.series_name_in_ or "y"
+        return FitRows(X, y.to_numpy().astype(np.float64), np.full(len(y), name, dtype=object), y.index.to_numpy())
+
+    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], Array]:
+        own = copy.copy(self._forecaster)
+        own.estimator = probe
+        ahead = None if self._exog is None else self._exog.loc[~self._exog.index.isin(self._data.index)]
+        found = own.predict(steps=h, exog=ahead)
+        name = self._forecaster.series_name_in_ or "y"
+        return (
+            np.full((h, 1), name, dtype=object),
+            found.index.to_numpy()[:, None],
+            found.to_numpy().astype(np.float64)[:, None],
+        )
+
+
+def reader_of(forecaster: Any, data: Any, exog: Any, model: str | None) -> Reader:
+    """The reader of a forecaster; raises for an object that axil does not know."""
+    kind = type(forecaster)
+    library, name = kind.__module__.split(".")[0], kind.__name__
+    if (library, name) == ("mlforecast", "MLForecast"):
+        return MLForecastReader(forecaster, data, exog, model)
+    if (library, name) == ("skforecast", "ForecasterRecursive"):
+        if model is not None:
+            raise InputError("model is for an MLForecast of several models. Leave it out.")
+        return RecursiveReader(forecaster, data, exog)
+    raise InputError(
+        f"The forecaster is a {kind.__module__}.{name}; expected mlforecast's MLForecast or skforecast's ForecasterRecursive. "
+        f"{ADVICE}"
+    )

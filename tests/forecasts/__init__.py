@@ -1,0 +1,1 @@
+"""Tests of axil.forecasts; they need mlforecast and skforecast."""

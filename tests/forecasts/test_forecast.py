@@ -1,0 +1,144 @@
+"""axil.forecast: the dates that made a forecast, checked against recursions made by hand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import axil
+
+lgb = pytest.importorskip("lightgbm")
+mlforecast = pytest.importorskip("mlforecast")
+pytest.importorskip("skforecast")
+
+from mlforecast.target_transforms import Differences, GlobalSklearnTransformer, LocalStandardScaler  # noqa: E402
+from skforecast.recursive import ForecasterRecursive  # noqa: E402
+from sklearn.preprocessing import FunctionTransformer  # noqa: E402
+
+LAGS = [1, 2, 12]
+H = 5
+
+
+def model():
+    return lgb.LGBMRegressor(n_estimators=15, num_leaves=6, verbose=-1, n_jobs=1)
+
+
+@pytest.fixture(scope="module")
+def series():
+    """Carbon dioxide month by month, which statsmodels ships."""
+    data = pytest.importorskip("statsmodels.api").datasets.co2.load_pandas().data["co2"]
+    return data.resample("MS").mean().interpolate().asfreq("MS")["1980":].rename("co2")
+
+
+def by_hand(values):
+    """Weights (H, rows) of the targets in the forecasts, and the forecasts, of a series that differences were taken of."""
+    changes = np.diff(values)
+    rows = np.array([[changes[t - lag] for lag in LAGS] for t in range(max(LAGS), len(changes))])
+    fitted = model().fit(rows, changes[max(LAGS) :])
+    explainer = axil.Explainer(fitted, rows, changes[max(LAGS) :])
+    weights, made, level = [], [], values[-1]
+    known = list(changes)
+    for _ in range(H):
+        row = np.array([[known[-lag] for lag in LAGS]])
+        weights.append(explainer(row).weights[0])
+        known.append(fitted.predict(row)[0])
+        level += known[-1]
+        made.append(level)
+    return np.cumsum(weights, axis=0), np.array(made), explainer
+
+
+def test_differences_against_a_recursion_by_hand_date_by_date(series):
+    forecaster = ForecasterRecursive(estimator=model(), lags=LAGS, differentiation=1)
+    forecaster.fit(y=series)
+    found = axil.forecast(forecaster, series, h=H)
+    weights, made, _ = by_hand(series.to_numpy())
+    np.testing.assert_allclose(found.values[:, 0], made, rtol=1e-9)
+    np.testing.assert_allclose(found.explain().weights, weights, atol=1e-9)
+    np.testing.assert_allclose(found.base[:, 0], series.iloc[-1])
+    assert (found.explainer.index == series.index[13:].to_numpy()).all()
+    frame = pd.DataFrame({"unique_id": "co2", "ds": series.index, "y": series.to_numpy()})
+    other = mlforecast.MLForecast({"lgb": model()}, freq="MS", lags=LAGS, target_transforms=[Differences([1])])
+    again = axil.forecast(other.fit(frame), frame, h=H)
+    np.testing.assert_allclose(again.values, found.values, rtol=1e-9)
+    np.testing.assert_allclose(again.explain().weights, weights, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def frame(series):
+    one = pd.DataFrame({"unique_id": "co2", "ds": series.index, "y": series.to_numpy()})
+    level = 20 + np.sin(np.arange(len(series)) / 2)
+    return pd.concat([one, one.assign(unique_id="waves", y=level)], ignore_index=True)
+
+
+@pytest.mark.parametrize(
+    "transforms",
+    [None, [Differences([1, 12])], [LocalStandardScaler()], [Differences([1]), LocalStandardScaler()], "log"],
+)
+def test_contributions_and_base_make_the_forecasts(frame, transforms):
+    log = transforms == "log"
+    given = [GlobalSklearnTransformer(FunctionTransformer(np.log, np.exp))] if log else transforms
+    forecaster = mlforecast.MLForecast(
+        {"lgb": model()}, freq="MS", lags=LAGS, date_features=["month"], target_transforms=given
+    ).fit(frame)
+    before = forecaster.predict(H)
+    found = axil.forecast(forecaster, frame, h=H)
+    assert found.is_log is log
+    parts = found.explain()
+    made = (parts.intercepts + parts.contributions.sum(axis=1)).reshape(2, H).T + found.base
+    np.testing.assert_allclose(np.exp(made) if log else made, found.values, rtol=1e-6)
+    assert found.values.T.ravel() == pytest.approx(before["lgb"].to_numpy())
+    pd.testing.assert_frame_equal(forecaster.predict(H), before)  # the forecaster is as it was
+
+
+def test_tables_name_series_dates_and_steps(frame):
+    forecaster = mlforecast.MLForecast({"lgb": model()}, freq="MS", lags=LAGS).fit(frame)
+    found = axil.forecast(forecaster, frame, h=3)
+    top = found.top(2)
+    assert list(top.columns[:4]) == ["series", "date", "step", "forecast"]
+    assert len(top) == 2 * 3 * 2
+    assert top["row"].str.match(r"(co2|waves) \d{4}-\d{2}-01").all()
+    groups = found.group("series")
+    assert set(groups["group"]) == {"co2", "waves"}
+    totals = groups.groupby(["series", "step"])["weight"].sum()
+    np.testing.assert_allclose(totals, 1.0)  # a model from its mean, without a transform
+    assert set(found.group("year")["group"]) >= {1985, 1999}
+    with pytest.raises(axil.InputError, match='expected "year", "month", "series"'):
+        found.group("week")
+
+
+def test_path_lists_the_features_that_are_forecasts(frame):
+    forecaster = mlforecast.MLForecast({"lgb": model()}, freq="MS", lags=LAGS).fit(frame)
+    found = axil.forecast(forecaster, frame, h=3)
+    path = found.path()
+    own = path[path["series"] == "co2"]
+    assert own[["step", "feature"]].to_numpy().tolist() == [[2, "lag1"], [3, "lag1"], [3, "lag2"]]
+    assert own["value"].to_numpy() == pytest.approx(found.values[[0, 1, 0], 0])
+    assert found.table()["forecast features"].tolist() == [0, 1, 2] * 2
+
+
+def test_forecasters_that_are_not_read_are_named(frame):
+    with pytest.raises(axil.InputError, match="expected mlforecast's MLForecast or skforecast"):
+        axil.forecast(model(), frame)
+    direct = mlforecast.MLForecast({"lgb": model()}, freq="MS", lags=LAGS).fit(frame, max_horizon=2)
+    with pytest.raises(axil.InputError, match="a model for each horizon"):
+        axil.forecast(direct, frame, h=2)
+    two = mlforecast.MLForecast({"a": model(), "b": model()}, freq="MS", lags=LAGS).fit(frame)
+    with pytest.raises(axil.InputError, match="say which, such as model='a'"):
+        axil.forecast(two, frame, h=2)
+    assert axil.forecast(two, frame, h=2, model="b").values.shape == (2, 2)
+
+
+def test_the_page_runs_and_shows_what_it_prints(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "forecasts.md").read_text(encoding="utf-8")
+    code, shown = re.search(r"```python\n(.*?)```\s+```text\n(.*?)```", page, re.S).groups()
+    exec(code, {})
+    assert _masked(capsys.readouterr().out) == _masked(shown)
+
+
+def _masked(text):
+    """A table without its numbers, which depend on versions, and without the width of its columns."""
+    return re.sub(r"\s+", " ", re.sub(r"-?\d[\d.]*", "#", text)).strip()
