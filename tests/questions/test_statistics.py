@@ -20,7 +20,7 @@ RNG = np.random.default_rng(11)
 X = RNG.normal(size=(90, 3))
 Y = X[:, 0] * X[:, 1] + RNG.normal(size=90)
 NEW = RNG.normal(size=(9, 3))
-MEASURES = ["net", "gross", "short", "top_share", "effective_size", "turnover"]
+MEASURES = ["net", "gross", "short", "top_share", "effective_size", "turnover", "fit", "asymmetry"]
 
 
 def dense_measures(weights, top):
@@ -30,6 +30,10 @@ def dense_measures(weights, top):
     for i, own in enumerate(weights):
         sizes = np.sort(np.abs(own))[::-1]
         turnover = np.nan if i == 0 else np.abs(own - weights[i - 1]).sum()
+        fit, longs, shorts = (
+            np.corrcoef(part, Y)[0, 1] if np.ptp(part) else 0.0
+            for part in (own, np.maximum(own, 0), np.minimum(own, 0))
+        )
         lines.append(
             {
                 "net": own.sum(),
@@ -38,6 +42,8 @@ def dense_measures(weights, top):
                 "top_share": sizes[:held].sum() / sizes.sum(),
                 "effective_size": sizes.sum() ** 2 / (own**2).sum(),
                 "turnover": turnover,
+                "fit": fit**2,
+                "asymmetry": (longs - shorts) ** 2 / 2,
             }
         )
     return pd.DataFrame(lines)
