@@ -249,6 +249,8 @@ def test_sparse_weights_and_frames_of_other_libraries():
         ({"asof": None, "within": "year"}, "within is 'year'; expected a column and a distance"),
         ({"asof": [2], "within": "year"}, r"asof is \[2\]; expected a date"),
         ({"asof": float("nan"), "within": "year"}, "asof is nan; expected a date"),
+        ({"asof": float("inf"), "within": "year"}, "asof is inf; expected a date"),
+        ({"asof": 10**400, "within": "year"}, "asof is .*; expected a date"),
         ({"asof": "owner", "within": "sold", "beside": BESIDE}, "asof names owner, which only the training rows have"),
         ({"among": lambda rows, query: rows["x"]}, "among raised KeyError.*the training rows, and of a query"),
         ({"beside": BESIDE[::-1]}, "The first frame of beside has 6 rows; expected 120"),

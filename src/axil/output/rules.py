@@ -182,8 +182,8 @@ def _date(asof: Any, known: Columns) -> NDArray[Any]:
             raise InputError(f"asof is {shown(asof)}; {expected}.{meant(asof, known.names)}{known.hint}") from None
     try:
         point = inputs.as_points(np.array([given], dtype=object), "asof")
-    except InputError:
-        raise InputError(f"asof is {shown(asof)}; {expected}.") from None
-    if (np.isnan(point) if point.dtype.kind == "f" else np.isnat(point))[0]:
+    except (InputError, OverflowError):
+        point = np.array([np.nan])
+    if not np.isfinite(point[0]):
         raise InputError(f"asof is {shown(asof)}; {expected}.")
     return point
