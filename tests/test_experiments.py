@@ -265,6 +265,29 @@ def test_comparables_are_means_of_five_prices(monkeypatch):
 
 
 @pytest.mark.slow
+def test_wrong_prices_are_counted(monkeypatch):
+    """On simulated prices, by the definition."""
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import comparables
+    import wrong_prices
+
+    X, y = comparables.simulated()
+    prices, wrong = y.copy(), X.index[:400:50]
+    prices[wrong] *= 8
+    explainer = comparables.fitted("boosting, log price", X[:400], prices[:400], 0)
+    found = wrong_prices.listed(explainer, X[400:440], y[400:440], wrong, "keep")
+    order = np.argsort(-explainer(X[400:440]).weights, axis=1, kind="stable")[:, :5]
+    assert found["wrong, %"] == pytest.approx(100 * np.isin(order, wrong).mean())
+    assert found["homes, %"] == pytest.approx(100 * np.isin(order, wrong).any(axis=1).mean())
+    residuals = (explainer.targets - explainer(X[:400]).predictions)[order]
+    assert found["far, %"] == pytest.approx(100 * (abs(residuals) > np.log(2)).any(axis=1).mean())
+    model = explainer(X[400:440]).predictions - np.log(y[400:440])
+    assert found["error of the model"] == pytest.approx(np.sqrt(np.mean(model**2)))
+    assert found["error of five"] == pytest.approx(np.sqrt(np.mean((model + residuals.mean(axis=1)) ** 2)))
+    assert wrong_prices.listed(explainer, X[400:440], y[400:440], wrong, "drop")["wrong, %"] < found["wrong, %"]
+
+
+@pytest.mark.slow
 def test_values_of_rows_are_judged(monkeypatch):
     """The parts that need no pyDVL, on rows whose spoilt targets are known."""
     monkeypatch.syspath_prepend(str(EXPERIMENTS))
