@@ -129,7 +129,7 @@ def test_the_radius_is_a_bound_for_every_direction(most, monkeypatch):
         single = [*np.abs(slopes[:, soonest]).argmax(axis=0), *rng.integers(0, n, 4)]
         for direction in [*np.eye(n)[single], *-np.eye(n)[single], *rng.normal(size=(4, n))]:
             move = rng.choice([-1, 1]) * 0.999 * radius * direction / np.abs(direction).sum()
-            assert leaves_beyond(engine, targets + move[:, None]) == 0
+            assert leaves_beyond(engine, targets + move[:, None], targets) == 0
             moved += 1
     assert moved > 100
     assert most is not None or bagged  # without a bound of the others' slopes all changes have to be looked at

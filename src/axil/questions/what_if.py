@@ -98,13 +98,16 @@ def changed_targets(model: Any, targets: Mapping[Any, Any]) -> Array:
 def warn_beyond(model: Any, targets: Array) -> bool:
     """Warn where a fit to these targets would leave the pattern that weights hold fixed, and say whether it would."""
     held = None if model.verification is None else model.verification.held
-    beyond = 0 if held is None else sum(leaves_beyond(engine, own) for engine, own in model.by_output(targets))
+    beyond = 0
+    if held is not None:
+        both = zip(model.by_output(targets), model.by_output(model.targets))
+        beyond = sum(leaves_beyond(engine, own, before) for (engine, own), (_, before) in both)
     if held is not None and beyond:
         sure = f"; it holds for sure while targets move by {held.radius:.3g} in all" if held.radius > 0 else ""
         warn(
             f"These targets would change the pattern of {beyond:,} of {held.n_leaves:,} leaves: sums that L1 moves or puts to "
-            "zero, values at a clip or a bound. The changes shown hold that pattern fixed, as they hold the splits "
-            f"(explainer.verification.held){sure}.",
+            "zero, values at a clip or a bound, rows of a certain rank. The changes shown hold that pattern fixed, as they hold "
+            f"the splits (explainer.verification.held){sure}.",
             ApproximationWarning,
         )
     return beyond > 0

@@ -14,9 +14,10 @@ from axil.replay.recover import Replay
 from axil.structure import Structure
 from axil.structure.changes import nearest
 from axil.types import Array
-from axil.weights import pattern_changes
+from axil.weights import pattern_changes, rank_changes
 from axil.weights.boosting import BoostedTrees
 from axil.weights.contract import Engine
+from axil.weights.forest import Forest
 from axil.weights.members import Sum
 from axil.weights.rows_left import bends
 
@@ -94,7 +95,8 @@ class Held:
             return cls(s.total_leaves, **walked.held)
         if s.is_ranked:
             constants = _shift(engine) if s.shift is not None else 0.0
-            return cls(s.total_leaves, **walked.held, shift=constants, radius=0.0, encodings=encodings)
+            reach = rank_changes.radius(engine, targets)
+            return cls(s.total_leaves, **walked.held, shift=constants, radius=reach, encodings=encodings)
         sums, shift = engine.fit(targets).sums[:, 0], _shift(engine)
         return cls(s.total_leaves, **walked.held, shift=shift, radius=_radius(s, sums, engine), encodings=encodings)
 
@@ -108,10 +110,12 @@ def boosted(engine: Engine) -> Iterator[BoostedTrees]:
         yield engine
 
 
-def leaves_beyond(engine: Engine, targets: Array) -> int:
-    """How many leaves a fit to these targets (N, K) on the same splits would give another pattern than the one held."""
+def leaves_beyond(engine: Engine, targets: Array, before: Array) -> int:
+    """How many leaves a fit to these targets (N, K) on the same splits would give another pattern than one to those before."""
     if isinstance(engine, Sum):
-        return sum(leaves_beyond(term.engine, term.taken(targets)) for term in engine.terms)
+        return sum(leaves_beyond(term.engine, term.taken(targets), term.taken(before)) for term in engine.terms)
+    if isinstance(engine, (BoostedTrees, Forest)) and engine.structure.is_ranked:
+        return rank_changes.leaves_beyond(engine, before, targets)
     rule = engine.structure.regularisation if isinstance(engine, BoostedTrees) else None
     if not isinstance(engine, BoostedTrees) or rule is None or not rule.bends:
         return 0

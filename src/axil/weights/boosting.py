@@ -297,6 +297,11 @@ class BoostedTrees:
         )
         return started, residual, values, sums
 
+    def linear(self, v: Array, base: Array) -> tuple[Array, Array]:
+        """(L, S) twice: leaf values and sums of the linear map alone for vectors v (N, S) from base (S,)."""
+        _, values, sums = map(host, self._passes.forward(v, base, None))
+        return values, sums
+
     def constants(self, queries: Leaves | None) -> Array:
         """(n,): the part of predictions in these trees' leaves, (n, T), that comes from shifts of leaf values.
 

@@ -1,0 +1,100 @@
+"""Ranks that change: rows that come to lie on the other side of those that a leaf takes its value from.
+
+A leaf's value is r_lower (1 - f) + r_upper f. It stays so while every row of the leaf is below, between or above these two as it
+was. Rows that a tree did not draw count as if it had: so a change may be told of that is none, but none is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axil.structure import Structure
+from axil.types import Array
+from axil.weights.boosting import BoostedTrees
+from axil.weights.forest import Forest
+from axil.weights.residuals import FittedValues
+
+ROUNDING = 1e-12  # of the largest residual: what is less apart is equal
+SECONDS = 2.0  # that a radius may take
+ENTRY_SECONDS = 3e-8  # per row, tree and target that is moved
+TOGETHER = 64  # targets moved at a time
+
+Trees = BoostedTrees | Forest
+
+
+def leaves_beyond(engine: Trees, before: Array, after: Array) -> int:
+    """How many leaves take their values from other rows with the targets ``after`` (N, 1) than with those ``before``."""
+    s, changed = engine.structure, 0
+    both = zip(_residuals(engine, before), _residuals(engine, after))
+    for (leaf, rows), (old, new) in zip(_picked(s), both):
+        flips = np.zeros(s.n_rows, dtype=np.bool_)
+        for own in rows:
+            (was, old_near), (now, new_near) = (_side(part, own) for part in (old, new))
+            flips |= (was != now) & ~(old_near & new_near)
+        changed += len(np.unique(leaf[flips]))
+    return changed
+
+
+def radius(engine: Trees, targets: Array) -> float:
+    """The smallest change of one target that brings a row to the other side, or less; 0: no bound is known."""
+    s = engine.structure
+    chosen = np.flatnonzero(np.any(s.row_draws() != 0, axis=0))
+    if isinstance(engine, Forest):
+        chosen = chosen[:0]  # no target moves another row's residual
+    if ENTRY_SECONDS * s.n_rows * s.n_trees * len(chosen) > SECONDS:
+        return 0.0
+    least = np.inf
+    for (_, rows), r in zip(_picked(s), _residuals(engine, targets)):
+        for own in rows:  # a target moves its own residual one for one
+            gaps = np.abs(r - r[own])
+            least = min(least, float(gaps[own != np.arange(s.n_rows)].min(initial=np.inf)))
+    for first in range(0, len(chosen), TOGETHER):
+        moved = chosen[first : first + TOGETHER]
+        units = np.zeros((s.n_rows, len(moved)))
+        units[moved, np.arange(len(moved))] = 1.0
+        both = zip(_residuals(engine, targets), _residuals(engine, units, slopes=True))
+        for (_, rows), (r, slopes) in zip(_picked(s), both):
+            for own in rows:
+                steep = np.abs(slopes - slopes[own]).max(axis=1)
+                ratio = np.divide(np.abs(r - r[own]), steep, out=np.full(s.n_rows, np.inf), where=steep > ROUNDING)
+                least = min(least, float(ratio[own != np.arange(s.n_rows)].min(initial=np.inf)))
+    return least if np.isfinite(least) else 0.0
+
+
+def _residuals(engine: Trees, targets: Array, slopes: bool = False) -> Iterator[Array]:
+    """What each tree saw of the rows, (N,), with these targets (N, 1); with ``slopes`` (N, S) by the linear map alone."""
+    s = engine.structure
+    if isinstance(engine, Forest):
+        yield from [targets if slopes else targets[:, 0]] * s.n_trees
+        return
+    if slopes:
+        none = np.zeros(targets.shape[1])
+        fit = FittedValues(s, targets, none, *engine.linear(targets, none))
+        yield from (found for _, found in zip(range(s.n_trees), fit.residuals(s.leaves(), targets)))
+        return
+    fit = engine.fit(targets)
+    yield from (found[:, 0].copy() for _, found in zip(range(s.n_trees), fit.residuals(s.leaves(), fit.started())))
+
+
+def _picked(s: Structure) -> Iterator[tuple[NDArray[np.int64], list[NDArray[np.int64]]]]:
+    """For each tree the leaf of every row, and the lower and upper row of that leaf; the row itself where it has none."""
+    for t, (first, last) in enumerate(pairwise(s.starts)):
+        level, leaf = np.divmod(s.cells[t].astype(np.int64), int(last - first))
+        lower = np.full(last - first, -1, dtype=np.int64)
+        rows = np.flatnonzero(level == 1)
+        lower[leaf[rows]] = rows
+        upper, rows = lower.copy(), np.flatnonzero(level == 2)
+        upper[leaf[rows]] = rows
+        own = [part[leaf] for part in ([lower, upper] if len(rows) else [lower])]
+        yield leaf, [np.where(part < 0, np.arange(s.n_rows), part) for part in own]
+
+
+def _side(residuals: Array, of: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(N,) twice: whether each row is below the row of its leaf, the first of equals, and whether both are as good as equal."""
+    gap = residuals - residuals[of]
+    near = np.abs(gap) <= ROUNDING * float(np.abs(residuals).max(initial=0.0))
+    return (gap < 0) | ((gap == 0) & (np.arange(len(gap)) < of)), near
