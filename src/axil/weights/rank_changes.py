@@ -66,7 +66,7 @@ def radius(engine: Trees, targets: Array) -> float:
 
 
 def _residuals(engine: Trees, targets: Array, slopes: bool = False) -> Iterator[Array]:
-    """What each tree saw of the rows, (N,), with these targets (N, 1); with ``slopes`` (N, S) by the linear map alone."""
+    """The residuals that each tree saw, (N,), with these targets (N, 1); with ``slopes`` (N, S) by the linear map alone."""
     s = engine.structure
     if isinstance(engine, Forest):
         yield from [targets if slopes else targets[:, 0]] * s.n_trees
