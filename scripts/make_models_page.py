@@ -59,9 +59,8 @@ A model is compared with the data in everything that it records. What it does no
   records of its leaves are too: right data can end in an `ExactnessError`.
 - **LightGBM, bundled columns.** Where columns with missing values or zeros overlap in a few rows, LightGBM can fit on other
   leaves than it predicts with. The error says so: fit with `enable_bundle=False`.
-- **CatBoost, weights and categories.** Where the fit shuffled the rows to encode categories, the leaf weights that CatBoost
-  records belong to other rows, and are not compared; leaf values are. Over Dask collections models with such encodings are
-  refused, and one-hot categories of a weighted fit end in an `ExactnessError`: use rows in memory, or fit with `has_time=True`.
+- **CatBoost over Dask.** Models with encodings of categories are refused over Dask collections, and other categories of a
+  weighted fit may end in an `ExactnessError`, as the fit shuffles rows: use rows in memory, or fit with `has_time=True`.
 """
 NOTES = {
     "LightGBM": "With `lambda_l1`, `max_delta_step` and `monotone_constraints` a pattern is held fixed besides the splits: "

@@ -1,21 +1,30 @@
 """CatBoost's encodings of categories: training rows where the fit had them, from random_seed and the order of the rows."""
 
+import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import catboost as cb
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.ensemble import VotingRegressor
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import axil
 from axil import ExactnessError, Explainer, UnsupportedModelError
 from axil.adapters.catboost.blob import parse
 from axil.adapters.catboost.categories import Categories, hashes
 from axil.adapters.catboost.encodings import BORDERS, BUCKETS, COUNTER, MEAN, classes_of, encodings
-from axil.adapters.catboost.permutations import Generator, averaging_order
+from axil.adapters.catboost.permutations import AveragingFold, Generator
+from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading
+from axil.adapters.refusals import refusal
 from tests.adapters.catboost_models import CASES, N_ROWS, QUIET, encoded, letters, loaded, regressor, table
 from tests.adapters.common import check_refusal
 
@@ -71,7 +80,9 @@ def test_the_averaging_fold_shuffles_blocks_of_the_shuffled_rows() -> None:
     for _ in range(2):
         one.shuffled(834)
     blocks = [rows[3 * i : 3 * i + 3] for i in one.shuffled(834)]
-    assert averaging_order(n, 3, 4, 0).tolist() == [row for block in blocks for row in block]
+    drawn = {"permutation_count": 4, "fold_permutation_block": 0}
+    settings_of = {"data_processing_options": {}, "boosting_options": drawn, "random_seed": 3}
+    assert AveragingFold.of(n, settings_of).rows.tolist() == [row for block in blocks for row in block]
 
 
 def test_hashes_are_those_of_catboost() -> None:
@@ -94,8 +105,7 @@ def test_leaves_are_proven_and_encodings_are_named(name: str) -> None:
     found = Explainer(case.model, case.X, case.y, case.sample_weight, case.baseline).verification
     assert found.held.encodings > 0
     assert f"{found.held.encodings} encoding" in str(found.held)
-    recorded = [] if case.sample_weight is not None and "has_time" not in name else ["leaf weights"]
-    assert found.compared == (["leaf counts"] * (case.sample_weight is None) + recorded)
+    assert found.compared == ["leaf counts"] * (case.sample_weight is None) + ["leaf weights"]
 
 
 def test_combinations_of_every_sort_are_among_the_models() -> None:
@@ -206,7 +216,9 @@ def test_training_rows_are_left_out_where_the_fit_had_them() -> None:
     found, (engine,) = explainer.leave_one_out()["prediction"].to_numpy(), explainer._model.engines
     leaves = engine.structure.leaves().T
     for row in (0, 7, 100):
-        alone = engine.without(np.array([row])).predicted(leaves[[row]], explainer._model.targets)[0, 0]
+        alone = engine.without(np.array([row]), explainer._model.targets).predicted(
+            leaves[[row]], explainer._model.targets
+        )[0, 0]
         assert abs(alone - found[row]) < 1e-9 or np.isnan(found[row])
 
 
@@ -239,3 +251,58 @@ def test_refuses_what_is_not_replayed() -> None:
         Explainer(case.model, case.X, case.y)
     whole = encoded(ctr_leaf_count_limit=N_ROWS, iterations=3)
     assert Explainer(whole.model, whole.X, whole.y).verification.held.encodings
+
+
+def test_refuses_encodings_that_were_made_on_a_gpu() -> None:
+    blob = parse(CASES["encoded"]().model._serialize_model())
+    document = json.loads(blob.info["params"]) | {"task_type": "GPU"}
+    found = refusal(REFUSALS, CatBoostReading(replace(blob, info={**blob.info, "params": json.dumps(document)})))
+    assert found is not None
+    assert found.setting == "task_type"
+    assert str(found.value).startswith("GPU with ")
+
+
+def test_refuses_json_that_lost_which_targets_are_counted() -> None:
+    check_refusal(loaded(CASES["multi encoded"](), "json").model, "target_border", "3 ways to part the targets", None)
+    case = loaded(CASES["encoded"](), "json")
+    assert Explainer(case.model, case.X, case.y).verification.held.encodings
+
+
+def test_rows_in_any_container_are_encoded_alike() -> None:
+    case = CASES["encoded"]()
+    expected = Explainer(case.model, case.X, case.y)(case.X_new).weights
+    again = Explainer(case.model, pl.from_pandas(case.X), case.y)(pl.from_pandas(case.X_new)).weights
+    np.testing.assert_array_equal(again, expected)
+    rows = sparse.csr_matrix((10 * np.abs(table().X)).astype(np.int64))
+    model = cb.CatBoostRegressor(iterations=4, **QUIET).fit(cb.Pool(rows, case.y, cat_features=[0, 1, 7]))
+    for form in (rows, rows.tocsc()):
+        assert Explainer(model, form, case.y).verification.held.encodings
+
+
+def doubled(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(a=2 * rows["a"])
+
+
+@pytest.mark.parametrize("kind", [cb.CatBoostRegressor, cb.CatBoostClassifier])
+def test_pipelines_encode_the_rows_that_they_hand_on(kind: Any) -> None:
+    data = table()
+    X, y = letters(data.X), data.y if kind is cb.CatBoostRegressor else data.y > 5
+    model = kind(iterations=4, cat_features=["d", "f", "g"], **QUIET)
+    pipeline = Pipeline([("doubled", FunctionTransformer(doubled)), ("model", model)]).fit(X, y)
+    explainer = Explainer(pipeline, X, y)
+    assert explainer.verification.held.encodings
+    assert len(explainer(letters(data.X_new)).predictions) == len(data.X_new)
+
+
+def test_means_of_models_predict_training_rows_as_the_models_do() -> None:
+    data = table()
+    X, seeds = letters(data.X), (0, 3)
+    model = VotingRegressor([(f"m{seed}", cb.CatBoostRegressor()) for seed in seeds])
+    model.estimators_ = [encoded(random_seed=seed, iterations=3).model for seed in seeds]
+    model.named_estimators_ = dict(zip("ab", model.estimators_))
+    model.feature_names_in_ = np.array(X.columns, dtype=object)
+    explainer = Explainer(model, X, data.y)
+    found = explainer(X)
+    np.testing.assert_allclose(found.predictions, model.predict(X), rtol=1e-6)
+    np.testing.assert_allclose(explainer._model.fitted()[:, 0], model.predict(X), rtol=1e-6)
+    assert "encodings" in explainer.without(X[:2], [3]).attrs["axil"]

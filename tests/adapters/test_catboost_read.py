@@ -143,8 +143,8 @@ def test_replay_meets_every_leaf(name: str) -> None:
     assert (trees.counts is None) == (case.sample_weight is not None)
     if trees.counts is not None:
         np.testing.assert_array_equal(counts, trees.counts)
-    assert (trees.weights is None) == (name == "encoded Lossguide weighted")
-    if trees.weights is not None:
+    assert (trees.recorded_by is not None) == (name == "encoded Lossguide weighted")
+    if trees.recorded_by is None:
         np.testing.assert_allclose(weights, trees.weights, rtol=0, atol=1e-14 * weights.sum())
     np.testing.assert_allclose(values, trees.values, rtol=0, atol=adapter.leaf_tolerance * scale)
     np.testing.assert_allclose(forced, predictions, rtol=0, atol=1e-14 * scale)

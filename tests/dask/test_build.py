@@ -1,5 +1,6 @@
 """Models over Dask collections: wrong data, bad input and models that Dask trained."""
 
+import catboost as cb
 import lightgbm as lgb
 import numpy as np
 import pytest
@@ -95,6 +96,14 @@ def test_smoothers_are_refused():
         axil.Explainer(Ridge().fit(X, Y), partitioned(X), partitioned(Y))
     with pytest.raises(axil.UnsupportedModelError, match=r"several models in one.*training rows in memory"):
         axil.Explainer(VotingRegressor([("a", Ridge())]).fit(X, Y), partitioned(X), partitioned(Y))
+
+
+def test_encodings_of_categories_are_refused():
+    rows = (200 * X[["bmi"]]).round().astype(int)
+    quiet = {"iterations": 3, "verbose": False, "allow_writing_files": False, "cat_features": ["bmi"]}
+    for kind, y in ((cb.CatBoostRegressor, Y), (cb.CatBoostClassifier, (Y > 140).astype(int))):
+        with pytest.raises(axil.UnsupportedModelError, match=r"encodings by the targets.*rows in memory"):
+            axil.Explainer(kind(**quiet).fit(rows, y), partitioned(rows), partitioned(y))
 
 
 def test_what_does_not_fit_is_refused_with_its_size(model):

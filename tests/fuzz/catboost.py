@@ -9,6 +9,7 @@ from typing import Any
 
 import catboost as cb
 import numpy as np
+import pandas as pd
 
 from tests.fuzz.data import Data, Draw, Trial, table
 
@@ -95,20 +96,78 @@ def make(draw: Draw) -> Trial:
         data.convert = convert
         params |= {"cat_features": categories, "one_hot_max_size": draw.pick("one_hot_max_size", 2, 20, 20)}
     model = _fit(draw, data, {**params, "iterations": n_trees})
-    form = draw.pick("through", *("memory",) * 6, "cbm", "json", "pickle", "shrunk", "scaled")
-    if form == "pickle":
-        model = pickle.loads(pickle.dumps(model))
-    elif form in ("cbm", "json"):
-        model = _loaded(model, form)
-    elif form == "shrunk":
-        model.shrink(max(1, model.tree_count_ // 2))
-    elif form == "scaled":
-        scale, bias = model.get_scale_and_bias()
-        model.set_scale_and_bias(2.5 * scale, 2.5 * np.asarray(bias) if np.ndim(bias) else 2.5 * bias)
+    model = _through(model, draw.pick("through", *("memory",) * 6, "cbm", "json", "pickle", "shrunk", "scaled"))
     X, X_new = data.convert(data.X), data.convert(data.X_new)
     return Trial(
         model, X, data.y, data.weight, data.offset, X_new, lambda rows: _predict(model, rows), lossy(draw.chosen)
     )
+
+
+CARDINALITIES = (2, 3, 5, 12, 12, 40, 1000)
+ENCODINGS: dict[str, tuple[Any, ...]] = {
+    "simple_ctr": (
+        ["Borders", "Counter"],
+        ["Buckets"],
+        ["Counter:Prior=0.5/1"],
+        ["BinarizedTargetMeanValue"],
+        ["Buckets:TargetBorderCount=3", "Borders:CtrBorderCount=40:Prior=0.2/1:Prior=-1/1"],
+        ["BinarizedTargetMeanValue:TargetBorderCount=4:TargetBorderType=Median"],
+        ["Borders:TargetBorderCount=6:TargetBorderType=Uniform", "BinarizedTargetMeanValue:TargetBorderCount=2"],
+    ),
+    "combinations_ctr": (["Borders"], ["Buckets:TargetBorderCount=2", "Counter"], ["BinarizedTargetMeanValue"]),
+    "max_ctr_complexity": (1, 2, 3, 5),
+    "model_size_reg": (0, 0, 2),
+    "one_hot_max_size": (1, 2, 4, 12),
+    "has_time": (True,),
+    "counter_calc_method": ("Full", "SkipTest"),
+    "store_all_simple_ctr": (True,),
+    "fold_permutation_block": (1, 3, 50),
+    "ctr_target_border_count": (1, 3),
+}
+LOSSES = ("RMSE",) * 8 + ("Logloss", "MultiClass", "MultiClassOneVsAll", "Poisson", "Tweedie:variance_power=1.5", "MAE")
+
+
+def make_encoded(draw: Draw) -> Trial:
+    """A model with columns of categories, of few and of many values, most of which are encoded by the targets."""
+    data = table(draw, outputs=True)
+    rng, n, n_new = draw.rng, len(data.y), len(data.X_new)
+    sizes = [draw.pick("values", *CARDINALITIES) for _ in range(draw.pick("categories", 1, 2, 3, 4))]
+    codes = np.stack([rng.integers(0, size, n + n_new) for size in sizes], axis=1)
+    effects = sum(rng.normal(size=size)[codes[:n, i]] for i, size in enumerate(sizes))
+    spread = np.ptp(data.y) or 1.0
+    data.y = data.y + spread * np.reshape(effects, (n, *[1] * (data.y.ndim - 1)))
+    names = [f"k{i}" for i in range(len(sizes))]
+    written = draw.pick("written", "text", "numbers", "categories")
+    place = int(rng.integers(0, data.X.shape[1] + 1))
+
+    def frame(rows: Any, own: Any) -> Any:
+        made = pd.DataFrame(rows, columns=[f"x{i}" for i in range(rows.shape[1])])
+        for name, column in zip(names, own.T):
+            made.insert(place, name, column if written == "numbers" else [f"value {code}" for code in column])
+        return made.astype(dict.fromkeys(names, "category")) if written == "categories" else made
+
+    X, X_new = frame(data.X, codes[:n]), frame(data.X_new, codes[n:])
+    params = settings(draw, data) | draw.some(ENCODINGS, 0.3)
+    for name in ("monotone_constraints", "langevin", "posterior_sampling", "leaf_estimation_method"):  # other subjects
+        params.pop(name, None)
+    loss = "MultiRMSE" if data.y.ndim == 2 else draw.pick("loss", *LOSSES)
+    params["loss_function"] = params.get("loss_function", loss) if loss == "RMSE" else loss
+    y = data.y
+    if loss.startswith(("Log", "MultiClass")):
+        data.offset = None
+        y = np.digitize(y, np.quantile(y, [0.5] if loss == "Logloss" else [0.3, 0.7])).astype(float)
+    elif loss.startswith(("Poisson", "Tweedie")):
+        y = np.abs(np.rint(y / (np.abs(y).max() or 1.0) * 10))
+    if draw.flag("by column", 0.1):
+        params["per_feature_ctr"] = [f"{X.columns.get_loc(names[0])}:Borders:TargetBorderCount=2:Prior=0.3/1"]
+    if draw.flag("limit", 0.05):
+        params["ctr_leaf_count_limit"] = draw.pick("ctr_leaf_count_limit", 2, 5, 500)
+    params["iterations"] = draw.pick("trees", 1, 3, 10, 25)
+    data.y, data.convert = y, lambda rows: X
+    model = _fit(draw, data, {**params, "cat_features": names})
+    form = draw.pick("through", *("memory",) * 5, "cbm", "json", "pickle", "shrunk")
+    model = _through(model, form)
+    return Trial(model, X, y, data.weight, data.offset, X_new, lambda rows: _predict(model, rows), lossy(draw.chosen))
 
 
 def lossy(chosen: dict[str, Any]) -> bool:
@@ -117,6 +176,19 @@ def lossy(chosen: dict[str, Any]) -> bool:
         chosen.get("leaf_estimation_iterations", 1) > 1 or chosen["through"] == "scaled"
     )
     return "sparse_features_conflict_fraction" in chosen or changed or (chosen["form"] == "csr" and "gaps" in chosen)
+
+
+def _through(model: Any, form: str) -> Any:
+    if form == "pickle":
+        return pickle.loads(pickle.dumps(model))
+    if form in ("cbm", "json"):
+        return _loaded(model, form)
+    if form == "shrunk":
+        model.shrink(max(1, model.tree_count_ // 2))
+    elif form == "scaled":
+        scale, bias = model.get_scale_and_bias()
+        model.set_scale_and_bias(2.5 * scale, 2.5 * np.asarray(bias) if np.ndim(bias) else 2.5 * bias)
+    return model
 
 
 def _predict(model: Any, rows: Any) -> Any:
@@ -134,7 +206,9 @@ def _fit(draw: Draw, data: Data, params: dict[str, Any]) -> Any:
     if draw.flag("early stopping", 0.12):
         how = {"eval_set": pool(draw.rng.permutation(data.y)), "early_stopping_rounds": 2}
         params["use_best_model"] = draw.flag("use_best_model", 0.7)
-    kind = draw.pick("kind", cb.CatBoostRegressor, cb.CatBoostRegressor, cb.CatBoost)
+    classes = str(params.get("loss_function")).startswith(("Logloss", "MultiClass"))
+    usual = cb.CatBoostClassifier if classes else cb.CatBoostRegressor
+    kind = draw.pick("kind", usual, usual, cb.CatBoost)
     if kind is cb.CatBoost:
         params.setdefault("loss_function", "RMSE")
     if draw.flag("continued", 0.08):

@@ -44,6 +44,37 @@ def judge(trial: Trial, draw: Draw) -> None:
         check_wrong_data(Proven(explainer, trial.X, trial.offsets, weights), trial, draw, MUTATIONS)
 
 
+def judge_encoded(trial: Trial, draw: Draw) -> None:
+    """The same for categories that are encoded by the targets, of which every wrong target must be noticed."""
+    judge(trial, draw)
+    with silence():
+        explainer = axil.Explainer(trial.model, trial.X, trial.y, trial.sample_weight, trial.offsets)
+        inside = explainer(trial.X, init_score=trial.offsets)
+    if explainer.kind == "exact":
+        weights = np.asarray(inside.weights).reshape(-1, len(trial.y))
+        check_wrong_data(Proven(explainer, trial.X, trial.offsets, weights), trial, draw, MUTATIONS)
+    elif (np.asarray(trial.y) != trial.y[0]).any():
+        check_wrong_labels(trial, draw)
+
+
+def check_wrong_labels(trial: Trial, draw: Draw) -> None:
+    """Two targets that differ, exchanged, must be noticed, or make the same scores, as rows that share all leaves do."""
+    y = np.array(trial.y)
+    first = int(draw.rng.integers(len(y)))
+    second = int(draw.rng.choice(np.flatnonzero(y != y[first]))) if (y != y[first]).any() else first
+    y[[first, second]] = y[[second, first]]
+    try:
+        with silence():
+            other = axil.Explainer(trial.model, trial.X, y, trial.sample_weight, trial.offsets)
+            found = other(trial.X)
+            scores = np.asarray(trial.predict(trial.X), dtype=float).reshape(found.predictions.shape)
+    except axil.AxilError:
+        return
+    apart = np.abs(found.intercepts + np.asarray(found.contributions).sum(axis=-1) - scores).max()
+    if not apart <= 1e-6 * max(1.0, float(np.abs(scores).max())):
+        raise Wrong(f"two targets were exchanged, which moves scores by {apart:.3g}, and passed")
+
+
 def ask(explainer: Any, trial: Trial) -> Any:
     """The explanation of new rows; None where the model has no prediction for one of them."""
     with contextlib.suppress(axil.InputError):

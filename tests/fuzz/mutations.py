@@ -105,6 +105,8 @@ def passed(name: str, trial: Trial, proven: Proven, draw: Draw) -> str:
     if made is None:
         return ""
     wrong, change = made
+    if not proven.weights.any():
+        return ""  # no row is in any prediction
     if change is not None and np.abs(change).max() < proven.visible:
         return ""
     try:

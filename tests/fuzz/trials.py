@@ -1,7 +1,7 @@
 """Random models of every library: axil must be exact or refuse by name; never silently wrong, never a crash.
 
 A trial draws data and settings from its seed number and fits a model; if the library refuses, it is void. Then either axil
-raises one of its own errors, or what it answers must be right. There are seven kinds of trials:
+raises one of its own errors, or what it answers must be right. There are eight kinds of trials:
 
 - weights: of any model with any setting: they agree with the model's predictions, with the dense recursion and with a replay
   of the fit on other targets, and wrong data are noticed
@@ -12,6 +12,7 @@ raises one of its own errors, or what it answers must be right. There are seven 
 - radius: no move of one target inside ``verification.held.radius`` changes the pattern
 - mistakes: wrong features, targets, weights and offsets are refused, or change no answer
 - files: a saved explainer with one entry changed is refused, or answers as before
+- encodings: weights and pushes of CatBoost's models with categories that are encoded by the targets; no wrong target passes
 
     PYTHONPATH=tests python -m fuzz --n 5000 --jobs 2
     PYTHONPATH=tests python -m fuzz --kind deletions --only 1234
@@ -42,7 +43,7 @@ import tests.fuzz.sklearn
 import tests.fuzz.xgboost
 from tests.fuzz import answers, refits
 from tests.fuzz.data import Draw, Trial
-from tests.fuzz.judge import Wrong, judge, silence
+from tests.fuzz.judge import Wrong, judge, judge_encoded, silence
 
 LIBRARIES = {
     "lightgbm": tests.fuzz.lightgbm.make,
@@ -85,13 +86,14 @@ def _any_plain(draw: Draw, library: str) -> Trial:
 
 
 KINDS = {
-    "weights": Kind(tuple(LIBRARIES), lambda draw, library: LIBRARIES[library](draw), judge, 0.4),
+    "weights": Kind(tuple(LIBRARIES), lambda draw, library: LIBRARIES[library](draw), judge, 0.3),
     "deletions": Kind(PLAIN, _deleted, answers.check_answers, 0.1),
     "offsets": Kind(WITH_OFFSETS, _offset, answers.check_answers, 0.1),
     "losses": Kind(BOOSTED, lambda draw, one: refits.make(draw, one, loss="other"), answers.check_answers, 0.1),
     "radius": Kind(WITH_L1, lambda draw, one: refits.make(draw, one, held=True), answers.check_radius, 0.1),
     "mistakes": Kind(PLAIN, _any_plain, answers.check_mistakes, 0.1),
     "files": Kind(PLAIN, _any_plain, answers.check_file, 0.1),
+    "encodings": Kind(("catboost",), lambda draw, _: tests.fuzz.catboost.make_encoded(draw), judge_encoded, 0.1),
 }
 SECONDS = 120  # a trial that takes longer has failed
 CHUNK = 10

@@ -193,6 +193,9 @@ class FittedTrees:
     #: why trees may disagree with the data of the last fit, asked with those (T,) that agree
     doubt: Callable[[NDArray[np.bool_]], UnsupportedModelError | None] | None = None
     columns: NDArray[np.int64] | None = None  #: (T,) which columns of `Adapter.leaves` these trees are; None: all
+    recorded_by: Array | None = (
+        None  #: (N,) what ``weights`` are sums of where the library recorded others than the rows' own
+    )
     placement: Placement | None = None  #: None: training rows had the leaves that `Adapter.assign` gives them
 
 
@@ -221,6 +224,7 @@ class Model(Protocol):
     fitted_rows: int | None  #: how many rows it was fitted on, where that must be known beforehand
     refused_draws: UnsupportedModelError | None  #: raised unless the user gives the draws
     offset_replaces_base: bool  #: whether a query's offset stands in for the base (`OffsetModel`), else it is added
+    encodings: int  #: of categories by the targets, by which training rows had other leaves than predictions have
     scale: TargetScale  #: of the targets that it was fitted to, and of `predictions`, where it transforms them itself
 
     def spelling(self, name: str) -> str:
@@ -280,6 +284,7 @@ class Defaults(ReadsRows):
     fitted_rows: int | None = None
     offset_replaces_base = False
     scale: TargetScale = IDENTITY
+    encodings = 0
 
     def spelling(self, name: str) -> str:
         """How the library writes a column's name: as it is."""

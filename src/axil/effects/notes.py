@@ -11,7 +11,7 @@ HELD = (
     "with the fitted structure and its pattern held fixed (sums that L1 moves or puts to zero, clips, bounds), but a refit on "
     "the same splits would change that pattern; not a retraining"
 )
-ENCODED = "encodings of categories by the targets are held fixed too, and training rows have those of the fit"
+ENCODED = "encodings of categories by the targets are held fixed too"
 PATTERN = (
     "exact with the fitted splits held fixed; the pattern (sums that L1 moves or puts to zero, clips, bounds) is computed again "
     "for the rows that are left; not a retraining"

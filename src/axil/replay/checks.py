@@ -18,6 +18,7 @@ from axil.machine.arrays import largest_size
 from axil.markup import table
 from axil.replay.radius import Held
 from axil.replay.recover import Replay
+from axil.replay.walk import leaf_totals
 from axil.types import Array
 
 CHECKED_ROWS = 1000  # training rows whose prediction is asked of the library; all others are summed from its leaves
@@ -208,7 +209,10 @@ def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
     if trees.weights is not None:
         slack = WEIGHT_SLACK * s.total_weight
         cause = _weighing(trees, walked) + before + adapter.causes("weights")
-        compare("sample weight", walked.drawn_weights, trees.weights, slack, trees, cause)
+        found = walked.drawn_weights
+        if trees.recorded_by is not None:
+            found = leaf_totals(s.leaves(), trees.n_leaves, trees.recorded_by, 1)
+        compare("sample weight", found, trees.weights, slack, trees, cause)
 
 
 def _weighing(trees: FittedTrees, walked: Replay) -> str:

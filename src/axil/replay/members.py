@@ -34,7 +34,7 @@ def prove_sum(
     for i, (member, X) in enumerate(zip(model.members, model.rows_of(rows.X))):
         with _naming(member):
             engines, verification = prove(member.model, _own_rows(member, X, rows))
-        training = None if member.rows is None else member.model.coordinates(X, n_threads)
+        training = _training(member, X, n_threads)
         terms.append([Term(engine, member.coefficient, i, member.rows, training) for engine in engines])
         found += [] if verification is None else [verification]
     added = zip(*terms, strict=True) if model.members[0].output is None else ((term,) for (term,) in terms)
@@ -62,7 +62,7 @@ def prove_residual(
     member = replace(member, rows=model.kept_rows(n_rows))
     with _naming(member):
         (first,), before = prove(member.model, _own_rows(member, X, rows))
-    training = None if member.rows is None else member.model.coordinates(X, n_threads)
+    training = _training(member, X, n_threads)
     offsets = member.model.predictions(X)
     with _naming(trees):
         (then,), after = prove(trees.model, replace(rows, X=own, offsets=offsets))
@@ -75,6 +75,12 @@ def prove_residual(
         return [made], None
     errors = _error(before), _error(after)
     return [made], _check(model, [made], [before, after], rows, BOTH_WAYS * errors[0] + errors[1])
+
+
+def _training(member: Member, X: Any, n_threads: int) -> Any:
+    """Coordinates of all rows where predictions of them are made, if those of the member's own fit are others; else None."""
+    apart = member.rows is not None or member.model.encodings
+    return member.model.coordinates(X, n_threads) if apart else None
 
 
 def _own_rows(member: Member, X: Any, rows: TrainingRows) -> TrainingRows:

@@ -102,8 +102,7 @@ class Proven(ABC):
 
     def note(self, text: str) -> str:
         """The note on the numbers of tables, which names encodings that are held and, of one of two classes, the class."""
-        held = getattr(self.verification, "held", None)
-        encoded = held is not None and held.encodings
+        encoded = getattr(self.adapter, "encodings", 0)
         return notes.of_class(f"{text}; {notes.ENCODED}" if encoded else text, self.scored)
 
     @property

@@ -15,6 +15,7 @@ from axil.adapters.catboost import splits
 from axil.adapters.catboost.blob import parse
 from axil.adapters.catboost.monotone import chains, signs_of
 from axil.adapters.catboost.percentile import rules
+from axil.adapters.catboost.permutations import AveragingFold
 from axil.adapters.catboost.placement import EncodedRows
 from axil.adapters.catboost.pool import most_categories, pool, zeros_above_negatives
 from axil.adapters.catboost.refusals import REFUSALS, CatBoostReading, doubt
@@ -74,6 +75,7 @@ class CatBoostAdapter(TreeModel):
         self._n_leaves = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
         if len(self._n_leaves) == 0:
             raise InputError("This CatBoost model has no trees: fit it with iterations of at least 1.")
+        self.encodings = self._blob.features("target statistics")
         self._cat_features = [int(i) for i in model.get_cat_feature_indices()]
         self.n_features = len(names)
         self.feature_names: list[str] | None = None if names == [str(i) for i in range(len(names))] else names
@@ -126,10 +128,8 @@ class CatBoostAdapter(TreeModel):
         factor = base_factor(last, n_trees, blob.scale, blob.bias, rows.totals.means)
         base_value = blob.bias / factor
         rates, l2, steps = self._regularisation(rows, base_value)
-        recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
-        if not rows.totals.even and self._shuffled(rows):  # they are then sums of the weights of other rows
-            recorded = None
-        if recorded is not None:
+        recorded, recorded_by = self._recorded(), self._recorded_by(rows)
+        if recorded is not None and recorded_by is None:
             light, chained = recorded <= self._least_weight, self._in_chains()
             if (light & chained & (recorded > 0)).any():
                 raise UnsupportedModelError(
@@ -148,6 +148,7 @@ class CatBoostAdapter(TreeModel):
                 values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs),
                 counts=np.rint(recorded).astype(np.int64) if recorded is not None and whole else None,
                 weights=recorded,
+                recorded_by=recorded_by,
                 l2=l2,
                 rates=rates,
                 base=None if self._estimated else np.zeros(self.n_outputs),
@@ -163,7 +164,7 @@ class CatBoostAdapter(TreeModel):
 
     def _placement(self, rows: TrainingRows) -> EncodedRows | None:
         """The training rows' leaves where categories were encoded by the targets; else those of predictions."""
-        return EncodedRows(self._blob, self._n_leaves, rows) if self._blob.features("target statistics") else None
+        return EncodedRows(self._blob, self._n_leaves, rows) if self.encodings else None
 
     def _percentiles(self, rows: TrainingRows) -> list[FittedTrees]:
         """One entry per output of trees whose leaf values are percentiles of residuals."""
@@ -177,7 +178,7 @@ class CatBoostAdapter(TreeModel):
         ]
         factor = base_factor(last, n_trees, blob.scale, blob.bias, np.array(starts))
         rates = np.full(n_trees, np.nan if self._reading.continued else last.rate)
-        recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
+        recorded = self._recorded()
         whole = recorded is not None and rows.totals.even and bool(np.all(recorded == np.rint(recorded)))
         entries = []
         for k, rule in enumerate(ranks):
@@ -186,6 +187,7 @@ class CatBoostAdapter(TreeModel):
                 values=blob.scale * blob.leaf_values.reshape(-1, self.n_outputs)[:, [k]],
                 counts=np.rint(recorded).astype(np.int64) if recorded is not None and whole else None,
                 weights=recorded,
+                recorded_by=self._recorded_by(rows),
                 l2=np.zeros(int(self._n_leaves.sum())),
                 rates=rates,
                 base=np.zeros(1),
@@ -222,12 +224,23 @@ class CatBoostAdapter(TreeModel):
             return np.zeros(int(self._n_leaves.sum()), dtype=np.bool_)
         return np.repeat(self._chains.longest() > 1, self._n_leaves)
 
+    def _recorded(self) -> Array | None:
+        """(L,): the weights of leaves that the model records, if it does."""
+        recorded = self._blob.leaf_weights
+        return recorded if len(recorded) == int(self._n_leaves.sum()) else None
+
+    def _recorded_by(self, rows: TrainingRows) -> Array | None:
+        """(N,): the weights that rows have in this record, where they are not their own."""
+        if rows.totals.even or not self._shuffled(rows) or rows.weights is None:
+            return None
+        return AveragingFold.of(rows.totals.n_rows, self._reading.last).recorded(rows.weights)
+
     def _shuffled(self, rows: TrainingRows) -> bool:
-        """Whether the fit shuffled the rows, as it does before it encodes categories by the targets, but not the weights
-        that it makes the record of its leaves from (1.2; leaf values are right).
-        """
+        """Whether the fit shuffled the rows."""
         in_order = all(self._reading.values("data_processing_options", "has_time"))
-        if not self._cat_features or in_order or not rows.at_hand:
+        if not self._cat_features or in_order or self.encodings:
+            return bool(self.encodings) and not in_order
+        if not rows.at_hand or rows.X is None:
             return False
         encoded = min(size or 2 for size in self._reading.values("cat_feature_params", "one_hot_max_size"))
         return most_categories(rows.X, self._cat_features) > encoded

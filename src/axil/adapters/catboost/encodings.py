@@ -60,6 +60,11 @@ class Counted:
         return self.categories, self.tests, self.one_hot
 
     @property
+    def needs_classes(self) -> bool:
+        """Whether targets are counted, and not rows alone."""
+        return self.kind != COUNTER
+
+    @property
     def is_simple(self) -> bool:
         """Whether it is a category by itself."""
         return len(self.categories) == 1 and not self.tests and not self.one_hot
@@ -145,6 +150,10 @@ class Fold:
         parts += [self.equals(*pair).astype(np.uint64) for pair in counted.one_hot]
         return combined(parts)
 
+    def classification(self, counted: Counted) -> Classification:
+        """How targets were parted; 0 stands for the only way where a file has lost the number."""
+        return self.classifications[max(counted.classes, 1) - 1]
+
     def is_above(self, column: int, border: float) -> NDArray[np.bool_]:
         """(N,): whether numbers are above a border."""
         values = self.numbers[column]
@@ -182,7 +191,7 @@ class Encoder:
         own = self.encodings[i]
         asked = own.counted, own.target_border
         if self._counts is None or self._counts[0] != asked:
-            counts = self._occurrences(own.counted) if own.counted.kind == COUNTER else self._before(*asked)
+            counts = self._occurrences(own.counted) if not own.counted.needs_classes else self._before(*asked)
             self._counts = asked, *counts
         return own.bins(*self._counts[1:])
 
@@ -190,7 +199,7 @@ class Encoder:
         """(N,) twice: of the rows before each that share its category those of the classes counted, and all of them."""
         groups, classes = self._groups(counted), self._classified(counted)
         if counted.kind == MEAN:
-            values = classes.astype(np.float32) / np.float32(self._fold.classifications[counted.classes - 1].n_borders)
+            values = classes.astype(np.float32) / np.float32(self._fold.classification(counted).n_borders)
         else:
             values = (classes > target_border if counted.kind == BORDERS else classes == target_border).astype(
                 np.float32
@@ -237,7 +246,7 @@ class Encoder:
         if counted.classes not in self._classes:
             known = [table for table in self._tables.values() if table.counted.classes == counted.classes]
             parted = next((table for table in known if table.counted.kind in (BORDERS, BUCKETS)), None)
-            how = self._fold.classifications[counted.classes - 1]
+            how = self._fold.classification(counted)
             target = how.target(self._fold.targets)
             self._classes[counted.classes] = (
                 how.classes(target) if parted is None else classes_of(target, parted.counts.sum(axis=0))

@@ -8,10 +8,14 @@ shuffle blocks of consecutive rows.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from axil.kernels.cpu import exchanged
+from axil.types import Array
 
 MULTIPLIER = 6364136223846793005
 WORD = (1 << 64) - 1
@@ -79,14 +83,37 @@ class Generator:
             stream.skip(max(n - 1, 0))
 
 
-def averaging_order(n_rows: int, seed: int, permutation_count: int, block: int) -> Order:
-    """(N,): the row in each place of the averaging fold of a fit that shuffles its rows; ``block``: 0 for the default."""
-    generator = Generator(seed)
-    rows = generator.shuffled(n_rows)
-    block = block or min(256, n_rows // 1000 + 1)
-    n_blocks = -(-n_rows // block)
-    for _ in range(max(1, permutation_count - 1) - 1):  # the first learning fold has the rows as they are
-        generator.skip(n_blocks)
-    blocks = generator.shuffled(n_blocks)
-    places = (blocks[:, None] * block + np.arange(block)).reshape(-1)
-    return np.asarray(rows[places[places < n_rows]])
+@dataclass(frozen=True)
+class AveragingFold:
+    """The averaging fold of a fit that shuffles its rows."""
+
+    first: Order  #: (N,) the row in each place once all rows are shuffled
+    places: Order  #: (N,) which of these places is in each place of the fold
+
+    @classmethod
+    def of(cls, n_rows: int, settings: dict[str, Any]) -> AveragingFold:
+        """The fold of ``n_rows`` rows that a fit with these settings draws; ``has_time`` keeps the rows as they are."""
+        if settings["data_processing_options"].get("has_time"):
+            return cls(np.arange(n_rows), np.arange(n_rows))
+        boosting, generator = settings["boosting_options"], Generator(int(settings["random_seed"]))
+        first = generator.shuffled(n_rows)
+        block = int(boosting["fold_permutation_block"]) or min(256, n_rows // 1000 + 1)
+        n_blocks = -(-n_rows // block)
+        for _ in range(max(1, int(boosting["permutation_count"]) - 1) - 1):  # the first learning fold keeps the rows
+            generator.skip(n_blocks)
+        places = (generator.shuffled(n_blocks)[:, None] * block + np.arange(block)).reshape(-1)
+        return cls(first, places[places < n_rows])
+
+    @property
+    def rows(self) -> Order:
+        """(N,): the row in each place of the fold."""
+        return np.asarray(self.first[self.places])
+
+    def recorded(self, weights: Array) -> Array:
+        """(N,): the weights that rows have in the model's record of its leaves, which permutes them once too often.
+
+        See SumLeafWeights, catboost/private/libs/algo_helpers/approx_updater_helpers.cpp; leaf values are right.
+        """
+        found = np.empty_like(weights)
+        found[self.rows[self.places]] = weights[self.first]
+        return found

@@ -14,7 +14,7 @@ from scipy import sparse
 from axil.adapters.catboost.blob import ModelBlob
 from axil.adapters.catboost.categories import Categories, column
 from axil.adapters.catboost.encodings import Encoder, Fold, classifications
-from axil.adapters.catboost.permutations import averaging_order
+from axil.adapters.catboost.permutations import AveragingFold
 from axil.adapters.catboost.splits import DEEPEST, Ids, is_high, split_routes, tree_nodes
 from axil.adapters.contract import TrainingRows
 from axil.kernels import Backend
@@ -73,17 +73,12 @@ class EncodedRows:
 
     def _fold(self) -> Fold:
         """The rows in the order of the averaging fold."""
-        settings, X, n_rows = self.blob.settings[-1], self.rows.X, len(self.rows.targets)
-        boosting, own = settings["boosting_options"], settings["cat_feature_params"]
-        if settings["data_processing_options"].get("has_time"):
-            order = np.arange(n_rows)
-        else:
-            drawn = (int(boosting[name]) for name in ("permutation_count", "fold_permutation_block"))
-            order = averaging_order(n_rows, int(settings["random_seed"]), *drawn)
+        settings, X = self.blob.settings[-1], self.rows.X
+        own = settings["cat_feature_params"]
         features = [feature for feature in self.blob.trees.tables(5) if feature.length(3)]
         categories = [feature for feature in self.blob.trees.tables(4) if feature.number(3, "b", 1)]
         return Fold(
-            order,
+            AveragingFold.of(len(self.rows.targets), settings).rows,
             {
                 feature.index: Categories.of(column(X, feature.flat_index))
                 for feature in map(FeatureNumbers.of_category, categories)

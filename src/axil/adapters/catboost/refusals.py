@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.catboost.blob import ModelBlob
-from axil.adapters.catboost.encodings import encodings
+from axil.adapters.catboost.encodings import classifications, encodings
 from axil.adapters.catboost.monotone import signs_of
 from axil.adapters.catboost.percentile import PERCENTILES
 from axil.adapters.refusals import Refusal, refusal
@@ -177,6 +177,13 @@ def _encoded_on_gpu(model: CatBoostReading) -> str:
 
 def _encoded_and_continued(model: CatBoostReading) -> str:
     return f"a model with {_encoded(model)}" if _encoded(model) and model.continued else ""
+
+
+def _lost_classes(model: CatBoostReading) -> str:
+    """A JSON file keeps no numbers of classifications: with several, CatBoost itself may predict otherwise."""
+    known = classifications(model.last, model.blob.n_outputs) if _encoded(model) else []
+    lost = any(own.counted.needs_classes and not own.counted.classes for own in encodings(model.blob))
+    return f"{len(known)} ways to part the targets, in a file of JSON" if lost and len(known) > 1 else ""
 
 
 def _unknown_encoding(model: CatBoostReading) -> str:
@@ -381,6 +388,12 @@ REFUSALS: tuple[Refusal[CatBoostReading], ...] = (
         _unknown_encoding,
         "axil does not know how training rows are encoded by it",
         "Fit with encodings of types Borders, Buckets, BinarizedTargetMeanValue and Counter.",
+    ),
+    Refusal(
+        "target_border",
+        _lost_classes,
+        "JSON does not keep by which targets, or between which borders of targets, each encoding of categories counts",
+        "Save the model as .cbm, or pickle it.",
     ),
     Refusal(
         "text_features, embedding_features",

@@ -160,7 +160,7 @@ class SmoothCatBoost(CatBoostAdapter):
             )
         loss = self._loss()
         from_mean = not isinstance(loss, ResidualLoss)  # others start from medians or quantiles
-        recorded = blob.leaf_weights if len(blob.leaf_weights) == int(self._n_leaves.sum()) else None
+        recorded = None if not rows.totals.even and self._shuffled(rows) else self._recorded()
         l2 = np.full(int(self._n_leaves.sum()), last.scaled_l2(rows.totals.weight / rows.totals.n_rows))
         if recorded is not None:
             l2 = np.where(recorded <= self._least_weight, np.inf, l2)
