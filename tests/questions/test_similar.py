@@ -216,7 +216,7 @@ def test_sparse_weights_and_frames_of_other_libraries():
         ({"distinct": "parcel"}, "distinct names 'parcel'; expected names such as 'area'"),
         ({"distinct": [1, 2]}, r"distinct has shape \(2,\); expected \(120,\)"),
         ({"distinct": X["year"][::-1]}, "distinct has the row labels of X_train in another order"),
-        ({"sign": "negative"}, 'sign is "?\'?negative.*expected "any" or "positive"'),
+        ({"sign": "negative"}, 'sign is "?\'?negative.*expected "any", "positive"'),
         ({"within": "sold"}, "within is 'sold'; expected a column and a distance"),
         ({"within": ("parcel", 3)}, "within names 'parcel'; expected names such as 'area'"),
         ({"within": ("area", -1)}, "within has the distance -1; expected"),
@@ -515,3 +515,83 @@ def test_comparables_of_every_kind_and_place(any_explainer, batches):
     assert at_hand.attrs["axil"].startswith(NOTES[whole.kind])
     some = {"among": lambda rows: rows["age"] > 0, "distinct": "rooms", "sign": "positive", "within": ("size", 0.8)}
     same(whole.similar(2, ["age"], **some), any_explainer.similar(new, 2, ["age"], **some))
+
+
+# -- by shared leaves -----------------------------------------------------------------------------------------------------
+
+
+def alike_rows(similarity, k, allowed=None):
+    """(n, k): positions by similarity, -1 for free places."""
+    ranked = np.where(similarity > 0, similarity, -1.0)
+    if allowed is not None:
+        ranked = np.where(allowed, ranked, -1.0)
+    order = np.argsort(-ranked, axis=1, kind="stable")[:, :k]
+    return np.where(np.take_along_axis(ranked, order, axis=1) > 0, order, -1)
+
+
+def test_rows_that_share_most_leaves_of_every_kind_and_place(any_explainer, batches):
+    rows, new = question_models.X, question_models.NEW
+    if any_explainer.kind == "derivative":
+        with pytest.raises(UnsupportedQuestionError, match=r'similar\(by="leaves"\) has no answer here: .* no trees'):
+            any_explainer.similar(new, 3, by="leaves")
+        return
+    whole = any_explainer(new)
+    similarity = axil.similarity(any_explainer._model.adapter._booster, new, rows)
+    found = any_explainer.similar(new, 4, ["age"], by="leaves")
+    wanted = alike_rows(similarity, 4)
+    n_outputs = len(found) // (4 * len(new))
+    at = rows.index.get_indexer(found["row"]).reshape(len(new), n_outputs, 4)
+    np.testing.assert_array_equal(at, np.broadcast_to(wanted[:, None], at.shape))
+    seen = found["similarity"].to_numpy().reshape(at.shape)
+    np.testing.assert_allclose(seen, np.take_along_axis(similarity[:, None].repeat(n_outputs, 1), at, axis=2))
+    contributions = whole.contributions.reshape(len(new), n_outputs, len(rows))
+    own = next(name for name in found.columns if name.startswith("contribution"))
+    np.testing.assert_allclose(
+        found[own].to_numpy().reshape(at.shape), np.take_along_axis(contributions, at, axis=2), rtol=1e-8, atol=1e-12
+    )
+    assert "share most leaves" in found.attrs["axil"]
+    allowed = rows["age"].to_numpy() > 0
+    some = any_explainer.similar(new, 4, ["age"], by="leaves", among=lambda given: given["age"] > 0)
+    wanted = alike_rows(similarity, 4, allowed)
+    each = wanted[:, None].repeat(n_outputs, axis=1)
+    np.testing.assert_array_equal(rows.index.get_indexer(some["row"]), each[each >= 0])
+
+
+def test_rows_that_speak_for_two_classes_and_against():
+    labels = np.where(Y.median() < Y, "dear", "cheap")
+    explainer = axil.Explainer(LGBMClassifier(**QUICK).fit(X, labels), X, labels)
+    pushes, scores = explainer(NEW).contributions, explainer(NEW).predictions
+    assert (scores > 0).any()
+    assert (scores < 0).any()
+    similarity = axil.similarity(explainer._model.adapter._booster, NEW, X)
+    for sign, side in (("for", 1.0), ("against", -1.0)):
+        allowed = pushes * np.sign(scores)[:, None] * side > 0
+        found = explainer.similar(NEW, 3, ["area"], by="leaves", sign=sign)
+        wanted = alike_rows(similarity, 3, allowed)
+        np.testing.assert_array_equal(X.index.get_indexer(found["row"]), wanted[wanted >= 0])
+        largest = explainer.similar(NEW, 3, ["area"], by="pushes", sign=sign)
+        wanted = alike_rows(np.abs(pushes), 3, allowed)
+        np.testing.assert_array_equal(X.index.get_indexer(largest["row"]), wanted[wanted >= 0])
+
+
+def test_rows_that_speak_for_a_class_of_a_forest_are_of_it():
+    explainer = made("classes")
+    found = explainer.similar(NEW, 5, ["area"], sign="for", by="weights")
+    assert (found["target"] == 1).all()
+    assert (found["weight"] > 0).all()
+    against = explainer.similar(NEW, 5, ["area"], sign="against", by="leaves")
+    assert (against["target"] == 0).all()
+    assert against["similarity"].between(0, 1).all()
+
+
+def test_rows_above_and_below_zero_by_leaves():
+    explainer = made("boosting")
+    for sign, side in (("for", 1), ("against", -1)):
+        found = explainer.similar(NEW, 3, ["area"], by="leaves", sign=sign, distinct=OWNER, adjust=True)
+        assert (side * found["weight"] > 0).all()
+        assert not found.assign(owner=OWNER[X.index.get_indexer(found["row"])]).duplicated(["query", "owner"]).any()
+
+
+def test_by_names_the_numbers_of_the_model():
+    with pytest.raises(InputError, match=r'by is .*pushes.*expected "leaves" or "weights"'):
+        made("boosting").similar(NEW, by="pushes")

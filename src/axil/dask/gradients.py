@@ -19,6 +19,7 @@ from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.dask.partitions import Observed, Precision, named, observe
 from axil.effects import Effects, Source
 from axil.effects.blocks import BlockEffects, NoEffects
+from axil.effects.leaves import SharedLeaves
 from axil.errors import InputError
 from axil.inputs.copies import frozen
 from axil.machine.limits import Limits
@@ -83,7 +84,9 @@ class WalkedRows(Transferable):
         own = replace(walked, leaves=self.leaves, targets=self.rounded, weights=self.weights, start=self.score)
         pushes = PartPushes(own, Limits(asked.n_threads, Budget(None)))
         read = partial(pushes.read if isinstance(asked.leaves, list) else pushes.blocks, asked.leaves)
-        return BlockEffects(read, self.targets.shape, len(asked.starts), asked.starts, first=asked.first)
+        found = BlockEffects(read, self.targets.shape, len(asked.starts), asked.starts, first=asked.first)
+        found.alike = lambda: SharedLeaves.of([pushes.rows], [asked.leaves])
+        return found
 
 
 @dataclass(frozen=True)

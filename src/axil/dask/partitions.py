@@ -14,6 +14,7 @@ from axil import inputs
 from axil.adapters.contract import Adapter, FittedTrees, Totals
 from axil.effects import Effects, Source
 from axil.effects.blocks import NoEffects
+from axil.effects.leaves import SharedLeaves, leaf_rows
 from axil.effects.weights import WeightEffects
 from axil.errors import InputError
 from axil.inputs.copies import frozen, owned
@@ -119,7 +120,11 @@ class Partition(Transferable):
             adjoints = Adjoints(asked.phi[e], asked.beta[e])
             answers.append(ReadOutAnswer(BoostedTrees(own, Cpu(asked.n_threads)), adjoints, asked.intercepts[e]))
         targets = [self.own_targets(e) for e in range(len(answers))]
-        return WeightEffects(answers, targets, asked.offsets, asked.first)
+        weights = WeightEffects(answers, targets, asked.offsets, asked.first)
+        weights.alike = lambda: SharedLeaves.of(
+            leaf_rows(self.structures, 0, Cpu(asked.n_threads)), asked.leaves, asked.n_threads
+        )
+        return weights
 
 
 @dataclass(frozen=True)

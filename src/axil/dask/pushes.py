@@ -34,6 +34,7 @@ class PartitionedPushes(PartitionedModel):
     kind = "additive"
     source = PUSHES
     push_source = PUSHES
+    has_leaves = True
     refusals = (
         REFUSED
         | WITHOUT_WEIGHTS

@@ -58,6 +58,11 @@ class PartitionedWeights(PartitionedModel):
     source = WEIGHTS
     has_fitted = True
     refusals = REFUSED
+    has_leaves = True
+
+    @property
+    def is_boosted(self) -> bool:
+        return not all(is_forest(entry.trees.structure) for entry in self.held.entries)
 
     @property
     def shares_weights(self) -> bool:

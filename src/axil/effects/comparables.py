@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil.effects.blocks import BlockEffects, Once
-from axil.effects.contract import Effects, Found, Shard
+from axil.effects.contract import Effects, Found, Shard, numbers_at
 from axil.effects.top import Best, best_of
+from axil.machine.arrays import host
 from axil.types import Array
 from axil.weights.largest import Largest
 
@@ -70,7 +71,7 @@ class Compared(Found):
     @property
     def shares(self) -> Array:
         """(n, K, k): of the rows down to each one in the sum of all sizes."""
-        listed = np.where(self.best.size < 0, 0.0, self.best.size)
+        listed = np.where(self.best.size < 0, 0.0, np.abs(self.best.columns["effect"]))
         whole = np.broadcast_to(self.sizes[:, :, None], listed.shape)
         found: Array = np.divide(np.cumsum(listed, axis=2), whole, out=np.zeros_like(listed), where=whole > 0)
         return found
@@ -78,7 +79,7 @@ class Compared(Found):
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The k rows of largest |effect| among those allowed."""
+    """The k rows of largest |effect|, or of most shared leaves, among those allowed."""
 
     k: int  #: how many per prediction
     positive: bool = False  #: only effects above zero
@@ -87,17 +88,24 @@ class Choice:
         None  #: (n,) each: the values that rows must have, query by query
     )
     n_threads: int = 1
+    by_leaves: bool = False  #: the rows that share most leaves, not those of largest |effect|
+    sides: Array | None = (
+        None  #: (n, K) 1 or -1: the sign that effects must have to be listed, of all queries; None: any
+    )
+    of_class: bool = False  #: whether effects of rows of another class than the output's count as below zero
 
     @property
     def is_plain(self) -> bool:
         """Whether the largest are listed, whatever their sign, label and range."""
-        return not (self.positive or self.distinct or self.ranges is not None)
+        return not (self.positive or self.distinct or self.ranges is not None or self.sides is not None)
 
     is_large: ClassVar[bool] = False
 
     def of(self, shard: Shard, effects: Effects, column: Any) -> Compared:
         allowed: Allowed = Allowed() if column is None else column
         n_rows, n_outputs = effects.shape
+        if self.by_leaves or self.sides is not None:
+            return self._of_some(shard, effects, allowed)
         once = Once(effects) if isinstance(effects, BlockEffects) and allowed.residuals is None else None
         if self.is_plain and allowed.among is None and allowed.by_query is None:
             backend = effects.backend
@@ -109,17 +117,74 @@ class Choice:
             largest = self._chosen(once or effects, allowed)
             made = effects.made() if once is None else once.total
         best = best_of(shard, largest, self.k, made, effects.intercepts, effects.factors)
-        rows = np.stack([one.rows for one in largest], axis=1)
+        none = np.zeros_like(made)
+        sums = self._sums(effects, allowed) if once is None else (once.sizes, none, none)
+        return self._compared(best, np.stack([one.rows for one in largest], axis=1), allowed, n_rows, sums)
+
+    def _compared(
+        self, best: Best, rows: NDArray[np.int64], allowed: Allowed, n_rows: int, sums: tuple[Array, Array, Array]
+    ) -> Compared:
+        """The rows (n, K, k) chosen, with what is known of them."""
         if self.distinct:
             assert allowed.keys is not None
             best = Best(**{**vars(best), "columns": best.columns | {"key": allowed.keys[rows]}, "distinct": True})
         if allowed.residuals is not None:
-            residual = allowed.residuals[rows, np.arange(n_outputs)[:, None]]
+            residual = allowed.residuals[rows, np.arange(rows.shape[1])[:, None]]
             best = Best(**{**vars(best), "columns": best.columns | {"residual": residual}})
-        none = np.zeros_like(made)
-        sizes, weights, bias = self._sums(effects, allowed) if once is None else (once.sizes, none, none)
         n_allowed = n_rows if allowed.n is None else allowed.n
-        return Compared(made, effects.intercepts, best, n_allowed, sizes, weights, bias)
+        return Compared(best.made, best.intercepts, best, n_allowed, *sums)
+
+    # -- rows by their leaves, or of one side -----------------------------------------------------------------------------
+
+    def _of_some(self, shard: Shard, effects: Effects, allowed: Allowed) -> Compared:
+        """The rows are chosen first; then effects are read once for all of them."""
+        n_rows, n_outputs = effects.shape
+        found = [Largest(effects.n, self.k, n_rows, n_threads=self.n_threads) for _ in range(n_outputs)]
+        if self.by_leaves and self.is_plain and allowed.among is None and allowed.by_query is None and n_rows:
+            assert effects.alike is not None
+            values, rows = effects.alike().largest(found[0].k)
+            for one in found:
+                one.merge(values, rows)
+        elif n_rows:
+            self._ranked(effects, allowed, found)
+        rows = np.stack([one.rows for one in found], axis=1)
+        ranks = np.where(rows < 0, -1.0, np.stack([one.values for one in found], axis=1))
+        numbers, made, sizes = numbers_at(effects, rows)
+        for output, one in enumerate(found):
+            one.values = numbers[:, output]
+        best = best_of(shard, found, self.k, made, effects.intercepts, effects.factors)
+        columns = best.columns | ({"similarity": np.maximum(ranks, 0.0)} if self.by_leaves else {})
+        best = Best(**{**vars(best), "size": ranks, "columns": columns})
+        none = np.zeros_like(made)
+        sums = (sizes, none, none) if allowed.residuals is None else self._sums(effects, allowed)
+        return self._compared(best, rows, allowed, n_rows, sums)
+
+    def _ranked(self, effects: Effects, allowed: Allowed, found: list[Largest]) -> None:
+        """Fill in the rows to list for each output, with the numbers that they are ranked by; none without any has a place."""
+        candidates: list[list[tuple[Array, NDArray[np.int64]]]] = [[] for _ in found]
+        only = replace(self, positive=True)
+        alike = effects.alike() if self.by_leaves and effects.alike is not None else None
+        if self.sides is None:
+            assert alike is not None
+            for first, shares in alike.blocks():
+                own = only._listed(shares, first, allowed, effects.first)
+                for parts in candidates:
+                    parts.append(own)
+        else:
+            sides = self.sides[effects.first : effects.first + effects.n]
+            for outputs, first, numbers in _queries_first(effects):
+                dense = np.asarray(numbers.toarray() if issparse(numbers) else host(numbers))
+                near = None if alike is None else alike.block(first, dense.shape[1])
+                for output in outputs:
+                    signed = dense * sides[:, output, None]
+                    if self.of_class and effects.factors is not None:
+                        signed *= np.where(effects.factors[first : first + dense.shape[1], output] > 0, 1.0, -1.0)
+                    ranks = np.maximum(signed, 0.0) if near is None else np.where(signed > 0, near, 0.0)
+                    candidates[output].append(only._listed(ranks, first, allowed, effects.first))
+        for one, parts in zip(found, candidates):
+            if parts:
+                values, rows = (np.concatenate(each, axis=1) for each in zip(*parts))
+                one.merge(*_merged(values, rows, allowed.codes if self.distinct else None, one.k))
 
     def _sums(self, effects: Effects, allowed: Allowed) -> tuple[Array, Array, Array]:
         """(n, K) each: sums of |effect|, of effects, and of effect * residual."""

@@ -8,15 +8,16 @@ shards are added in the order of the shards.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from axil.effects import notes
+from axil.effects.leaves import SharedLeaves
 from axil.kernels import Backend
 from axil.machine.arrays import host, is_host
 from axil.types import Array
@@ -51,6 +52,9 @@ class Effects(ABC):
     intercepts: Array  #: (n, K) what no row adds to a prediction; the same in every shard
     backend: Backend | None = None  #: whose arrays the blocks are; None: the host's
     first: int = 0  #: the position of the first query in the whole request
+    alike: Callable[[], SharedLeaves] | None = (
+        None  #: the leaves that queries share with the rows; None: there are no trees
+    )
 
     @property
     def served(self) -> list[Sequence[int]]:
@@ -119,6 +123,29 @@ class Effects(ABC):
             place = places[outputs[0]]
             found[place] += host(block).T @ values[place][first : first + len(block)]
         return found
+
+
+def numbers_at(effects: Effects, rows: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+    """(n, K, k) the numbers of these rows (n, K, k), -1 for none; (n, K) what all rows add up to, and sums of |number|."""
+    n, n_outputs = effects.n, effects.shape[1]
+    found, (total, sizes) = np.zeros(rows.shape), np.zeros((2, n, n_outputs))
+    sparse, asked = effects.sparse(), np.arange(n)[:, None]
+    for outputs, numbers in sparse or ():
+        for output in outputs:
+            own = rows[:, output]
+            picked = numbers[np.broadcast_to(asked, own.shape).ravel(), own.ravel()]
+            dense = picked.toarray() if issparse(picked) else np.asarray(picked)  # sparse from SciPy 1.15 on
+            found[:, output] = np.where(own < 0, 0.0, dense.reshape(own.shape))
+            sizes[:, output] = abs(numbers).sum(axis=1)
+    for outputs, first, block in effects.blocks() if sparse is None else ():
+        add_made(total, effects.factors, outputs, first, block)
+        own_sizes, numbers = host(abs(block).sum(axis=0)), host(block)
+        for output in outputs:
+            sizes[:, output] += own_sizes
+            at = rows[:, output] - first
+            inside = (at >= 0) & (at < len(numbers))
+            found[:, output][inside] = numbers[at[inside], np.broadcast_to(asked, at.shape)[inside]]
+    return found, total if sparse is None else effects.made(), sizes
 
 
 def add_made(total: Array, factors: Array | None, outputs: Sequence[int], first: int, block: Any) -> None:

@@ -48,8 +48,11 @@ def listed(about: Predicted, found: Compared, per_class: bool = True, first: int
     lines = tables.top_columns(about.labels, about.outputs, about.scale, best, about.meant, about.weighted)
     made: dict[str, Any] = {}
     before = "weight" if about.weighted else "contribution"  # of the share
+    alike = best.columns.get("similarity")
     for name, column in lines.items():
         made |= {name: column, "share": share.ravel()} if name == before else {name: column}
+        if name == "row" and alike is not None:
+            made["similarity"] = alike.ravel()
     summary: dict[str, Any] = {}
     if "residual" in best.columns:
         predictions = found.predictions
@@ -75,6 +78,7 @@ def _by_row(about: Predicted, found: Compared, first: int) -> Listed:
     probabilities = {"probability": predictions[np.arange(len(likely)), likely]}
     made = tables.predicted_columns(about.labels, None, about.classes[likely], k, probabilities) | {
         "row": best.columns["row"][:, 0].ravel(),
+        **({"similarity": best.columns["similarity"][:, 0].ravel()} if "similarity" in best.columns else {}),
         "weight": best.columns["effect"][:, 0].ravel(),
         "share": found.shares[:, 0].ravel(),
         "target": about.classes[best.columns["target"].argmax(axis=1).ravel()],

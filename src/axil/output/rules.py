@@ -15,6 +15,7 @@ from axil.effects.comparables import Allowed, Choice, packed
 from axil.errors import AxilError, InputError, meant, shown
 from axil.output.columns import Columns, refuse_other_order
 
+SIGNS = ("any", "positive", "for", "against")
 PLACES = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -35,7 +36,7 @@ class Rules:
 
     def choice(self, known: Columns, k: Any, sign: Any, n_threads: int = 1) -> tuple[Choice, Allowed]:
         """How rows are chosen, and which of them may be."""
-        count, positive = inputs.as_count(k, "k"), inputs.as_choice(sign, ("any", "positive"), "sign") == "positive"
+        count, positive = inputs.as_count(k, "k"), inputs.as_choice(sign, SIGNS, "sign") == "positive"
         near, codes = self._near(known), _codes(known, self.distinct)
         values, ranges = (None, None) if near is None else near
         allowed = Allowed(self._everywhere(known), self._by_query(known), codes, codes, values)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from axil.effects import PUSHES, Effects, Source
 from axil.effects.blocks import BlockEffects, derived, mixed
+from axil.effects.leaves import SharedLeaves
 from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
@@ -62,6 +63,10 @@ class PushEffects(BlockEffects):
         shape = len(pushes.walked.targets), pushes.n_outputs
         super().__init__(lambda: pushes.blocks(leaves), shape, len(leaves), starts, backend=pushes.backend, first=first)
         self._pushes, self._leaves, self._kept = pushes, leaves, kept
+        self.alike = self._alike
+
+    def _alike(self) -> SharedLeaves:
+        return SharedLeaves.of([self._pushes.rows], [self._leaves])
 
     def by_group(self, codes: NDArray[np.intp], n_groups: int) -> tuple[Array, Array] | None:
         """By leaf and group in one walk through the training rows, kept for the batches that follow."""
@@ -85,6 +90,7 @@ class ProvenPushes(InMemory):
     source = PUSHES
     push_source = PUSHES
     refusals = WITHOUT_WEIGHTS
+    has_leaves = True
 
     @property
     def targets(self) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,11 @@ from axil.questions import audit
 from axil.questions.question import Asked, Question
 from axil.types import Array
 
+RANKED = {
+    True: "the rows listed are those that share most leaves with the query: similarity is the share of trees",
+    False: "the rows listed are those of the largest {}",
+}  # by whether leaves decide
+
 
 class Similar(Question):
     """The question, as a method of `Explainer`."""
@@ -29,6 +35,7 @@ class Similar(Question):
         columns: Sequence[Any] | None = None,
         init_score: Any = None,
         *,
+        by: str | None = None,
         adjust: bool = False,
         among: Any = None,
         distinct: Any = None,
@@ -67,6 +74,10 @@ class Similar(Question):
             Which features to show, by name or position; all by default.
         init_score : array of shape (n,) or (n, K), optional
             Offsets of the rows of X, as in `explain`.
+        by : "leaves", "weights" or "pushes", optional
+            Which rows are listed: those that share a leaf with the query in most trees, which says what is like it; or those of
+            the largest weights (pushes, derivatives), which say what made the number. With "leaves" the column ``similarity``
+            has the share of trees, of all outputs together; weight, share and contribution stand beside it.
         adjust : bool, default False
             Add adjusted targets and differences of features. Only where weights make the prediction, not of pushes.
         among : array of bool of shape (n_train,) or function, optional
@@ -76,8 +87,10 @@ class Similar(Question):
         distinct : str, int or sequence of length n_train, optional
             A column of the training rows, by name or position, or a label for each of them, such as a property's number: of rows
             with one label only that of largest |weight| is listed. Rows without a label stand for themselves.
-        sign : "any" or "positive", default "any"
-            Whether rows of negative weight, whose targets push the other way, are listed too.
+        sign : "any", "for", "against" or "positive", default "any"
+            Only rows that speak for the prediction, or against it: of numbers those whose weight is above or below zero; of
+            classes those that push towards the class that the line is about (of two classes the one predicted), or away from
+            it. "positive": weights or pushes above zero.
         per_class : bool, default True
             A line for each class. False, where classes share their weights as in forests: one line per training row, with the
             class predicted and its probability, and the row's own class by name as target.
@@ -128,10 +141,31 @@ class Similar(Question):
         marks = suspect_rows(model, suspects)
         dropped = marks if suspects == "drop" else None
         choice, allowed = model.choice(listing.known, k, sign, Rules(among, distinct, within, asof, dropped))
+        choice = ranked(asked, choice, by, sign)
+        listing = replace(listing, note=f"{listing.note}; {RANKED[choice.by_leaves].format(model.source.name)}")
         chosen = listing.known.chosen(columns)
         parts = compared(asked, choice, allowed, adjust, 15 + 3 * len(chosen))
         shown = marks if suspects == "mark" else None
         return similar.listed(parts, listing, chosen, per_class, model.features_of(listing.known), shown)
+
+
+def ranked(asked: Asked, choice: Choice, by: str | None, sign: str = "any") -> Choice:
+    """The choice by shared leaves or by the numbers that make predictions, and of one side of them."""
+    model, numbers = asked.model, asked.model.source.name
+    if by is None:
+        by = numbers
+    inputs.as_choice(by, ("leaves", numbers), "by")
+    if by == "leaves" and not model.has_leaves:
+        reason = "this model has no trees of its own, so no rows share a leaf"
+        raise UnsupportedQuestionError('similar(by="leaves")', reason, f'Leave by out, or say by="{numbers}".')
+    sides = None
+    if sign in ("for", "against"):
+        sides = np.ones((len(asked), model.shape[1]))
+        if model.scored is not None:  # a score of two classes speaks for the second
+            sides = np.where(asked.queries.predictions > 0, 1.0, -1.0)
+        sides = -sides if sign == "against" else sides
+    one_hot = model.classes is not None and model.source.name == "weights"
+    return replace(choice, by_leaves=by == "leaves", sides=sides, of_class=one_hot)
 
 
 def suspect_rows(model: Any, suspects: str) -> NDArray[np.bool_] | None:

@@ -62,6 +62,7 @@ class Proven(ABC):
     scale: TargetScale  #: of the fit
     seen: Array | None = None  #: (N, K) targets as people read them; None where that is the scale of the fit
     verification: Any  #: what the replay found; None where it was not asked for
+    has_leaves: bool = False  #: whether rows can be compared by the leaves that they share
     kept: Kept
     targets: Any  #: (N, K) on the scale of the fit; one-hot for classes
     index: Any  #: (N,) the user's labels of the training rows
@@ -163,6 +164,11 @@ class Proven(ABC):
     def shares_weights(self) -> bool:
         """Whether all outputs have the same weights."""
         return False
+
+    @property
+    def is_boosted(self) -> bool:
+        """Whether all trees are boosted: in forests, weights follow from the shared leaves."""
+        return self.has_leaves
 
     # -- columns --------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -12,9 +13,11 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.adapters.contract import Model
 from axil.effects import WEIGHTS, Effects, Source, notes
+from axil.effects.leaves import SharedLeaves, leaf_rows
 from axil.effects.top import Best
 from axil.effects.weights import DeletionEffects, WeightEffects
 from axil.inputs.copies import frozen
+from axil.kernels.choose import backend_of
 from axil.machine.progress import track
 from axil.replay.checks import Verification, check_answer
 from axil.replay.model import InMemory, WithoutGroups
@@ -26,7 +29,7 @@ from axil.structure.leaves import LeafFit
 from axil.types import Array
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.boosting import BoostedTrees
-from axil.weights.contract import Engine
+from axil.weights.contract import Engine, own_leaves
 from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
 from axil.weights.forest import Forest
 from axil.weights.members import Sum
@@ -122,7 +125,9 @@ class ProvenModel(InMemory):
         """The numbers that belong to these queries and the training rows."""
         at, n = asked.coordinates, len(asked)
         if source.name == "weights":
-            return WeightEffects(self.ask(asked), self.own_targets(), asked.offsets.values, asked.start)
+            weights = WeightEffects(self.ask(asked), self.own_targets(), asked.offsets.values, asked.start)
+            weights.alike = partial(self._alike, asked) if self.has_leaves else None
+            return weights
         ask: dict[str, Callable[[Engine, Array], Sequence[RowEffects]]] = {
             "deletions": lambda engine, own: engine.deletable("removal").deletion(at, own, source.available),
             "first-order": lambda engine, own: engine.deletable("removal").removal(at, own),
@@ -130,6 +135,21 @@ class ProvenModel(InMemory):
         }
         found = ask[source.name]
         return DeletionEffects([found(*pair) for pair in self.by_output(self.targets)], self.shape, n)
+
+    @property
+    def has_leaves(self) -> bool:  # type: ignore[override]
+        return all(isinstance(engine, (BoostedTrees, Forest)) for engine in self.engines)
+
+    @property
+    def is_boosted(self) -> bool:
+        return all(isinstance(engine, BoostedTrees) for engine in self.engines)
+
+    def _alike(self, asked: Queries) -> SharedLeaves:
+        structures = [cast(Any, engine).structure for engine in self.engines]
+        based = int(getattr(self.adapter, "starts_with_base", False))  # a first tree that the model does not have
+        rows = self.kept.get("leaves", lambda: leaf_rows(structures, based, backend_of(self.limits)))
+        leaves = [own_leaves(s, asked.coordinates)[:, based:] for s in structures]
+        return SharedLeaves.of(rows, leaves, self.n_threads)
 
     def prove(self, batch: Queries, predictions: Array | None) -> None:
         if predictions is None:
