@@ -257,7 +257,7 @@ def along_gradients(model, rows, y, weights=None, offsets=None, output="raw", n_
     """An additive explainer of a model that has exact weights, read as one of any other loss: a second account of its fit."""
     limits = limits_of(n_threads, None)
     return axil.Explainer._of(
-        _without_weights(model, rows, y, weights, offsets, output, None, None, None, limits, True)
+        _without_weights(model, rows, y, weights, offsets, None, output, None, None, None, limits, True)
     )
 
 

@@ -9,7 +9,6 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,7 +21,6 @@ from tests.pushes.boosting_models import (
     CLASSES,
     COUNTS,
     GB,
-    HIST,
     LGB,
     SCORE,
     XGB,
@@ -40,12 +38,10 @@ REFUSED = [
     (LR(**LGB, objective="cross_entropy_lambda"), BINARY, "objective"),
     (LC(**LGB, boosting_type="rf", **BAG), BINARY, "boosting"),
     (LC(**LGB, path_smooth=1.0), BINARY, "path_smooth"),
-    (LC(**LGB, linear_tree=False, monotone_constraints=[1, 0, 0, 0]), BINARY, "monotone_constraints"),
     (LC(**LGB, use_quantized_grad=True), BINARY, "use_quantized_grad"),
     (LC(**LGB, pred_early_stop=True), BINARY, "pred_early_stop"),
     (LC(**LGB, pred_early_stop=True), CLASSES, "pred_early_stop"),
     (XC(**XGB, sampling_method="gradient_based", subsample=0.5), BINARY, "sampling_method"),
-    (XC(**XGB, monotone_constraints=(1, 0, 0, 0)), BINARY, "monotone_constraints"),
     (XC(**XGB, objective="binary:hinge"), BINARY, "objective"),
     (XR(**XGB, objective="reg:absoluteerror", tree_method="exact"), SCORE, "objective"),
     (
@@ -60,7 +56,6 @@ REFUSED = [
     (CC(**CAT, l2_leaf_reg=0), CLASSES, "l2_leaf_reg"),
     (GradientBoostingRegressor(**GB, loss="huber"), SCORE, "loss"),
     (GradientBoostingClassifier(**{**GB, "random_state": None}, subsample=0.5), BINARY, "random_state"),
-    (HistGradientBoostingRegressor(**HIST, loss="poisson", monotonic_cst=[1, 0, 0, 0]), COUNTS, "monotonic_cst"),
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from axil.adapters.refusals import refuse
 from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.learners import REFUSALS
 from axil.errors import InputError, UnsupportedModelError, shown
+from axil.structure import Regularisation
 from axil.types import Array
 
 __all__ = [
@@ -63,6 +65,13 @@ class SmoothTrees:
     score_precision: type[np.floating[Any]] = np.float64
     start_held: str = ""  #: why the start does not follow the targets in a replay; empty: it does, or is a constant
     underived: str = ""  #: why there are no derivatives by the targets; empty: there are
+
+    @cached_property
+    def bounds(self) -> Regularisation | None:
+        """How leaf values follow from sums of -w g and w h where monotone splits bound them; None: no split does."""
+        t = self.trees
+        rule = Regularisation(t.l2, np.ones_like(t.l2), False, self.l1, self.most or np.inf, t.nodes)
+        return rule if rule.bounds else None
 
     @property
     def base_shares(self) -> Array:

@@ -49,6 +49,11 @@ class FittedClassifier:
                 "The model was fitted with DART, which drops trees and puts them back smaller; the baselines are defined for "
                 "trees that are added one after the other. Ask axil.Explainer, which takes DART."
             )
+        if smooth.bounds is not None:
+            raise InputError(
+                "The model was fitted with monotone constraints, which bound leaves by those of other rows; the baselines are "
+                "defined for leaves of their own rows. Ask axil.Explainer, which takes the constraints."
+            )
         if not np.isin(self.walked.targets, (0.0, 1.0)).all():
             raise InputError("y_train holds shares; expected classes, 0 and 1 for a model that has no names for them.")
         self.rates = np.zeros(

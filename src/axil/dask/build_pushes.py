@@ -144,6 +144,10 @@ def _refuse(smooth: SmoothTrees) -> None:
             "several per iteration" if len(np.unique(served)) < len(served) else "",
         ): "axil sums the gradients of one tree per iteration and output over partitions",
     }
+    if smooth.bounds is not None:
+        found["monotone_constraints", "set"] = (
+            "axil does not sum the nodes of bounded trees of this loss over partitions"
+        )
     for (setting, value), reason in found.items():
         if value:
             instead = "Use training rows in memory, or fit without it."

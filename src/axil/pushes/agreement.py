@@ -57,6 +57,18 @@ def check_values(adapter: SmoothModel, trees: FittedTrees, found: Array, noise: 
     return float(np.abs(found - trees.values).max(initial=0.0)) / largest
 
 
+def check_nodes(adapter: SmoothModel, trees: FittedTrees, found: Array) -> None:
+    """Compare the values (M,) of inner nodes where splits are monotone: a leaf at a bound says little of its own sum."""
+    nodes = trees.nodes
+    assert nodes is not None
+    slack = adapter.smooth_tolerance * (float(np.abs(trees.values).max(initial=0.0)) or 1.0) + nodes.slack
+    for node in np.flatnonzero((np.abs(found - nodes.values) > slack) & (nodes.leaf < 0)):
+        tree = int(np.searchsorted(nodes.starts, node, side="right")) - 1
+        cause = "Its leaves agree, but the values that the model keeps of its splits come from other sums.\n"
+        what, reasons = f"value of split {node - nodes.starts[tree]}", cause + adapter.causes("values")
+        raise ExactnessError(what, float(found[node]), float(nodes.values[node]), reasons, tree)
+
+
 def check_scores(adapter: SmoothModel, X: Any, smooth: SmoothTrees, leaves: NDArray[Any]) -> float:
     """Compare the sums of the leaves, (T, N), with the scores that the library gives; the largest difference, relative.
 

@@ -35,8 +35,7 @@ class Crossed(Reverse):
         def take(stage: int, slopes: Any) -> None:
             k = int(w.stage_output[stage])
             if k in out:
-                rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, self.weights)
-                self._apply(out[k], int(w.stage_tree[stage]), self.a[stage], rows)
+                self._put(out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights)
 
         start = self._run(take) @ w.start_slopes()  # (n, K): by the means
         counted = w.weights * w.start_factors

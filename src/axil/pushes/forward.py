@@ -37,7 +37,7 @@ def moved(walked: WalkedStages, direction: Array) -> Array:
             t, step = int(w.stage_tree[stage]), w.steps[stage]
             rows, n = w.weights * w.counted(t), len(step.value)
             dG, dH = (np.bincount(w.leaves[t], rows * each, n) for each in (dg, dh))
-            tangents[stage] = step.by_g * dG + step.by_h * dH
+            tangents[stage] = step.moved(dG, dH)
         for stage, coefficient in one.changes:
             dF = dF + coefficient * tangents[stage][w.leaves[w.stage_tree[stage]]]
         dF = dF + one.base * base

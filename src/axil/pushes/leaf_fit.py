@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from axil.adapters.bags import RecordedBags
 from axil.adapters.contract import TrainingRows
 from axil.adapters.smooth import SmoothModel
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedQuestionError
 from axil.kernels.cpu import Cpu
 from axil.machine.blocks import row_blocks
 from axil.pushes.stages import Leaves, StageWalk, WalkedStages, start_factors
@@ -35,6 +35,12 @@ def leaf_fit(
     """The leaves of the trees, fitted to these rows, which fall into these leaves (T, N) and were drawn so often, (T, N)."""
     targets = rows.targets
     smooth = adapter.smooth_trees(rows)
+    if smooth.bounds is not None:
+        raise UnsupportedQuestionError(
+            "refit",
+            "with monotone constraints and this loss the values of inner nodes are not written",
+            "Ask explainer.without(X, rows) for a fit without some rows, or fit with squared error.",
+        )
     smooth.loss.check(targets)
     weights = np.ones(len(targets)) if rows.weights is None else rows.weights
     if not weights.any():

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from axil.adapters.smooth import SmoothTrees
 from axil.errors import ExactnessError
-from axil.machine.arrays import host, is_host
+from axil.machine.arrays import host, is_host, like
 from axil.machine.progress import track
 from axil.pushes.agreement import leaf_scores
 from axil.pushes.factors import Factors
@@ -106,25 +106,41 @@ class Pushes(Factors):
 
     def mixed_tables(self, queries: Leaves, u: Any) -> list[Array]:
         """For each output (C_k, m): sums of the leaves of queries, (n, T), times (n, m) factors, dense or sparse."""
-        found = []
+        found: list[Array] = []
         for own in self.trees:
             n_leaves = self.walked.smooth.trees.n_leaves[own]
             met = np.cumsum(n_leaves) - n_leaves + queries[:, own].astype(np.int64)
-            found.append(sums_at(met, int(n_leaves.sum()), u))
+            found.append(self._mixed(len(found), sums_at(met, int(n_leaves.sum()), u), True))
         return found
+
+    @cached_property
+    def _mixes(self) -> dict[tuple[int, int], Array]:
+        """By tree and output (L_t, L_t): what a row of each leaf puts into the others', where these depend on each other."""
+        w = self.walked
+        stages = zip(w.stage_tree.tolist(), w.stage_output.tolist(), w.steps)
+        return {(t, k): step.mix.share for t, k, step in stages if step.mix is not None}
+
+    def _mixed(self, k: int, table: Any, transposed: bool, sizes: bool = False) -> Any:
+        """A table (C_k, m) of what rows put into their own leaves as one of what is in each leaf, in place; or transposed."""
+        n_leaves = self.walked.smooth.trees.n_leaves[self.trees[k]]
+        for t, a, b in zip(self.trees[k].tolist(), np.cumsum(n_leaves) - n_leaves, np.cumsum(n_leaves)):
+            if (t, k) in self._mixes:
+                share = np.abs(self._mixes[t, k]) if sizes else self._mixes[t, k]
+                table[a:b] = like(share.T if transposed else share, table) @ table[a:b]
+        return table
 
     def _own(self, k: int) -> NDArray[np.int64] | None:
         """The trees of output k, as kernels take them: None for all."""
         return None if len(self.trees[k]) == len(self.walked.leaves) else self.trees[k].astype(np.int64)
 
     def _table(self, queries: Leaves, k: int) -> Any:
-        """(C_k, n): 1 at the leaves of each query in the trees of output k."""
+        """(C_k, n): 1 at the leaves of each query in the trees of output k; what rows of others put in, where leaves mix."""
         n_leaves, xp = self.walked.smooth.trees.n_leaves[self.trees[k]], self.backend.xp
         starts = np.cumsum(n_leaves) - n_leaves
         table = xp.zeros((int(n_leaves.sum()), len(queries)))
         at = starts + queries[:, self.trees[k]].astype(np.int64)
         table[xp.asarray(at), xp.arange(len(queries))[:, None]] = 1.0
-        return table
+        return self._mixed(k, table, True)
 
     def dense(self, queries: Leaves) -> Array:
         """(K, n, N), on the host."""
@@ -147,7 +163,7 @@ class Pushes(Factors):
                 own_codes = xp.asarray(codes[rows].astype(np.int64))
                 for k, factors in enumerate(self.factors(rows)):
                     self.rows.factor_sums(factors, own_codes, rows.start, sums[k], self._own(k))
-            return [host(found) for found in sums]
+            return [self._mixed(k, host(found), False) for k, found in enumerate(sums)]
 
     def sums_by_group(self, queries: Leaves, cells: list[Array]) -> Array:
         """(n, K, groups): pushes on queries in these leaves, (n, T), summed by group; `cells_by_group` gives the cells."""
@@ -164,7 +180,12 @@ class Pushes(Factors):
         found = np.zeros((len(self.walked.targets), self.n_outputs))
         with self.backend.guard():
             for rows in track(list(self._blocks(0)), "pushes"):
-                found[rows] = np.stack([host(factors.sum(axis=0)) for factors in self.factors(rows)], axis=1)
+                for k, factors in enumerate(self.factors(rows)):
+                    for place, t in enumerate(self.trees[k].tolist() if self._mixes else ()):
+                        if (t, k) in self._mixes:
+                            own = np.diagonal(self._mixes[t, k])[self.walked.leaves[t, rows]]
+                            factors[place] *= like(own, factors)
+                    found[rows, k] = host(factors.sum(axis=0))
         return found
 
     # -- proof ----------------------------------------------------------------------------------------------------------
@@ -204,7 +225,8 @@ class Pushes(Factors):
                     self.rows.factor_sums(xp.abs(factors), codes, rows.start, sums[k][1], self._own(k))
             for k, own in enumerate(self.trees):
                 at = np.concatenate([np.arange(w.starts[t], w.starts[t + 1]) for t in own])
-                made[:, at, k if w.smooth.shared else 0] = [host(each)[:, 0] for each in sums[k]]
+                found, sizes = (self._mixed(k, host(each), False, i == 1) for i, each in enumerate(sums[k]))
+                made[:, at, k if w.smooth.shared else 0] = found[:, 0], sizes[:, 0]
         return made[0], made[1]
 
     def agree(self, total: Array, queries: Leaves, step: int = 0) -> None:

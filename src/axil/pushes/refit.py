@@ -8,7 +8,7 @@ rows, are walked together: copies of the training rows, one below the other, wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from axil.adapters.losses import Loss
 from axil.machine.progress import track
 from axil.pushes.stages import Round, WalkedStages
 from axil.pushes.steps import Step, joint_steps, leaf_step
+from axil.structure import Regularisation
 from axil.types import Array, Leaves
 
 Rows = NDArray[np.intp]
@@ -113,8 +114,20 @@ class _Copies:
             l2, own = self._l2(t, k), self._counted(t)
             g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in slopes)
             G, H = (np.asarray(np.bincount(leaves[t], own * each, len(l2)), dtype=np.float64) for each in (g, h))
-            found.append(leaf_step(G, H, l2, w.smooth.l1, w.smooth.most))
+            step = leaf_step(G, H, l2, w.smooth.l1, w.smooth.most)
+            found.append(
+                step if w.smooth.bounds is None else replace(step, value=self._bounded(w.smooth.bounds, t, G, H))
+            )
         return found
+
+    def _bounded(self, bounds: Regularisation, t: int, G: Array, H: Array) -> Array:
+        """(C * L_t,): the values of monotone trees; a node that no row of a copy is left in is no bound there."""
+        rule, values = bounds.tree(t, slice(self.walked.starts[t], self.walked.starts[t + 1])), []
+        assert rule.nodes is not None
+        for g, h in zip(G.reshape(self.n_copies, -1), H.reshape(self.n_copies, -1)):
+            nodes = rule.nodes.emptied(h == 0)
+            values.append((rule if nodes is rule.nodes else replace(rule, nodes=nodes)).leaf_values(-g, h))
+        return np.concatenate(values)
 
     def _counted(self, t: int) -> Array:
         """(C * N,): weight * factor * draw."""

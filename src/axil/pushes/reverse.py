@@ -65,9 +65,8 @@ class Reverse:
 
         def take(stage: int, slopes: Any) -> None:
             k = int(w.stage_output[stage])
-            rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, self.weights)
-            own = self.xp.ascontiguousarray(self.a[stage][:, k * self.n : (k + 1) * self.n])
-            self._apply(out[k], int(w.stage_tree[stage]), own, rows)
+            own = slice(k * self.n, (k + 1) * self.n)
+            self._put(out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights, own)
 
         start = self._run(take) @ w.start_slopes()  # (O * n, K): by the means
         counted = w.weights * w.start_factors
@@ -82,8 +81,7 @@ class Reverse:
         out, everyone = (self.xp.zeros((*shape, self.n_outputs * self.n)) for shape in ((self.n_rows,), ()))
 
         def take(stage: int, slopes: Any) -> None:
-            rows = self._mixed(stage, slopes.g, slopes.h, None)
-            self._apply(out, int(w.stage_tree[stage]), self.a[stage], rows)
+            self._put(out, stage, slopes.g, slopes.h, None)
             if w.smooth.l2_by_weight:
                 everyone[:] += w.smooth.l2_by_weight * (self.xp.asarray(w.steps[stage].by_l2) @ self.a[stage])
 
@@ -151,12 +149,13 @@ class Reverse:
         p = w.loss.mean(self.score) if w.loss.coupled else None
         mixed = None if p is None else self.xp.zeros_like(self.P[0])
         for stage in one.stages:
-            t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-            rows = self._mixed(stage, slopes.g_by_score, slopes.h_by_score, self.weights)
-            if p is not None and mixed is not None:
-                rows = rows * p[:, k]
-                self._apply(mixed, t, self.a[stage], rows)
-            self._apply(self.P[k], t, self.a[stage], rows)
+            k = int(w.stage_output[stage])
+            asked = stage, slopes.g_by_score, slopes.h_by_score, self.weights
+            if p is None or mixed is None:
+                self._put(self.P[k], *asked)
+            else:
+                for state in (mixed, self.P[k]):
+                    self._put(state, *asked, times=p[:, k])
         if p is not None and mixed is not None:
             for k, part in enumerate(self.P):
                 part -= p[:, k, None] * mixed
@@ -197,10 +196,27 @@ class Reverse:
             self._apply(self.P[k], t, self.a[stage], -own * (1 + v[:, k] - vp))
             self.P[k] += (own * v[:, k])[:, None] * up + own[:, None] * mixed
 
-    def _mixed(self, stage: int, g: Any, h: Any, weights: Any) -> Any:
-        """(N,): ``w c (v_G g + v_H h)`` of every row, g and h as slopes are; no weights for ones."""
+    def _put(
+        self, state: Any, stage: int, g: Any, h: Any, weights: Any, columns: slice = slice(None), times: Any = None
+    ) -> None:
+        """Add ``a w c (v_G g + v_H h)`` of every row to a state, g and h as slopes are; no weights for ones.
+
+        ``columns``: of ``a``. ``times`` (N,): a factor of each row besides.
+        """
+        w, xp, t = self.walked, self.xp, int(self.walked.stage_tree[stage])
+        step, asked = w.steps[stage], self.a[stage][:, columns]
+        if step.mix is None:
+            parts = [(xp.ascontiguousarray(asked), step.by_g, step.by_h)]
+        else:  # values move with the sums of other leaves: what is asked of them is asked of these
+            one, none = np.ones_like(step.value), np.zeros_like(step.value)
+            parts = [(xp.asarray(step.mix.by_g.T) @ asked, one, none), (xp.asarray(step.mix.by_h.T) @ asked, none, one)]
+        for table, by_g, by_h in parts:
+            rows = self._rows_of(stage, g, h, weights, xp.asarray(by_g), xp.asarray(by_h))
+            self._apply(state, t, table, rows if times is None else rows * times)
+
+    def _rows_of(self, stage: int, g: Any, h: Any, weights: Any, by_g: Any, by_h: Any) -> Any:
+        """(N,): ``w c (v_G g + v_H h)`` of every row, from v_G and v_H of its leaf."""
         w, t, k = self.walked, int(self.walked.stage_tree[stage]), int(self.walked.stage_output[stage])
-        by_g, by_h = self.xp.asarray(w.steps[stage].by_g), self.xp.asarray(w.steps[stage].by_h)
         leaf, drawn = self.rows.cells[t], None if w.drawn is None else self.xp.asarray(w.drawn[t])
 
         def make(rows: slice) -> Any:
@@ -269,8 +285,7 @@ class Combined(Reverse):
 
         def take(stage: int, slopes: Any) -> None:
             k = int(w.stage_output[stage])
-            rows = self._mixed(stage, slopes.g_by_target, slopes.h_by_target, self.weights)
-            self._apply(out[k], int(w.stage_tree[stage]), self.a[stage], rows)
+            self._put(out[k], stage, slopes.g_by_target, slopes.h_by_target, self.weights)
 
         start = self._run(take) @ w.start_slopes()  # (1, K): by the means
         counted = w.weights * w.start_factors

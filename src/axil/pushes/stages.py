@@ -26,8 +26,8 @@ from axil.kernels import NONE
 from axil.kernels.cpu import Cpu
 from axil.machine.blocks import Each, row_blocks
 from axil.machine.progress import track
-from axil.pushes.agreement import check_counts, check_start, check_values
-from axil.pushes.steps import Step, StepSearch, joint_steps, leaf_step
+from axil.pushes.agreement import check_counts, check_nodes, check_start, check_values
+from axil.pushes.steps import Step, StepSearch, bounded_step, joint_steps, leaf_step
 from axil.replay.recover import recover_rates
 from axil.types import Array
 
@@ -182,6 +182,7 @@ class StageWalk:
         self.ends: list[tuple[int, list[int]]] = []  # of each iteration: its last round, and its stages
         self.zeroed = np.zeros(trees.values.shape, dtype=np.bool_) if smooth.lightest > 0 else None
         self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
+        self.node_values: list[Array] = []  # of each tree, before the rate, where splits must be monotone
         self.sizes: Array | None = (
             None  # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
         )
@@ -202,6 +203,12 @@ class StageWalk:
         rates, recovered = recover_rates(self.trees, self.replayed)
         replayed = self.replayed * np.repeat(rates, self.trees.n_leaves)[:, None]
         error = check_values(self.adapter, self.trees, replayed, self._noise) if check else 0.0
+        if check and self.node_values:
+            known = np.where(
+                np.isnan(self.trees.rates), 1.0, rates
+            )  # a rate that is not stated is in no value of a node
+            nodes = [rate * own for rate, own in zip(known, self.node_values)]
+            check_nodes(self.adapter, self.trees, np.concatenate(nodes))
         self._settle(rates)
         return WalkedStages(
             smooth=self.smooth,
@@ -226,7 +233,7 @@ class StageWalk:
     def _noise(self) -> Array:
         """(L, K): roundings of the sums of all |w g| in each leaf, in the library's precision; the fit is walked once more."""
         found = np.zeros_like(self.replayed)
-        if self.drawn is not None or self.loss.recorded or self.loss.joint or self.n_steps > 1:
+        if self.drawn is not None or self.loss.recorded or self.loss.joint or self.n_steps > 1 or self.node_values:
             return found  # which are not walked twice
         again = StageWalk(self.adapter, self.smooth, self.leaves, self.targets, None, self.each, self.backend)
         again.start, again.score = self.start, self.start + np.zeros_like(self.targets)
@@ -361,7 +368,12 @@ class StageWalk:
                     light = (1 + ROUNDED) * self.smooth.lightest > H
                     self.zeroed[place, column] = light & (self.trees.values[place, column] == 0)
                     l2 = np.where(self.zeroed[place, column], np.inf, l2)
-                steps.append(leaf_step(G, H, l2, self.smooth.l1, self.smooth.most))
+                step, bounds = leaf_step(G, H, l2, self.smooth.l1, self.smooth.most), self.smooth.bounds
+                if bounds is not None:
+                    rule = bounds.tree(t, place)
+                    step = bounded_step(rule, G, H, step)
+                    self.node_values.append(rule.node_values(-G, H).bounded)
+                steps.append(step)
                 if self.sizes is not None:
                     sums = np.bincount(self.leaves[t], w * np.abs(slopes.g[:, k]), len(G))
                     self.sizes[place, column] = sums * steps[-1].share
@@ -419,4 +431,9 @@ class StageWalk:
                 made, own = rates[t] * self.replayed[place, column], self.trees.values[place, column]
                 near = np.abs(made - own) < ROUNDED * np.abs(made)
                 rounded = np.divide(own, made, out=np.ones_like(made), where=near)
-                self.steps[s] = replace(self.steps[s], share=rounded * self.steps[s].share)
+                mix = self.steps[s].mix
+                if mix is None:
+                    self.steps[s] = replace(self.steps[s], share=rounded * self.steps[s].share)
+                else:
+                    own_mix = replace(mix, share=rounded[:, None] * mix.share)
+                    self.steps[s] = replace(self.steps[s], mix=own_mix)

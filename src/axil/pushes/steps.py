@@ -9,9 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.losses import Loss
+from axil.structure import Regularisation
+from axil.structure.pattern import slopes_of
 from axil.types import Array
 
 SAME = 1e-14  # of a leaf value: close enough to stop searching
+
+
+@dataclass(frozen=True)
+class LeafMix:
+    """Leaf values of a tree that depend on the sums of other leaves: (L_t, L_t) each, a row for each value."""
+
+    by_g: Array
+    by_h: Array
+    share: Array  #: a row of leaf m puts ``-w g share[l, m]`` into the value of leaf l
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,13 @@ class Step:
     share: Array  #: ``-value / G``: a row of the leaf puts ``-w g share`` into its value
     inverse: Array | None = None
     solved: Array | None = None  #: (L_t,) the value that was solved for, where the step is a part of that
+    mix: LeafMix | None = (
+        None  #: where leaves depend on each other; ``by_g`` and ``by_h`` are nan then, and ``share`` is 1
+    )
+
+    def moved(self, G: NDArray[Any], H: NDArray[Any]) -> Array:
+        """(L_t,): how the values move as the leaves' sums do by G and H."""
+        return np.asarray(self.by_g * G + self.by_h * H if self.mix is None else self.mix.by_g @ G + self.mix.by_h @ H)
 
     def scaled(self, factor: float) -> Step:
         """The step times a factor."""
@@ -36,7 +54,10 @@ class Step:
             return self
         if self.inverse is not None:
             return replace(self, value=factor * self.value, inverse=factor * self.inverse)
-        return Step(*(factor * part for part in (self.value, self.by_g, self.by_h, self.by_l2, self.share)))
+        value, by_g, by_h, by_l2, share = (
+            factor * part for part in (self.value, self.by_g, self.by_h, self.by_l2, self.share)
+        )
+        return Step(value, by_g, by_h, by_l2, share)
 
 
 def leaf_step(G: Array, H: Array, l2: Array, l1: float, most: float) -> Step:
@@ -57,6 +78,25 @@ def leaf_step(G: Array, H: Array, l2: Array, l1: float, most: float) -> Step:
         value = np.clip(value, -most, most)
     by_h = np.where(moves, -value * inverse, 0.0)
     return Step(value, np.where(moves, -inverse, 0.0), by_h, by_h, share)
+
+
+def bounded_step(rule: Regularisation, G: Array, H: Array, plain: Step) -> Step:
+    """The step of one tree whose splits must be monotone, by its rule; ``plain`` where no leaf is at a bound.
+
+    A bound is the middle of two nodes' values, each made by all rows below the node: so rows of other leaves have their share
+    in a leaf's value. Constants, of l1 or a clip, are shared out among those who made the rest of the value.
+    """
+    found = slopes_of(rule, -G, H)
+    if found is None:
+        return plain
+    by_sum, by_weight = found
+    value = rule.leaf_values(-G, H)
+    linear = by_sum @ -G
+    share = np.divide(value, linear, out=np.zeros_like(value), where=linear != 0)[:, None] * by_sum
+    alone = (linear == 0) & (G != 0)
+    share[alone, alone] = value[alone] / -G[alone]
+    none = np.full_like(value, np.nan)
+    return Step(value, none, none, none, np.ones_like(value), mix=LeafMix(-by_sum, by_weight, share))
 
 
 def joint_steps(g: Array, p: Array, w: Array, leaf: NDArray[Any], l2: Array) -> list[Step]:

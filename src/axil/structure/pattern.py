@@ -119,6 +119,24 @@ def tree_maps(
     return Maps(*(part[own] for part in vars(maps).values())), leaves
 
 
+def slopes_of(rule: Regularisation, sums: Array, leaf_weights: Array) -> tuple[Array, Array] | None:
+    """(L, L) twice: how the values of one tree's leaves move with the sums and with the weights of its leaves, pattern held.
+
+    None where each depends on its own leaf alone. A node's value ``V = scale S + shift`` moves by ``-V scale`` with its weight.
+    """
+    values = rule.node_values(sums, leaf_weights)
+    maps, _ = tree_maps(rule, 0, sums, leaf_weights, values)
+    if maps is None:
+        return None
+    nodes = _nodes(rule)
+    inside, at = nodes.inside(), np.flatnonzero(nodes.leaf >= 0)
+    totals = inside @ sums
+    scale, shift = _affine(rule, totals, inside @ leaf_weights + nodes.l2)
+    rows = -((scale * totals + shift) * scale)[:, None] * inside
+    lower = _down(nodes, rows, np.zeros_like(shift), values.raw, values.bounded, values.ends)
+    return maps.rows, lower.rows[at[np.argsort(nodes.leaf[at])]]
+
+
 def node_maps(rule: Regularisation, t: int, sums: Array, leaf_weights: Array, values: Values) -> tuple[Maps, slice]:
     """The maps of all nodes of one tree, and which of all L leaves are its own."""
     nodes, first, last = _nodes(rule), *_nodes(rule).starts[t : t + 2]

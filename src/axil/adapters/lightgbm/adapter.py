@@ -160,7 +160,7 @@ class LightGBMAdapter(TreeModel):
             base_value=np.array([base_value]),
             l1=rule.l1,
             max_step=rule.max_step,
-            nodes=None if nodes is None else _with_roots_known(nodes),
+            nodes=None if nodes is None else with_roots_known(nodes),
             sampler=self._sampler(evidence, totals.n_rows, gradients),
             coefficients=coefficients,
             hidden=printed,
@@ -393,7 +393,7 @@ def _parts(totals: LeafTotals) -> tuple[Array, Array]:
     return totals.sums[:, 0], totals.weights
 
 
-def _with_roots_known(nodes: Nodes) -> Nodes:
+def with_roots_known(nodes: Nodes) -> Nodes:
     """The nodes, their roots without values where all of these are zero: LightGBM 4.1 keeps none."""
     roots = nodes.starts[:-1][nodes.leaf[nodes.starts[:-1]] < 0]
     if (np.abs(nodes.values[roots]) > np.broadcast_to(nodes.slack, nodes.values.shape)[roots]).any():

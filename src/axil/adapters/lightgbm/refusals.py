@@ -124,7 +124,7 @@ EXACT = (
     "objective: quantile, regression_l1 and mape, bagging, GOSS and DART included: with the ranks of the rows held",
     "boost_from_average, learning_rate, learning-rate schedules, early stopping, continued training (init_model)",
     "lambda_l2, cat_l2, max_cat_to_onehot, path_smooth, use_quantized_grad with renewed leaves",
-    "lambda_l1, max_delta_step, monotone_constraints by all methods: with the pattern held",
+    "lambda_l1, max_delta_step, monotone_constraints by all methods, with every loss: with the pattern held",
     "sample_weight, init_score",
     "missing values: use_missing, zero_as_missing; categorical features",
     "bagging_fraction, bagging_freq, bagging_seed: the rows are drawn again",

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axil.adapters.contract import Coefficients, FittedTrees, TrainingRows
-from axil.adapters.lightgbm.adapter import LightGBMAdapter, booster_of, without_base
+from axil.adapters.contract import Coefficients, FittedTrees, Nodes, TrainingRows
+from axil.adapters.lightgbm.adapter import LightGBMAdapter, booster_of, with_roots_known, without_base
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence
 from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
@@ -72,12 +72,6 @@ _UNKNOWN: Refusal[LightGBMReading] = Refusal(
 )
 SMOOTH = smooth_refusals(
     REFUSALS,
-    Refusal(
-        "monotone_constraints",
-        lambda model: " ".join(map(str, model.monotone_signs)) if model.monotone_signs.any() else "",
-        "leaf values are clipped to keep predictions monotone, which pushes and derivatives do not follow",
-        "Fit without monotone_constraints, or with squared error, for which axil.Explainer takes them.",
-    ),
     _UNKNOWN,
     Refusal(
         "refit_decay_rate",
@@ -183,9 +177,10 @@ class SmoothLightGBM(LightGBMAdapter):
         if self._reading.dart and self._dropped is None:
             self._dropped = self._drops(rows)
         drops = self._dropped
-        for k in range(min(n_outputs, n_trees)):
-            if base[k]:
-                values[k] = without_base(values[k], base[k] if drops is None else drops.beta[-1] * base[k])
+        hidden = np.zeros(n_trees)
+        hidden[: min(n_outputs, n_trees)] = (base if drops is None else drops.beta[-1] * base)[:n_trees]
+        for k in np.flatnonzero(hidden):
+            values[k] = without_base(values[k], hidden[k])
         omega = None if drops is None else np.repeat(drops.omega, n_outputs, axis=1)
         rates = stated_rates(self._trees, self._settings, n_outputs) if omega is None else omega[-1].copy()
         evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values), rates=rates)
@@ -199,6 +194,7 @@ class SmoothLightGBM(LightGBMAdapter):
             base=None if started else base,
             base_value=base,
             slack=self._rule.single_slack(evidence.values) if self._reading.adds_in_single else 0.0,
+            nodes=self._bounding_nodes(hidden),
         )
         return SmoothTrees(
             trees=trees,
@@ -213,6 +209,13 @@ class SmoothLightGBM(LightGBMAdapter):
             factors=self._factors(targets),
             underived=self._underived,
         )
+
+    def _bounding_nodes(self, hidden: Array) -> Nodes | None:
+        """The nodes of trees with monotone constraints, without what LightGBM hides in the values of each tree, (T,)."""
+        nodes = self._rule.nodes if self._reading.monotone_signs.any() else None
+        if nodes is None:
+            return None
+        return with_roots_known(replace(nodes, values=nodes.values - np.repeat(hidden, np.diff(nodes.starts))))
 
     def causes(self, what: str) -> str:
         """The most likely reason for a disagreement in "counts" or "values"."""

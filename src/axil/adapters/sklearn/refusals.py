@@ -98,7 +98,7 @@ EXACT = (
     "trees and forests, regressors and classifiers: bootstrap, max_samples, sample_weight, class_weight, several outputs "
     "of regressors",
     "bagging over trees: bootstrap, max_samples, max_features",
-    "monotonic_cst of histogram gradient boosting, trees, forests and bagged trees: with the pattern held",
+    "monotonic_cst of histogram gradient boosting (with every loss), trees, forests and bagged trees: with the pattern held",
     "VotingRegressor, VotingClassifier with voting=soft, bagging over anything else and MultiOutputRegressor, of models of any "
     "library here, pipelines and searches: each is proven on its own rows, then the sum",
     "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, GaussianProcessRegressor (kernel "
@@ -168,14 +168,6 @@ _KNOWN = ("squared_error", "friedman_mse", "poisson", "gini", "entropy", "log_lo
 def _other_criterion(tree: Any) -> str:
     return "" if isinstance(tree.criterion, str) and tree.criterion in _KNOWN else str(tree.criterion)
 
-
-#: Of derivatives alone: exact weights hold which leaves are clipped.
-MONOTONIC = Refusal(
-    "monotonic_cst",
-    _monotonic,
-    "leaf values are clipped to keep predictions monotone, which pushes and derivatives do not follow",
-    "Fit without monotonic_cst, or with squared error, for which axil.Explainer takes it.",
-)
 
 #: Of gradient boosting, with and without histograms.
 LOSSES: tuple[Refusal[Any], ...] = (

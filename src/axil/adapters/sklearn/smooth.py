@@ -18,7 +18,7 @@ from axil.adapters.robust import Exponential
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import GradientBoostingAdapter, HistGradientBoostingAdapter
 from axil.adapters.sklearn.draws import training_rows
-from axil.adapters.sklearn.refusals import MONOTONIC, fits_init, unknown_init, unknown_split
+from axil.adapters.sklearn.refusals import fits_init, unknown_init, unknown_split
 from axil.adapters.sklearn.trees import no_offsets
 from axil.adapters.smooth import SmoothTrees, weighed_classes
 from axil.types import Array
@@ -107,7 +107,6 @@ LOSSES: tuple[Refusal[Any], ...] = (
         _FIT,
     ),
     Refusal("loss", _other_loss, "axil does not know its gradient", _FIT),
-    MONOTONIC,
 )
 STAGES: tuple[Refusal[Any], ...] = (
     *LOSSES,

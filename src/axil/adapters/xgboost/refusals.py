@@ -148,7 +148,7 @@ EXACT = (
     "tree_method hist, approx, exact; device cpu and cuda",
     "base_score given or estimated, base_margin, sample_weight",
     "learning_rate, LearningRateScheduler, early stopping (best_iteration), continued training",
-    "reg_alpha, max_delta_step, monotone_constraints: with the pattern held",
+    "reg_alpha, max_delta_step, monotone_constraints, with every loss: with the pattern held",
     "reg_lambda, min_child_weight; recovered from the leaves of a model whose settings a file has lost",
     "num_parallel_tree, XGBRFRegressor",
     "missing values, categorical features",

@@ -23,7 +23,7 @@ from axil.adapters.xgboost.adapter import XGBoostAdapter, opened
 from axil.adapters.xgboost.draws import Subsample
 from axil.adapters.xgboost.plan import drop_factors, plan_of
 from axil.adapters.xgboost.rates import confirmed, rate_of_gain, shows_rate
-from axil.adapters.xgboost.refusals import OTHER_GRADIENTS, REFUSALS, SQUARED_ERROR, XGBoostReading, monotone
+from axil.adapters.xgboost.refusals import OTHER_GRADIENTS, REFUSALS, SQUARED_ERROR, XGBoostReading
 from axil.errors import InputError
 from axil.types import Array
 
@@ -76,12 +76,6 @@ def _several_targets(reading: XGBoostReading) -> str:
 SMOOTH = smooth_refusals(
     REFUSALS,
     Refusal(
-        "monotone_constraints",
-        monotone,
-        "leaf values are clipped to keep predictions monotone, which pushes and derivatives do not follow",
-        "Fit without monotone_constraints, or with squared error, for which axil.Explainer takes them.",
-    ),
-    Refusal(
         "objective",
         lambda reading: "" if reading.objective in _LOSSES else reading.objective or "none",
         "axil does not know its gradient",
@@ -127,11 +121,12 @@ class SmoothXGBoost(XGBoostAdapter):
             omega = rates * drop_factors(self._model, plan, n_iterations)  # 0 for trees that come later
             rates = omega[-1].copy()
         every = np.arange(self._n_trees)
+        l2_of_leaves = [np.where(self._zero(tree), np.inf, l2) for tree in self._trees]
         entry = self._entry(
             every,
             np.arange(self.n_outputs if self._model.shared else 1),
             rates,
-            [np.where(self._zero(tree), np.inf, l2) for tree in self._trees],
+            l2_of_leaves,
             rows.totals.weighted,
         )
         loss = self._loss(rows)
@@ -146,6 +141,9 @@ class SmoothXGBoost(XGBoostAdapter):
             base=None if estimated and (self.recent or not softmax) else base,
             base_value=base,
             sampler=Subsample(plan, every) if plan.samples else None,
+            nodes=self._rule.nodes(self._trees, 0, l2_of_leaves, np.nan_to_num(rates, nan=1.0))
+            if self._rule.signs.any()
+            else None,
         )
         return SmoothTrees(
             trees=trees,
@@ -190,6 +188,7 @@ class SmoothXGBoost(XGBoostAdapter):
             return rates
         most = self._settings.number("max_delta_step") or np.inf
         bent = self._settings.number("reg_alpha") > 0 and most < np.inf  # both are in gains
+        bent = bent or bool(self._rule.signs.any())  # and so are bounds
         negligible = 1e-5 * max(float(np.abs(tree.values).max()) for tree in self._trees)
         for t, tree in enumerate(self._trees):
             if confirmed(tree, rate, l2):

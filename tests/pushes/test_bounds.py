@@ -1,0 +1,225 @@
+"""Monotone constraints with losses other than squared error: against replays in NumPy, node after node by the library's rule."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+from scipy.special import expit, logit
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+import axil
+from tests.reference import bent_values
+
+N = 160
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(N + 6, 4)).round(1)
+SCORE = X[:, 0] + np.sin(2 * X[:, 1]) - 0.5 * X[:, 2]
+LABELS = (SCORE + RNG.logistic(size=N + 6) > 0).astype(int)[:N]
+COUNTS = RNG.poisson(np.exp(0.4 * SCORE))[:N]
+X, NEW = X[:N], X[N:]
+W = RNG.uniform(0.5, 2.0, N)
+
+LIGHTGBM = {"n_estimators": 6, "num_leaves": 9, "min_child_samples": 4, "verbose": -1, "n_jobs": 1}
+XGBOOST = {"n_estimators": 6, "max_depth": 3, "n_jobs": 1}
+HIST = {"max_iter": 6, "max_leaf_nodes": 9, "min_samples_leaf": 4, "early_stopping": False}
+SIGNS = [1, -1, 1, 0]
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A model with monotone constraints, its targets, the link of its start, and g and h as functions of y and F."""
+
+    model: object
+    y: np.ndarray
+    link: object
+    slopes: object
+    close: float  #: what rounding in the library leaves, of the largest score
+
+
+def logistic(y, F):
+    p = expit(F)
+    return p - y, p * (1 - p)
+
+
+def poisson(more):
+    return lambda y, F: (np.exp(F) - y, np.exp(F + more))
+
+
+MODELS = {
+    "lightgbm binary": lambda: Bounded(
+        lgb.LGBMClassifier(monotone_constraints=SIGNS, **LIGHTGBM), LABELS, logit, logistic, 1e-6
+    ),
+    "lightgbm binary l2 advanced": lambda: Bounded(
+        lgb.LGBMClassifier(
+            monotone_constraints=SIGNS, monotone_constraints_method="advanced", reg_lambda=1.0, **LIGHTGBM
+        ),
+        LABELS,
+        logit,
+        logistic,
+        1e-6,
+    ),
+    "lightgbm binary l1 clipped": lambda: Bounded(
+        lgb.LGBMClassifier(monotone_constraints=SIGNS, reg_alpha=0.3, max_delta_step=1.0, **LIGHTGBM),
+        LABELS,
+        logit,
+        logistic,
+        1e-6,
+    ),
+    "lightgbm poisson intermediate": lambda: Bounded(
+        lgb.LGBMRegressor(
+            objective="poisson", monotone_constraints=SIGNS, monotone_constraints_method="intermediate", **LIGHTGBM
+        ),
+        COUNTS,
+        np.log,
+        poisson(0.7),
+        1e-6,
+    ),
+    "xgboost binary": lambda: Bounded(
+        xgb.XGBClassifier(monotone_constraints=tuple(SIGNS), **XGBOOST), LABELS, logit, logistic, 1e-5
+    ),
+    "xgboost poisson alpha": lambda: Bounded(
+        xgb.XGBRegressor(objective="count:poisson", monotone_constraints=tuple(SIGNS), reg_alpha=0.5, **XGBOOST),
+        COUNTS,
+        np.log,
+        poisson(0.7),
+        1e-5,
+    ),
+    "hist binary": lambda: Bounded(
+        HistGradientBoostingClassifier(monotonic_cst=SIGNS, **HIST), LABELS, logit, logistic, 1e-6
+    ),
+    "hist poisson": lambda: Bounded(
+        HistGradientBoostingRegressor(loss="poisson", monotonic_cst=SIGNS, **HIST), COUNTS, np.log, poisson(0.0), 1e-6
+    ),
+}
+
+
+@cache
+def case(name):
+    own = MODELS[name]()
+    own.model.fit(X, own.y, sample_weight=W)
+    return own, axil.Explainer(own.model, X, own.y, W)
+
+
+class Fit:
+    """The fit to other targets or weights on the same splits."""
+
+    def __init__(self, name, y=None, w=W):
+        own, explainer = case(name)
+        walked = explainer._model.boosting._walked
+        smooth, trees = walked.smooth, walked.smooth.trees
+        y = own.y.astype(float) if y is None else y
+        base = own.link(np.average(y, weights=w)) if trees.base is None else trees.base_value[0]
+        rates = [coefficient for one in walked.rounds for _, coefficient in one.changes]
+        self.leaves, self.rates, self.values, self.pulls = walked.leaves, rates, [], []
+        F, self.base = np.full(N, base), base
+        starts = np.append(0, np.cumsum(trees.n_leaves))
+        for t, leaf in enumerate(self.leaves):
+            g, h = own.slopes(y, F)
+            sums, bends = np.zeros(starts[-1]), np.zeros(starts[-1])
+            place = slice(starts[t], starts[t + 1])
+            sums[place], bends[place] = (np.bincount(leaf, w * each, trees.n_leaves[t]) for each in (-g, h))
+            rule = trees.l2, smooth.l1, smooth.most or np.inf, trees.nodes, t
+            values = bent_values(*rule, sums, bends)[0]
+            self.values.append(values)
+            self.pulls.append((rule, sums, bends, place, -w * g))
+            F = F + self.rates[t] * values[leaf]
+
+    def scores(self, leaves):
+        return self.base + sum(r * v[at] for r, v, at in zip(self.rates, self.values, leaves.T.astype(int)))
+
+
+def met(name, rows=NEW):
+    return case(name)[1]._model.queries(rows).coordinates
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_replay_is_the_fit(name):
+    own, explainer = case(name)
+    steps = explainer._model.boosting._walked.steps
+    assert explainer.kind == "additive"
+    assert any(step.mix is not None for step in steps)  # a bound holds some leaf
+    expected = explainer._model.queries(NEW).predictions[:, 0]
+    np.testing.assert_allclose(Fit(name).scores(met(name)), expected, rtol=0, atol=10 * own.close)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "l1" not in name and "alpha" not in name])
+def test_pushes_go_through_bounds(name):
+    """A leaf at a bound has its value from all rows below the two nodes that make it: shares by differences of the rule."""
+    own, explainer = case(name)
+    fit, leaves, expected = Fit(name), met(name).astype(int), np.zeros((len(NEW), N))
+    for t, (rule, sums, bends, place, pull) in enumerate(fit.pulls):
+        n = place.stop - place.start
+        mixed = np.empty((n, n))
+        for m in range(n):
+            step = np.zeros_like(sums)
+            step[place.start + m] = 1e-6
+            mixed[:, m] = (bent_values(*rule, sums + step, bends)[0] - bent_values(*rule, sums - step, bends)[0]) / 2e-6
+        expected += fit.rates[t] * mixed[np.ix_(leaves[:, t], fit.leaves[t])] * pull
+    found = explainer(NEW)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(found.contributions, expected, rtol=0, atol=max(1e-6, 10 * own.close) * scale)
+    np.testing.assert_allclose(found.contributions.sum(axis=1) + found.intercepts, found.predictions, rtol=1e-9)
+    groups = np.arange(N) % 3
+    by_group = explainer.group(NEW, groups).pivot(index="query", columns="group", values="contribution").to_numpy()
+    sums = np.stack([found.contributions[:, groups == g].sum(axis=1) for g in range(3)], axis=1)
+    np.testing.assert_allclose(by_group, sums, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_derivatives_go_through_bounds(name):
+    own, explainer = case(name)
+    by_target, by_weight = explainer(NEW).weights, explainer.weight_derivatives(NEW)
+    leaves, close = met(name), max(2e-5, 10 * own.close)
+    scale = np.abs(by_target).max(), np.abs(by_weight).max()
+    for j in (0, 31, 77, 140):
+        unit, step = np.eye(N)[j], 1e-5
+        y = own.y.astype(float)
+        moved = [Fit(name, y + s * step * unit).scores(leaves) for s in (1, -1)]
+        np.testing.assert_allclose(by_target[:, j], (moved[0] - moved[1]) / (2 * step), rtol=0, atol=close * scale[0])
+        moved = [Fit(name, w=W + s * step * unit).scores(leaves) for s in (1, -1)]
+        np.testing.assert_allclose(by_weight[:, j], (moved[0] - moved[1]) / (2 * step), rtol=0, atol=close * scale[1])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_fits_without_rows_follow_the_bounds(name):
+    own, explainer = case(name)
+    for gone in ([3], [0, 40, 41, 90], list(range(0, N, 9))):
+        w = W.copy()
+        w[gone] = 0.0
+        fit = Fit(name, w=w)
+        if any(len(np.unique(leaf[w > 0])) < len(np.unique(leaf)) for leaf in fit.leaves):
+            continue  # a node without rows is no bound
+        table = explainer.without(NEW, gone)
+        expected = fit.scores(met(name)) - Fit(name).scores(met(name))
+        np.testing.assert_allclose(table["change"], expected, rtol=0, atol=max(1e-9, 10 * own.close))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_wrong_targets_do_not_pass(name):
+    own, explainer = case(name)
+    leaves, rng = explainer._model.boosting._walked.leaves, np.random.default_rng(0)
+    for _ in range(4):
+        i, j = rng.choice(N, 2, replace=False)
+        if own.y[i] == own.y[j] or (leaves[:, i] == leaves[:, j]).all():
+            continue  # of two rows that share all leaves no model shows whose target is whose
+        y = own.y.copy()
+        y[[i, j]] = y[[j, i]]
+        with pytest.raises(axil.AxilError):
+            axil.Explainer(own.model, X, y, W)
+    with pytest.raises(axil.AxilError):
+        axil.Explainer(own.model, X, own.y)  # without the weights
+
+
+def test_saved_and_loaded(tmp_path):
+    own, explainer = case("lightgbm binary")
+    explainer.save(tmp_path / "bounded.npz")
+    again = axil.load(tmp_path / "bounded.npz", own.model)
+    np.testing.assert_array_equal(again(NEW).contributions, explainer(NEW).contributions)
+    v = np.linspace(-1, 1, N)
+    np.testing.assert_allclose(explainer.operator.T @ v, explainer(X).weights.T @ v, atol=1e-12)
+    np.testing.assert_allclose(explainer.operator @ v, explainer(X).weights @ v, atol=1e-12)
+    with pytest.raises(axil.UnsupportedQuestionError, match="monotone constraints"):
+        explainer.refit(drop=[0, 1])
