@@ -123,7 +123,7 @@ class Explanation(Arrays):
         - top_share, the share of gross in the largest ``top`` of the training rows;
         - turnover, ``sum_j |k_j - k_j of the query before|``, without a factor of one half; nan of the first query;
         - fit, the squared correlation of weights and targets, and asymmetry, half the squared difference between the correlations
-          of the targets with the positive weights and with the negative ones; not where outputs share their weights;
+          of the targets with the positive weights and with the negative ones; of exact weights that no two outputs share;
 
         and output where outputs have trees of their own. Of an additive explanation k are pushes: net is then the score without
         its base. Of an explainer of kind "derivative" k are derivatives.

@@ -68,7 +68,9 @@ class Portfolio:
             "top_share": ratio(shares, gross),
             "turnover": turnover,
         }
-        if targets.shape[1] == len(parts):  # weights that several outputs share have no one target
+        if (
+            targets.shape[1] == len(parts) and not sums.additive
+        ):  # weights that several outputs share have no one target
             made |= {"fit": fit, "asymmetry": asymmetry}
         labels = {"query": np.repeat(sums.query_index, len(parts))}
         if own and sums.outputs is not None:
