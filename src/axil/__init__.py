@@ -16,6 +16,7 @@ from axil.errors import (
 )
 
 if TYPE_CHECKING:
+    from axil.comparison import Comparison, compare
     from axil.explainer import Explainer, load
     from axil.explanation import Explanation
     from axil.forecasts.forecast import forecast
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ApproximationWarning",
     "AxilError",
+    "Comparison",
     "CostWarning",
     "ExactnessError",
     "Explainer",
@@ -41,6 +43,7 @@ __all__ = [
     "UnsupportedModelError",
     "UnsupportedQuestionError",
     "Verification",
+    "compare",
     "forecast",
     "load",
     "refits",
@@ -50,12 +53,14 @@ __all__ = [
 
 _LAZY = {"baselines", "plots"}  # public submodules; all are imported when they are first asked for
 _LAZY_NAMES = {
+    "Comparison": "comparison",
     "Explainer": "explainer",
     "Explanation": "explanation",
     "Predictive": "questions.intervals",
     "Stability": "stability",
     "Support": "support",
     "Verification": "replay.checks",
+    "compare": "comparison",
     "forecast": "forecasts.forecast",
     "load": "explainer",
     "refits": "stability",

@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from axil.comparison import Comparison
 from axil.errors import InputError
 from axil.explanation import Explanation
 from axil.inputs import as_count, as_frame, as_number
 from axil.plots import canvas, marks
-from axil.plots.sources import Prediction, largest, one_prediction, one_row, row_labels
+from axil.plots.sources import (
+    Prediction,
+    largest,
+    one_prediction,
+    one_row,
+    output_position,
+    query_position,
+    row_labels,
+    text,
+)
 from axil.scale import TargetScale
 from axil.types import Array
 
@@ -30,6 +40,7 @@ class Steps:
     names: list[Any]
     values: Array  #: as many as names
     rest: bool  #: whether the last step stands for all other rows
+    last: str = "prediction"  #: what the end is called
 
 
 def waterfall(
@@ -57,8 +68,9 @@ def waterfall(
 
     Parameters
     ----------
-    source : Explanation, frame or array of shape (n_train,)
-        An explanation; a frame of `top`, with the ``prediction`` and, if it is known, the ``intercept``; or contributions, with
+    source : Explanation, Comparison, frame or array of shape (n_train,)
+        An explanation; what `axil.compare` returned, whose steps are the parts of a change, from the old model to the new one; a
+        frame of `top`, with the ``prediction`` and, if it is known, the ``intercept``; or contributions, with
         the ``intercept`` if there is one.
     k : int, default 10
         How many training rows have a step of their own.
@@ -90,6 +102,8 @@ def waterfall(
     'running sum of weight × (target − 149)'
     """
     k = as_count(k, "k")
+    if isinstance(source, Comparison):
+        return _changes(source, query, output, ax)
     given = ("intercept", intercept), ("prediction", prediction)
     intercept, prediction = (None if value is None else as_number(value, name) for name, value in given)
     asked = as_reference(reference)
@@ -112,6 +126,22 @@ def waterfall(
     title = f"{canvas.head(one)}{shown} largest contributions" + (f" of {len(parts):,}" if one.complete else "")
     title += "" if one.exact else "\nderivative × target: not a decomposition"
     return canvas.dress(ax, title, running(one, at), "training row", grid="x")
+
+
+def _changes(source: Comparison, query: Any, output: Any, ax: Axes | None) -> Axes:
+    """The parts of the change of one prediction, from the old model to the new one."""
+    i, k = query_position(query, source.query_index), output_position(output, source.outputs)
+    parts = {name: float(own[i, k]) for name, own in source.parts.items() if name != "base" or own.any()}
+    steps = Steps(float(source.before[i, k]), "old model", list(parts), np.array([*parts.values()]), False, "new model")
+    ax = marks.bar_axes(ax, [steps.first, *steps.names, steps.last])
+    _draw(ax, steps, source.scale)
+    named = f"Query {text(source.query_index[i])}" + (
+        f", output {text(source.outputs[k])}" if source.outputs is not None else ""
+    )
+    below = "running product" if source.scale.is_log else "running sum of the parts of the change"
+    return canvas.dress(
+        ax, f"{canvas.shorten(named, canvas.TITLE)}\nFrom the old model to the new one", below, "", grid="x"
+    )
 
 
 def reference_of(source: Any, one: Prediction, asked: float | None) -> float | None:
@@ -196,7 +226,7 @@ def _draw(ax: Axes, steps: Steps, scale: TargetScale) -> None:
     texts = [f"× {factor:.4g}" for factor in scale.factors(values)] if scale.is_log else canvas.numbers(values)
     texts[0], texts[-1] = (f"\u2002{level(end, scale)}" for end in (ends[0], ends[-1]))  # a space for the mark
     rest = n if steps.rest else None
-    last = "prediction" if scale.is_log else scale.label("prediction")
+    last = steps.last if scale.is_log else scale.label(steps.last)
     marks.sign_bars(ax, [steps.first, *steps.names, last], values, ends - values, rest, texts)
     ax.plot(ends[[0, n + 1]], [0, n + 1], "D", color=canvas.colours(ax).ink, markersize=5)
     ax.vlines(ends[:-1], np.arange(n + 1), np.arange(1, n + 2), color=canvas.GREY, linewidth=0.6, zorder=0.5)

@@ -49,9 +49,7 @@ class Refit(Question):
     @property
     def model(self) -> Any:
         """The fitted model that the explainer was made of; after `refit` a new one."""
-        if self._made is None:
-            raise UnsupportedQuestionError("model", *_NOT_KEPT)
-        return self._made.model
+        return made_of(self).model
 
     def refit(
         self,
@@ -104,22 +102,34 @@ class Refit(Question):
         True
         """
         self._model.can("refit")
-        made = self._made
-        if made is None:
-            raise UnsupportedQuestionError("refit", *_NOT_KEPT)
-        if adapters.fingerprint(made.model, made.settings.get("objective")) != self._model.adapter.fingerprint:
-            raise InputError(
-                "The model was fitted again or changed since this explainer was made of it. Make a new explainer."
-            )
-        given, labels = _changed(self._model, made, drop, add, targets, sample_weight)
-        if hasattr(self._model.adapter, "smoother"):
-            fit = partial(_fitted_anew, given)
-            model, bags = rewritten(made.model, fit, given.X), None
-        else:
-            fits, bags = self._model.leaf_fits(given)
-            model = rewritten(made.model, lambda inside, _: writer(inside).write(inside, fits))
-        weights, offsets = given.weights, given.offsets
-        return made.make(model, given.X, given.y, weights, offsets, bags, index=labels, **made.settings)
+        if drop is not None:
+            warn_of_splits(self._model.share_of(self._model.positions(drop)))
+        return again(self, drop, add, targets, sample_weight)
+
+
+def made_of(self: Refit) -> Made:
+    """How an explainer was made; refuses one that does not know it."""
+    if self._made is None:
+        raise UnsupportedQuestionError("refit", *_NOT_KEPT)
+    return self._made
+
+
+def again(self: Refit, drop: Any = None, add: Any = None, targets: Any = None, sample_weight: Any = None) -> Any:
+    """`Explainer.refit` without a word about splits."""
+    made = made_of(self)
+    if adapters.fingerprint(made.model, made.settings.get("objective")) != self._model.adapter.fingerprint:
+        raise InputError(
+            "The model was fitted again or changed since this explainer was made of it. Make a new explainer."
+        )
+    given, labels = _changed(self._model, made, drop, add, targets, sample_weight)
+    if hasattr(self._model.adapter, "smoother"):
+        fit = partial(_fitted_anew, given)
+        model, bags = rewritten(made.model, fit, given.X), None
+    else:
+        fits, bags = self._model.leaf_fits(given)
+        model = rewritten(made.model, lambda inside, _: writer(inside).write(inside, fits))
+    weights, offsets = given.weights, given.offsets
+    return made.make(model, given.X, given.y, weights, offsets, bags, index=labels, **made.settings)
 
 
 _NOT_KEPT = (
@@ -147,9 +157,7 @@ def _changed(
     keep = np.asarray(model.row_weights > 0)
     y, weights = made.y.copy(), _weights(model, made, sample_weight)
     if drop is not None:
-        gone = model.positions(drop)
-        warn_of_splits(model.share_of(gone))
-        keep[gone] = False
+        keep[model.positions(drop)] = False
     if targets is not None:
         named, values = _items(targets, "targets", "target")
         which, rows = inputs.positions(named, model.index, "targets")

@@ -23,10 +23,10 @@ SCRIPTS = ("tools.js", "charts.js", "map.js", "wording.js", "page.js", "run.js")
 
 def render(summary: dict[str, Any]) -> str:
     """The page as text."""
-    style = f"{_part('page.css')}\n{site_map.style()}"
-    script = "\n".join(_part(name) for name in SCRIPTS)
+    style = f"{part_of('page.css')}\n{site_map.style()}"
+    script = "\n".join(part_of(name) for name in SCRIPTS)
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
-    text = _part("page.html")
+    text = part_of("page.html")
     for name, part in {"policy": policy, "style": style, "data": pack(summary), "script": script}.items():
         text = text.replace("{{" + name + "}}", part)
     return text
@@ -38,7 +38,8 @@ def pack(summary: dict[str, Any]) -> str:
     return b64encode(zlib.compress(plain.encode())).decode()
 
 
-def _part(name: str) -> str:
+def part_of(name: str) -> str:
+    """A file of this folder as text."""
     return (files("axil.output.page") / name).read_text(encoding="utf-8").strip()
 
 

@@ -1,0 +1,218 @@
+"""Two models compared: the parts of every change against a replay written by hand, and what cannot be compared."""
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+
+import axil
+from axil import InputError, UnsupportedQuestionError
+
+RNG = np.random.default_rng(3)
+ALL = pd.DataFrame(RNG.normal(size=(70, 3)), columns=["a", "b", "c"], index=[f"r{i}" for i in range(70)])
+TARGETS = (4 * ALL["a"] + np.sin(3 * ALL["b"]) + RNG.normal(size=70) / 3 + 20).rename("y")
+OLD = ALL.index[:55]  # rows 55 to 69 are added
+NEW = ALL.index[8:]  # rows 0 to 7 are removed
+CHANGED = ["r10", "r20", "r30"]
+Y_NEW = TARGETS.copy()
+Y_NEW[CHANGED] += 5.0
+X = ALL.iloc[[0, 12, 33, 60]] + 0.05
+SETTINGS = {
+    "n_estimators": 6,
+    "num_leaves": 4,
+    "min_child_samples": 5,
+    "learning_rate": 0.3,
+    "verbose": -1,
+    "n_jobs": 1,
+}
+PARTS = ["targets changed", "rows added", "rows removed", "rows kept", "base", "new splits"]
+
+
+def explainers(make, y=TARGETS, y_new=Y_NEW):
+    found = []
+    for labels, own in ((OLD, y), (NEW, y_new)):
+        found.append(axil.Explainer(make().fit(ALL.loc[labels], own.loc[labels]), ALL.loc[labels], own.loc[labels]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def both():
+    return explainers(lambda: lgb.LGBMRegressor(**SETTINGS))
+
+
+def by_hand(model, labels, query):
+    """(n, N): the weights of a fit to these rows at the splits of a LightGBM model, column by column of the identity."""
+    leaves, asked = (np.asarray(model.predict(rows, pred_leaf=True)) for rows in (ALL.loc[labels], query))
+    n = len(labels)
+    F, Q = np.full((n, n), 1 / n), np.full((len(query), n), 1 / n)
+    for t in range(leaves.shape[1]):
+        values = {leaf: (np.eye(n) - F)[leaves[:, t] == leaf].mean(axis=0) for leaf in np.unique(leaves[:, t])}
+        F = F + 0.3 * np.stack([values[leaf] for leaf in leaves[:, t]])
+        Q = Q + 0.3 * np.stack([values.get(leaf, np.zeros(n)) for leaf in asked[:, t]])
+    return Q
+
+
+def test_the_parts_are_those_of_a_replay_by_hand(both):
+    old, new = both
+    table = axil.compare(old, new, X).table()
+    k_old = pd.DataFrame(by_hand(old.model, OLD, X), columns=OLD)
+    k_mid = pd.DataFrame(by_hand(old.model, NEW, X), columns=NEW)
+    c = old.model.predict(X)[:, None]
+    kept, added, removed = OLD.intersection(NEW), NEW.difference(OLD, sort=False), OLD.difference(NEW, sort=False)
+    expected = {
+        "targets changed": (k_mid[kept] * (Y_NEW - TARGETS)[kept]).sum(axis=1),
+        "rows added": (k_mid[added] * (Y_NEW[added].to_numpy() - c)).sum(axis=1),
+        "rows removed": -(k_old[removed] * (TARGETS[removed].to_numpy() - c)).sum(axis=1),
+        "rows kept": ((k_mid[kept] - k_old[kept]) * (TARGETS[kept].to_numpy() - c)).sum(axis=1),
+        "base": np.zeros(4),
+        "new splits": new.model.predict(X) - (k_mid * Y_NEW[NEW]).sum(axis=1),
+    }
+    for name, values in expected.items():
+        np.testing.assert_allclose(table[name], values, atol=2e-5)  # LightGBM keeps targets in single precision
+    np.testing.assert_allclose(table["before"], old.model.predict(X), atol=2e-5)
+    np.testing.assert_allclose(table["after"], new.model.predict(X), atol=2e-5)
+    np.testing.assert_allclose(table["before"] + table[PARTS].sum(axis=1), table["after"], atol=1e-9)
+    assert table["query"].tolist() == X.index.tolist()
+
+
+def test_rows_and_groups_add_up(both):
+    found = axil.compare(*both, X)
+    table, every = found.table(), found.top(100)
+    assert every.groupby("query", sort=False)["effect"].sum().tolist() == pytest.approx(
+        (table[PARTS[:4]].sum(axis=1)).tolist()
+    )
+    assert set(every["status"]) == {"kept", "changed", "added", "removed"}
+    first = every[every["row"] == "r10"].iloc[0]
+    assert (first["status"], first["target after"] - first["target before"]) == ("changed", pytest.approx(5.0))
+    assert np.isnan(every[every["status"] == "added"]["weight before"]).all()
+    top = found.top(3)
+    assert (top.groupby("query")["effect"].apply(lambda own: own.abs().is_monotonic_decreasing)).all()
+    years = pd.Series(np.where(np.arange(70) % 2, "odd", "even"), index=ALL.index)
+    sums = found.group(years)
+    assert sums.groupby("query", sort=False)["effect"].sum().tolist() == pytest.approx(
+        (table[PARTS[:4]].sum(axis=1)).tolist()
+    )
+    one = sums[(sums["query"] == "r0") & (sums["group"] == "odd")]["effect"].iloc[0]
+    assert one == pytest.approx(every[(every["query"] == "r0") & every["row"].map(years).eq("odd")]["effect"].sum())
+    assert len(found.group("a")) == 4 * 70
+    with pytest.raises(InputError, match="groups has no label for row"):
+        found.group(years.iloc[:-1])
+
+
+@pytest.mark.parametrize(
+    "kind", ["forest", "other library", "ridge", "logarithms", "two outputs", "classes", "classifier", "counts"]
+)
+def test_every_kind(kind):
+    import xgboost as xgb
+
+    y, y_new, make = (
+        TARGETS,
+        Y_NEW,
+        {
+            "forest": lambda: RandomForestRegressor(5, min_samples_leaf=4, random_state=0),
+            "ridge": Ridge,
+            "two outputs": lambda: RandomForestRegressor(5, min_samples_leaf=4, random_state=0),
+            "logarithms": lambda: TransformedTargetRegressor(
+                lgb.LGBMRegressor(**SETTINGS), func=np.log, inverse_func=np.exp
+            ),
+            "classifier": lambda: lgb.LGBMClassifier(**SETTINGS),
+            "classes": lambda: lgb.LGBMClassifier(**SETTINGS),
+            "counts": lambda: lgb.LGBMRegressor(objective="poisson", **SETTINGS),
+        }.get(kind, lambda: lgb.LGBMRegressor(**SETTINGS)),
+    )
+    if kind in ("classifier", "classes"):
+        y, y_new = (pd.Series(np.where(own > 20, "high", "low"), index=ALL.index) for own in (y, y_new))
+    if kind == "classes":
+        y, y_new = (own.where(ALL["c"] < 0.5, "none") for own in (y, y_new))
+    if kind == "two outputs":
+        y, y_new = (pd.DataFrame({"y": own, "z": own**2}) for own in (y, y_new))
+    old, new = explainers(make, y, y_new)
+    if kind == "other library":
+        model = xgb.XGBRegressor(n_estimators=4, max_depth=2).fit(ALL.loc[NEW], Y_NEW[NEW])
+        new = axil.Explainer(model, ALL.loc[NEW], Y_NEW[NEW])
+    found = axil.compare(old, new, X)
+    table, whole = found.table(), found.top(100)
+    names = [found.scale.label(name) for name in PARTS]
+    moved = found.scale.forward(table["after"].to_numpy()) - found.scale.forward(table["before"].to_numpy())
+    np.testing.assert_allclose(table[names].sum(axis=1), moved, atol=1e-9)
+    rows = whole.groupby(["query", *(["output"] if "output" in whole else [])], sort=False)[
+        found.scale.label("effect")
+    ].sum()
+    np.testing.assert_allclose(rows, table[names[:4]].sum(axis=1), atol=1e-9)
+    assert np.abs(table[names[0]]).max() > 0
+    assert "weight before" in whole or kind in ("classifier", "classes", "counts")
+
+
+def test_the_same_model_twice_moves_nothing(both):
+    table = axil.compare(both[0], both[0], X).table()
+    np.testing.assert_allclose(table[["change", *PARTS]], 0.0, atol=1e-5)  # single precision of the refit
+
+
+def test_rows_of_other_features_are_removed_and_added(both):
+    moved = ALL.loc[NEW].copy()
+    moved.loc["r15", "a"] += 2.0
+    new = axil.Explainer(lgb.LGBMRegressor(**SETTINGS).fit(moved, Y_NEW[NEW]), moved, Y_NEW[NEW])
+    every = axil.compare(both[0], new, X).top(100)
+    assert sorted(every[(every["row"] == "r15") & (every["query"] == "r0")]["status"]) == ["added", "removed"]
+
+
+def test_labels_must_be_unique_and_shared(both):
+    old, new = both
+    twice = axil.Explainer(new.model, ALL.loc[NEW], Y_NEW[NEW], index=["r8", "r8", *NEW[2:]])
+    with pytest.raises(InputError, match=r"label 'r8' stands for 2 training rows of the new explainer.*index="):
+        axil.compare(old, twice, X)
+    others = axil.Explainer(new.model, ALL.loc[NEW], Y_NEW[NEW], index=np.arange(len(NEW)))
+    with pytest.raises(InputError, match="No training row of the new explainer has a label that the old one has"):
+        axil.compare(old, others, X)
+
+
+def test_refusals(both, tmp_path):
+    old, new = both
+    with pytest.raises(InputError, match=r"old is .*; expected an axil\.Explainer"):
+        axil.compare(old.model, new, X)
+    two = RandomForestRegressor(3, random_state=0).fit(ALL.loc[NEW], np.column_stack([Y_NEW[NEW]] * 2))
+    with pytest.raises(InputError, match="new has 2 outputs and old 1"):
+        axil.compare(old, axil.Explainer(two, ALL.loc[NEW], np.column_stack([Y_NEW[NEW]] * 2)), X)
+    logs = axil.Explainer(
+        lgb.LGBMRegressor(**SETTINGS).fit(ALL, np.log(TARGETS)), ALL, np.log(TARGETS), inverse_func=np.exp
+    )
+    with pytest.raises(InputError, match="fitted to"):
+        axil.compare(old, logs, X)
+    line = axil.Explainer(LogisticRegression(tol=1e-10).fit(ALL, TARGETS > 20), ALL, TARGETS > 20)
+    with pytest.raises((InputError, UnsupportedQuestionError)):
+        axil.compare(line, line, X)
+    old.save(tmp_path / "old.npz")
+    with pytest.raises(UnsupportedQuestionError, match="loaded from a file"):
+        axil.compare(axil.load(tmp_path / "old.npz", old.model), new, X)
+
+
+def test_the_page(both, tmp_path):
+    found = axil.compare(*both, X)
+    page = found.to_html(title="<b>", target="price")
+    assert "&lt;b&gt;" in page
+    assert "r60" in page
+    assert "rows added" in page
+    found.to_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").stat().st_size > 1000
+    assert (
+        repr(found)
+        == "<axil.Comparison: 4 predictions; 47 training rows kept, 3 of them with other targets, 15 added, 8 removed>"
+    )
+
+
+def test_the_waterfall_leads_from_old_to_new(both):
+    found = axil.compare(*both, X)
+    ax = axil.plots.waterfall(found, query="r33")
+    labels = [one.get_text() for one in ax.get_yticklabels()]
+    assert labels == [
+        "old model",
+        "targets changed",
+        "rows added",
+        "rows removed",
+        "rows kept",
+        "new splits",
+        "new model",
+    ]
