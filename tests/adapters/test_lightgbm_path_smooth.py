@@ -33,12 +33,12 @@ def estimated(values, threshold, hessians):
 
 
 def smoothed_tree(tree, X, g, h, smooth):
-    """(N,): the value of each row's leaf before the rate, from gradients and second derivatives."""
+    """(N, N): what the gradient of each row (columns) puts into the value of each row's leaf before the rate."""
     features, thresholds = tree.integers("split_feature"), tree.floats("threshold")
-    found = np.zeros(len(X))
+    found = np.zeros((len(X), len(X)))
 
     def raw(rows):
-        return -g[rows].sum() / h[rows].sum()
+        return np.where(np.isin(np.arange(len(X)), rows), -g, 0.0) / h[rows].sum()
 
     def go(node, rows, value):
         if node >= tree.n_leaves - 1:
@@ -60,7 +60,7 @@ def replay(model, X, y, w, smooth, rate):
     score = np.full(len(X), np.average(y, weights=w))
     for tree in trees:
         g = (score - y).astype(np.float32).astype(float) * w
-        score = score + rate * smoothed_tree(tree, X, g, w, smooth)
+        score = score + rate * smoothed_tree(tree, X, g, w, smooth).sum(axis=1)
     return score
 
 
@@ -115,3 +115,56 @@ def test_settings_that_hide_the_counts_are_refused_by_name():
     params = {"path_smooth": 3.0, "num_leaves": 8, "verbose": -1, "num_threads": 1}
     with pytest.raises(axil.UnsupportedModelError, match="schedule of rates"):
         axil.Explainer(lgb.train(params, data, 3, callbacks=[schedule]), X, y, sample_weight=w)
+
+
+@pytest.mark.parametrize("smooth", [0.5, 40.0])
+def test_pushes_of_a_classifier_are_those_of_a_replay(smooth):
+    """A row also pushes into leaves beside its own, through the nodes above both."""
+    X, y, _ = table(3)
+    labels = y > np.median(y)
+    model = fitted(lgb.LGBMClassifier, X, labels, None, path_smooth=smooth)
+    start = np.log(labels.mean() / (1 - labels.mean()))
+    score, pushes = np.full(N, start), np.zeros((N, N))
+    for tree in parse(model.booster_.model_to_string()).trees:
+        p = 1 / (1 + np.exp(-score))
+        g, h = ((p - labels).astype(np.float32).astype(float), (p * (1 - p)).astype(np.float32).astype(float))
+        made = 0.3 * smoothed_tree(tree, X, g, h, smooth)
+        pushes, score = pushes + made, score + made.sum(axis=1)
+    assert np.abs(score - model.predict(X, raw_score=True)).max() < 1e-6  # the replay here is LightGBM's fit
+    explainer = axil.Explainer(model, X, labels)
+    assert explainer.kind == "additive"
+    found = explainer.explain(X)
+    assert np.abs(found.contributions - pushes).max() < 1e-6
+    groups = np.arange(N) % 3
+    table_ = explainer.group(X[:4], groups)
+    expected = np.array([[pushes[i, groups == k].sum() for k in range(3)] for i in range(4)])
+    assert (
+        np.abs(np.sort(table_["contribution"].to_numpy().reshape(4, 3), axis=1) - np.sort(expected, axis=1)).max()
+        < 1e-6
+    )
+    with pytest.raises(axil.UnsupportedQuestionError, match="smoothed by row counts"):
+        explainer.without(X[:2], [0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (lgb.LGBMClassifier, {"data_sample_strategy": "goss", "learning_rate": 0.5}),
+        (lgb.LGBMClassifier, {"subsample": 0.7, "subsample_freq": 1, "reg_alpha": 0.1}),
+        (lgb.LGBMRegressor, {"objective": "poisson", "boosting_type": "dart"}),
+    ],
+    ids=["goss", "bagging", "poisson dart"],
+)
+def test_pushes_of_right_data_are_proven_and_of_wrong_ones_are_not(kind, settings):
+    X, y, w = table(4)
+    targets = y > np.median(y) if kind is lgb.LGBMClassifier else np.round(np.exp(y / 4))
+    model = fitted(kind, X, targets, w, path_smooth=3.0, **settings)
+    explanation = axil.Explainer(model, X, targets, sample_weight=w).explain(X[:5])
+    made = np.asarray(explanation.intercepts) + explanation.contributions.sum(-1)
+    assert np.abs(made - model.predict(X[:5], raw_score=True)).max() < 1e-5
+    first, last = np.argsort(y)[[0, -1]]
+    swapped, shuffled = targets.copy(), np.random.default_rng(2).permutation(targets)
+    swapped[[first, last]] = targets[[last, first]]
+    for wrong in (swapped, shuffled):
+        with pytest.raises(axil.ExactnessError):
+            axil.Explainer(model, X, wrong, sample_weight=w)

@@ -63,15 +63,18 @@ class SmoothTrees:
     beta: Array | None = None  #: (I + 1,) likewise what the base is multiplied by; None: 1
     #: in which the library keeps the scores of its training rows from tree to tree
     score_precision: type[np.floating[Any]] = np.float64
+    smoothing: Smoothing | None = (
+        None  #: what settles ``own`` of the nodes, tree by tree, where only their sums tell it
+    )
     start_held: str = ""  #: why the start does not follow the targets in a replay; empty: it does, or is a constant
     underived: str = ""  #: why there are no derivatives by the targets; empty: there are
 
     @cached_property
     def bounds(self) -> Regularisation | None:
-        """How leaf values follow from sums of -w g and w h where monotone splits bound them; None: no split does."""
+        """How leaf values follow from sums of -w g and w h where nodes above bound or smooth them; None: none does."""
         t = self.trees
         rule = Regularisation(t.l2, np.ones_like(t.l2), False, self.l1, self.most or np.inf, t.nodes)
-        return rule if rule.bounds else None
+        return rule if rule.mixes else None
 
     @property
     def base_shares(self) -> Array:
@@ -84,6 +87,13 @@ class SmoothTrees:
         if self.sampler is not None:
             return self.sampler.dtype
         return None if self.trees.sampler is None else getattr(self.trees.sampler, "dtype", np.uint8)
+
+
+class Smoothing(Protocol):
+    """The share of each node's own value in what a library smooths towards the value of the node above, held fixed once found."""
+
+    def own(self, tree: int, sums: Array, weights: Array, values: Array) -> Array:
+        """(M_t,): the shares of one tree's nodes, from the sums of -w g and w h and the model's values of its leaves, (L_t,)."""
 
 
 class IterationSampler(Protocol):

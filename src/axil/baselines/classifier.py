@@ -51,8 +51,8 @@ class FittedClassifier:
             )
         if smooth.bounds is not None:
             raise InputError(
-                "The model was fitted with monotone constraints, which bound leaves by those of other rows; the baselines are "
-                "defined for leaves of their own rows. Ask axil.Explainer, which takes the constraints."
+                "The model was fitted with monotone constraints or path_smooth, which lead leaves by those of other rows; the "
+                "baselines are defined for leaves of their own rows. Ask axil.Explainer, which takes both."
             )
         if not np.isin(self.walked.targets, (0.0, 1.0)).all():
             raise InputError("y_train holds shares; expected classes, 0 and 1 for a model that has no names for them.")

@@ -145,9 +145,8 @@ def _refuse(smooth: SmoothTrees) -> None:
         ): "axil sums the gradients of one tree per iteration and output over partitions",
     }
     if smooth.bounds is not None:
-        found["monotone_constraints", "set"] = (
-            "axil does not sum the nodes of bounded trees of this loss over partitions"
-        )
+        name = "monotone_constraints" if smooth.smoothing is None else "path_smooth"
+        found[name, "set"] = "axil does not sum the nodes of such trees of this loss over partitions"
     for (setting, value), reason in found.items():
         if value:
             instead = "Use training rows in memory, or fit without it."

@@ -357,7 +357,13 @@ class Boosting:
             return self._reverse(X, raw=True).by_weights() * -self._walked.weights
 
     def _require_start(self, question: str) -> None:
-        """Raise where the start of the fit does not follow its rows in a replay."""
+        """Raise where the fit, or its start, does not follow its rows in a replay."""
+        if self._walked.smooth.smoothing is not None:
+            raise UnsupportedQuestionError(
+                question,
+                "leaf values are smoothed by row counts that LightGBM estimates, which are not estimated again",
+                "Fit with path_smooth=0.",
+            )
         if self._walked.smooth.start_held:
             raise UnsupportedQuestionError(
                 question,

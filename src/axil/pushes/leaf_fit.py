@@ -38,7 +38,7 @@ def leaf_fit(
     if smooth.bounds is not None:
         raise UnsupportedQuestionError(
             "refit",
-            "with monotone constraints and this loss the values of inner nodes are not written",
+            "with monotone constraints or path_smooth and this loss the values of inner nodes are not written",
             "Ask explainer.without(X, rows) for a fit without some rows, or fit with squared error.",
         )
     smooth.loss.check(targets)

@@ -29,6 +29,7 @@ from axil.machine.progress import track
 from axil.pushes.agreement import check_counts, check_nodes, check_start, check_values
 from axil.pushes.steps import Step, StepSearch, bounded_step, joint_steps, leaf_step
 from axil.replay.recover import recover_rates
+from axil.structure import Regularisation
 from axil.types import Array
 
 Leaves = NDArray[np.unsignedinteger[Any]]
@@ -183,6 +184,7 @@ class StageWalk:
         self.zeroed = np.zeros(trees.values.shape, dtype=np.bool_) if smooth.lightest > 0 else None
         self.replayed = np.zeros_like(trees.values)  # leaf values before the rate
         self.node_values: list[Array] = []  # of each tree, before the rate, where splits must be monotone
+        self.shares: list[Array] = []  # of the nodes of each tree, where they are smoothed
         self.sizes: Array | None = (
             None  # (L, K) of the sums of |w g| that they are made of, where `_noise` asks for them
         )
@@ -210,6 +212,9 @@ class StageWalk:
             nodes = [rate * own for rate, own in zip(known, self.node_values)]
             check_nodes(self.adapter, self.trees, np.concatenate(nodes))
         self._settle(rates)
+        if self.shares and self.trees.nodes is not None:
+            settled = replace(self.trees.nodes, own=np.concatenate(self.shares))
+            self.smooth = replace(self.smooth, trees=replace(self.trees, nodes=settled))
         return WalkedStages(
             smooth=self.smooth,
             leaves=self.leaves,
@@ -370,13 +375,13 @@ class StageWalk:
                     l2 = np.where(self.zeroed[place, column], np.inf, l2)
                 step, bounds = leaf_step(G, H, l2, self.smooth.l1, self.smooth.most), self.smooth.bounds
                 if bounds is not None:
-                    rule = bounds.tree(t, place)
+                    rule = self._smoothed(t, bounds.tree(t, place), -G, H)
                     step = bounded_step(rule, G, H, step)
                     self.node_values.append(rule.node_values(-G, H).bounded)
                 steps.append(step)
                 if self.sizes is not None:
                     sums = np.bincount(self.leaves[t], w * np.abs(slopes.g[:, k]), len(G))
-                    self.sizes[place, column] = sums * steps[-1].share
+                    self.sizes[place, column] = sums * step.share if step.mix is None else np.abs(step.mix.share) @ sums
         first = len(self.steps)
         for column, (k, step) in enumerate(zip(self._outputs(t), steps)):
             step = step.scaled(scale)
@@ -386,6 +391,14 @@ class StageWalk:
             self.steps.append(step)
             self.scales.append(scale)
         return list(range(first, len(self.steps)))
+
+    def _smoothed(self, t: int, rule: Regularisation, sums: Array, weights: Array) -> Regularisation:
+        """The rule of a tree, with the shares that smoothing left its nodes."""
+        if self.smooth.smoothing is None or rule.nodes is None:
+            return rule
+        values = self.trees.values[self.starts[t] : self.starts[t + 1], 0]
+        self.shares.append(self.smooth.smoothing.own(t, sums, weights, values))
+        return replace(rule, nodes=replace(rule.nodes, own=self.shares[-1]))
 
     def _advance(self, stages: list[int]) -> None:
         for s in stages:

@@ -92,7 +92,11 @@ def bounded_step(rule: Regularisation, G: Array, H: Array, plain: Step) -> Step:
     by_sum, by_weight = found
     value = rule.leaf_values(-G, H)
     linear = by_sum @ -G
-    share = np.divide(value, linear, out=np.zeros_like(value), where=linear != 0)[:, None] * by_sum
+    ratio = np.divide(value, linear, out=np.zeros_like(value), where=linear != 0)
+    ratio[np.abs(value - linear) <= SAME * np.abs(value).max(initial=0.0)] = (
+        1.0  # no constants, and values next to zero
+    )
+    share = ratio[:, None] * by_sum
     alone = (linear == 0) & (G != 0)
     share[alone, alone] = value[alone] / -G[alone]
     none = np.full_like(value, np.nan)

@@ -15,7 +15,7 @@ from axil.adapters.contract import Coefficients, FittedTrees, LeafTotals, Nodes,
 from axil.adapters.frames import array_of_floats
 from axil.adapters.lightgbm import splits
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence, histories
-from axil.adapters.lightgbm.path_smooth import ESTIMATES, SCHEDULED, PathSmooth
+from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.percentile import Gradients, RankedReplay, with_evidence
 from axil.adapters.lightgbm.rates import FIRST, hidden_rate, stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
@@ -31,6 +31,9 @@ from axil.errors import InputError, UnsupportedModelError
 from axil.scale import IDENTITY, TargetScale
 from axil.structure import Regularisation
 from axil.types import Array
+
+CLOSE = 1e-9  # tolerance of leaf values beyond which residuals are rounded otherwise than the library's
+ROUNDING = 1e-13  # of the largest value of a tree: what sums in another order are off by
 
 
 def read(model: Any, leaves_only: bool = False) -> LightGBMAdapter | None:
@@ -178,8 +181,12 @@ class LightGBMAdapter(TreeModel):
 
     def _smoothed(self, trees: FittedTrees, rows: TrainingRows, evidence: LeafEvidence) -> FittedTrees:
         """The trees with the row counts that their values were smoothed by, found on a walk through the fit."""
-        refuse(ESTIMATES, self._reading)
-        smooth = PathSmooth.of(self._rule, self._step_rates(trees.rates), trees.nodes)
+        assert trees.nodes is not None  # path_smooth is above zero
+        rates, tolerance = trees.rates.copy(), self._rule.tolerance
+        if np.isnan(rates[0]):  # which a base hides
+            rates[0] = self._settings.precisely("learning_rate")[0]
+        rounding = tolerance if tolerance > CLOSE else ROUNDING
+        smooth = PathSmooth.of(self._rule, rates, trees.nodes, tolerance, rounding)
         if rows.at_hand:
             found = self._leaf_totals(trees, rows, self._sampler(evidence, rows.totals.n_rows))
         elif rows.leaf_totals is None:  # the rows are walked first
@@ -188,14 +195,7 @@ class LightGBMAdapter(TreeModel):
             found = zip(*(np.split(part, evidence.starts[1:-1]) for part in _parts(rows.leaf_totals[0])))
         hidden = np.asarray(trees.hidden)[evidence.starts[:-1]].tolist()
         own = [smooth.own(t, *each, evidence.tree_values(t), hidden[t]) for t, each in enumerate(found)]
-        assert trees.nodes is not None
         return replace(trees, nodes=replace(trees.nodes, own=np.concatenate(own)))
-
-    def _step_rates(self, rates: Array) -> Array:
-        """(T,): the rates, where one that a base hides is that of the settings; refuses those of a schedule."""
-        if np.isnan(rates[1:]).any():
-            raise SCHEDULED.error(f"{self._rule.smooth:g} with a schedule of rates and rows that weigh differently")
-        return np.where(np.isnan(rates), self._settings.precisely("learning_rate")[0], rates)
 
     def _leaf_totals(
         self, trees: FittedTrees, rows: TrainingRows, sampler: DrawReplay | None

@@ -16,13 +16,11 @@ import numpy as np
 from axil.adapters.contract import Nodes
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.rule import LightGBMRule
-from axil.adapters.refusals import Refusal
+from axil.adapters.refusals import Refusal, refuse
 from axil.structure import Regularisation
 from axil.types import Array
 
 SURE = 0.01  # how closely a whole number must be shown to be told by its digits
-ROUNDING = 1e-13  # of the largest value of a tree: what sums in another order are off by
-CLOSE = 1e-9  # tolerance of leaf values beyond which residuals are rounded otherwise than the library's
 MOST_TRIED = 96  # candidates for one split
 FEW_TRIED = 16  # and for one below it
 DEEPEST = 2  # levels below a split that are looked at for a leaf that tells
@@ -73,43 +71,51 @@ class PathSmooth:
     most: float  #: how far the roundings of all bins may lead an estimate away from the share of second derivatives
 
     @classmethod
-    def of(cls, rule: LightGBMRule, rates: Array, nodes: Nodes | None) -> PathSmooth:
-        """The nodes as they stand once a base is taken out of their values."""
-        assert nodes is not None  # path_smooth is above zero
+    def of(cls, rule: LightGBMRule, rates: Array, nodes: Nodes, tolerance: float, rounding: float) -> PathSmooth:
+        """The nodes as they stand once a base is taken out of their values; refuses what hides the counts."""
         reading = rule.reading
+        refuse(ESTIMATES, reading)
+        if np.isnan(rates).any():
+            raise SCHEDULED.error(f"{rule.smooth:g} with a schedule of rates and rows that weigh differently")
         counts = nodes.totals(np.concatenate([tree.leaf_counts(1) for tree in reading.text.trees]).astype(np.float64))
         bins = max([reading.settings.number("max_bin"), *reading.text.category_counts.values()])
         l2 = rule.leaf_denominators()
         own = Regularisation(l2, np.ones_like(l2), False, rule.l1, rule.max_step, nodes)
-        rounding = rule.tolerance if rule.tolerance > CLOSE else ROUNDING
-        return cls(own, rule.smooth, counts, rates, rule.tolerance, rounding, bins / 2 + 1)
+        return cls(own, rule.smooth, counts, rates, tolerance, rounding, bins / 2 + 1)
 
     def own(self, tree: int, sums: Array, weights: Array, values: Array, hidden: float = 0.0) -> Array:
         """(M_t,): the share of each node's raw value in its value, from the leaves' sums, second derivatives and values.
 
         ``hidden``: a base that was taken out of the values.
         """
-        assert self.rule.nodes is not None
-        at = slice(*self.rule.nodes.starts[tree : tree + 2])
-        n_leaves, rate = len(sums), self.rates[tree]
-        first = int((self.rule.nodes.starts[tree] + tree) // 2)
-        rule = self.rule.tree(tree, slice(first, first + n_leaves))
+        rule, rate = self._rule(tree, len(sums)), self.rates[tree]
         nodes = rule.nodes
         assert nodes is not None
-        if n_leaves == 1 or not rate:
-            return np.ones(at.stop - at.start)
+        if len(sums) == 1 or not rate:
+            return np.ones(len(nodes.leaf))
         hessians, (ends, leaves) = nodes.totals(weights), nodes.ends
         said, slack = nodes.values / rate, np.broadcast_to(nodes.slack / rate, nodes.values.shape).copy()
         said[ends] = values[leaves] / rate
         largest = float(np.abs(said[ends]).max())
         slack[ends] = self.rounding * largest + 4 * float(np.finfo(np.float64).eps * abs(hidden / rate))
+        counts = self.counts[self._nodes.starts[tree] : self._nodes.starts[tree + 1]]
         raw = rule.step(nodes.totals(sums), hessians + nodes.l2)
-        found, told = SmoothedNodes(nodes, self.smooth, self.counts[at], hessians, raw, said, slack, self.most).own()
+        found, told = SmoothedNodes(nodes, self.smooth, counts, hessians, raw, said, slack, self.most).own()
         made = replace(rule, nodes=replace(nodes, own=found)).leaf_values(sums, weights)
         apart = float(np.abs(made[leaves] - said[ends]).max())
         if not told and self.tolerance * largest < apart < UNTOLD * largest:  # too close for other data
             raise COUNTS_UNTOLD.error(f"{self.smooth:g} with rows that weigh differently")
         return found
+
+    @property
+    def _nodes(self) -> Nodes:
+        assert self.rule.nodes is not None
+        return self.rule.nodes
+
+    def _rule(self, tree: int, n_leaves: int) -> Regularisation:
+        """The rule of one tree."""
+        first = int((self._nodes.starts[tree] + tree) // 2)  # a tree of L leaves has 2 L - 1 nodes
+        return self.rule.tree(tree, slice(first, first + n_leaves))
 
 
 @dataclass(frozen=True)

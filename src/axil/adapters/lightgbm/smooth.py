@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from axil.adapters.contract import Coefficients, FittedTrees, Nodes, TrainingRows
 from axil.adapters.lightgbm.adapter import LightGBMAdapter, booster_of, with_roots_known, without_base
 from axil.adapters.lightgbm.bagging import DrawReplay, LeafEvidence
+from axil.adapters.lightgbm.path_smooth import PathSmooth
 from axil.adapters.lightgbm.rates import stated_rates
 from axil.adapters.lightgbm.reading import LightGBMReading
 from axil.adapters.lightgbm.refusals import REFUSALS
@@ -98,12 +99,6 @@ SMOOTH = smooth_refusals(
         'Fit with boosting="gbdt".',
     ),
     Refusal(
-        "path_smooth",
-        lambda model: model.settings.text("path_smooth") if model.settings.number("path_smooth") > 0 else "",
-        _PLAIN,
-        "Fit with path_smooth=0.",
-    ),
-    Refusal(
         "use_quantized_grad",
         lambda model: "True" if model.settings.flag("use_quantized_grad") else "",
         "axil does not replay rounded gradients",
@@ -183,7 +178,9 @@ class SmoothLightGBM(LightGBMAdapter):
             values[k] = without_base(values[k], hidden[k])
         omega = None if drops is None else np.repeat(drops.omega, n_outputs, axis=1)
         rates = stated_rates(self._trees, self._settings, n_outputs) if omega is None else omega[-1].copy()
-        evidence = replace(self._evidence(len(targets), weights), values=np.concatenate(values), rates=rates)
+        alone = self._rule.smooth > 0  # values do not follow from sums by the rule
+        evidence = self._evidence(len(targets), weights)
+        evidence = replace(evidence, values=np.concatenate(values), rates=rates, counts_alone=alone)
         trees = FittedTrees(
             n_leaves=self._n_leaves,
             values=evidence.values[:, None],
@@ -208,11 +205,19 @@ class SmoothLightGBM(LightGBMAdapter):
             most=0.0 if self._reading.cuda else self._settings.precisely("max_delta_step")[0],
             factors=self._factors(targets),
             underived=self._underived,
+            smoothing=self._smoothing(trees),
         )
 
+    def _smoothing(self, trees: FittedTrees) -> PathSmooth | None:
+        """The search for the row counts of path_smooth, which second derivatives lead away from those of the leaves."""
+        if not self._rule.smooth or trees.nodes is None:
+            return None
+        return PathSmooth.of(self._rule, trees.rates, trees.nodes, self.smooth_tolerance, self.smooth_tolerance / 10)
+
     def _bounding_nodes(self, hidden: Array) -> Nodes | None:
-        """The nodes of trees with monotone constraints, without what LightGBM hides in the values of each tree, (T,)."""
-        nodes = self._rule.nodes if self._reading.monotone_signs.any() else None
+        """The nodes of trees with monotone constraints or path_smooth, without the bases (T,) that LightGBM hides in them."""
+        mixes = self._reading.monotone_signs.any() or self._rule.smooth > 0
+        nodes = self._rule.nodes if mixes else None
         if nodes is None:
             return None
         return with_roots_known(replace(nodes, values=nodes.values - np.repeat(hidden, np.diff(nodes.starts))))
