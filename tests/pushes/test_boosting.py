@@ -292,8 +292,10 @@ def test_class_weights_of_catboost_multiply_sample_weights(settings, factors):
     several = "scale_pos_weight" not in settings
     codes = CLASSES if several else BINARY.astype(int)
     labels, w = np.array(["low", "mid", "top"])[codes], np.linspace(0.2, 2, N)
-    if isinstance(factors, str):  # the largest class by the sum of its weights, over each
-        totals = np.bincount(codes, w)
+    if isinstance(
+        factors, str
+    ):  # the largest class by the sum of its weights, over each; CatBoost cuts off the sums' decimals
+        totals = np.floor(np.bincount(codes, w))
         factors = totals.max() / totals
         factors = np.sqrt(factors) if "Sqrt" in settings["auto_class_weights"] else factors
     product = w * np.array(factors)[codes]
