@@ -54,6 +54,7 @@ class ShownBeside:
     dates: tuple[int, NDArray[Any]] | None  #: the column that says when rows were, and (n,) the dates of the estimates
     on_map: Places | None
     suspects: NDArray[np.bool_] | None  #: (N,) training rows to mark
+    refits: Array | None = None  #: (n,) how far real refits move the estimates
 
     @property
     def names(self) -> list[str]:

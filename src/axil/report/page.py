@@ -64,6 +64,7 @@ def render(known: Cases, i: int, name: str, words: Words, sure: str, back: str) 
         f"<section><p>Estimated {escape(words.target)}{escape(asof)}</p>"
         f'<p class="value">{escape(words.amount(known.values[i]))}</p>',
         _sure(known, i, words, sure),
+        _retrained(known, i, words),
         f"</section><section><h2>Which {escape(words.rows)} carry it</h2><p>{escape(_carried(known, i, words))}</p>",
     ]
     if len(lines):
@@ -91,6 +92,16 @@ def _sure(known: Cases, i: int, words: Words, sure: str) -> str:
     lower, upper = (escape(words.amount(ends[i])) for ends in known.interval)
     held = f"{sure} such ranges hold the {escape(words.target)}"
     return f"<p>How sure is this? Between <b>{lower}</b> and <b>{upper}</b>: {held}.</p>"
+
+
+def _retrained(known: Cases, i: int, words: Words) -> str:
+    """A sentence on real refits; nothing where none were made."""
+    if known.shown.refits is None:
+        return ""
+    moved, value = known.shown.refits[known.places[i]], known.values[i]
+    share = f" ({percent(abs(moved / value))})" if value else ""
+    by = escape(f"{words.amount(moved, value)}{share}")
+    return f"<p>A model trained again from the start would move this estimate by about <b>± {by}</b>.</p>"
 
 
 def _carried(known: Cases, i: int, words: Words) -> str:

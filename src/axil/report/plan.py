@@ -66,6 +66,7 @@ class Plan:
             "map": None if place is None else fingerprint(place.training, place.queries, place.unit),
             "dates": None if shown.dates is None else fingerprint(shown.dates[1]),
             "suspects": None if shown.suspects is None else fingerprint(shown.suspects),
+            "refits": None if shown.refits is None else fingerprint(shown.refits),
             "interval": None if self.predictive is None else f"{self.predictive!r} at {self.coverage:g}",
             "k": choice.k,
             "sign": "positive" if choice.positive else "any",

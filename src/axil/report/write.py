@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.errors import InputError, shown
+from axil.output.page import spread_of
 from axil.output.rules import Rules
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.question import Asked, Question, take
@@ -59,6 +60,7 @@ class Reports(Question):
         map: Any = None,
         interval: Predictive | None = None,
         coverage: float | None = None,
+        refits: Any = None,
         among: Any = None,
         distinct: Any = None,
         sign: str = "positive",
@@ -111,6 +113,8 @@ class Reports(Question):
             How sure predictions are, as `calibrate` of this explainer made it; without it pages say nothing of that.
         coverage : float, default 0.9
             The probability that an interval is to hold its target with; only together with ``interval``.
+        refits : Stability, optional
+            What `axil.refits` returned for the rows of X: pages then say how far retraining alone moves the estimate.
         among : array of bool of shape (n_train,) or function, optional
             The training rows that may be listed, as in `similar`.
         distinct : str, int or sequence of length n_train, optional
@@ -158,6 +162,8 @@ class Reports(Question):
         rules = Rules(among, distinct, within, asof, marks if suspects == "drop" else None)
         choice, allowed = model.choice(known, k, sign, rules)
         shown_there = shown_of(known, columns, rules, map, marks if suspects == "mark" else None, model.shape[0])
+        if refits is not None:
+            shown_there = replace(shown_there, refits=spread_of(refits, len(asked), 1)[0][:, 0])
         found = known.chosen([] if search is None else search, "search")
         labels = page_labels(asked.queries.rows)
         sure = ""

@@ -2,7 +2,7 @@
 
 from axil.output.page.inline import HEIGHT, Page, Shown, shown
 from axil.output.page.notebook import preview
-from axil.output.page.options import Intervals, Options, as_options
+from axil.output.page.options import Intervals, Options, as_options, spread_of
 from axil.output.page.summary import summarise
 from axil.output.page.template import as_target, render, write
 
@@ -17,6 +17,7 @@ __all__ = [
     "preview",
     "render",
     "shown",
+    "spread_of",
     "summarise",
     "write",
 ]

@@ -74,11 +74,11 @@ def as_options(
         raise TypeError(f"to_html() got an unexpected keyword argument {name!r}")
     about = About(**{name: as_words(text, name) for name, text in words.items()}, y=y, n=n)
     size = None if sigma is None else as_sizes(sigma, shape[1], "sigma")
-    spread = None if refits is None else _spread(refits, n, shape[1])
+    spread = None if refits is None else spread_of(refits, n, shape[1])
     return Options(as_count(k, "k"), groups, columns, size, about=about, places=_places(map, context), refits=spread)
 
 
-def _spread(refits: Any, n: int, n_outputs: int) -> tuple[Array, str]:
+def spread_of(refits: Any, n: int, n_outputs: int) -> tuple[Array, str]:
     """(n, K): how far real refits scatter, and what they are; of two classes that have one score, of the second."""
     if not hasattr(refits, "std") or not hasattr(refits, "predictions"):
         raise InputError(f"refits is {shown(refits)}; expected what axil.refits returned for these rows.")
