@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from axil import adapters, inputs
 from axil.adapters.contract import TrainingRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError, counted
-from axil.implicit.proven import ProvenOptimum
+from axil.implicit.proven_optimum import ProvenOptimum
 from axil.implicit.readers import OUTPUTS, Given, as_rows, copied, read
 from axil.inputs.copies import frozen, owned, owned_rows
 from axil.kernels.choose import limits_of
@@ -18,7 +18,7 @@ from axil.output import archive
 from axil.output import save as storage
 from axil.pushes import files as push_files
 from axil.pushes.boosting import Boosting
-from axil.pushes.proven import ProvenPushes
+from axil.pushes.proven_pushes import ProvenPushes
 from axil.questions.audit import Audit
 from axil.questions.blame import Blame
 from axil.questions.budget import BudgetQuestion

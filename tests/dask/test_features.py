@@ -117,7 +117,7 @@ def test_days_within_a_distance():
 
 def test_many_queries_and_none(frames, monkeypatch):
     rows, explainer, whole = frames
-    monkeypatch.setattr("axil.dask.weights.ASKED_BYTES", 8 * 9 * 25 * 100)  # a hundred queries at a time
+    monkeypatch.setattr("axil.dask.partitioned_weights.ASKED_BYTES", 8 * 9 * 25 * 100)  # a hundred queries at a time
     same(explainer.similar(rows, 2, ["bmi"], adjust=True), whole.similar(rows, 2, ["bmi"], adjust=True))
     assert len(explainer.similar(rows.iloc[:0], 2)) == 0
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from axil.effects.blocks import BlockEffects, NoEffects
-from axil.effects.contract import Effects
+from axil.effects.source import Effects
 from axil.effects.weights import SumEffects
 
 N, QUERIES, OUTPUTS = 60, 5, 2

@@ -10,7 +10,7 @@ from axil import inputs
 from axil.baselines.classifier import ClassQueries, FittedClassifier
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.explainer import Explainer
-from axil.pushes.proven import ProvenPushes
+from axil.pushes.proven_pushes import ProvenPushes
 from axil.replay.checks import Verification
 from axil.replay.proven import ProvenModel
 from axil.replay.queries import Queries

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from axil.adapters.losses import Logistic, Loss, Softmax
 from axil.errors import InputError
 from axil.pushes.agreement import leaf_scores
-from axil.pushes.proven import ProvenPushes
+from axil.pushes.proven_pushes import ProvenPushes
 from axil.pushes.stages import Round
 from axil.types import Array
 

@@ -9,9 +9,9 @@ from axil.adapters import smooth
 from axil.dask import build_pushes, build_weights
 from axil.dask.build_weights import Collections
 from axil.dask.cluster import Cluster, layout, refuse_gpu
-from axil.dask.proven import PartitionedModel
-from axil.dask.pushes import PartitionedPushes
-from axil.dask.weights import PartitionedWeights
+from axil.dask.partitioned_model import PartitionedModel
+from axil.dask.partitioned_pushes import PartitionedPushes
+from axil.dask.partitioned_weights import PartitionedWeights
 from axil.errors import InputError, UnsupportedModelError
 from axil.machine.limits import Limits
 

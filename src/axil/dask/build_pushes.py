@@ -7,7 +7,6 @@ workers. One pass over the rows sums the gradients that made each leaf value.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from axil.adapters.smooth import SmoothModel, SmoothTrees
 from axil.dask.build_weights import Collections, refuse_encoded
 from axil.dask.cluster import Cluster, task
 from axil.dask.gradients import (
-    GradientPlace,
     GradientSums,
     SharedFit,
     kept_targets,
@@ -26,14 +24,14 @@ from axil.dask.gradients import (
     observe_targets,
     walk_partition,
 )
-from axil.dask.partitions import Precision, label_dtype
-from axil.dask.rows import HeldRows
+from axil.dask.partitions import Precision, checked_each, held_pairs, label_dtype, places
+from axil.dask.shards import HeldRows
 from axil.errors import ExactnessError, InputError, UnsupportedModelError
 from axil.machine.limits import Limits
 from axil.pushes.pushes import Pushes
 from axil.pushes.stages import WalkedStages, walk
 from axil.replay.build import with_rows
-from axil.replay.checks import CHECKED_ROWS, Verification, compare
+from axil.replay.checks import Verification, compare
 from axil.structure import cell_dtype
 from axil.types import Array
 
@@ -60,26 +58,18 @@ def build(
     sizes: list[int] = cluster.collect([task(n_rows, part) for part in observed])
     smooth, weights = _read(adapter, cluster, observed, sizes, limits)
     _refuse(smooth)
-    starts = np.cumsum([0, *sizes])
-    held_out = smooth.trees.held_out
-    places = []
-    for p, (first, last) in enumerate(pairwise(starts)):
-        out = None if held_out is None else held_out[first:last]
-        places.append(GradientPlace(p, int(first), weights[first:last], out))
     alone = _without_rows(smooth)
     base = smooth.base_shares[0] * smooth.trees.base_value
-    n_checked = -(-CHECKED_ROWS // max(1, sum(size > 0 for size in sizes)))
-    shared = cluster.share(SharedFit(adapter, alone, base, n_checked, limits.n_threads))
-    pairs = [task(walk_partition, *parts, shared) for parts in zip(data.X, observed, places)]
-    on_workers = cluster.hold([pair[i] for i in (0, 1) for pair in pairs])
-    partitions, evidence = on_workers[: len(sizes)], on_workers[len(sizes) :]
+    shared = cluster.share(SharedFit(adapter, alone, base, checked_each(sizes), limits.n_threads))
+    own = places(sizes, [weights], [smooth.trees.held_out])
+    walks = [task(walk_partition, *parts, shared) for parts in zip(data.X, observed, own)]
+    partitions, evidence = held_pairs(cluster, walks)
     sums: GradientSums = cluster.total(evidence)
     if check:
         _check_counts(adapter, smooth, sums)
     walked = _settled(adapter, alone, sums, check)
     report = _check_scores(adapter, smooth, sums, walked) if check else None
-    kinds = cluster.collect([task(label_dtype, part) for part in partitions])
-    kind = next(own for own, size in zip(kinds, sizes) if size)
+    kind = label_dtype(cluster, partitions, sizes)
     leaf_sizes = _leaf_sizes(walked, sums, limits)
     return HeldPushes(partitions, sizes, kind, walked, cluster.share(walked), sums.largest, leaf_sizes), report
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import pairwise
 from operator import add
 from typing import Any, cast
 
@@ -18,23 +17,25 @@ from axil.adapters.contract import Adapter, FittedTrees, LeafTotals, Model, Tota
 from axil.dask.cluster import Cluster, layout, literal, partitions, task
 from axil.dask.partitions import (
     LeafSums,
-    Place,
     Precision,
     Shared,
+    checked_each,
     entry_sums,
     furthest_row,
+    held_pairs,
     label_dtype,
     observe,
+    places,
     replay_partition,
     together,
     totals,
 )
-from axil.dask.rows import HeldRows
+from axil.dask.shards import HeldRows
 from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.cpu import Cpu
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
-from axil.replay.checks import CHECKED_ROWS, Miss, Verification, check_leaves, refuse_rows, verified, worst
+from axil.replay.checks import Miss, Verification, check_leaves, refuse_rows, verified, worst
 from axil.replay.radius import Held as HeldPattern
 from axil.replay.recover import Replay, replayed
 from axil.replay.walk import Walked
@@ -134,11 +135,10 @@ def build(
     _refuse_sampled(fitted, data.recorded)
     _require_leaf_space(fitted, limits.budget)
     sizes = [part.n_rows for part in each]
-    shared = cluster.share(Shared(adapter, [_without_rows(t) for t in fitted], _n_checked(sizes), n_threads))
-    places = _places(fitted, sizes)
-    walked = [task(replay_partition, *parts, shared) for parts in zip(data.X, observed, data.bags, places)]
-    on_workers = cluster.hold([pair[i] for i in (0, 1) for pair in walked])
-    partitions, evidence = on_workers[: len(sizes)], on_workers[len(sizes) :]
+    shared = cluster.share(Shared(adapter, [_without_rows(t) for t in fitted], checked_each(sizes), n_threads))
+    own = places(sizes, [trees.row_weights for trees in fitted], [trees.held_out for trees in fitted])
+    walked = [task(replay_partition, *parts, shared) for parts in zip(data.X, observed, data.bags, own)]
+    partitions, evidence = held_pairs(cluster, walked)
     every: list[LeafSums] = [
         cluster.total([task(entry_sums, part, e) for part in evidence]) for e in range(len(fitted))
     ]
@@ -155,9 +155,9 @@ def build(
             held = HeldPattern.of(walked_all, None)
             found.append(verified(adapter, trees, walked_all, sums.extent, leaf_error, miss, held))
         entries.append(Entry(boosted, target_sums, sums.extent.sums))
-    kinds = cluster.collect([task(label_dtype, part) for part in partitions])
-    label_kind = next(kind for kind, size in zip(kinds, sizes) if size)
-    return HeldWeights(partitions, sizes, label_kind, entries), worst(found) if check else None
+    return HeldWeights(partitions, sizes, label_dtype(cluster, partitions, sizes), entries), worst(
+        found
+    ) if check else None
 
 
 def prepared(cluster: Cluster, partitions: list[Any], trees: BoostedTrees, entry: int, n_threads: int) -> BoostedTrees:
@@ -241,20 +241,6 @@ def _require_leaf_space(fitted: list[FittedTrees], budget: Budget) -> None:
 def _without_rows(trees: FittedTrees) -> FittedTrees:
     """The part of the trees that holds for all partitions alike."""
     return replace(trees, row_weights=None, held_out=None, sampler=None)
-
-
-def _n_checked(sizes: list[int]) -> int:
-    return -(-CHECKED_ROWS // max(1, sum(size > 0 for size in sizes)))
-
-
-def _places(fitted: list[FittedTrees], sizes: list[int]) -> list[Place]:
-    starts = np.cumsum([0, *sizes])
-    places = []
-    for p, (first, last) in enumerate(pairwise(starts)):
-        weights = [None if trees.row_weights is None else trees.row_weights[first:last] for trees in fitted]
-        held_out = [None if trees.held_out is None else trees.held_out[first:last] for trees in fitted]
-        places.append(Place(p, int(first), weights, held_out))
-    return places
 
 
 def _walked(trees: FittedTrees, sums: LeafSums) -> Replay:

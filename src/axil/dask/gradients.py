@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.smooth import SmoothModel, SmoothTrees
-from axil.dask.partitions import Observed, Precision, named, observe
+from axil.dask.partitions import Observed, Place, Precision, observe
 from axil.effects import Effects, Source
 from axil.effects.blocks import BlockEffects, NoEffects
 from axil.effects.leaves import SharedLeaves
-from axil.errors import InputError
-from axil.inputs.copies import frozen
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.pushes.agreement import leaf_scores
@@ -41,16 +39,6 @@ class SharedFit:
     start: Array  #: (K,) scores before the first tree
     n_checked: int  #: rows of each partition whose score is asked of the library
     n_threads: int
-
-
-@dataclass(frozen=True)
-class GradientPlace:
-    """Which partition this is, and what the fit says of its rows alone."""
-
-    number: int
-    start: int  #: its first row, among all
-    weights: Array  #: (n,) weight * factor, 0 for rows held out
-    held_out: NDArray[np.bool_] | None  #: (n,)
 
 
 @dataclass(frozen=True)
@@ -128,24 +116,17 @@ def kept_targets(observed: Observed) -> tuple[Array, Array | None, Array | None]
     return observed.targets, observed.weights, observed.offsets
 
 
-def walk_partition(
-    X: Any, observed: Observed, place: GradientPlace, shared: SharedFit
-) -> tuple[WalkedRows, GradientSums]:
+def walk_partition(X: Any, observed: Observed, place: Place, shared: SharedFit) -> tuple[WalkedRows, GradientSums]:
     """Assign the rows to their leaves and walk them through the fit; n * T leaf numbers are kept."""
-    with named(place.number):
-        X = inputs.as_features(X, shared.adapter, "X")
-        n = len(observed.targets)
-        if X.shape[0] != n:
-            raise InputError(f"X has {X.shape[0]} rows and y {n}; expected the same rows. Repartition them alike.")
-    labels = inputs.row_labels(X)
-    if not hasattr(X, "index"):
-        labels = labels + place.start
+    X, labels = place.read(X, observed, shared.adapter)
+    n, (weights,), (held_out,) = len(observed.targets), place.row_weights, place.held_out
+    assert weights is not None
     adapter, trees = shared.adapter, shared.smooth.trees
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
     leaves = assign_leaves(adapter, X, n, trees.n_leaves, limits)
     start = shared.start if observed.offsets is None else shared.start + observed.offsets
-    rows = WalkedRows(leaves, observed.given, observed.targets, place.weights, start, frozen(labels), place.start)
-    counts, g, h, sizes, score = _sums(rows, shared.smooth, slice(None) if place.held_out is None else ~place.held_out)
+    rows = WalkedRows(leaves, observed.given, observed.targets, weights, start, labels, place.start)
+    counts, g, h, sizes, score = _sums(rows, shared.smooth, slice(None) if held_out is None else ~held_out)
     asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
     expected = adapter.scores(inputs.take_rows(X, asked))
     found = leaf_scores(shared.smooth, leaves[:, asked].T, rounded=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from axil import inputs
 from axil.adapters.contract import Adapter, FittedTrees, Totals
+from axil.dask.cluster import Cluster, task
 from axil.effects import Effects, Source
 from axil.effects.blocks import NoEffects
 from axil.effects.leaves import SharedLeaves, leaf_rows
@@ -22,7 +24,7 @@ from axil.kernels.cpu import Cpu
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.replay.build import all_n_leaves, own_leaves_of, with_rows
-from axil.replay.checks import Extent, Miss, furthest, with_predictions
+from axil.replay.checks import CHECKED_ROWS, Extent, Miss, furthest, with_predictions
 from axil.replay.recover import assign_leaves, fitted_structure, regularisation_of
 from axil.replay.walk import round_to, walk
 from axil.structure import Pattern, Structure, Transferable, aligned
@@ -75,6 +77,49 @@ class Place:
     start: int  #: its first row, among all
     row_weights: list[Array | None]
     held_out: list[NDArray[np.bool_] | None]
+
+    def read(self, X: Any, observed: Observed, adapter: Any) -> tuple[Any, NDArray[Any]]:
+        """The features of the partition's rows, checked, and their labels: positions among all rows where X has none."""
+        with named(self.number):
+            X = inputs.as_features(X, adapter, "X")
+            n = len(observed.targets)
+            if X.shape[0] != n:
+                raise InputError(f"X has {X.shape[0]} rows and y {n}; expected the same rows. Repartition them alike.")
+        labels = inputs.row_labels(X)
+        return X, frozen(labels if hasattr(X, "index") else labels + self.start)
+
+
+def places(sizes: list[int], weights: list[Array | None], held_out: list[Any]) -> list[Place]:
+    """The places of partitions of these sizes, from what the fit says of all rows, by entry of the fitted trees."""
+    found = []
+    for p, (first, last) in enumerate(pairwise(np.cumsum([0, *sizes]).tolist())):
+        own_weights = [None if each is None else each[first:last] for each in weights]
+        out = [None if each is None else each[first:last] for each in held_out]
+        found.append(Place(p, first, own_weights, out))
+    return found
+
+
+def checked_each(sizes: list[int]) -> int:
+    """How many rows of each partition are compared with the library's own predictions."""
+    return -(-CHECKED_ROWS // max(1, sum(size > 0 for size in sizes)))
+
+
+def held_pairs(cluster: Cluster, pairs: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The first and the second results of tasks, held on the workers."""
+    found = cluster.hold([pair[i] for i in (0, 1) for pair in pairs])
+    return found[: len(pairs)], found[len(pairs) :]
+
+
+def label_dtype(cluster: Cluster, partitions: list[Any], sizes: list[int]) -> np.dtype[Any]:
+    """The type of the labels, as the first partition with rows has it."""
+    kinds = cluster.collect([task(_label_dtype, part) for part in partitions])
+    found: np.dtype[Any] = next(kind for kind, size in zip(kinds, sizes) if size)
+    return found
+
+
+def _label_dtype(partition: Any) -> np.dtype[Any]:
+    found: np.dtype[Any] = partition.labels.dtype
+    return found
 
 
 @dataclass(frozen=True)
@@ -201,15 +246,10 @@ def totals(observed: Observed) -> Totals:
 
 def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared: Shared) -> tuple[Partition, Evidence]:
     """Assign the rows to their leaves and walk them through the fit; cost as on one machine, n * T cell numbers kept."""
+    X, labels = place.read(X, observed, shared.adapter)
+    adapter, n = shared.adapter, len(observed.targets)
     with named(place.number):
-        X = inputs.as_features(X, shared.adapter, "X")
-        n = len(observed.targets)
-        if X.shape[0] != n:
-            raise InputError(f"X has {X.shape[0]} rows and y {n}; expected the same rows. Repartition them alike.")
         bags = inputs.as_bags(bags, n)
-    adapter, labels = shared.adapter, inputs.row_labels(X)
-    if not hasattr(X, "index"):
-        labels = labels + place.start
     limits = Limits(shared.n_threads, Budget(None))  # of this worker
     leaves = assign_leaves(adapter, X, n, all_n_leaves(shared.fitted), limits)
     asked = np.arange(0, n, max(1, -(-n // shared.n_checked)))
@@ -240,12 +280,8 @@ def replay_partition(X: Any, observed: Observed, bags: Any, place: Place, shared
             )
         )
         scores.append(with_predictions(adapter, X, asked, offsets, walked.score, output))
-    partition = Partition(place.start, structures, observed.given, frozen(labels))
+    partition = Partition(place.start, structures, observed.given, labels)
     return partition, Evidence(sums, scores)
-
-
-def label_dtype(partition: Partition) -> np.dtype[Any]:
-    return partition.labels.dtype
 
 
 def entry_sums(evidence: Evidence, entry: int) -> LeafSums:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from axil.dask.cluster import Cluster, added, literal, task
-from axil.dask.deletion import (
+from axil.dask.fits import Fit, RowSums, group_sums, refits_of, residual_sums, row_sums
+from axil.dask.partitions import together
+from axil.dask.row_deletions import (
     DeletionPlan,
     alone,
     levels_of,
@@ -17,12 +19,10 @@ from axil.dask.deletion import (
     responses_of_sums,
     row_weights_of,
 )
-from axil.dask.fits import Fit, RowSums, group_sums, refits_of, residual_sums, row_sums
-from axil.dask.partitions import together
 from axil.errors import UnsupportedQuestionError
 from axil.replay.queries import Queries
 from axil.types import Array
-from axil.weights.contract import own_leaves
+from axil.weights.engine import own_leaves
 from axil.weights.forest import is_forest
 from axil.weights.levels import at_share, shares_of
 from axil.weights.rows_left import bends, known_regularisation

@@ -14,6 +14,15 @@ from numpy.typing import NDArray
 from axil.dask.cluster import Cluster, literal, task
 
 
+@dataclass(frozen=True)
+class HeldRows:
+    """The training rows on the workers."""
+
+    partitions: list[Any]  #: delayed, held; each with ``targets`` and ``labels``
+    sizes: list[int]
+    label_dtype: np.dtype[Any]
+
+
 @dataclass(frozen=True, eq=False)
 class OnWorkers:
     """Shards on the workers of a cluster; only what reductions make of them travels."""

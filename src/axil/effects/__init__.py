@@ -1,7 +1,10 @@
 """Effects: one number for each query, output and training row; what reduces them, and where the rows are."""
 
 from axil.effects.answer import answer
-from axil.effects.contract import (
+from axil.effects.groups import Groups
+from axil.effects.moments import Moments
+from axil.effects.shards import Here, Shards
+from axil.effects.source import (
     DELETIONS,
     DERIVATIVES,
     FIRST_ORDER,
@@ -13,9 +16,6 @@ from axil.effects.contract import (
     Shard,
     Source,
 )
-from axil.effects.groups import Groups
-from axil.effects.moments import Moments
-from axil.effects.shards import Here, Shards
 from axil.effects.top import Best, Ranked, TopRows
 from axil.effects.whole import Whole
 

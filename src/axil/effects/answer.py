@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from axil.effects.contract import Found, Reduction, Shard, Source
+from axil.effects.source import Found, Reduction, Shard, Source
 
 F = TypeVar("F", bound=Found)
 

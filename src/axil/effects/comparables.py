@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from axil.effects.blocks import BlockEffects, Once
-from axil.effects.contract import Effects, Found, Shard, numbers_at
+from axil.effects.source import Effects, Found, Shard, numbers_at
 from axil.effects.top import Best, best_of
 from axil.machine.arrays import host
 from axil.types import Array

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-from axil.effects.contract import Effects, Found, Shard
+from axil.effects.source import Effects, Found, Shard
 from axil.inputs import group_codes
 from axil.machine.arrays import host
 from axil.types import Array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from axil.effects.contract import Effects, Found, Shard
+from axil.effects.source import Effects, Found, Shard
 from axil.types import Array
 
 

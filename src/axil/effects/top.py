@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from axil.effects.contract import Effects, Found, Shard, add_made
+from axil.effects.source import Effects, Found, Shard, add_made
 from axil.inputs import label_codes
 from axil.types import Array
 from axil.weights.largest import Largest

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array, hstack, issparse, vstack
 
 from axil.effects.blocks import BlockEffects, Once
-from axil.effects.contract import Effects, Found, Shard
+from axil.effects.source import Effects, Found, Shard
 
 
 @dataclass(frozen=True)

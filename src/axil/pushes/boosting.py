@@ -22,10 +22,10 @@ from axil.kernels import Backend
 from axil.machine.limits import Limits
 from axil.pushes.agreement import check_scores, leaf_scores
 from axil.pushes.cross import Crossed
+from axil.pushes.fits_again import FitsAgain, refit
 from axil.pushes.forward import moved
 from axil.pushes.leaf_fit import leaf_fit
 from axil.pushes.pushes import CHANGED, EXACT, NOT_ADDED_UP, Pushes, check_sums
-from axil.pushes.refit import FitsAgain, refit
 from axil.pushes.reverse import Combined, Reverse
 from axil.pushes.stages import walk
 from axil.replay.build import with_rows

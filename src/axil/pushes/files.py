@@ -22,7 +22,7 @@ from axil.output.archive import Archive
 from axil.output.save import UNPROVEN, require_model
 from axil.output.tables import as_backend
 from axil.pushes.boosting import Boosting, KnownLeaves
-from axil.pushes.proven import ProvenPushes
+from axil.pushes.proven_pushes import ProvenPushes
 from axil.types import Array
 
 KIND = "additive"

@@ -26,7 +26,7 @@ from axil.questions.question import Question
 from axil.questions.statistics import measured
 from axil.replay.proven import ProvenModel
 from axil.types import Array
-from axil.weights.contract import Engine
+from axil.weights.engine import Engine
 
 PROBES = 32  # random vectors
 TOGETHER = 16  # of them in one pass

@@ -42,7 +42,7 @@ from axil.replay.walk import ELSEWHERE, round_to
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.boosting import BoostedTrees
-from axil.weights.contract import Engine
+from axil.weights.engine import Engine
 from axil.weights.forest import Forest, is_forest
 from axil.weights.smoother import Smoother
 

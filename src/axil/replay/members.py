@@ -15,7 +15,7 @@ from axil.errors import ExactnessError
 from axil.inputs import take_rows
 from axil.replay.checks import Verification, check_predictions, checked_rows, furthest, with_predictions, worst
 from axil.structure import Structure
-from axil.weights.contract import Engine
+from axil.weights.engine import Engine
 from axil.weights.members import Residual, Sum, Term
 
 BOTH_WAYS = 2  # an error of a first model is in the sum, and in what the second is fitted to

@@ -29,8 +29,8 @@ from axil.structure.leaves import LeafFit
 from axil.types import Array
 from axil.weights.answers import Answer, RowEffects
 from axil.weights.boosting import BoostedTrees
-from axil.weights.contract import Engine, own_leaves
 from axil.weights.deletion_work import GROUP_SECONDS, REPLAYS
+from axil.weights.engine import Engine, own_leaves
 from axil.weights.forest import Forest
 from axil.weights.members import Sum
 from axil.weights.rows_left import bends, mixes

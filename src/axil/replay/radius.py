@@ -16,7 +16,7 @@ from axil.structure.changes import nearest
 from axil.types import Array
 from axil.weights import pattern_changes, rank_changes
 from axil.weights.boosting import BoostedTrees
-from axil.weights.contract import Engine
+from axil.weights.engine import Engine
 from axil.weights.forest import Forest
 from axil.weights.members import Sum
 from axil.weights.rows_left import bends

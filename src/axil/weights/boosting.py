@@ -39,9 +39,9 @@ from axil.types import Array, Leaves
 from axil.weights import leverage as hat
 from axil.weights import removal
 from axil.weights.answers import Answer, RowEffects
-from axil.weights.contract import Memory, Seconds, own_leaves
 from axil.weights.deletion import Deletion, InLeafSpace
 from axil.weights.deletion_work import Work as DeletionWork
+from axil.weights.engine import Memory, Seconds, own_leaves
 from axil.weights.leaf_space import LeafSpace, asked, cooccurrence, shares, sums_at
 from axil.weights.leave_one_out import LeftOut, left_out
 from axil.weights.levels import Level, at_share, shares_of

@@ -21,7 +21,7 @@ from axil.structure import Regularisation, Structure
 from axil.types import Array, Leaves
 from axil.weights import removal
 from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer, dense
-from axil.weights.contract import Memory, Seconds, own_leaves
+from axil.weights.engine import Memory, Seconds, own_leaves
 from axil.weights.leaf_space import shares
 from axil.weights.leave_one_out import LeftOut
 from axil.weights.residuals import over_the_rest

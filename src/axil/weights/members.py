@@ -17,7 +17,7 @@ from axil.machine.progress import track
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer
-from axil.weights.contract import Deletable, Engine, Memory, Seconds
+from axil.weights.engine import Deletable, Engine, Memory, Seconds
 from axil.weights.leave_one_out import LeftOut
 from axil.weights.rows_left import NothingLeft
 from axil.weights.smoother import Smoother

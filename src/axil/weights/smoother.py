@@ -17,7 +17,7 @@ from axil.machine.threads import one_blas_thread
 from axil.structure import Structure
 from axil.types import Array
 from axil.weights.answers import Answer, DenseAnswer, RowEffects, SparseAnswer, dense
-from axil.weights.contract import Memory, Seconds
+from axil.weights.engine import Memory, Seconds
 from axil.weights.leave_one_out import LEAST_LEFT, LeftOut
 from axil.weights.spread import around_weights, everywhere
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.dask.cluster import Cluster, partitions, task
 from axil.dask.features import Taken, allowed_rows, by_partition, coded_rows, taken
-from axil.dask.rows import HeldRows
-from axil.dask.shards import OnWorkers
+from axil.dask.shards import HeldRows, OnWorkers
 from axil.errors import InputError
 from axil.machine.limits import Limits
 from axil.output.rules import Rules, said_by

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from axil.dask.build_pushes import HeldPushes
 from axil.dask.cluster import literal, task
 from axil.dask.gradients import AskedPushes
-from axil.dask.proven import ELSEWHERE, IN_MEMORY, REFUSED, PartitionedModel
+from axil.dask.partitioned_model import ELSEWHERE, IN_MEMORY, REFUSED, PartitionedModel
 from axil.effects import PUSHES, Source
 from axil.machine.threads import Kept
 from axil.pushes.agreement import leaf_scores
-from axil.pushes.proven import NO_WEIGHTS, REFIT, WITHOUT_WEIGHTS
+from axil.pushes.proven_pushes import NO_WEIGHTS, REFIT, WITHOUT_WEIGHTS
 from axil.pushes.pushes import CHANGED, EXACT, NOT_ADDED_UP, Pushes, check_sums, sizes_of
 from axil.replay.queries import Combination, Queries
 from axil.types import Array

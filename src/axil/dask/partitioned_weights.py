@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 from axil import inputs
 from axil.dask.build_weights import HeldWeights, prepared
 from axil.dask.cluster import added, literal, task
-from axil.dask.deletion import Planned
-from axil.dask.errors import (
+from axil.dask.fits import counted, marked, places, residuals_of
+from axil.dask.partitioned_model import REFUSED, PartitionedModel
+from axil.dask.partitions import AskedWeights
+from axil.dask.refits import Refits
+from axil.dask.row_deletions import Planned
+from axil.dask.row_errors import (
     counted_keys,
     counts_and_twins,
     errors_of,
@@ -25,10 +29,6 @@ from axil.dask.errors import (
     out_of_fold_of,
     some_keys,
 )
-from axil.dask.fits import counted, marked, places, residuals_of
-from axil.dask.partitions import AskedWeights
-from axil.dask.proven import REFUSED, PartitionedModel
-from axil.dask.refits import Refits
 from axil.effects import WEIGHTS, Source, notes
 from axil.errors import InputError, UnsupportedQuestionError, shown
 from axil.machine.progress import track
@@ -40,7 +40,7 @@ from axil.replay.checks import check_answer
 from axil.replay.model import WithoutGroups
 from axil.replay.queries import Combination, Queries
 from axil.types import Array
-from axil.weights.contract import own_leaves
+from axil.weights.engine import own_leaves
 from axil.weights.forest import is_forest
 from axil.weights.rows_left import bends
 

@@ -13,7 +13,7 @@ from axil.errors import InputError
 from axil.implicit.optimum import Implicit
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
-from axil.pushes.proven import DERIVED, WITHOUT_WEIGHTS
+from axil.pushes.proven_pushes import DERIVED, WITHOUT_WEIGHTS
 from axil.replay.model import InMemory
 from axil.replay.queries import Combination, Queries
 from axil.types import Array
