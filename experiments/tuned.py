@@ -1,6 +1,7 @@
-"""How many regression models, set as tuners set them, have exact weights, and which settings refuse the others.
+"""How many models, set as tuners set them, are explained, exactly or by pushes, and which settings refuse the others.
 
     python experiments/tuned.py [--data FOLDER] [--jobs 2]     # 200 models; writes results/tuned.csv and .md, tuned_refused.md
+    python experiments/tuned.py --task quantiles               # or counts, classes: 200 of these; prints the tables alone
 
 FOLDER holds the paper's data sets as CSV files; without it scikit-learn's own are taken. Settings are drawn at random from the
 tuners' search spaces (tests/fuzz/spaces.py); constraints, categories, weights, early stopping and DART are added to some. A
@@ -40,10 +41,10 @@ def reader(folder: Path | None) -> tuple[Sequence[str], Callable[[str], tuple[An
     )
 
 
-def measure(number: int, seed: int, folder: Path | None) -> Line:
+def measure(number: int, seed: int, folder: Path | None, task: str) -> Line:
     """The line of the model of one number."""
     with silence():
-        draw, trial = tuned.model_of(number, seed, *reader(folder))
+        draw, trial = tuned.model_of(number, seed, *reader(folder), task)
     return line_of(number, draw, trial)
 
 
@@ -89,6 +90,17 @@ def summary(lines: list[Line]) -> list[Line]:
     return shown
 
 
+def tasks(lines: list[Line]) -> list[Line]:
+    """One line per library and one for all: how many models of a task are explained, refused or wrong."""
+    shown = []
+    for library in [*dict.fromkeys(line["library"] for line in lines), "all"]:
+        own = [line["verdict"] for line in lines if library in (line["library"], "all")]
+        counts: Line = {kind: own.count(kind) for kind in ("exact", "additive", "refused", "wrong")}
+        share = f"{100 * (own.count('exact') + own.count('additive')) / max(1, len(own)):.1f} %"
+        shown.append({"library": library, "models": len(own), **counts, "explained": share})
+    return shown
+
+
 def refused(lines: list[Line]) -> list[Line]:
     """One line per library and setting that refused models."""
 
@@ -102,9 +114,9 @@ def refused(lines: list[Line]) -> list[Line]:
     ]
 
 
-def in_turn(numbers: range, seed: int, folder: Path | None, jobs: int) -> Iterator[Line]:
+def in_turn(numbers: range, seed: int, folder: Path | None, jobs: int, task: str) -> Iterator[Line]:
     """Lines in the order of the numbers."""
-    one = partial(measure, seed=seed, folder=folder)
+    one = partial(measure, seed=seed, folder=folder, task=task)
     if jobs == 1:
         yield from map(one, numbers)
         return
@@ -118,16 +130,22 @@ def main() -> int:
     parser.add_argument("--n", type=int, default=200, help="number of models")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other models")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--task", choices=tuned.TASKS, default="", help="models of another task than squared error")
     given = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # the jobs share the cores
         os.environ.setdefault(name, "1")
     lines = []
-    for line in in_turn(range(given.n), given.seed, given.data, given.jobs):
+    for line in in_turn(range(given.n), given.seed, given.data, given.jobs, given.task):
         lines.append(line)
         print(markdown_line(list(line.values())[:-1]), flush=True)
-    shown = summary(lines), refused(lines) or [{"library": "none", "refused by": "", "squared error": "", "models": 0}]
+    shown = (
+        (tasks if given.task else summary)(lines),
+        refused(lines) or [{"library": "none", "refused by": "", "squared error": "", "models": 0}],
+    )
     for table in shown:
         print("", *markdown(table), sep="\n")
+    if given.task:
+        return int(any(line["verdict"] == "wrong" for line in lines))
     packages = [*PACKAGES, "xgboost", "catboost"]
     write("tuned", lines, command("tuned", given.data), packages, shown[0])
     write_shown("tuned_refused", shown[1], command("tuned", given.data), packages)

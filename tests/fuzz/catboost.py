@@ -79,6 +79,10 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
         params["loss_function"] = "MultiRMSE"
     if policy == "SymmetricTree" and draw.flag("monotone", 0.1):
         params["monotone_constraints"] = [1] + [draw.pick("sign", 0, -1)] * (data.X.shape[1] - 1)
+    if draw.ranked:
+        losses = "MAE", "Quantile:alpha=0.9", "Quantile:alpha=0.2;delta=0.01", "MAPE", "MultiQuantile:alpha=0.2,0.7"
+        params = {name: value for name, value in params.items() if not name.startswith("leaf_estimation")}
+        params |= {"loss_function": draw.pick("loss_function", *losses), "leaf_estimation_method": "Exact"}
     return params
 
 

@@ -23,6 +23,8 @@ class Draw:
         self.start = seed
         self.rng = np.random.default_rng(seed[0] if len(seed) == 1 else seed)
         self.chosen: dict[str, Any] = {}
+        self.ranked = False  # whether models have percentiles for leaf values
+        self.task = ""  # of tuned models: quantiles, counts or classes; empty: mostly squared error
 
     def aside(self) -> Draw:
         """Choices from a stream of their own: those of the main stream stay as they were for the same seed number."""

@@ -83,7 +83,15 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
         params["monotone_constraints"] = [1] + [0] * (data.X.shape[1] - 1)
     if data.X.shape[1] > 1 and draw.flag("interaction", 0.05):
         params["interaction_constraints"] = [[0], list(range(1, data.X.shape[1]))]
-    return params | held(draw.aside(), data)
+    params |= held(draw.aside(), data)
+    return ranked(draw, params) if draw.ranked else params
+
+
+def ranked(draw: Draw, params: dict[str, Any]) -> dict[str, Any]:
+    """Medians and quantiles, which take neither constraints nor linear leaves."""
+    kept = {name: value for name, value in params.items() if "monotone" not in name and name != "linear_tree"}
+    kept |= {"objective": draw.pick("objective", "l1", "quantile", "quantile", "mape")}
+    return kept | {"alpha": draw.pick("alpha", 0.5, 0.1, 0.9, 1 / 3)}
 
 
 def held(draw: Draw, data: Data) -> dict[str, Any]:

@@ -76,6 +76,12 @@ KINDS = (
 )
 
 
+RANKED = (
+    *("GradientBoostingRegressor", "HistGradientBoostingRegressor") * 2,
+    *("DecisionTreeRegressor", "RandomForestRegressor", "ExtraTreesRegressor"),
+)
+
+
 def _settings(draw: Draw, kind: str, data: Data) -> dict[str, Any]:
     seed = draw.pick("random_state", 0, 7, 7, None, np.random.RandomState(3))
     n = draw.pick("trees", 1, 3, 10, 20)
@@ -85,9 +91,11 @@ def _settings(draw: Draw, kind: str, data: Data) -> dict[str, Any]:
             found["categorical_features"] = data.categories
         if draw.flag("monotone", 0.03):
             found["monotonic_cst"] = [1] + [0] * (data.X.shape[1] - 1)
+        found |= {"loss": draw.pick("loss", "absolute_error", "quantile"), "quantile": 0.3} if draw.ranked else {}
         return {**found, "max_iter": n, "random_state": seed}
     if kind.startswith("GradientBoosting"):
         found = draw.some(STAGES, 0.25) | draw.some({"loss": ("absolute_error", "huber", "quantile")}, 0.03)
+        found |= {"loss": draw.pick("loss", "absolute_error", "quantile")} if draw.ranked else {}
         return {**found, "n_estimators": n, "random_state": seed}
     if kind.startswith("AdaBoost"):
         return {"n_estimators": n, "random_state": seed}
@@ -100,7 +108,7 @@ def _settings(draw: Draw, kind: str, data: Data) -> dict[str, Any]:
         if not single and draw.flag("balanced_subsample", 0.15):
             found["class_weight"] = "balanced_subsample"
     else:
-        found |= draw.some(RARE, 0.06)
+        found |= {"criterion": "absolute_error"} if draw.ranked else draw.some(RARE, 0.06)
     if draw.flag("monotone", 0.03):
         found["monotonic_cst"] = [1] + [0] * (data.X.shape[1] - 1)
     return {**found, "random_state": seed, **({} if single else {"n_estimators": n})}
@@ -124,7 +132,7 @@ def _held(draw: Draw, kind: str, data: Data) -> dict[str, Any]:
 
 def make(draw: Draw) -> Trial:
     """Trees, forests and boosting."""
-    kind = draw.pick("kind", *KINDS)
+    kind = draw.pick("kind", *(RANKED if draw.ranked else KINDS))
     several = kind.endswith("Regressor") and "Boosting" not in kind and "Ada" not in kind
     forms = ("array", "array", "float32", "fortran", "frame") + (("csr", "csc") if "Hist" not in kind else ())
     data = table(draw, forms=forms, outputs=several)

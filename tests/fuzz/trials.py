@@ -1,7 +1,7 @@
 """Random models of every library: axil must be exact or refuse by name; never silently wrong, never a crash.
 
 A trial draws data and settings from its seed number and fits a model; if the library refuses, it is void. Then either axil
-raises one of its own errors, or what it answers must be right. There are eight kinds of trials:
+raises one of its own errors, or what it answers must be right. There are nine kinds of trials:
 
 - weights: of any model with any setting: they agree with the model's predictions, with the dense recursion and with a replay
   of the fit on other targets, and wrong data are noticed
@@ -9,6 +9,7 @@ raises one of its own errors, or what it answers must be right. There are eight 
   from the library's own leaves, in NumPy
 - offsets: the same where the fit had init_score, base_margin or baseline, of classifiers and other losses too
 - losses: pushes, without, removal and what_if of classifiers and other losses, against such replays
+- ranks: weights of models of medians and quantiles
 - radius: no move of one target inside ``verification.held.radius`` changes the pattern
 - mistakes: wrong features, targets, weights and offsets are refused, or change no answer
 - files: a saved explainer with one entry changed is refused, or answers as before
@@ -85,8 +86,13 @@ def _any_plain(draw: Draw, library: str) -> Trial:
     return refits.make(draw, library, loss=loss, offsets=offsets and library in WITH_OFFSETS)
 
 
+def _ranked(draw: Draw, library: str) -> Trial:
+    draw.ranked = True
+    return LIBRARIES[library](draw)
+
+
 KINDS = {
-    "weights": Kind(tuple(LIBRARIES), lambda draw, library: LIBRARIES[library](draw), judge, 0.3),
+    "weights": Kind(tuple(LIBRARIES), lambda draw, library: LIBRARIES[library](draw), judge, 0.2),
     "deletions": Kind(PLAIN, _deleted, answers.check_answers, 0.1),
     "offsets": Kind(WITH_OFFSETS, _offset, answers.check_answers, 0.1),
     "losses": Kind(BOOSTED, lambda draw, one: refits.make(draw, one, loss="other"), answers.check_answers, 0.1),
@@ -94,6 +100,7 @@ KINDS = {
     "mistakes": Kind(PLAIN, _any_plain, answers.check_mistakes, 0.1),
     "files": Kind(PLAIN, _any_plain, answers.check_file, 0.1),
     "encodings": Kind(("catboost",), lambda draw, _: tests.fuzz.catboost.make_encoded(draw), judge_encoded, 0.1),
+    "ranks": Kind(("lightgbm", "xgboost", "catboost", "sklearn"), _ranked, judge, 0.1),
 }
 SECONDS = 120  # a trial that takes longer has failed
 CHUNK = 10

@@ -1,6 +1,7 @@
 """Regression models as tuners make them, on tables of real data: settings drawn from the tuners' search spaces.
 
-Most are squared error; ``chosen["squared error"]`` says whether one is.
+Most are squared error; ``chosen["squared error"]`` says whether one is. Others are fitted to quantiles, counts or classes, each
+by a task of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import catboost as cb
 import lightgbm as lgb
 import numpy as np
 import xgboost as xgb
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from tests.fuzz import spaces
 from tests.fuzz.data import Draw, Trial
@@ -23,18 +24,63 @@ def _trial(model: Any, table: Table) -> Trial:
     return Trial(model, table.train, table.y, table.weight, None, table.new, model.predict)
 
 
-def _objective(draw: Draw, *others: str) -> str | None:
-    """None for squared error; one in fourteen is something else."""
+TASKS = ("quantiles", "counts", "classes")
+
+
+def _objective(draw: Draw, *others: str, **tasks: tuple[str, ...]) -> str | None:
+    """None for squared error; one in fourteen is something else. Of a task one of its objectives."""
+    if draw.task:
+        draw.chosen["squared error"] = False
+        return str(draw.pick("objective", *tasks[draw.task]))
     name = draw.pick("objective", *others) if draw.flag("other objective", 0.07) else None
     draw.chosen["squared error"] = name is None
     return name
+
+
+_LIGHTGBM = {
+    "quantiles": ("quantile", "quantile", "l1", "mape"),
+    "counts": ("poisson", "tweedie"),
+    "classes": ("binary",),
+}
+_XGBOOST = {
+    "quantiles": ("reg:quantileerror", "reg:quantileerror", "reg:absoluteerror"),
+    "counts": ("count:poisson", "reg:tweedie"),
+    "classes": ("binary:logistic",),
+}
+_CATBOOST = {
+    "quantiles": ("Quantile:alpha=0.9", "Quantile:alpha=0.1", "MAE", "MAPE", "MultiQuantile:alpha=0.1,0.9"),
+    "counts": ("Poisson", "Tweedie:variance_power=1.5"),
+    "classes": ("Logloss",),
+}
+_HISTOGRAM = {"quantiles": ("quantile", "absolute_error"), "counts": ("poisson",), "classes": ("log_loss",)}
+
+
+def _classes(draw: Draw, table: Table, several: str, more: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+    """The objective for more than two classes, where there are."""
+    return {"objective": several, **more} if draw.task == "classes" and len(np.unique(table.y)) > 2 else {}
+
+
+def _of_task(draw: Draw, y: Any) -> Any:
+    """Targets for the task: counts from 0 up, or two or three classes of unequal size."""
+    if draw.task == "counts":
+        return np.floor(8 * ((y - y.min()) / (np.ptp(y) or 1.0)) ** 2)
+    if draw.task == "classes":
+        cuts = draw.pick("classes", [0.6], [0.6], [0.3, 0.8])
+        return np.searchsorted(np.quantile(y, cuts), y, side="left").astype(float)
+    return y
 
 
 def lightgbm(draw: Draw, table: Table) -> Trial:
     """A Booster of `lgb.train`, as LightGBMTuner makes it, or an LGBMRegressor, as FLAML does."""
     tuner = draw.pick("tuner", "Optuna", "Optuna", "FLAML")
     params = spaces.drawn(draw, spaces.OPTUNA_LIGHTGBM if tuner == "Optuna" else spaces.FLAML_LIGHTGBM)
-    params |= {"verbose": -1, "seed": draw.seed(), "objective": _objective(draw, "l1", "huber", "quantile") or "l2"}
+    params |= {
+        "verbose": -1,
+        "seed": draw.seed(),
+        "objective": _objective(draw, "l1", "huber", "quantile", **_LIGHTGBM) or "l2",
+    }
+    params |= _classes(draw, table, "multiclass", {"num_class": 3}, params)
+    params |= {"alpha": draw.pick("alpha", 0.5, 0.1, 0.9)} if draw.task == "quantiles" else {}
     params |= spaces.drawn(draw, spaces.STEP, 0.08) | spaces.drawn(draw, {"extra_trees": (True,)}, 0.05)
     if not table.categories and draw.flag("constrained", 0.15):  # LightGBM aborts where there are categories
         params["monotone_constraints"] = spaces.signs(draw, table.values(), table.y, table.numeric)
@@ -50,7 +96,8 @@ def lightgbm(draw: Draw, table: Table) -> Trial:
     callbacks = [lgb.early_stopping(10, verbose=False)] if stops else []
     n_trees = params.pop("n_estimators")
     if tuner == "FLAML":
-        model = lgb.LGBMRegressor(n_estimators=n_trees, n_jobs=1, **params)
+        kind = lgb.LGBMClassifier if draw.task == "classes" else lgb.LGBMRegressor
+        model = kind(n_estimators=n_trees, n_jobs=1, **{k: v for k, v in params.items() if k != "num_class"})
         evaluated = [(table.valid, table.y_valid)] if stops else None
         model.fit(table.train, table.y, sample_weight=table.weight, eval_set=evaluated, callbacks=callbacks)
     else:
@@ -65,8 +112,10 @@ def xgboost(draw: Draw, table: Table) -> Trial:
     tuner = draw.pick("tuner", "Optuna", "FLAML")
     params = spaces.drawn(draw, spaces.OPTUNA_XGBOOST if tuner == "Optuna" else spaces.FLAML_XGBOOST)
     others = ("reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror")
-    params |= {"verbosity": 0, "objective": _objective(draw, *others) or "reg:squarederror"}
-    params |= {"quantile_alpha": 0.5} if params["objective"] == "reg:quantileerror" else {}
+    params |= {"verbosity": 0, "objective": _objective(draw, *others, **_XGBOOST) or "reg:squarederror"}
+    params |= _classes(draw, table, "multi:softprob", {"num_class": 3}, params)
+    alphas = (0.5, 0.1, 0.9, [0.1, 0.9]) if draw.task else (0.5,)
+    params |= {"quantile_alpha": draw.pick("alpha", *alphas)} if params["objective"] == "reg:quantileerror" else {}
     params |= spaces.drawn(draw, spaces.STEP, 0.08) | spaces.drawn(draw, {"num_parallel_tree": (2, 3)}, 0.03)
     if draw.flag("constrained", 0.15):
         given = spaces.signs(draw, table.values(), table.y, table.numeric)
@@ -79,7 +128,8 @@ def xgboost(draw: Draw, table: Table) -> Trial:
         params |= {"booster": "dart", **spaces.drawn(draw, spaces.DART_XGBOOST)}
     n_trees, seed = params.pop("n_estimators"), draw.seed()
     if tuner == "FLAML":
-        model = xgb.XGBRegressor(
+        kind = xgb.XGBClassifier if draw.task == "classes" else xgb.XGBRegressor
+        model = kind(
             n_estimators=n_trees, n_jobs=1, random_state=seed, enable_categorical=True,
             early_stopping_rounds=10 if stops else None, **params,
         )  # fmt: skip
@@ -100,7 +150,9 @@ def catboost(draw: Draw, table: Table) -> Trial:
     """A CatBoostRegressor."""
     tuner = draw.pick("tuner", "Optuna", "FLAML")
     params = spaces.drawn(draw, spaces.OPTUNA_CATBOOST if tuner == "Optuna" else spaces.FLAML_CATBOOST)
-    params |= {"loss_function": _objective(draw, "MAE", "Quantile", "Huber:delta=1") or "RMSE"}
+    params |= {"loss_function": _objective(draw, "MAE", "Quantile", "Huber:delta=1", **_CATBOOST) or "RMSE"}
+    if draw.task == "classes" and len(np.unique(table.y)) > 2:
+        params["loss_function"] = "MultiClass"
     params |= {"random_seed": draw.seed(), "thread_count": 1, "verbose": False, "allow_writing_files": False}
     if tuner == "Optuna":
         kind = params["bootstrap_type"] = draw.pick("bootstrap_type", "Bayesian", "Bernoulli", "MVS")
@@ -121,22 +173,25 @@ def catboost(draw: Draw, table: Table) -> Trial:
         part.astype(dict.fromkeys(table.categories, str)) for part in (table.train, table.valid, table.new)
     )
     how: dict[str, Any] = {"eval_set": (stop, table.y_valid), "early_stopping_rounds": rounds} if stops else {}
-    model = cb.CatBoostRegressor(**params, **categories).fit(fitted, table.y, sample_weight=table.weight, **how)
+    kind = cb.CatBoostClassifier if draw.task == "classes" else cb.CatBoostRegressor
+    model = kind(**params, **categories).fit(fitted, table.y, sample_weight=table.weight, **how)
     return Trial(model, fitted, table.y, table.weight, None, new, model.predict)
 
 
 def histogram(draw: Draw, table: Table) -> Trial:
-    """scikit-learn's HistGradientBoostingRegressor."""
+    """scikit-learn's histogram gradient boosting."""
     draw.pick("tuner", "auto-sklearn")
     params = spaces.drawn(draw, spaces.AUTO_SKLEARN)
-    loss = _objective(draw, "absolute_error", "quantile")
+    loss = _objective(draw, "absolute_error", "quantile", **_HISTOGRAM)
     params |= {"random_state": draw.seed() % 2**31, "loss": loss or "squared_error"}
-    params |= {"quantile": 0.5} if loss == "quantile" else {}
-    if draw.flag("constrained", 0.15):
+    params |= {"quantile": draw.pick("alpha", 0.1, 0.9) if draw.task else 0.5} if loss == "quantile" else {}
+    several = draw.task == "classes" and len(np.unique(table.y)) > 2  # which takes no constraints
+    if draw.flag("constrained", 0.15) and not several:
         params["monotonic_cst"] = spaces.signs(draw, table.values(), table.y, table.numeric)
     if draw.flag("interactions", 0.06):
         params["interaction_cst"] = spaces.groups(draw, table.train.shape[1])
-    model = HistGradientBoostingRegressor(**params)
+    kind = HistGradientBoostingClassifier if draw.task == "classes" else HistGradientBoostingRegressor
+    model = kind(**params)
     return _trial(model.fit(table.train, table.y, sample_weight=table.weight), table)
 
 
@@ -149,10 +204,11 @@ LIBRARIES: dict[str, Callable[[Draw, Table], Trial]] = {
 
 
 def model_of(
-    number: int, seed: int, names: Sequence[str], read: Callable[[str], tuple[Any, Any]]
+    number: int, seed: int, names: Sequence[str], read: Callable[[str], tuple[Any, Any]], task: str = ""
 ) -> tuple[Draw, Trial]:
     """The fitted model of this number, on one of the data sets named, and what was chosen for it."""
-    draw = Draw(seed, number)
+    draw = Draw(seed, number) if not task else Draw(seed, number, TASKS.index(task))
+    draw.task = task
     library = draw.chosen["library"] = list(LIBRARIES)[number % len(LIBRARIES)]
     X, y = read(draw.pick("data", *names))
-    return draw, LIBRARIES[library](draw, split(draw, X, np.asarray(y, dtype=float)))
+    return draw, LIBRARIES[library](draw, split(draw, X, _of_task(draw, np.asarray(y, dtype=float))))

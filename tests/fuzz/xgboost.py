@@ -69,6 +69,10 @@ def settings(draw: Draw, data: Data) -> dict[str, Any]:
         params["monotone_constraints"] = "(1" + ",0" * (data.X.shape[1] - 1) + ")"
     if data.X.shape[1] > 1 and draw.flag("interaction", 0.05):
         params["interaction_constraints"] = f"[[0], {list(range(1, data.X.shape[1]))}]"
+    if draw.ranked:
+        params["objective"] = draw.pick("objective", "reg:absoluteerror", "reg:quantileerror")
+        if params["objective"] == "reg:quantileerror":
+            params["quantile_alpha"] = draw.pick("quantile_alpha", 0.5, 0.1, 0.9, [0.2, 0.7])
     return params | held(draw.aside(), data)
 
 

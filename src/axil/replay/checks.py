@@ -207,7 +207,8 @@ def check_counts(adapter: Adapter, trees: FittedTrees, walked: Replay) -> None:
             refuse_rows(adapter, n_given, n_fitted, weighed=trees.weights is not None and _whole(trees.weights))
         compare("row count", walked.counts, trees.counts, 0.5, trees, before + adapter.causes("counts"))
     if trees.weights is not None:
-        slack = WEIGHT_SLACK * s.total_weight
+        ranked = trees.ranks is not None and trees.row_weights is not None  # whose structure does not know the weights
+        slack = WEIGHT_SLACK * (float(trees.row_weights.sum()) if ranked else s.total_weight)  # type: ignore[union-attr]
         cause = _weighing(trees, walked) + before + adapter.causes("weights")
         found = walked.drawn_weights
         if trees.recorded_by is not None:

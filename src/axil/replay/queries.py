@@ -32,7 +32,7 @@ class Offsets:
         if values is None:
             return cls(np.zeros((n, adapter.n_outputs)))
         replaces = getattr(adapter, "offset_replaces_base", False)
-        if replaces and getattr(adapter, "starts_with_base", False):
+        if replaces and getattr(adapter, "starts_with_percentile", False):
             raise UnsupportedQuestionError(
                 "init_score",
                 f"{adapter.library} puts it in the place of the base, which is here a percentile of the targets",

@@ -172,6 +172,17 @@ class LightGBMAdapter(TreeModel):
         )
         if gradients is not None:
             single = 2.0**-23 * abs(start)  # LightGBM rounds it
+            if coefficients is not None and self._reading.forest:
+                lone, held = self._n_leaves == 1, evidence.values[evidence.starts[:-1]]
+                if held[lone].any():
+                    raise UnsupportedModelError(
+                        "boosting",
+                        f"rf with {self._reading.text.objective} and trees of one leaf",
+                        "LightGBM leaves a step along the gradient in a tree that finds no split, and no percentile",
+                        "Fit with fewer trees or smaller leaves, so that all find a split.",
+                    )
+                coefficients.omega[:, lone] = 0.0
+                trees = replace(trees, rates=coefficients.omega[-1].copy())
             return [with_base(trees, gradients.ranks, rows, start if base is None else None, single)]
         return [self._smoothed(trees, rows, evidence) if self._estimates(totals) else trees]
 

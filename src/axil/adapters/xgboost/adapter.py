@@ -112,6 +112,7 @@ class XGBoostAdapter(TreeModel):
         if self._rule.signs.any():
             self.leaf_tolerance *= 2  # bounds are rounded once more than the values that they come from
         self.starts_with_base = self._reading.objective in PERCENTILES
+        self.starts_with_percentile = self.starts_with_base and model.base_estimated
         self.repeats_targets = self._reading.objective == "reg:quantileerror"
         self._number_leaves()
 
