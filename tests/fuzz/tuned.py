@@ -82,7 +82,8 @@ def lightgbm(draw: Draw, table: Table) -> Trial:
     params |= _classes(draw, table, "multiclass", {"num_class": 3}, params)
     params |= {"alpha": draw.pick("alpha", 0.5, 0.1, 0.9)} if draw.task == "quantiles" else {}
     params |= spaces.drawn(draw, spaces.STEP, 0.08) | spaces.drawn(draw, {"extra_trees": (True,)}, 0.05)
-    if not table.categories and draw.flag("constrained", 0.15):  # LightGBM aborts where there are categories
+    free = draw.task == "quantiles"  # which takes no constraints; and LightGBM aborts where there are categories
+    if not table.categories and draw.flag("constrained", 0.15) and not free:
         params["monotone_constraints"] = spaces.signs(draw, table.values(), table.y, table.numeric)
         params |= spaces.drawn(draw, spaces.METHODS)
     if draw.flag("interactions", 0.06):

@@ -25,7 +25,10 @@ class Verdict:
 
 
 def verdict_of(trial: Trial, draw: Draw) -> Verdict:
-    """Additive: pushes add up to the scores. Exact: the proof holds, rows held out are predicted by weights @ targets + intercepts, and wrong data are noticed."""
+    """Exact: the proof holds, rows held out are predicted by weights @ targets + intercepts, and wrong data are noticed.
+
+    Additive: the proof holds, and pushes add up to the scores of rows held out.
+    """
     try:
         with silence() as said:
             explainer = axil.Explainer(trial.model, trial.X, trial.y, trial.sample_weight)
