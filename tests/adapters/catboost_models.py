@@ -283,7 +283,7 @@ _MAKERS: dict[str, Callable[[], Case]] = {
     "encoded two permutations": lambda: encoded(kind=cb.CatBoost, loss_function="RMSE", permutation_count=2),
     "encoded deep": lambda: encoded(depth=12, iterations=2),
     "encoded Buckets": lambda: encoded(
-        simple_ctr=["Buckets:TargetBorderCount=3", "Borders:Prior=2/1:Prior=-0.5/1:CtrBorderCount=20"]
+        simple_ctr=["Buckets:TargetBorderCount=3", "Borders:Prior=2/1:Prior=-0.5/1:CtrBorderCount=60"]
     ),
     "encoded means": lambda: encoded(
         simple_ctr=["BinarizedTargetMeanValue:TargetBorderCount=5:TargetBorderType=Median"],

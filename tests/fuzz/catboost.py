@@ -156,6 +156,8 @@ def make_encoded(draw: Draw) -> Trial:
         params.pop(name, None)
     loss = "MultiRMSE" if data.y.ndim == 2 else draw.pick("loss", *LOSSES)
     params["loss_function"] = params.get("loss_function", loss) if loss == "RMSE" else loss
+    if params["loss_function"].startswith(("MAE", "Quantile", "MAPE")):
+        params.pop("leaf_estimation_iterations", None)  # trials of weights have percentiles of several steps
     y = data.y
     if loss.startswith(("Log", "MultiClass")):
         data.offset = None

@@ -19,9 +19,8 @@ from axil.errors import ExactnessError, UnsupportedModelError
 from axil.kernels.cpu import number_keys, sums_before
 from axil.types import Array
 
-BORDERS, BUCKETS, MEAN, FLOAT_MEAN, COUNTER, FREQUENCY = range(
-    6
-)  # ECtrType, catboost/libs/model/flatbuffers/ctr_data.fbs
+# ECtrType, catboost/libs/model/flatbuffers/ctr_data.fbs
+BORDERS, BUCKETS, MEAN, COUNTER, FREQUENCY = 0, 1, 2, 4, 5
 NO_HASH = np.uint64(2**64 - 1)  # an empty place of a table
 
 Single = NDArray[np.float32]
@@ -41,15 +40,12 @@ class Counted:
     @classmethod
     def of(cls, base: Table) -> Counted:
         """From TModelCtrBase."""
-        pairs, combination = np.dtype([("column", "<i4"), ("border", "<f4")]), base.table(0)
-        tests, one_hot = (
-            combination.numbers(1, pairs),
-            combination.numbers(2, np.dtype([("column", "<i4"), ("value", "<i4")])),
-        )
+        combination = base.table(0)
+        tests, one_hot = (combination.numbers(i, np.dtype(f"<i4,{kind}")) for i, kind in ((1, "<f4"), (2, "<i4")))
         return cls(
             tuple(combination.numbers(0, "<i4").tolist()),
-            tuple((int(column), float(border)) for column, border in tests.tolist()),
-            tuple((int(column), int(value)) for column, value in one_hot.tolist()),
+            tuple(tests.tolist()),
+            tuple(one_hot.tolist()),
             int(base.number(1, "b", 0)),
             int(base.number(2, "i", 0)),
         )
@@ -79,7 +75,8 @@ class Encoding:
     prior: float
     denominator: float  #: of the prior
     scale: float  #: bins per unit, once the least encoding is zero
-    borders: Array  #: of bins, that splits compare with
+    #: bins up to which rows go left; the model keeps 0.999999 more, in float32, which is 1 more for large ones
+    borders: Array
 
     @classmethod
     def of(cls, feature: Table) -> Encoding:
@@ -91,7 +88,7 @@ class Encoding:
             own.number(2, "f", 0.0),
             own.number(3, "f", 1.0),
             own.number(5, "f", 1.0),
-            feature.numbers(1, "<f4").astype(np.float64),
+            np.ceil(feature.numbers(1, "<f4").astype(np.float64)) - 1,
         )
 
     @property
@@ -125,9 +122,8 @@ class FinalTable:
         held = places[places["hash"] != NO_HASH]
         counts, by = table.numbers(2, "u1").view("<i4"), {MEAN: 2, COUNTER: 1, FREQUENCY: 1}
         n_classes = by.get(counted.kind, int(table.number(4, "i", 0)))
-        return cls(
-            counted, held["hash"].copy(), counts.reshape(-1, n_classes)[held["index"]], int(table.number(3, "i", 0))
-        )
+        counts = counts.reshape(-1, n_classes)[held["index"]]
+        return cls(counted, held["hash"].copy(), counts, int(table.number(3, "i", 0)))
 
 
 @dataclass(frozen=True)
@@ -191,7 +187,7 @@ class Encoder:
         own = self.encodings[i]
         asked = own.counted, own.target_border
         if self._counts is None or self._counts[0] != asked:
-            counts = self._occurrences(own.counted) if not own.counted.needs_classes else self._before(*asked)
+            counts = self._before(*asked) if own.counted.needs_classes else self._occurrences(own.counted)
             self._counts = asked, *counts
         return own.bins(*self._counts[1:])
 
@@ -201,9 +197,8 @@ class Encoder:
         if counted.kind == MEAN:
             values = classes.astype(np.float32) / np.float32(self._fold.classification(counted).n_borders)
         else:
-            values = (classes > target_border if counted.kind == BORDERS else classes == target_border).astype(
-                np.float32
-            )
+            chosen = classes > target_border if counted.kind == BORDERS else classes == target_border
+            values = chosen.astype(np.float32)
         return sums_before(groups.numbers, len(groups.words), self._fold.order, values, single=counted.kind == MEAN)
 
     def _groups(self, counted: Counted) -> RowsByCategory:
@@ -279,18 +274,16 @@ class Classification:
         return np.searchsorted(np.sort(borders), single, "left").astype(np.int64)
 
 
-def classifications(settings: dict[str, Any], n_targets: int) -> list[Classification]:
+def classifications(settings: dict[str, Any], n_outputs: int) -> list[Classification]:
     """Classifications of a fit, from number 1 on (InitCtrHelper, catboost/private/libs/algo/ctr_helper.cpp)."""
-    own, by_class = settings["cat_feature_params"], str(settings["loss_function"]["type"]).startswith("MultiClass")
+    own, loss = settings["cat_feature_params"], str(settings["loss_function"]["type"])
     by_column = sorted(own["per_feature_ctrs"].items(), key=lambda item: int(item[0]))
+    described = [*(several for _, several in by_column), own["simple_ctrs"], own["combinations_ctrs"]]
+    binarized = [parts for several in described for one in several if (parts := one.get("target_binarization"))]
     found = list[Classification]()
-    for description in (
-        *(one for _, several in by_column for one in several),
-        *own["simple_ctrs"],
-        *own["combinations_ctrs"],
-    ):
-        parts = description.get("target_binarization")
-        for output in range(0 if not parts else 1 if by_class else n_targets):
+    for parts in binarized:
+        for output in range(n_outputs if loss == "MultiRMSE" else 1):
+            by_class = loss.startswith("MultiClass")
             one = Classification(output, int(parts["border_count"]), str(parts["border_type"]), by_class)
             found += [] if one in found else [one]
     return found
