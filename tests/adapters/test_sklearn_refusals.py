@@ -86,7 +86,6 @@ REFUSED_CLASSES: dict[str, tuple[Any, str | None, str]] = {
     "HistGradientBoostingClassifier": (ensemble.HistGradientBoostingClassifier(max_iter=2), "(i)", "odds"),
     "AdaBoostRegressor": (ensemble.AdaBoostRegressor(n_estimators=2), "(ii)", "median"),
     "AdaBoostClassifier": (ensemble.AdaBoostClassifier(n_estimators=2), "(ii)", "vote"),
-    "StackingRegressor": (ensemble.StackingRegressor([("a", tree.DecisionTreeRegressor())]), "(ii)", "estimators_"),
     "StackingClassifier": (ensemble.StackingClassifier([("a", tree.DecisionTreeClassifier())]), "(ii)", "estimators_"),
     "CalibratedClassifierCV": (calibration.CalibratedClassifierCV(tree.DecisionTreeClassifier()), "(ii)", "inside"),
     "MLPRegressor": (neural_network.MLPRegressor(hidden_layer_sizes=(3,), max_iter=2), "(ii)", "curve"),

@@ -23,10 +23,11 @@ from sklearn.ensemble import (
     GradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    StackingRegressor,
     VotingClassifier,
     VotingRegressor,
 )
-from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
@@ -460,3 +461,46 @@ def test_a_boosted_classifier_inside_is_said_to_be_explained_by_itself():
         axil.Explainer(model, DATA.X, CLASSES)
     inner = axil.Explainer(model.named_estimators_["boosted"], DATA.X, model.le_.transform(CLASSES))
     assert inner.kind == "additive"
+
+
+@pytest.mark.parametrize(
+    "last", [RidgeCV(), LinearRegression(), Lasso(alpha=0.01), GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=2)]
+)
+def test_a_stack_with_a_linear_last_model_is_the_sum_of_its_members(last):
+    """The last model's coefficients are held fixed: the folds that they were fitted to cannot be drawn again."""
+    X, y, X_new = DATA.X, DATA.y, DATA.X_new
+    inside = [("boosted", lgbm()), ("forest", RandomForestRegressor(5, random_state=0)), ("ridge", Ridge())]
+    model = StackingRegressor(inside, last, cv=3).fit(X, y)
+    explainer = axil.Explainer(model, X, y)
+    assert axil.supports(model).kind == explainer.kind == "exact"
+    linear = getattr(model.final_estimator_, "best_estimator_", model.final_estimator_)
+    members = [axil.Explainer(each, X, y).explain(X_new) for each in model.estimators_]
+    found = explainer.explain(X_new)
+    expected = sum(c * each.weights for c, each in zip(linear.coef_, members))
+    np.testing.assert_allclose(found.weights, expected, rtol=0, atol=1e-12)
+    constant = sum(c * np.asarray(each.intercepts) for c, each in zip(linear.coef_, members)) + linear.intercept_
+    np.testing.assert_allclose(found.intercepts, constant, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found.intercepts + found.contributions.sum(-1), model.predict(X_new), rtol=0, atol=1e-5)
+    change = explainer.what_if(X_new[:4], {3: float(y[3] + 1.0)})["change"].to_numpy()
+    np.testing.assert_allclose(change, expected[:4, 3], rtol=0, atol=1e-9)
+    left = explainer.without(X_new[:4], [3])
+    parts = [axil.Explainer(each, X, y).without(X_new[:4], [3])["change"].to_numpy() for each in model.estimators_]
+    np.testing.assert_allclose(left["change"], sum(c * part for c, part in zip(linear.coef_, parts)), rtol=0, atol=1e-9)
+    swapped, changed = y.copy(), y.copy()
+    swapped[[0, 1]], changed[5] = y[[1, 0]], y[5] + 1.0
+    for wrong in (swapped, changed, np.random.default_rng(0).permutation(y)):
+        with pytest.raises(axil.ExactnessError):
+            axil.Explainer(model, X, wrong)
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [
+        ({"final_estimator": RandomForestRegressor(3, random_state=0)}, "final_estimator=RandomForestRegressor"),
+        ({"passthrough": True}, "passthrough=True"),
+    ],
+)
+def test_stacks_that_are_no_sums_are_refused_by_name(settings, refused):
+    model = StackingRegressor([("ridge", Ridge())], **settings).fit(DATA.X, DATA.y)
+    with pytest.raises(axil.UnsupportedModelError, match=refused):
+        axil.Explainer(model, DATA.X, DATA.y)

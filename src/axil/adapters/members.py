@@ -64,12 +64,24 @@ class SumModel(Defaults):
         one.
     columns : object
         Whatever knows the columns of the rows: ``n_features``, ``feature_names``, ``takes_text`` and ``spelling``.
+    classes : array, optional
+        The names of the classes.
+    constant : float
+        What predictions have besides the sum.
     """
 
     library = "scikit-learn"
 
-    def __init__(self, predict: Callable[[Any], Any], members: list[Member], columns: Any, classes: Any = None):
+    def __init__(
+        self,
+        predict: Callable[[Any], Any],
+        members: list[Member],
+        columns: Any,
+        classes: Any = None,
+        constant: float = 0.0,
+    ):
         self._predict = predict
+        self.constant = constant
         self._columns = columns
         self.members = members
         self.n_features: int = columns.n_features
@@ -81,7 +93,7 @@ class SumModel(Defaults):
         self.encodings = sum(member.model.encodings for member in members)
         self.tolerance = max(member.model.tolerance for member in members)
         self.refused_draws = next((m.model.refused_draws for m in members if m.model.refused_draws is not None), None)
-        stated = [f"{member.model.fingerprint} {member.coefficient!r}" for member in members]
+        stated = [f"{member.model.fingerprint} {member.coefficient!r}" for member in members] + [repr(constant)]
         self.fingerprint = hashlib.sha256("\n".join(stated).encode()).hexdigest()
 
     def spelling(self, name: str) -> str:

@@ -38,7 +38,7 @@ def prove_sum(
         terms.append([Term(engine, member.coefficient, i, member.rows, training) for engine in engines])
         found += [] if verification is None else [verification]
     added = zip(*terms, strict=True) if model.members[0].output is None else ((term,) for (term,) in terms)
-    total: list[Engine] = [Sum(tuple(own), len(rows.targets)) for own in added]
+    total: list[Engine] = [Sum(tuple(own), len(rows.targets), constant=model.constant) for own in added]
     if not check:
         return total, None
     errors = [abs(member.coefficient) * _error(proof) for member, proof in zip(model.members, found)]

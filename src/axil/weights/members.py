@@ -58,13 +58,15 @@ class Term:
 class Sum:
     """``k_j(x) = sum_i c_i k_ij(x)`` over models i with coefficients c_i, each fitted to the same targets or some of them.
 
-    It is a mean of models, or has one alone. Without some rows a model of averaged trees may have none that says anything of a
-    query, or a model no row at all: the mean is then over the other models, and nan where there is none.
+    Predictions have a constant besides, zero but for stacked models. It is a mean of models, or has one alone. Without some rows
+    a model of averaged trees may have none that says anything of a query, or a model no row at all: the mean is then over the
+    other models, and nan where there is none.
     """
 
     terms: tuple[Term, ...]
     n_rows: int
     thinned: bool = False  #: whether rows were deleted from it
+    constant: float = 0.0  #: what predictions have besides
 
     @property
     def is_sparse(self) -> bool:
@@ -80,7 +82,7 @@ class Sum:
 
     def ask(self, queries: Any, base: float = 1.0) -> Answer:
         answers = [term.engine.ask(term.own(queries), base) for term in self.terms]
-        intercepts = np.sum([t.coefficient * a.intercepts for t, a in zip(self.terms, answers)], axis=0)
+        intercepts = self._intercepts(answers, 1.0)
         known = [answer.sparse() if self.is_sparse else None for answer in answers]
         if all(part is not None for part in known):
             return SparseAnswer(sum(t.spread(part, self.n_rows) for t, part in zip(self.terms, known)), intercepts)
@@ -95,13 +97,18 @@ class Sum:
 
     def mixed(self, queries: Any, u: Any, base: float = 1.0) -> Answer:
         answers = [term.engine.mixed(term.own(queries), u, base) for term in self.terms]
-        intercepts = np.sum([t.coefficient * a.intercepts for t, a in zip(self.terms, answers)], axis=0)
+        intercepts = self._intercepts(answers, np.asarray(u.sum(axis=0)).reshape(-1, 1))
         dense = (term.spread(answer.dense(), self.n_rows) for term, answer in zip(self.terms, answers))
         return DenseAnswer(_total(dense), intercepts)
 
+    def _intercepts(self, answers: Sequence[Answer], counted: Any) -> Array:
+        """The intercepts of the models' answers, and the constant as often as it is counted."""
+        own = np.sum([t.coefficient * a.intercepts for t, a in zip(self.terms, answers)], axis=0)
+        return np.asarray(own + self.constant * counted)
+
     def predicted(self, queries: Any, targets: Array) -> Array:
         each = ((t.coefficient, t.engine.predicted(t.own(queries), t.taken(targets))) for t in self.terms)
-        return self._mean(each) if self.thinned else _total(c * made for c, made in each)
+        return self.constant + (self._mean(each) if self.thinned else _total(c * made for c, made in each))
 
     def _mean(self, each: Iterator[tuple[float, Array]]) -> Array:
         """The sum of coefficients times predictions; models that have none, nan, leave their share to the others."""
@@ -208,7 +215,7 @@ class Sum:
                 left = whole - sum(self.terms[i].coefficient * empty for i, empty in gone.items())
                 some = np.abs(left) > ROUNDING * abs(whole)
                 ratio = np.divide(whole, left, out=np.full_like(left, np.nan), where=some)
-                at = before[:, [k]]
+                at = before[:, [k]] - self.constant
                 total = np.where(left == whole, total, ratio * (at + total) - at)
             found.append(DenseAnswer(total, np.zeros((len(total), 1))))
         return found
@@ -223,7 +230,7 @@ class Sum:
             )
         share = available // len(self.terms)
         each = [(t.coefficient, t.engine.deletable("leave_one_out").left_out(targets, share)) for t in self.terms]
-        made = self._mean((c, one.predictions) for c, one in each)
+        made = self.constant + self._mean((c, one.predictions) for c, one in each)
         for _, one in each:
             lonely = np.isnan(one.predictions).any(axis=1)
             made[lonely if one.emptied is None else lonely & ~one.emptied] = np.nan

@@ -46,11 +46,8 @@ CLASSES: dict[str, RefusedClass] = {
     "HistGradientBoostingClassifier": RefusedClass(_LOGIT, "(i)", _FOREST),
     "AdaBoostRegressor": RefusedClass("its prediction is a weighted median of its trees' predictions", "(ii)"),
     "AdaBoostClassifier": RefusedClass("its trees vote with weights that depend on their errors", "(ii)", _FOREST),
-    **dict.fromkeys(
-        ("StackingRegressor", "StackingClassifier"),
-        RefusedClass(
-            "its last model is fitted to predictions of the others, which change with the targets", "(ii)", _BASE
-        ),
+    "StackingClassifier": RefusedClass(
+        "its last model is fitted to predictions of the others, which change with the targets", "(ii)", _BASE
     ),
     "CalibratedClassifierCV": RefusedClass(
         "its probabilities are a curve of those of another classifier, fitted to the targets once more",
@@ -101,6 +98,8 @@ EXACT = (
     "monotonic_cst of histogram gradient boosting (with every loss), trees, forests and bagged trees: with the pattern held",
     "VotingRegressor, VotingClassifier with voting=soft, bagging over anything else and MultiOutputRegressor, of models of any "
     "library here, pipelines and searches: each is proven on its own rows, then the sum",
+    "StackingRegressor with a linear final_estimator and passthrough=False: its coefficients were fitted to predictions of folds "
+    "that cannot be drawn again, and are held fixed as splits are",
     "linear smoothers: LinearRegression, Ridge and RidgeCV (alpha held fixed), KernelRidge, GaussianProcessRegressor (kernel "
     "held fixed)",
     "neighbours, by number or within a radius, regressors and classifiers (probabilities): weights uniform, by distance, by your "

@@ -10,6 +10,7 @@ import numpy as np
 
 from axil.adapters.contract import Model
 from axil.adapters.members import Member, ResidualModel, SumModel
+from axil.adapters.searches import unwrapped
 from axil.adapters.sklearn.adapter import reader_of
 from axil.adapters.sklearn.boosting import StagesAfterInit
 from axil.adapters.sklearn.refusals import fits_init
@@ -57,6 +58,36 @@ def _weights(model: Any) -> list[float]:
 
 def _dropped(estimator: Any) -> bool:
     return isinstance(estimator, str) and estimator == "drop"
+
+
+def _stacking(model: Any, inside: Read) -> SumModel:
+    """The members' predictions times the coefficients of a linear last model, which are held fixed as splits are.
+
+    Those were fitted to predictions of folds that cannot be drawn again, so they are read and not proven.
+    """
+    last = unwrapped(model.final_estimator_)
+    coefficients = np.asarray(getattr(last, "coef_", np.zeros((0, 0))), dtype=np.float64)
+    if coefficients.ndim != 1 or not hasattr(last, "intercept_"):
+        raise UnsupportedModelError(
+            "final_estimator",
+            type(last).__name__,
+            "predictions are no linear function of those of the models inside",
+            "Fit with a linear final_estimator, such as RidgeCV, the default; or explain a model inside (estimators_).",
+            "(ii)",
+        )
+    if model.passthrough:
+        raise UnsupportedModelError(
+            "passthrough",
+            True,
+            "the last model looks at the features as well, and what they add is not read",
+            "Fit with passthrough=False.",
+        )
+    used = [name for name, part in model.estimators if not _dropped(part)]
+    members = [
+        Member(name, _read(inside, estimator, f"named_estimators_[{name!r}]", "y"), float(coefficient))
+        for name, estimator, coefficient in zip(used, model.estimators_, coefficients, strict=True)
+    ]
+    return SumModel(as_it_is(model).predict, members, members[0].model, constant=float(np.ravel(last.intercept_)[0]))
 
 
 def _each_output(model: Any, inside: Read) -> SumModel:
@@ -177,6 +208,7 @@ def _after_init(model: Any, inside: Read) -> SumModel | None:
 WRAPPERS: dict[str, Callable[[Any, Read], SumModel | None]] = {
     "VotingRegressor": _voting,
     "VotingClassifier": _voting,
+    "StackingRegressor": _stacking,
     "MultiOutputRegressor": _each_output,
     "BaggingRegressor": _bagging,
     "BaggingClassifier": _bagging,
