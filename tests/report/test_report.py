@@ -16,7 +16,7 @@ import axil
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.report import write
 from axil.report.folder import LONGEST, PER_FOLDER, file_names
-from axil.report.wording import Words, cell, commas_from, difference, number, number_beside, row_name, shares
+from axil.report.wording import Words, cell, commas_from, difference, number, number_beside, percent, row_name, shares
 from tests.output.page.page_models import HOSTILE
 
 N, Q = 150, 12
@@ -222,6 +222,23 @@ def test_rows_fit_for_each_query(explainer, tmp_path, monkeypatch):
         gaps = [line[5].partition("(")[2].rstrip(")").replace("−", "-") for line in Page(tmp_path / file).cells[2:-1]]
         assert gaps
         assert all(gap == "same" or abs(float(gap)) < 20 for gap in gaps)
+
+
+@pytest.mark.parametrize("sign", ["positive", "for"])
+def test_rows_that_are_most_alike(explainer, tmp_path, sign):
+    table = explainer.similar(NEW, 3, [], by="leaves", sign=sign)
+    explainer.report(NEW, tmp_path, by="leaves", sign=sign, **OPTIONS)
+    (tmp_path / "pages" / "0000" / f"{NEW.index[5]}.html").unlink()  # a page that is written later
+    explainer.report(NEW, tmp_path, by="leaves", sign=sign, **OPTIONS)
+    for label, lines in table.groupby("query"):
+        page = Page(tmp_path / entries(tmp_path)[label][0])
+        assert "Listed are the 3 most like this home." in page.text
+        assert "Alike: in how many of its steps the model treats it like this home." in page.text
+        assert page.cells[0][4] == "Alike"
+        rows = [(line[0].split("\u00a0")[1], line[4]) for line in page.cells[2:-1]]
+        assert rows == [(row, percent(share)) for row, share in zip(lines["row"], lines["similarity"])]
+    with pytest.raises(InputError, match=r"differs in by \('leaves', now 'weights'\)"):
+        explainer.report(NEW, tmp_path, by="weights", sign=sign, **OPTIONS)
 
 
 def test_distances_in_miles(explainer, tmp_path):

@@ -32,6 +32,9 @@ class Cases:
     targets: Array  #: (lines,) as people read them
     adjusted: Array  #: (lines,)
     suspect: NDArray[np.bool_]  #: (lines,) targets that look wrong and are marked
+    alike: (
+        Array | None
+    )  #: (lines,) shares of trees in which rows are in the query's leaf; None where effects choose them
     own: list[NDArray[Any] | None]  #: (lines,) each, of the training rows
     queried: list[NDArray[Any] | None]  #: (m,) each
     drawings: Sheets | None  #: (m, k)
@@ -109,6 +112,7 @@ def cases(
         targets=lines["target"],
         adjusted=lines["adjusted"],
         suspect=np.zeros(len(rows), dtype=bool) if shown.suspects is None else shown.suspects[rows],
+        alike=lines.get("similarity"),
         own=known.of_training(rows, shown.chosen),
         queried=[None if i == date else column for i, column in zip(shown.chosen, queried)],
         drawings=drawings,

@@ -65,7 +65,8 @@ def render(known: Cases, i: int, name: str, words: Words, sure: str, back: str) 
         f'<p class="value">{escape(words.amount(known.values[i]))}</p>',
         _sure(known, i, words, sure),
         _retrained(known, i, words),
-        f"</section><section><h2>Which {escape(words.rows)} carry it</h2><p>{escape(_carried(known, i, words))}</p>",
+        f"</section><section><h2>Which {escape(words.rows)} {'carry it' if known.alike is None else 'are like it'}</h2>"
+        f"<p>{escape(_carried(known, i, words))}</p>",
     ]
     if len(lines):
         mean = _mean(known, i, words)
@@ -111,7 +112,11 @@ def _carried(known: Cases, i: int, words: Words) -> str:
     if not listed:
         return made + f"None of those that may be shown counts for this {words.query}."
     may = " of those that may be shown" if known.shown.is_restricted else ""
-    made += f"Listed {f'are the {listed} that count' if listed > 1 else 'is the one that counts'} most{may}. "
+    if known.alike is None:
+        which = f"are the {listed} that count most" if listed > 1 else "is the one that counts most"
+    else:
+        which = f"{f'are the {listed}' if listed > 1 else 'is the one'} most like this {words.query}"
+    made += f"Listed {which}{may}. "
     moved, value = known.moved[i], known.values[i]
     if np.isnan(moved):
         return made.strip()
@@ -131,6 +136,8 @@ def _table(known: Cases, i: int, words: Words) -> str:
         f"Adjusted to this {words.query}",
         "Effect of 10 % more",
     ]
+    if known.alike is not None:
+        heads.append("Alike")
     if known.drawings is not None:
         heads.append("Distance")
     is_ = [escape(head) for head in (*heads, *(words.name(name) for name in shown.names))]
@@ -149,8 +156,10 @@ def _table(known: Cases, i: int, words: Words) -> str:
             _cell(is_[2], words.amount(known.adjusted[line]), word=_far(known, i, line)),
             _cell(is_[3], words.change(known.moves[line], known.values[i])),
         ]
+        if known.alike is not None:
+            made.append(_cell("Alike", percent(known.alike[line])))
         if known.drawings is not None:
-            made.append(_cell(is_[4], site_map.distance_text(known.drawings.away[i, rank], known.drawings.unit)))
+            made.append(_cell("Distance", site_map.distance_text(known.drawings.away[i, rank], known.drawings.unit)))
         for head, row, queried, plain in zip(is_[len(heads) :], known.own, known.queried, shown.plain):
             gap = "" if row is None or queried is None else difference(row[line], queried[i], plain)
             made.append(_cell(head, "" if row is None else cell(row[line], plain), gap))
@@ -206,6 +215,8 @@ def _notes(known: Cases, lines: range, words: Words) -> str:
         f"Adjusted: what its {words.target} would have been for this {words.query}, by the model. Effect of "
         f"10 % more: how far this estimate would move if that {words.target} had been 10 % higher."
     )
+    if known.alike is not None:
+        made += f" Alike: in how many of its steps the model treats it like this {words.query}."
     if any(known.queried[j] is not None and known.own[j] is not None for j in range(len(known.own))):
         made += f" In brackets: the difference from this {words.query}."
     if any(known.suspect[line] for line in lines):

@@ -31,6 +31,7 @@ class Plan:
 
     words: Words
     choice: Choice
+    sign: str
     allowed: Sequence[Allowed]  #: which rows may be listed
     shown: ShownBeside
     predictive: Predictive | None
@@ -69,7 +70,8 @@ class Plan:
             "refits": None if shown.refits is None else fingerprint(shown.refits),
             "interval": None if self.predictive is None else f"{self.predictive!r} at {self.coverage:g}",
             "k": choice.k,
-            "sign": "positive" if choice.positive else "any",
+            "sign": self.sign,
+            "by": "leaves" if choice.by_leaves else "weights",
             "columns": shown.names,
             "words": {name: getattr(self.words, name) for name in ("title", "target", "unit", "rows", "query")},
             "names": dict(self.words.names),

@@ -105,7 +105,7 @@ def percent(share: float) -> str:
     """A share for reading, of two digits at least."""
     value = 100 * share
     digits = 0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2
-    return f"{value:.{digits}f} %".replace("-", MINUS)
+    return f"{value:.{digits}f}\u00a0%".replace("-", MINUS)
 
 
 def row_name(value: Any) -> str:

@@ -18,7 +18,7 @@ from axil.output.page import spread_of
 from axil.output.rules import Rules
 from axil.questions.intervals.predictive import Predictive
 from axil.questions.question import Asked, Question, take
-from axil.questions.similar import compared, fitted_of, suspect_rows
+from axil.questions.similar import compared, fitted_of, ranked, suspect_rows
 from axil.report import page, search
 from axil.report.content import Cases, cases
 from axil.report.folder import Folder, file_names, opened
@@ -61,6 +61,7 @@ class Reports(Question):
         interval: Predictive | None = None,
         coverage: float | None = None,
         refits: Any = None,
+        by: str | None = None,
         among: Any = None,
         distinct: Any = None,
         sign: str = "positive",
@@ -115,6 +116,8 @@ class Reports(Question):
             The probability that an interval is to hold its target with; only together with ``interval``.
         refits : Stability, optional
             What `axil.refits` returned for the rows of X: pages then say how far retraining alone moves the estimate.
+        by : "leaves" or "weights", optional
+            Which rows are listed, as in `similar`: those that are most like the query, or those that count most for it.
         among : array of bool of shape (n_train,) or function, optional
             The training rows that may be listed, as in `similar`.
         distinct : str, int or sequence of length n_train, optional
@@ -161,6 +164,7 @@ class Reports(Question):
         marks = suspect_rows(model, suspects)
         rules = Rules(among, distinct, within, asof, marks if suspects == "drop" else None)
         choice, allowed = model.choice(known, k, sign, rules)
+        choice = ranked(asked, choice, by, sign)
         shown_there = shown_of(known, columns, rules, map, marks if suspects == "mark" else None, model.shape[0])
         if refits is not None:
             shown_there = replace(shown_there, refits=spread_of(refits, len(asked), 1)[0][:, 0])
@@ -179,7 +183,7 @@ class Reports(Question):
             sure = ("" if interval.source == "held out" else "about ") + shares(coverage)
         values = model.scale.inverse(asked.queries.predictions)[:, 0]
         offsets = inputs.as_offsets(init_score, len(labels), 1, "explained")
-        plan = Plan(words, choice, allowed, shown_there, interval, coverage, sure, labels, values, offsets)
+        plan = Plan(words, choice, sign, allowed, shown_there, interval, coverage, sure, labels, values, offsets)
         place = opened(folder, file_names(labels), plan.made_of(asked, fitted_of(model)))
         missing = place.missing()
         if len(missing):
@@ -208,8 +212,12 @@ def _write(plan: Plan, place: Folder, asked: Asked, missing: NDArray[np.intp]) -
 def _cases(plan: Plan, asked: Asked, places: NDArray[np.intp]) -> Iterator[Cases]:
     """The content of pages on these rows, at these positions of X, batch by batch."""
     rows, first = asked.queries.rows, 0
-    ranges = None if plan.choice.ranges is None else (plan.choice.ranges[0][places], plan.choice.ranges[1][places])
-    choice, allowed = replace(plan.choice, ranges=ranges), plan.allowed
+    ranges, sides = plan.choice.ranges, plan.choice.sides
+    choice, allowed = plan.choice, plan.allowed
+    if ranges is not None:
+        choice = replace(choice, ranges=(ranges[0][places], ranges[1][places]))
+    if sides is not None:
+        choice = replace(choice, sides=sides[places])
     if allowed[0].by_query is not None:
         allowed = [replace(allowed[0], by_query=allowed[0].by_query[places])]
     for about, found in compared(asked, choice, allowed, True, 24 + 3 * len(plan.shown.chosen)):
