@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from catboost import CatBoostRegressor
 from numpy.typing import NDArray
 
 import axil
@@ -90,3 +91,14 @@ def test_wrong_targets_are_noticed(name: str) -> None:
         for wrong in (changed, swapped):
             with pytest.raises((axil.ExactnessError, axil.UnsupportedModelError)):
                 axil.Explainer(case.model, case.X, wrong, case.sample_weight)
+
+
+def test_a_value_of_zero_that_many_rows_have() -> None:
+    """CatBoost bisects for the value of a leaf of 100 rows or more, and never quite arrives at zero."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 3)), np.maximum(rng.integers(-3, 4, 400), 0).astype(float)
+    model = CatBoostRegressor(
+        loss_function="Quantile:alpha=0.1", iterations=4, depth=2, verbose=0, allow_writing_files=False
+    )
+    explainer = axil.Explainer(model.fit(X, y), X, y)
+    np.testing.assert_allclose(explainer(X[:9]).predictions, model.predict(X[:9]), rtol=0, atol=1e-6)

@@ -17,7 +17,7 @@ from axil import inputs
 from axil.adapters.bags import RecordedBags
 from axil.adapters.contract import Adapter, FittedTrees, Model, SmootherModel, TrainingRows
 from axil.adapters.members import ResidualModel, SumModel
-from axil.errors import InputError
+from axil.errors import InputError, UnsupportedModelError
 from axil.kernels.choose import backend_of
 from axil.machine.limits import Limits
 from axil.machine.memory import Budget
@@ -130,6 +130,8 @@ def _prove_trees(
             extent = Extent.of(targets[:, output], trees.row_weights, own_offsets, walked.score)
             leaf_error = check_leaves(adapter, trees, walked, extent)
             made, asked = engine.predicted(None, targets[:, output]), checked_rows(len(targets))
+            if trees.ranks is not None:
+                _require_stable(adapter, extent, furthest(made, walked.score).error)
             if trees.placement is None:
                 miss = furthest(made, with_predictions(adapter, X, asked, own_offsets, walked.score, output))
             else:  # predictions of the same rows are made in other leaves
@@ -141,6 +143,18 @@ def _prove_trees(
             found.append(verified(adapter, trees, walked, extent, leaf_error, miss, held))
         engines.append(engine)
     return engines, worst(found) if check else None
+
+
+def _require_stable(adapter: Adapter, extent: Extent, error: float) -> None:
+    """Refuse percentiles of rows so close to each other that rounding decides which they are, once every leaf agrees."""
+    if error > adapter.tolerance * extent.scale + extent.rounding(adapter, None):
+        raise UnsupportedModelError(
+            "ranks of rows",
+            f"apart by rounding, which moves predictions by {error / extent.scale:.1e} of the largest",
+            "leaves take their values from rows with nearly equal residuals, as where targets are whole numbers, and the weights "
+            "of these rows grow from tree to tree until rounding shows",
+            "Fit with fewer trees or a smaller learning rate, or with squared error.",
+        )
 
 
 def confirm(model: Model, engines: list[Engine], targets: Array, stated: Any) -> tuple[Verification, Array]:

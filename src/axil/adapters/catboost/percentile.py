@@ -18,6 +18,7 @@ from axil.types import Array
 
 PERCENTILES = ("MAE", "Quantile", "MultiQuantile", "MAPE")  # losses
 EPSILON = float(np.finfo(np.float64).eps)  # DBL_EPSILON
+BISECTED = 100  # rows from which on CatBoost bisects for the value
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,22 @@ class CatBoostPercentile(Ranks):
         value[found.leaves] = residuals[found.rows[0]]
         w = np.ones(len(leaf)) if weights is None else weights
         below, equal = (residuals < value[leaf]), (residuals == value[leaf])
+        above = self._searched(leaf, residuals, value, n)[leaf]  # the search ends above these values
+        below, equal = below | (equal & above), equal & ~above
         less, same, total = (
             np.bincount(leaf, w * part, n)[found.leaves] for part in (below, equal, np.ones(len(leaf)))
         )
         down = less + same * self.alpha >= total * self.alpha - EPSILON
         return replace(found, shifts=np.where(down, -self.delta, self.delta))
+
+    @staticmethod
+    def _searched(leaf: NDArray[np.integer[Any]], residuals: Array, value: Array, n: int) -> NDArray[np.bool_]:
+        """(n,): leaves of many rows whose value a hundred bisections do not meet: it is zero, or nearly, and not the largest."""
+        low, high = np.full(n, np.inf), np.full(n, -np.inf)
+        np.minimum.at(low, leaf, residuals)
+        np.maximum.at(high, leaf, residuals)
+        many = np.bincount(leaf, minlength=n) >= BISECTED
+        return np.asarray(many & (np.abs(value) <= (high - low) * 2.0**-47) & (value < high))
 
 
 def _total(weights: Array) -> float:
