@@ -96,6 +96,8 @@ def test_rows_before_a_date_and_suspects(run):
         ("--within sold --asof valued", {"within": "sold", "asof": "valued"}),
         ("--within age --asof 50", {"within": "age", "asof": 50}),
         ("--suspects mark", {"suspects": "mark"}),
+        ("--by leaves --sign for", {"by": "leaves", "sign": "for"}),
+        ("--by weights --sign for", {"by": "weights", "sign": "for"}),
         ("--suspects drop", {"suspects": "drop"}),
     ):
         code, _, _ = run(f"similar {SIMILAR} --out found.csv --columns bmi {words}")
@@ -110,7 +112,7 @@ def test_report(run):
     words = (
         f"report {SIMILAR} --out pages --top 3 --columns city,sold,bmi --map lat,lon,miles --within sold,2Y --unit kg"
     )
-    words += " --suspects drop --asof 2024-01-01"
+    words += " --suspects drop --asof 2024-01-01 --by leaves"
     words += " --row-name patients --query-name patient --names bmi=Weight --search city"
     words += " --calibration validation.csv --coverage 0.8"
     code, out, _ = run(words)
@@ -128,6 +130,7 @@ def test_report(run):
         within=("sold", "2Y"),
         asof="2024-01-01",
         suspects="drop",
+        by="leaves",
         unit="kg",
         rows="patients",
         query="patient",

@@ -191,7 +191,15 @@ def _chosen(one: argparse.ArgumentParser, top: int, sign: str, suspects: str) ->
         help=f"training rows whose targets look wrong to audit (default: {suspects})",
     )
     one.add_argument(
-        "--sign", choices=("any", "positive"), default=sign, help=f"rows of positive weight only (default: {sign})"
+        "--sign",
+        choices=("any", "positive", "for", "against"),
+        default=sign,
+        help=f"rows of positive weight only, or those for or against the prediction (default: {sign})",
+    )
+    one.add_argument(
+        "--by",
+        choices=("leaves", "weights", "pushes"),
+        help="rows that share most leaves with the query, or those of largest weight or push",
     )
 
 

@@ -57,7 +57,8 @@ def similar(arguments: argparse.Namespace, out: Any) -> int:
             yield question.explainer.similar(asked.queries.iloc[some], arguments.top, beside=beside, **options)
 
     asks = counted(len(asked.queries), "prediction")
-    title = f"{asks} and the {counted(arguments.top, 'training row')} of largest weight in each"
+    which = "that share most leaves with each" if arguments.by == "leaves" else "of largest weight in each"
+    title = f"{asks} and the {counted(arguments.top, 'training row')} {which}"
     left = len(asked.queries) - n
     more = f"{counted(left, 'more prediction')}: --out FILE or --format csv has them all." if left else ""
     return output.give(parts(), question.words(title, more=more, called="comparable", about=f" of {asks}"))
@@ -134,6 +135,7 @@ def _asked(question: commands.CommandSubject, arguments: argparse.Namespace) -> 
     options = {
         "columns": columns,
         "sign": arguments.sign,
+        "by": arguments.by,
         "within": near,
         "asof": _asof(training, arguments.asof, dated) if asof is None else asof,
         "suspects": arguments.suspects,
