@@ -100,7 +100,9 @@ class PathSmooth:
         slack[ends] = self.rounding * largest + 4 * float(np.finfo(np.float64).eps * abs(hidden / rate))
         counts = self.counts[self._nodes.starts[tree] : self._nodes.starts[tree + 1]]
         raw = rule.step(nodes.totals(sums), hessians + nodes.l2)
-        found, told = SmoothedNodes(nodes, self.smooth, counts, hessians, raw, said, slack, self.most).own()
+        found, told = SmoothedNodes(
+            nodes, self.smooth, counts, hessians, raw, said, slack, self.most, self.tolerance * largest / 4
+        ).own()
         made = replace(rule, nodes=replace(nodes, own=found)).leaf_values(sums, weights)
         apart = float(np.abs(made[leaves] - said[ends]).max())
         if not told and self.tolerance * largest < apart < UNTOLD * largest:  # too close for other data
@@ -130,6 +132,7 @@ class SmoothedNodes:
     values: Array  #: (M,) by the model's own account; nan where it does not say
     slack: Array  #: (M,) how far these may be off
     most: float  #: how far the roundings of all bins may lead an estimate away
+    close: float  #: a difference of leaf values that nothing can tell
 
     def own(self) -> tuple[Array, bool]:
         """(M,): the share of each node's raw value in its value, see `Nodes`; and whether the values tell all of them."""
@@ -181,8 +184,21 @@ class SmoothedNodes:
         found = self._candidates(split, above)
         if len(found) == 1:
             return found[0], True
+        if not self._matters(split, min(found), max(found), above):
+            return found[0], True
         strains = [self._strain_below(split, n, above, DEEPEST) for n in found]
         return found[int(np.argmin(strains))], sorted(strains)[1] > 0
+
+    def _matters(self, split: int, low: float, high: float, above: float) -> bool:
+        """Whether values further down show which number between these two fell to the left."""
+        ends = zip(self._counted(split, low), self._counted(split, high))
+        for (child, n), (_, m) in ends:
+            if self.nodes.leaf[child] < 0:
+                apart = abs(self._value(child, n, above) - self._value(child, m, above))
+                fewest = float(self.counts[self.nodes.children[child]].min())
+                if apart * self.smooth / (fewest + self.smooth) > self.close:
+                    return True
+        return False
 
     def _strain_below(self, split: int, n: float, above: float, deep: int) -> float:
         inner = [(child, self._value(child, k, above)) for child, k in self._counted(split, n)]
