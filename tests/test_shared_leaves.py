@@ -144,3 +144,36 @@ def test_what_has_no_leaves_is_refused() -> None:
         axil.similarity(boosted("regression"), X, tree_weights=-np.ones(6))
     with pytest.raises(axil.InputError, match="columns"):
         axil.similarity(boosted("regression"), X, X[:, :3])
+
+
+def test_novelty_is_the_mean_distance_from_the_boxes_of_the_leaves() -> None:
+    model, new = boosted("regression"), RNG.normal(size=(30, 4)) * 1.5
+    leaves, own, spread = model.predict(X, pred_leaf=True), model.predict(new, pred_leaf=True), X.std(axis=0)
+    right = np.zeros(30)
+    for t in range(leaves.shape[1]):
+        for i, row in enumerate(new):
+            inside = X[leaves[:, t] == own[i, t]]
+            right[i] += np.log1p(np.maximum(np.maximum(inside.min(0) - row, row - inside.max(0)), 0) / spread).sum()
+    np.testing.assert_allclose(axil.novelty(model, new, X), right / leaves.shape[1], rtol=1e-12)
+    np.testing.assert_array_equal(axil.novelty(model, X, X), 0.0)
+
+
+def test_novelty_of_rows_beyond_the_edge_whose_leaves_stay() -> None:
+    model, held_out = boosted("lambdarank", CLASSES, group=GROUPS), RNG.normal(size=(60, 4))
+    new = X[:40].copy()
+    new[:, 0] = X[:, 0].max()
+    far = new.copy()
+    far[:, 0] *= 5
+    np.testing.assert_array_equal(axil.similarity(model, far, X), axil.similarity(model, new, X))
+    assert (axil.novelty(model, far, X, held_out) > axil.novelty(model, new, X, held_out)).mean() > 0.8
+
+
+def test_novelty_of_frames_with_words_and_missing_values() -> None:
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(e=pd.Categorical(np.where(Y > 0, "dear", "cheap")))
+    model = lgb.LGBMRegressor(n_estimators=5, verbose=-1).fit(frame, Y)
+    new = frame.head(9).copy()
+    new.loc[3, "a"] = np.nan
+    found = axil.novelty(model, new, frame)
+    assert np.isfinite(found).all()
+    with pytest.raises(axil.InputError, match="nothing that X could be compared with"):
+        axil.novelty(model, new, frame.head(0))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from axil.forecasts.forecast import forecast
     from axil.questions.intervals import Predictive
     from axil.replay.checks import Verification
-    from axil.shared_leaves import similarity
+    from axil.shared_leaves import novelty, similarity
     from axil.stability import Stability, refits
     from axil.support import Support, supports
 
@@ -46,6 +46,7 @@ __all__ = [
     "compare",
     "forecast",
     "load",
+    "novelty",
     "refits",
     "similarity",
     "supports",
@@ -63,6 +64,7 @@ _LAZY_NAMES = {
     "compare": "comparison",
     "forecast": "forecasts.forecast",
     "load": "explainer",
+    "novelty": "shared_leaves",
     "refits": "stability",
     "similarity": "shared_leaves",
     "supports": "support",

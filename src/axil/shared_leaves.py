@@ -1,4 +1,4 @@
-"""similarity: in how many trees of a model two rows share their leaf."""
+"""similarity: in how many trees of a model two rows share their leaf; novelty: how far a row is from those in its leaves."""
 
 from __future__ import annotations
 
@@ -91,6 +91,108 @@ def similarity(
     values, rows = np.zeros((asked.shape[1], count)), np.full((asked.shape[1], count), -1, dtype=np.int64)
     _rows(known, dtype, limits).top_matches(np.ascontiguousarray(asked.T, dtype=dtype), weights, values, rows)
     return values / whole, rows
+
+
+def novelty(
+    model: Any,
+    X: Any,
+    X_train: Any,
+    held_out: Any = None,
+    *,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Array:
+    """How far each row of X lies outside the training rows that share its leaves, as a mean over the trees of a model.
+
+    A tree sends a row that lies beyond all training rows to the leaf at the edge and cannot know: its prediction, its weights
+    and its similarity may stay as they were. So each leaf gets a box, the lowest and the highest value of every feature among
+    its training rows. A row that lies inside its boxes in all trees has novelty 0; one that does not adds ``log(1 + d)`` for each
+    feature, with d the distance from the box in standard deviations of the feature over the training rows. It tells rows of
+    another kind from rows of the same kind (experiments/novelty.py); that a row is inside says nothing of its error.
+
+    Parameters
+    ----------
+    model : object
+        A fitted model of trees, or a pipeline that ends in one.
+    X : table
+        n rows, with the columns of the fit. Columns that are no numbers have no box and are left out.
+    X_train : table
+        The rows that the model was fitted on, or any others that support it.
+    held_out : table, optional
+        Rows of the same kind as X_train that the model was not fitted on. With these the answer is the share of them that is
+        less novel than each row of X: near 1 the row is unlike all of them.
+    n_threads, memory_limit
+        As in `Explainer`.
+
+    Returns
+    -------
+    array of shape (n,)
+        From 0 up; with ``held_out`` from 0 to 1.
+
+    Examples
+    --------
+    >>> from lightgbm import LGBMRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = LGBMRegressor(n_estimators=20, verbose=-1).fit(X[:300], y[:300])
+    >>> new, held_out = X[300:370], X[370:]
+    >>> found = novelty(model, new, X[:300], held_out)
+    >>> moved = novelty(model, 3 * new, X[:300], held_out)
+    >>> bool(found.mean() < 0.6), bool(moved.mean() > 0.9)
+    (True, True)
+    """
+    limits = limits_of(n_threads, memory_limit)
+    adapter = _leaf_reader(model)
+    tables = [inputs.as_features(X, adapter, "X"), inputs.as_features(X_train, adapter, "X_train")]
+    if held_out is not None:
+        tables.append(inputs.as_features(held_out, adapter, "held_out"))
+    numbers = [_numbers(table) for table in tables]
+    leaves = [_leaves(adapter, table, limits) for table in tables]
+    trained = numbers[1]
+    if not trained.size:
+        raise InputError(
+            "X_train has no rows, or no column of numbers: there is nothing that X could be compared with."
+        )
+    spread = np.nanstd(trained, axis=0)
+    spread[~(spread > 0)] = 1.0
+    found = [np.zeros(len(table)) for table in numbers]
+    for t in track(range(len(leaves[1])), "novelty"):
+        low, high = _boxes(leaves[1][t], trained, 1 + max(int(own[t].max(initial=0)) for own in leaves))
+        for place in range(len(tables)):
+            if place != 1:
+                _add_distance(found[place], leaves[place][t], numbers[place], low, high, spread)
+    scores = [own / max(len(leaves[1]), 1) for own in found]
+    if held_out is None:
+        return scores[0]
+    return np.searchsorted(np.sort(scores[2]), scores[0]) / max(len(scores[2]), 1)
+
+
+def _numbers(table: Any) -> Array:
+    """(n, p): the columns of numbers; nan where a value is missing."""
+    frame = inputs.as_frame(table)
+    if frame is None:
+        dense = table.toarray() if inputs.is_sparse(table) else table
+        return np.zeros((len(dense), 0)) if dense.dtype.kind not in "biuf" else np.asarray(dense, dtype=np.float64)
+    numeric = [name for name, kind in frame.schema.items() if kind.is_numeric()]
+    columns = [np.asarray(frame[name].to_numpy(), dtype=np.float64) for name in numeric]
+    return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
+
+
+def _boxes(leaf: Cells, values: Array, n_leaves: int) -> tuple[Array, Array]:
+    """(leaves, p) each: the lowest and highest value of every column among the rows of each leaf; nan where there is none."""
+    order = np.argsort(leaf, kind="stable")
+    met, first = np.unique(leaf[order], return_index=True)
+    low = np.full((n_leaves, values.shape[1]), np.nan)
+    high = low.copy()
+    low[met], high[met] = (reduce.reduceat(values[order], first, axis=0) for reduce in (np.fmin, np.fmax))
+    return low, high
+
+
+def _add_distance(total: Array, leaf: Cells, values: Array, low: Array, high: Array, spread: Array) -> None:
+    """Add how far rows lie from the boxes of their leaves: 0 for a missing value, and in a leaf without training rows."""
+    own = leaf.astype(np.intp)
+    away = np.fmax(np.fmax(low[own] - values, values - high[own]), 0.0) / spread
+    total += np.log1p(np.nan_to_num(away, nan=0.0, posinf=np.finfo(np.float64).max)).sum(axis=1)
 
 
 def _rows(leaves: Cells, dtype: Any, limits: Limits) -> Any:

@@ -167,7 +167,7 @@ class Choice:
         if self.sides is None:
             assert alike is not None
             for first, shares in alike.blocks():
-                own = only._listed(shares, first, allowed, effects.first)
+                own = only.listed(shares, first, allowed, effects.first)
                 for parts in candidates:
                     parts.append(own)
         else:
@@ -180,7 +180,7 @@ class Choice:
                     if self.of_class and effects.factors is not None:
                         signed *= np.where(effects.factors[first : first + dense.shape[1], output] > 0, 1.0, -1.0)
                     ranks = np.maximum(signed, 0.0) if near is None else np.where(signed > 0, near, 0.0)
-                    candidates[output].append(only._listed(ranks, first, allowed, effects.first))
+                    candidates[output].append(only.listed(ranks, first, allowed, effects.first))
         for one, parts in zip(found, candidates):
             if parts:
                 values, rows = (np.concatenate(each, axis=1) for each in zip(*parts))
@@ -209,7 +209,7 @@ class Choice:
         found = [Largest(effects.n, self.k, n_rows, n_threads=self.n_threads) for _ in range(n_outputs)]
         candidates: list[list[tuple[Array, NDArray[np.int64]]]] = [[] for _ in range(n_outputs)]
         for outputs, first, numbers in _queries_first(effects):
-            own = self._listed(numbers, first, allowed, effects.first)
+            own = self.listed(numbers, first, allowed, effects.first)
             for output in outputs:
                 candidates[output].append(own)
         for one, parts in zip(found, candidates):
@@ -218,7 +218,7 @@ class Choice:
                 one.merge(*_merged(values, rows, allowed.codes if self.distinct else None, one.k))
         return found
 
-    def _listed(self, numbers: Any, first: int, allowed: Allowed, query: int) -> tuple[Array, NDArray[np.int64]]:
+    def listed(self, numbers: Any, first: int, allowed: Allowed, query: int) -> tuple[Array, NDArray[np.int64]]:
         """Values and rows (n, k) to list of a block of rows from ``first`` on, from its numbers (n, rows)."""
         n, n_rows = numbers.shape
         among = None

@@ -53,6 +53,7 @@ class Distribution:
         ``scale``: the size that half of the errors around this query stay below, on the scale of the fit. ``alarm``: the share of
         calibration rows with a smaller local scale, from 0 to 1. Near 1 the prediction is among those with the largest errors to
         be expected; of all that weights say, this predicts large errors best (experiments/intervals_alarm.py).
+        Rows from elsewhere it may miss: ask `axil.novelty`.
         Streamed: never holds an (n, n_train) array.
 
         Parameters
