@@ -33,7 +33,7 @@ def test_sparse_ones_where_outputs_share_them(form, cut):
 
 def test_batches_of_queries_are_joined():
     made = [data("blocks", seed) for seed in (0, 1, 2)]
-    found = joined([one.reduced(Whole(), CUTS["three"]) for one in made])
+    found = joined((one.reduced(Whole(), CUTS["three"]) for one in made), 3 * QUERIES)
     assert len(found) == 3 * QUERIES
     for output, own in enumerate(found.by_output(OUTPUTS)):
         np.testing.assert_array_equal(own, np.concatenate([one.numbers[:, output] for one in made]))

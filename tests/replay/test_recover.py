@@ -7,7 +7,7 @@ import xgboost as xgb
 from sklearn.ensemble import GradientBoostingRegressor
 
 import axil
-from axil import ExactnessError, InputError
+from axil import ExactnessError, InputError, UnsupportedQuestionError
 from tests.reference import dense_weights
 
 RNG = np.random.default_rng(0)
@@ -116,7 +116,7 @@ def test_several_outputs(strategy):
         expected, _ = dense_weights(s, leaves if s.columns is None else leaves[:, s.columns])
         np.testing.assert_allclose(found, expected, atol=1e-13)
     if own_trees:
-        with pytest.raises(InputError, match="trees of their own"):
+        with pytest.raises(UnsupportedQuestionError, match="trees of their own"):
             _ = explainer.operator
 
 

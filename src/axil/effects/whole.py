@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,17 +38,23 @@ def _beside(mine: Any, theirs: Any) -> Any:
     return np.concatenate([mine, theirs], axis=1)
 
 
-def joined(batches: list[Gathered]) -> Gathered:
-    """The effects of batches of queries, one after the other."""
-    if len(batches) == 1:
-        return batches[0]
-    made, intercepts = (np.concatenate([getattr(one, name) for one in batches]) for name in ("made", "intercepts"))
-    return Gathered(made, intercepts, [_below(parts) for parts in zip(*(one.parts for one in batches))])
-
-
-def _below(parts: tuple[Any, ...]) -> Any:
-    """Effects (n, rows) of batches of queries, one below the other."""
-    return vstack(parts, format="csr") if all(map(issparse, parts)) else np.concatenate(parts)
+def joined(batches: Iterator[Gathered], n: int) -> Gathered:
+    """The effects of n queries in batches, one below the other; dense ones are put in their place as they come."""
+    made, intercepts, parts, done = [], [], list[Any](), 0
+    while done < n:
+        one = next(batches)
+        made.append(one.made)
+        intercepts.append(one.intercepts)
+        if not parts:
+            parts = [[] if issparse(part) else np.empty((n, part.shape[1])) for part in one.parts]
+        for whole, part in zip(parts, one.parts):
+            if isinstance(whole, list):
+                whole.append(part)
+            else:
+                whole[done : done + len(one)] = part
+        done += len(one)
+    below = [vstack(whole, format="csr") if isinstance(whole, list) else whole for whole in parts]
+    return Gathered(np.concatenate(made), np.concatenate(intercepts), below)
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,14 @@ class ProvenPushes(InMemory):
     def deletion_seconds(self, available: int) -> tuple[float, bool]:
         return self.shape[0] * self.pass_seconds, False
 
+    def times(self, v: Array) -> Array:
+        """(N, S): J v, with J the derivatives of the training rows' own predictions."""
+        return np.stack([self.boosting.along(column) for column in v.T], axis=1)
+
+    def times_transposed(self, u: Array) -> Array:
+        """(N, S): J'u."""
+        return np.stack([self.boosting.across(column) for column in u.T], axis=1)
+
     def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
         return self.boosting.as_targets(given, n, what, rows)
 

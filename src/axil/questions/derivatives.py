@@ -103,30 +103,17 @@ class Derivatives(Question):
         model = self._model
         model.can("operator")
         n = model.shape[0]
-        if model.kind == "additive":
-            if model.outputs is not None:
-                raise UnsupportedQuestionError(
-                    "operator",
-                    f"this model has {len(model.outputs)} outputs",
-                    "Use explainer.derivatives(X, output, target) for the blocks that you need.",
-                )
-            return LinearOperator(
-                (n, n),
-                matvec=lambda v: model.boosting.along(np.reshape(v, n).astype(float)),
-                rmatvec=lambda u: model.boosting.across(np.reshape(u, n).astype(float)),
-                dtype=np.float64,
+        if model.outputs is not None and not model.shares_weights:
+            each = "explainer.matrix()" if model.kind == "exact" else "explainer.derivatives(X, output, target)"
+            raise UnsupportedQuestionError(
+                "operator", f"this model has {len(model.outputs)} outputs with trees of their own", f"Use {each}."
             )
-        if len(model.engines) > 1:
-            raise InputError(
-                f"This model has {len(model.engines)} outputs with trees of their own; use explainer.matrix()."
-            )
-        engine = model.engines[0]
         return LinearOperator(
             (n, n),
-            matvec=lambda v: engine.apply(None, np.reshape(v, (n, 1)).astype(float))[:, 0],
-            rmatvec=lambda u: engine.combine(None, np.reshape(u, (n, 1)).astype(float))[:, 0],
-            matmat=lambda v: engine.apply(None, v.astype(float)),
-            rmatmat=lambda u: engine.combine(None, u.astype(float)),
+            matvec=lambda v: model.times(np.reshape(v, (n, 1)).astype(float))[:, 0],
+            rmatvec=lambda u: model.times_transposed(np.reshape(u, (n, 1)).astype(float))[:, 0],
+            matmat=lambda v: model.times(v.astype(float)),
+            rmatmat=lambda u: model.times_transposed(u.astype(float)),
             dtype=np.float64,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -80,15 +81,14 @@ class Asked:
     def whole(self, size: int, sparse: bool = False, source: Source | None = None) -> Iterator[WeightedSums]:
         """Predictions as sums over all training rows, in batches of ``size``; one empty batch of no queries."""
         model, own = self.model, self.model.source if source is None else source
-        held: list[Any] = []
-        done = 0
-        for batch, found in answer(model.ready(own, len(self)), self.queries, own, Whole(sparse), size):
-            held.append(found)
-            asked = sum(map(len, held))
-            if asked < min(size, len(self) - done):  # workers are asked about fewer queries at a time
-                continue
-            yield sums(model, own, batch if len(held) == 1 else self.queries[done : done + asked], joined(held))
-            held, done = [], done + asked
+        answers, done = answer(model.ready(own, len(self)), self.queries, own, Whole(sparse), size), 0
+        for batch, found in answers:
+            wanted = min(size, len(self) - done)
+            if len(found) < wanted:  # workers are asked about fewer queries at a time
+                found = joined(chain([found], (more for _, more in answers)), wanted)
+                batch = self.queries[done : done + wanted]
+            yield sums(model, own, batch, found)
+            done += wanted
 
     def parts(self, more_bytes: int = 0) -> Iterator[WeightedSums]:
         """Predictions as sums over all training rows, in batches that memory allows with ``more_bytes`` more for each query."""

@@ -81,6 +81,14 @@ class ProvenModel(InMemory):
     def shares_weights(self) -> bool:
         return len(self.engines) == 1
 
+    def times(self, v: Array) -> Array:
+        """(N, S): K v."""
+        return self.engines[0].apply(None, v)
+
+    def times_transposed(self, u: Array) -> Array:
+        """(N, S): K'u."""
+        return self.engines[0].combine(None, u)
+
     # -- engines and outputs --------------------------------------------------------------------------------------------
 
     def served(self) -> list[slice]:
