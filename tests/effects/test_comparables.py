@@ -34,11 +34,11 @@ def expected(own, k, i, among, distinct, positive, ranges):
 def allowed(among, distinct, ranges, residuals=None):
     """The column of rows from a to b, as questions make it."""
     return lambda a, b: Allowed(
-        np.flatnonzero(AMONG[a:b]) if among else None,
-        label_codes(LABELS[a:b], b - a, "distinct") if distinct else None,
-        LABELS[a:b] if distinct else None,
-        VALUES[a:b] if ranges else None,
-        None if residuals is None else residuals[a:b],
+        among=np.flatnonzero(AMONG[a:b]) if among else None,
+        codes=label_codes(LABELS[a:b], b - a, "distinct") if distinct else None,
+        keys=LABELS[a:b] if distinct else None,
+        values=VALUES[a:b] if ranges else None,
+        residuals=None if residuals is None else residuals[a:b],
     )
 
 
