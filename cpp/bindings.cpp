@@ -550,6 +550,43 @@ void require_shape(const Array<T, 3>& array, std::size_t outputs, std::size_t tr
 }
 
 template <class Leaf>
+void refit_round(const Array<const Leaf, 2>& leaves, const Numbers& starts, const Array<const std::int64_t, 2>& moves,
+                 const Matrix& steps, const Array<const std::int64_t, 2>& terms, int link, double curvature,
+                 const Matrix& intercepts, const Matrix& slopes, const Matrix& weights,
+                 const std::optional<Array<const std::uint8_t, 2>>& draws, const Array<double, 3>& state,
+                 const Array<double, 3>& sums, int n_threads) {
+    const auto all = checked(leaves, starts);
+    const std::size_t copies = state.shape(0), outputs = state.shape(1);
+    if (moves.shape(1) != 2 || terms.shape(1) != 2) refuse("moves and terms must be (n, 2).");
+    const auto* move = reinterpret_cast<const axil::Move*>(moves.data());
+    const auto* term = reinterpret_cast<const axil::Move*>(terms.data());
+    require_shape(steps, copies, tables_of(all, move, moves.shape(0), outputs, "moves"), "steps");
+    require_shape(sums, copies, tables_of(all, term, terms.shape(0), outputs, "terms"), 2, "sums");
+    require_shape(state, copies, outputs, all.rows, "state");
+    require_shape(intercepts, outputs, all.rows, "intercepts");
+    require_shape(slopes, outputs, all.rows, "slopes");
+    require_shape(weights, copies, all.rows, "weights");
+    if (draws) require_shape(*draws, all.trees, all.rows, "draws");
+    if (link != axil::Program::inverse && link != axil::Program::share) refuse("link must be 1 or 2.");
+    const axil::Refit refit{move,
+                            moves.shape(0),
+                            steps.data(),
+                            term,
+                            terms.shape(0),
+                            static_cast<axil::Program::Link>(link),
+                            curvature,
+                            copies,
+                            outputs,
+                            intercepts.data(),
+                            slopes.data(),
+                            weights.data(),
+                            draws ? draws->data() : nullptr,
+                            state.data(),
+                            sums.data()};
+    run(n_threads, [&](const axil::Crew& crew) { axil::refit_round(all, refit, crew); });
+}
+
+template <class Leaf>
 void deletions(const Array<const Leaf, 2>& leaves, const Numbers& starts, std::int64_t levels,
                const Rows<const double>& table, const Matrix& factors, bool by_row, const Matrix& values,
                const Vector& slopes, const Matrix& steps, const Vector& drifts, const Matrix& start, const Matrix& base,
@@ -661,6 +698,9 @@ void bind(nb::module_& m) {
     m.def("gradient_factors", aligned(gradient_factors<Leaf>), array("leaves"), array("starts"), array("rounds"),
           array("terms"), array("scales"), array("moves"), array("steps"), maybe("draws"), "link"_a, "product"_a,
           array("intercepts"), array("slopes"), array("state"), "first"_a, array("out"), "n_threads"_a);
+    m.def("refit_round", aligned(refit_round<Leaf>), array("leaves"), array("starts"), array("moves"), array("steps"),
+          array("terms"), "link"_a, "curvature"_a, array("intercepts"), array("slopes"), array("weights"),
+          maybe("draws"), array("state"), array("sums"), "n_threads"_a);
     m.def("pair_sums", aligned(pair_sums<Leaf>), array("leaves"), array("starts"), array("table"), maybe("factors"),
           "first"_a, array("out"), "n_threads"_a);
     m.def("deletions", aligned(deletions<Leaf>), array("leaves"), array("starts"), "levels"_a, array("table"),

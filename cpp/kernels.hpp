@@ -172,6 +172,26 @@ void gradient_factors(const Leaves<Leaf>& leaves, const Program& program, const 
                       const double* slopes, double* state, std::size_t first, std::size_t rows, std::size_t places,
                       double* out, const Crew& crew);
 
+// One round of several fits again; see refit.cpp. Terms and moves are as in `Program`, without places.
+struct Refit {
+    const Move* moves;
+    std::size_t n_moves;
+    const double* steps;  // (copies, the tables of all moves), which multiply states
+    const Move* terms;
+    std::size_t n_terms;
+    Program::Link link;  // inverse or share
+    double curvature;    // h = curvature p (1 - p); 0: h = 1
+    std::size_t copies, outputs;
+    const double *intercepts, *slopes;  // (outputs, rows)
+    const double* weights;              // (copies, rows)
+    const std::uint8_t* draws;          // (trees, rows); null: ones
+    double* state;                      // (copies, outputs, rows)
+    double* sums;                       // (copies, the leaves of all terms, 2): of g and of h
+};
+
+template <class Leaf>
+void refit_round(const Leaves<Leaf>& leaves, const Refit& refit, const Crew& crew);
+
 // Factors may be null, for ones.
 template <class Leaf>
 void pair_sums(const Leaves<Leaf>& leaves, const double* table, const double* factors, std::size_t first,

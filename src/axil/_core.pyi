@@ -285,6 +285,31 @@ def gradient_factors(
     ``intercepts``, ``slopes`` and ``state`` (K, rows), the last in place; ``out`` (places, rows) starts from 0.
     """
 
+def refit_round(
+    leaves: _Leaves,
+    starts: _I64,
+    moves: _I64,
+    steps: _F64,
+    terms: _I64,
+    link: int,
+    curvature: float,
+    intercepts: _F64,
+    slopes: _F64,
+    weights: _F64,
+    draws: NDArray[np.uint8] | None,
+    state: _F64,
+    sums: _F64,
+    n_threads: int,
+) -> None:
+    """Move the rows of C fits by the trees of one round, then sum their gradients over the leaves of the trees of the next.
+
+    With l = leaf_tree(j): ``state[c, k, j] *= steps[c][l]`` for every move (tree, output k); then for every term, of a tree and
+    an output k likewise, with p = link(state[c, :, j])_k and d = draws[tree, j],
+    ``sums[c, l] += weights[c, j] d (intercepts[k, j] + slopes[k, j] p, curvature p (1 - p))``; ``curvature`` 0: 1 in its place.
+    ``steps`` (C, tables of all moves), ``sums`` (C, leaves of all terms, 2), which is overwritten, ``state`` (C, K, N) in place,
+    ``intercepts`` and ``slopes`` (K, N), ``weights`` (C, N). link 1 is 1 / (1 + s), 2 is s / sum(s).
+    """
+
 def pair_sums(
     leaves: _Leaves, starts: _I64, table: _F64, factors: _F64 | None, first: int, out: _F64, n_threads: int
 ) -> None:

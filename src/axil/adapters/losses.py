@@ -83,6 +83,11 @@ class Loss(ABC):
     def name(self) -> str:
         """Name in reports."""
 
+    @property
+    def curvature(self) -> float | None:
+        """The c of ``h = c p (1 - p)`` beside `affine`, with p the link of the state; 0: h is 1; None: it has another form."""
+        return None
+
     def slopes(self, y: Array, F: Array) -> Slopes:
         """Derivatives at targets and scores (N, K), as the library uses them."""
         found = self._slopes(y, F)
@@ -244,6 +249,13 @@ class Logistic(Loss):
         """Minus the scale."""
         return -self.scale
 
+    @property
+    def curvature(self) -> float | None:
+        """The scale squared."""
+        if type(self)._slopes is not Logistic._slopes:
+            return None
+        return 0.0 if self.unit_hessian else self.scale**2
+
     def affine(self, y: Array) -> Affine | None:
         """The probability less y, times s: s / (1 + exp(-s F)) - s y."""
         if not self.exponent:
@@ -313,6 +325,13 @@ class Softmax(Loss):
     def gradient(self, y: Array, F: Array) -> Array:
         """p - y."""
         return self.mean(F) - y
+
+    @property
+    def curvature(self) -> float | None:
+        """The factor of second derivatives; of leaves that are solved for together there is none."""
+        if self.joint or type(self)._slopes is not Softmax._slopes:
+            return None
+        return 0.0 if self.unit_hessian else self.factor
 
     def affine(self, y: Array) -> Affine | None:
         """Exponentials over their sum, less y."""

@@ -265,6 +265,41 @@ def exchanged(partners: Numbers) -> Numbers:
     return order
 
 
+def refit_round(
+    cells: Cells,
+    starts: Numbers,
+    moves: Numbers,
+    steps: Array,
+    terms: Numbers,
+    link: str,
+    curvature: float,
+    intercepts: Array,
+    slopes: Array,
+    weights: Array,
+    draws: NDArray[np.uint8] | None,
+    state: Array,
+    sums: Array,
+    n_threads: int,
+) -> None:
+    """Moves the states of several fits through one round and sums their gradients over leaves; see `_core.refit_round`."""
+    _core.refit_round(
+        cells,
+        starts,
+        moves,
+        steps,
+        terms,
+        LINKS.index(link),
+        curvature,
+        intercepts,
+        slopes,
+        weights,
+        draws,
+        state,
+        sums,
+        n_threads,
+    )
+
+
 class CpuTriangle(Triangle):
     """LAPACK on the diagonal blocks, products between them: Ctrl-C takes effect between two blocks."""
 

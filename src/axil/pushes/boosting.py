@@ -308,7 +308,7 @@ class Boosting:
         if targets is self.targets and self._as_fitted is not None:
             return self._started(self._as_fitted)
         other = self._adapter.smooth_trees(replace(self._rows, targets=targets))
-        found = refit(self._walked, targets, other.loss, other.factors)
+        found = refit(self._walked, targets, other.loss, other.factors, n_threads=self._n_threads)
         if targets is self.targets:
             self._as_fitted = found
         return self._started(found)
@@ -345,7 +345,9 @@ class Boosting:
                 "the gradients come from a function of all rows, which may mix them",
                 "Use pushes or contributions: they add up to the score for every loss.",
             )
-        return self._started(refit(self._walked, self.targets, self._loss, self._walked.smooth.factors, gone))
+        return self._started(
+            refit(self._walked, self.targets, self._loss, self._walked.smooth.factors, gone, self._n_threads)
+        )
 
     def _started(self, found: FitsAgain) -> FitsAgain:
         """A refit for rows whose offsets may stand in for the base: then it moves nothing."""

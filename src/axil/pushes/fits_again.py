@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil.adapters.losses import Loss
+from axil.kernels.cpu import refit_round
 from axil.machine.progress import track
 from axil.pushes.stages import Round, WalkedStages
 from axil.pushes.steps import Step, joint_steps, leaf_step
@@ -44,13 +45,19 @@ class FitsAgain:
 
 
 def refit(
-    walked: WalkedStages, targets: Array, loss: Loss, factors: Array | None, gone: Sequence[Rows] = EVERY_ROW
+    walked: WalkedStages,
+    targets: Array,
+    loss: Loss,
+    factors: Array | None,
+    gone: Sequence[Rows] = EVERY_ROW,
+    n_threads: int = 1,
 ) -> FitsAgain:
     """Fits to targets (N, K), whose loss and class weights may be others too; each without the weight of some rows.
 
     O(C T N). A leaf that no row of any weight is left in adds nothing.
     """
-    return _Copies(walked, targets, loss, factors, gone).run()
+    copies = _Copies(walked, targets, loss, factors, gone)
+    return copies.run_in_core(n_threads) or copies.run()
 
 
 class _Copies:
@@ -93,8 +100,46 @@ class _Copies:
                 own += gain.reshape(n_copies, -1)
             if one.base:
                 self.score += one.base * np.repeat(self.base, len(w.targets), axis=0)
-        share = float(w.smooth.base_shares[-1])
-        return FitsAgain(w, share * self.base if share else np.zeros_like(self.base), values)
+        return self._made(values)
+
+    def run_in_core(self, n_threads: int) -> FitsAgain | None:
+        """Walks the core through all rounds; None where it has no form for the loss, or a state leaves the range of numbers."""
+        w, loss, n_copies, n = self.walked, self.loss, self.n_copies, len(self.walked.targets)
+        K, drawn = self.targets.shape[1], w.drawn
+        affine, curvature = loss.affine(self.targets[:n]), loss.curvature
+        known = affine is not None and curvature is not None and not loss.cancels
+        if not known or any(one.base for one in w.rounds) or (drawn is not None and drawn.dtype != np.uint8):
+            return None
+        assert affine is not None
+        assert curvature is not None
+        with np.errstate(over="ignore", invalid="ignore"):
+            state = np.exp(loss.exponent * self.score.reshape(n_copies, n, K).transpose(0, 2, 1), order="C")
+        intercepts, slopes = (np.ascontiguousarray(part.T) for part in (affine.intercepts, affine.slopes))
+        values = np.zeros((n_copies, *w.smooth.trees.values.shape))
+        made: dict[int, Array] = {}  # (C, L_t) what each stage adds
+        moves, steps = np.zeros((0, 2), dtype=np.int64), np.zeros((n_copies, 0))
+        for one in track(w.rounds, "refit"):
+            terms = np.array([(w.stage_tree[s], w.stage_output[s]) for s in one.stages], dtype=np.int64).reshape(-1, 2)
+            sizes = w.smooth.trees.n_leaves[terms[:, 0]]
+            sums = np.empty((n_copies, int(sizes.sum()), 2))
+            forms = affine.link, curvature, intercepts, slopes, self.weights, drawn
+            refit_round(w.leaves, w.starts, moves, steps, terms, *forms, state, sums, n_threads)
+            if not np.isfinite(sums).all():
+                return None
+            for stage, (t, k), own in zip(one.stages, terms, np.split(sums, np.cumsum(sizes)[:-1], axis=1)):
+                G, H = own.transpose(2, 0, 1).reshape(2, -1)
+                step = leaf_step(G, H, self._l2(int(t), int(k)), w.smooth.l1, w.smooth.most)
+                made[stage] = step.scaled(float(w.scales[stage])).value.reshape(n_copies, -1)
+            moves = np.array([(w.stage_tree[s], w.stage_output[s]) for s, _ in one.changes], dtype=np.int64)
+            moves, gains = moves.reshape(-1, 2), [coefficient * made[stage] for stage, coefficient in one.changes]
+            for (t, k), gain in zip(moves, gains):
+                values[:, w.starts[t] : w.starts[t + 1], k if w.smooth.shared else 0] += gain
+            steps = np.exp(loss.exponent * np.concatenate([np.zeros((n_copies, 0)), *gains], axis=1))
+        return self._made(values)
+
+    def _made(self, values: Array) -> FitsAgain:
+        share = float(self.walked.smooth.base_shares[-1])
+        return FitsAgain(self.walked, share * self.base if share else np.zeros_like(self.base), values)
 
     def _leaves(self, t: int) -> Rows:
         """(C * N,): leaves of tree t, those of each copy after those of the copies before."""

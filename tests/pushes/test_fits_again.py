@@ -1,0 +1,51 @@
+"""Fits again in the core, against the same fits in NumPy."""
+
+import numpy as np
+import pytest
+
+import axil
+from axil.pushes import fits_again
+from tests.pushes.boosting_models import CASES, X, case_of, explain
+from tests.pushes.sampled_models import MODELS as SAMPLED
+from tests.pushes.sampled_models import model_of
+
+GONE = (np.zeros(0, dtype=np.intp), np.arange(7), np.array([3, 50]))
+
+
+def copies_of(explained):
+    """Three fits of one model, each without other rows."""
+    walked = explained._walked
+    return fits_again._Copies(walked, explained.targets, walked.smooth.loss, walked.smooth.factors, GONE)
+
+
+def compare(explained):
+    """Whether the core has a form for this model; its fits must be those of NumPy, whatever the number of threads."""
+    found = [copies_of(explained).run_in_core(n_threads) for n_threads in (1, 3)]
+    if found[0] is None:
+        return False
+    expected = copies_of(explained).run()
+    largest = np.abs(expected.values).max()
+    np.testing.assert_allclose(found[0].values, expected.values, rtol=1e-10, atol=1e-12 * largest)
+    np.testing.assert_array_equal(found[0].base, expected.base)
+    np.testing.assert_array_equal(found[0].values, found[1].values)
+    return True
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case().loss != "squared"])
+def test_fits_in_the_core_are_those_of_numpy(name):
+    done = compare(explained := explain(case_of(name))._model.boosting)
+    loss, based = explained._walked.smooth.loss, any(one.base for one in explained._walked.rounds)
+    assert done == (loss.curvature is not None and loss.exponent != 0 and not loss.cancels and not based)
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_draws_and_drops_count(name):
+    case = model_of(name)
+    compare(axil.Explainer(case.model, X, case.y, case.weights, case.offsets)._model.boosting)
+
+
+def test_scores_beyond_all_numbers_are_left_to_numpy():
+    explained = explain(case_of("lightgbm binary"))._model.boosting
+    copies = copies_of(explained)
+    copies.score -= 1e4
+    assert copies.run_in_core(1) is None
