@@ -17,6 +17,7 @@ from axil.adapters.catboost.encodings import Encoder, Fold, classifications
 from axil.adapters.catboost.permutations import AveragingFold
 from axil.adapters.catboost.splits import DEEPEST, Ids, is_high, split_routes, tree_nodes
 from axil.adapters.contract import TrainingRows
+from axil.errors import UnsupportedModelError
 from axil.kernels import Backend
 from axil.types import Array
 
@@ -57,7 +58,13 @@ class EncodedRows:
                 tests.high[split[own]],
                 children[own],
             )
-            assert routes is not None, "columns have few borders and trees few leaves"
+            if routes is None or out.dtype.itemsize > 2:
+                raise UnsupportedModelError(
+                    "depth",
+                    f"trees of up to {self.n_leaves.max()} leaves",
+                    "rows are encoded and assigned to trees of fewer leaves",
+                    "Fit trees of at most 65,535 leaves.",
+                )
             for row in range(0, out.shape[1], BLOCK):
                 part = slice(row, row + BLOCK)
                 table = np.column_stack([values[part] for values in used]).astype(np.float32)
