@@ -306,3 +306,12 @@ def test_means_of_models_predict_training_rows_as_the_models_do() -> None:
     np.testing.assert_allclose(found.predictions, model.predict(X), rtol=1e-6)
     np.testing.assert_allclose(explainer._model.fitted()[:, 0], model.predict(X), rtol=1e-6)
     assert "encodings" in explainer.without(X[:2], [3]).attrs["axil"]
+
+
+def test_folds_of_many_rows_draw_more() -> None:
+    """Beyond 100,000 rows every fold samples rows for the borders of texts, though there are none."""
+    rng, n = np.random.default_rng(0), 101_000
+    X = pd.DataFrame({"c": rng.integers(0, 50, n)})
+    y = rng.normal(size=50)[X["c"]] + rng.normal(size=n)
+    model = cb.CatBoostRegressor(iterations=1, depth=2, cat_features=[0], **QUIET).fit(X, y)
+    assert Explainer(model, X, y).verification.held.encodings

@@ -20,6 +20,8 @@ from axil.types import Array
 MULTIPLIER = 6364136223846793005
 WORD = (1 << 64) - 1
 HALF = (1 << 31) - 1
+# Rows that every fold samples for borders of texts, whether there are texts or not (InitOnlineEstimatedFeatures, fold.cpp)
+SAMPLED = 100_000
 
 Order = NDArray[np.int64]
 
@@ -99,8 +101,9 @@ class AveragingFold:
         first = generator.shuffled(n_rows)
         block = int(boosting["fold_permutation_block"]) or min(256, n_rows // 1000 + 1)
         n_blocks = -(-n_rows // block)
-        for _ in range(max(1, int(boosting["permutation_count"]) - 1) - 1):  # the first learning fold keeps the rows
-            generator.skip(n_blocks)
+        for fold in range(max(1, int(boosting["permutation_count"]) - 1)):
+            generator.skip(n_blocks if fold else 0)  # the first learning fold keeps the rows
+            generator.skip(1 + (SAMPLED if n_rows > SAMPLED else 0))
         places = (generator.shuffled(n_blocks)[:, None] * block + np.arange(block)).reshape(-1)
         return cls(first, places[places < n_rows])
 
