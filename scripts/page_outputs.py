@@ -27,6 +27,7 @@ PAGES = (
             "recipes",
             "prices",
             "credit",
+            "effects",
             "classifiers",
             "theory",
             "faq",

@@ -236,6 +236,13 @@ class Explainer(
         settings |= {"n_threads": n_threads, "memory_limit": memory_limit, "scratch": scratch, "device": device}
         self._made = Made.of(model, y_train, sample_weight, init_score, settings, type(self))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but how it was made where a function without a name is part of that: no pickle holds one."""
+        state = self.__dict__.copy()
+        if self._made is not None and not self._made.is_picklable:
+            del state["_made"]
+        return state
+
     @classmethod
     def _of(cls, proven: Proven) -> Explainer:
         """An explainer of a model that is proven already, such as `axil.load` reads from a file."""

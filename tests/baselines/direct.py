@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from tests.test_contract import LIBRARIES, explainer_of, offsets_of
+from tests.test_contract import case_of, explainer_of, offsets_of
 
 # What decides leaf values in each library: weights, l2, offsets, draws, coefficients, several outputs, held-out rows.
 BOOSTED = [
@@ -53,7 +53,7 @@ class Asked:
     """A real model's explainer and a few rows to be explained, with targets, offsets and leaves."""
 
     def __init__(self, library, name):
-        self.case, self.explainer = LIBRARIES[library].CASES[name](), explainer_of(library, name)
+        self.case, self.explainer = case_of(library, name), explainer_of(library, name)
         rng = np.random.default_rng(0)
         self.X = self.case.X_new[:N_QUERIES]
         n_outputs = self.explainer._model.targets.shape[1]

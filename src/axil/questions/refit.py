@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axil import adapters, inputs
+from axil.adapters.pipeline import last_step
+from axil.adapters.searches import unwrapped
 from axil.adapters.writers import rewritten, writer
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import owned
@@ -39,6 +41,14 @@ class Made:
         weights = inputs.as_weights(sample_weight, n)
         offsets = None if init_score is None else owned(np.asarray(init_score, dtype=np.float64))
         return cls(model, owned(given), None if weights is None else owned(weights), offsets, settings, make)
+
+    @property
+    def is_picklable(self) -> bool:
+        """Whether a pickle can hold it: no function in it was defined within another, or has no name."""
+        inside = unwrapped(self.model)
+        last = last_step(inside)
+        parts = [*self.settings.values(), *getattr(inside if last is None else last, "__dict__", {}).values()]
+        return not any("<" in getattr(part, "__qualname__", "") for part in parts)
 
 
 class Refit(Question):

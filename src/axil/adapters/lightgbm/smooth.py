@@ -128,6 +128,7 @@ class SmoothLightGBM(LightGBMAdapter):
         if custom is not None:
             self.refusals = _CUSTOM
         super().__init__(booster, stops_early)
+        vars(self).pop("refusals", None)  # it was asked, and no pickle holds its functions
         self._class_weight, self._custom = class_weight, custom
         self.class_weight = class_weight
         if isinstance(class_weight, dict) and classes is not None:

@@ -75,10 +75,15 @@ def _put_histograms(model: Any, fit: LeafFit) -> None:
 def again(model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
     """A smoother of the same class and the same settings, also those that its fit chose, fitted to other data."""
     from sklearn.base import clone
+    from sklearn.utils.validation import has_fit_parameter
 
     made = clone(model)
     if hasattr(model, "alphas") and hasattr(model, "alpha_"):
         made.set_params(alphas=np.atleast_1d(model.alpha_))
     if hasattr(model, "kernel_") and hasattr(model, "optimizer"):
         made.set_params(kernel=model.kernel_, optimizer=None)
-    return made.fit(X, y) if sample_weight is None else made.fit(X, y, sample_weight=sample_weight)
+    if sample_weight is None:
+        return made.fit(X, y)
+    if not has_fit_parameter(made, "sample_weight"):
+        raise UnsupportedQuestionError("refit", f"{type(model).__name__} takes no sample_weight", "Leave it out.")
+    return made.fit(X, y, sample_weight=sample_weight)
