@@ -233,7 +233,9 @@ class CatBoostAdapter(TreeModel):
         """(N,): the weights that rows have in this record, where they are not their own."""
         if rows.totals.even or not self._shuffled(rows) or rows.weights is None:
             return None
-        return AveragingFold.of(rows.totals.n_rows, self._reading.last).recorded(rows.weights)
+        return AveragingFold.of(rows.totals.n_rows, self._reading.last, bool(self._blob.trees.length(5))).recorded(
+            rows.weights
+        )
 
     def _shuffled(self, rows: TrainingRows) -> bool:
         """Whether the fit shuffled the rows."""

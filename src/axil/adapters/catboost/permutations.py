@@ -22,6 +22,7 @@ WORD = (1 << 64) - 1
 HALF = (1 << 31) - 1
 # Rows that every fold samples for borders of texts, whether there are texts or not (InitOnlineEstimatedFeatures, fold.cpp)
 SAMPLED = 100_000
+QUANTIZED = 200_000  # likewise for borders of numbers, before the folds, where there are columns of numbers
 
 Order = NDArray[np.int64]
 
@@ -93,12 +94,14 @@ class AveragingFold:
     places: Order  #: (N,) which of these places is in each place of the fold
 
     @classmethod
-    def of(cls, n_rows: int, settings: dict[str, Any]) -> AveragingFold:
+    def of(cls, n_rows: int, settings: dict[str, Any], numbers: bool = False) -> AveragingFold:
         """The fold of ``n_rows`` rows that a fit with these settings draws; ``has_time`` keeps the rows as they are."""
         if settings["data_processing_options"].get("has_time"):
             return cls(np.arange(n_rows), np.arange(n_rows))
         boosting, generator = settings["boosting_options"], Generator(int(settings["random_seed"]))
         first = generator.shuffled(n_rows)
+        if numbers and n_rows > QUANTIZED:
+            generator.skip(1 + QUANTIZED)
         block = int(boosting["fold_permutation_block"]) or min(256, n_rows // 1000 + 1)
         n_blocks = -(-n_rows // block)
         for fold in range(max(1, int(boosting["permutation_count"]) - 1)):

@@ -85,7 +85,7 @@ class EncodedRows:
         features = [feature for feature in self.blob.trees.tables(5) if feature.length(3)]
         categories = [feature for feature in self.blob.trees.tables(4) if feature.number(3, "b", 1)]
         return Fold(
-            AveragingFold.of(len(self.rows.targets), settings).rows,
+            AveragingFold.of(len(self.rows.targets), settings, bool(self.blob.trees.length(5))).rows,
             {
                 feature.index: Categories.of(column(X, feature.flat_index))
                 for feature in map(FeatureNumbers.of_category, categories)
