@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import pickle
+import re
 from functools import cache
 
 import numpy as np
@@ -187,7 +188,11 @@ def test_fewer_rows_are_noticed(library, name):
         axil.Explainer(case.model, X, np.asarray(case.y)[keep], *parts)
 
 
-@pytest.mark.parametrize(("library", "name"), [case for case in GRID[::5] if "all trees kept" not in case[1]])
+# Of alpha=1/3 a copy keeps six digits, which the refusal names.
+COPIED = [case for case in GRID[::5] if not re.search("all trees kept|alpha=1/3", case[1])]
+
+
+@pytest.mark.parametrize(("library", "name"), COPIED)
 def test_pickled_and_copied_models_give_the_same_weights(library, name):
     case = case_of(library, name)
     expected = explainer_of(library, name)(case.X_new).weights
