@@ -128,7 +128,7 @@ class _Copies:
                 return None
             for stage, (t, k), own in zip(one.stages, terms, np.split(sums, np.cumsum(sizes)[:-1], axis=1)):
                 G, H = own.transpose(2, 0, 1).reshape(2, -1)
-                step = leaf_step(G, H, self._l2(int(t), int(k)), w.smooth.l1, w.smooth.most)
+                step = self._step(int(t), int(k), G, H)
                 made[stage] = step.scaled(float(w.scales[stage])).value.reshape(n_copies, -1)
             moves = np.array([(w.stage_tree[s], w.stage_output[s]) for s, _ in one.changes], dtype=np.int64)
             moves, gains = moves.reshape(-1, 2), [coefficient * made[stage] for stage, coefficient in one.changes]
@@ -156,14 +156,17 @@ class _Copies:
         found = []
         for stage in one.stages:
             t, k = int(w.stage_tree[stage]), int(w.stage_output[stage])
-            l2, own = self._l2(t, k), self._counted(t)
+            own, n = self._counted(t), self.n_copies * int(w.smooth.trees.n_leaves[t])
             g, h = (np.broadcast_to(each, self.targets.shape)[:, k] for each in slopes)
-            G, H = (np.asarray(np.bincount(leaves[t], own * each, len(l2)), dtype=np.float64) for each in (g, h))
-            step = leaf_step(G, H, l2, w.smooth.l1, w.smooth.most)
-            found.append(
-                step if w.smooth.bounds is None else replace(step, value=self._bounded(w.smooth.bounds, t, G, H))
-            )
+            G, H = (np.asarray(np.bincount(leaves[t], own * each, n), dtype=np.float64) for each in (g, h))
+            found.append(self._step(t, k, G, H))
         return found
+
+    def _step(self, t: int, k: int, G: Array, H: Array) -> Step:
+        """The step of tree t for output k from sums (C * L_t,) of gradients and hessians."""
+        w = self.walked
+        step = leaf_step(G, H, self._l2(t, k), w.smooth.l1, w.smooth.most)
+        return step if w.smooth.bounds is None else replace(step, value=self._bounded(w.smooth.bounds, t, G, H))
 
     def _bounded(self, bounds: Regularisation, t: int, G: Array, H: Array) -> Array:
         """(C * L_t,): the values of monotone trees; a node that no row of a copy is left in is no bound there."""
