@@ -60,7 +60,9 @@ def test_seed_numbers_tell_the_library():
 def test_answers_about_random_models_are_those_of_replays(of):
     outcomes = [trials.run(seed, of) for seed in trials.seeds(18, 0, of=of)]
     assert not [str(outcome) for outcome in outcomes if outcome.bad]
-    assert sum(outcome.kind == "exact" for outcome in outcomes) >= (9 if of == "encodings" else 12)
+    assert sum(outcome.kind == "exact" for outcome in outcomes) >= (
+        9 if of in ("encodings", "ranks") else 12
+    )  # others are void more often
 
 
 def test_numbers_are_spread_over_kinds():

@@ -36,6 +36,8 @@ from axil.weights.members import Sum
 from axil.weights.rows_left import bends, mixes
 from axil.weights.smoother import Smoother
 
+LIMITED = 16  # the part of the user's own limit that leaf space may take: batches of queries take the rest
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProvenModel(InMemory):
@@ -126,7 +128,8 @@ class ProvenModel(InMemory):
         """This model by sweeps or in leaf space, whichever takes less time for all these queries and fits into memory."""
         if source.name not in ("weights", "first-order"):
             return self
-        share = self.budget.available // (2 * len(self.engines))
+        part = 2 if self.budget.limit is None else LIMITED
+        share = self.budget.available // (part * len(self.engines))
         return replace(self, engines=[engine.prepared(n_queries, share) for engine in self.engines])
 
     def effects(self, source: Source, asked: Any) -> Effects:
