@@ -36,10 +36,11 @@ class Made:
     @classmethod
     def of(cls, model: Any, y: Any, sample_weight: Any, init_score: Any, settings: Any, make: Any) -> Made:
         """From the arguments of `Explainer`, which has checked them; what can be changed is copied."""
-        given = np.asarray(y.detach() if hasattr(y, "detach") else y)
-        n = len(given)
-        weights = inputs.as_weights(sample_weight, n)
-        offsets = None if init_score is None else owned(np.asarray(init_score, dtype=np.float64))
+        given = np.asarray(inputs.on_host(y.detach() if hasattr(y, "detach") else y, "y_train"))
+        weights = inputs.as_weights(sample_weight, len(given))
+        offsets = None
+        if init_score is not None:
+            offsets = owned(np.asarray(inputs.on_host(init_score, "init_score"), dtype=np.float64))
         return cls(model, owned(given), None if weights is None else owned(weights), offsets, settings, make)
 
     @property
