@@ -242,6 +242,10 @@ def test_what_cannot_be_written_is_refused_by_name():
     voting = ensemble.VotingRegressor([("a", linear_model.LinearRegression()), ("b", lightgbm.LGBMRegressor(**LIGHT))])
     with pytest.raises(axil.UnsupportedQuestionError, match="models of several others are not written"):
         axil.Explainer(voting.fit(X, y), X, y).refit(drop=["r1"])
+    words = X.assign(a=np.array(list("abcdefgh"))[np.arange(N) % 8])
+    encoded = catboost.CatBoostRegressor(**CAT, cat_features=["a"]).fit(words, y)
+    with pytest.raises(axil.UnsupportedQuestionError, match="categories were encoded by the targets"):
+        axil.Explainer(encoded, words, y).refit(drop=["r1"])
     logistic = linear_model.LogisticRegression(C=1.0, tol=1e-10).fit(X, TARGETS["two"])
     with pytest.raises(axil.UnsupportedQuestionError, match="no splits to keep"):
         axil.Explainer(logistic, X, TARGETS["two"]).refit(drop=["r1"])

@@ -132,6 +132,12 @@ def again(self: Refit, drop: Any = None, add: Any = None, targets: Any = None, s
         raise InputError(
             "The model was fitted again or changed since this explainer was made of it. Make a new explainer."
         )
+    if getattr(self._model.adapter, "encodings", 0):
+        raise UnsupportedQuestionError(
+            "refit",
+            "its categories were encoded by the targets of the rows before each row, and other rows come in another order",
+            "Ask explainer.without(X, rows) or what_if(X, targets), which hold the encodings fixed.",
+        )
     given, labels = _changed(self._model, made, drop, add, targets, sample_weight)
     if hasattr(self._model.adapter, "smoother"):
         fit = partial(_fitted_anew, given)
