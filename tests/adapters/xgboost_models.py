@@ -361,5 +361,11 @@ _RANKED_MAKERS: dict[str, Callable[[], Case]] = {
     "absolute error three targets": lambda: regressor(with_targets(three), **_MAE),
     "absolute error vector leaves": lambda: regressor(with_targets(three), multi_strategy="multi_output_tree", **_MAE),
 }
+if VERSION < (
+    3,
+    1,
+):  # parallel trees and vector leaves of medians are not trained, and all outputs start from one number
+    for _name in ("parallel", "three targets", "vector leaves"):
+        del _RANKED_MAKERS[f"absolute error {_name}"]
 #: Leaf values are percentiles of the residuals.
 RANKED: dict[str, Callable[[], Case]] = {name: cache(make) for name, make in _RANKED_MAKERS.items()}
