@@ -37,13 +37,12 @@ def rewritten(model: Any, make: Callable[[Any, Any], Any], X: Any = None) -> Any
 
 def writer(model: Any) -> Any:
     """The module that writes models of this one's library."""
-    library = next((kind.__module__.split(".")[0] for kind in type(model).__mro__[:-1]), "")
-    names = {kind.__module__.split(".")[0] for kind in type(model).__mro__}
-    library = next((name for name in LIBRARIES if name in names), library)
-    if library not in LIBRARIES:
+    names = [kind.__module__.split(".")[0] for kind in type(model).__mro__]
+    library = next((name for name in LIBRARIES if name in names), None)
+    if library is None:
         raise UnsupportedQuestionError(
             "refit",
-            f"models of {library} are not written",
+            f"models of {names[0]} are not written",
             "Ask explainer.without(X, rows) or what_if(X, targets).",
         )
     return import_module(f"axil.adapters.{library}.writer")

@@ -121,7 +121,7 @@ class PartitionedModel(Proven):
         return None
 
     def share_of(self, rows: Any) -> float:
-        """Of rows alone: their weights stay in the partitions."""
+        """The share of the number of rows: their weights stay in the partitions."""
         return sum(map(len, rows)) / max(self.shape[0], 1)
 
     # -- queries --------------------------------------------------------------------------------------------------------

@@ -68,14 +68,10 @@ def leaf_fit(
         if drawn is not None:
             walk.drawn = np.zeros(leaves.shape, dtype=drawn.dtype)
         walk.run(check=False)
-    counted = [
-        np.bincount(leaf, minlength=int(n)) if drawn is None else np.bincount(leaf, own > 0, int(n))
-        for leaf, n, own in zip(leaves, trees.n_leaves, leaves if drawn is None else drawn)
-    ]
-    heavy = [
-        np.bincount(leaf, weights if drawn is None else weights * own, int(n))
-        for leaf, n, own in zip(leaves, trees.n_leaves, leaves if drawn is None else drawn)
-    ]
+    draws = np.broadcast_to(1.0, leaves.shape) if drawn is None else drawn
+    parts = list(zip(leaves, draws, trees.n_leaves.tolist()))
+    counts = np.concatenate([np.bincount(leaf, own > 0, n) for leaf, own, n in parts])
+    heavy = np.concatenate([np.bincount(leaf, weights * own, n) for leaf, own, n in parts])
     most = smooth.most or np.inf
     rule = Regularisation(trees.l2, np.ones_like(trees.l2), False, smooth.l1, most)
     return LeafFit(
@@ -84,8 +80,8 @@ def leaf_fit(
         rates=trees.rates,
         raw=walk.replayed,
         sums=walk.pulls,
-        weights=np.concatenate(heavy).astype(np.float64),
-        counts=np.concatenate(counted).astype(np.int64),
+        weights=heavy,
+        counts=counts.astype(np.int64),
         base=base,
         share=float(smooth.base_shares[-1]),
         estimated=estimated,

@@ -17,6 +17,7 @@ from axil.adapters.writers import rewritten, writer
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.inputs.copies import owned
 from axil.questions.question import Question
+from axil.questions.what_if import by_label
 from axil.questions.without import warn_of_splits
 from axil.replay.refit import Change
 from axil.types import Array
@@ -176,7 +177,7 @@ def _changed(
     if drop is not None:
         keep[model.positions(drop)] = False
     if targets is not None:
-        named, values = _items(targets, "targets", "target")
+        named, values = by_label(targets, "targets", "new target")
         which, rows = inputs.positions(named, model.index, "targets")
         model.as_targets(values, len(values), "targets", "changed")  # which checks them
         y[rows] = np.asarray(values)[which] if len(rows) else y[rows]
@@ -202,13 +203,6 @@ def _changed(
     return Change(kept, added, X, y, fitted, weights, offsets), labels
 
 
-def _items(given: Any, what: str, kind: str) -> tuple[list[Any], list[Any]]:
-    if not hasattr(given, "items") or len(getattr(given, "shape", ())) > 1:
-        raise InputError(f"{what} is a {type(given).__name__}; expected {{row label: {kind}, ...}}.")
-    pairs = list(given.items())
-    return [label for label, _ in pairs], [value for _, value in pairs]
-
-
 def _weights(model: Any, made: Made, sample_weight: Any) -> Array | None:
     """(N,): the weights of the training rows, those that were given anew in their places; None: all one."""
     n = model.shape[0]
@@ -216,7 +210,7 @@ def _weights(model: Any, made: Made, sample_weight: Any) -> Array | None:
         return made.sample_weight
     if not hasattr(sample_weight, "items") or hasattr(sample_weight, "to_numpy"):
         return inputs.as_weights(sample_weight, n)
-    named, values = _items(sample_weight, "sample_weight", "weight")
+    named, values = by_label(sample_weight, "sample_weight", "weight")
     which, rows = inputs.positions(named, model.index, "sample_weight")
     weights = np.ones(n) if made.sample_weight is None else made.sample_weight.copy()
     weights[rows] = np.asarray(values, dtype=np.float64)[which]

@@ -85,14 +85,20 @@ class WhatIf(Question):
 
 def changed_targets(model: Any, targets: Mapping[Any, Any]) -> Array:
     """(N, K): the training targets, on the scale of the fit, with {row label: new target} in their place."""
-    if not hasattr(targets, "items") or len(getattr(targets, "shape", ())) > 1:
-        raise InputError(f"targets is a {type(targets).__name__}; expected {{row label: new target, ...}}.")
-    labels, values = [label for label, _ in targets.items()], [value for _, value in targets.items()]
+    labels, values = by_label(targets, "targets", "new target")
     which, rows = inputs.positions(labels, model.index, "targets")
     made: Array = model.targets.copy()
     if len(rows):
         made[rows] = model.as_targets(values, len(values), "targets", "changed")[which]
     return made
+
+
+def by_label(given: Any, what: str, kind: str) -> tuple[list[Any], list[Any]]:
+    """Labels of training rows and the values that a mapping gives them; refuses anything else."""
+    if not hasattr(given, "items") or len(getattr(given, "shape", ())) > 1:
+        raise InputError(f"{what} is a {type(given).__name__}; expected {{row label: {kind}, ...}}.")
+    pairs = list(given.items())
+    return [label for label, _ in pairs], [value for _, value in pairs]
 
 
 def warn_beyond(model: Any, targets: Array) -> bool:
