@@ -76,6 +76,7 @@ NOTES = {
 VALUES = {
     ("booster", False): "gblinear",
     ("sampling_method", False): "gradient_based",
+    ("ensemble", False): "True",
     ("loss", True): "poisson, gamma",
     ("loss", False): "absolute_error, huber, quantile",
     ("boosting", False): "rf with GOSS",
@@ -106,6 +107,7 @@ SECTIONS = {
             *sklearn_refusals.DRAWS,
             *sklearn_refusals.TREES,
             *sklearn_refusals.STEPS,
+            *sklearn_refusals.CALIBRATION,
             *sklearn_solvers.SOLVERS,
         ),
     ),

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 from scipy.stats import loguniform
 from sklearn.base import BaseEstimator
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -150,12 +149,6 @@ def test_frozen_models_are_looked_into():
     for inner in (Ridge(), make_pipeline(StandardScaler(), Ridge())):
         model = frozen.FrozenEstimator(inner.fit(X, Y))
         np.testing.assert_allclose(axil.Explainer(model, X, Y)(X_NEW).predictions, model.predict(X_NEW))
-    labels = np.median(Y) < Y
-    boosted = GradientBoostingClassifier(n_estimators=3).fit(X, labels)
-    model = CalibratedClassifierCV(frozen.FrozenEstimator(boosted)).fit(X, labels)
-    with pytest.raises(axil.UnsupportedModelError, match=r"calibrated_classifiers_\[i\].estimator"):
-        axil.Explainer(model, X, labels)
-    assert axil.Explainer(model.calibrated_classifiers_[0].estimator, X, labels).kind == "additive"
 
 
 @pytest.mark.parametrize("kind", [RandomForestClassifier, GradientBoostingClassifier])

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn import (
-    calibration,
     ensemble,
     isotonic,
     linear_model,
@@ -87,7 +86,6 @@ REFUSED_CLASSES: dict[str, tuple[Any, str | None, str]] = {
     "AdaBoostRegressor": (ensemble.AdaBoostRegressor(n_estimators=2), "(ii)", "median"),
     "AdaBoostClassifier": (ensemble.AdaBoostClassifier(n_estimators=2), "(ii)", "vote"),
     "StackingClassifier": (ensemble.StackingClassifier([("a", tree.DecisionTreeClassifier())]), "(ii)", "estimators_"),
-    "CalibratedClassifierCV": (calibration.CalibratedClassifierCV(tree.DecisionTreeClassifier()), "(ii)", "inside"),
     "MLPRegressor": (neural_network.MLPRegressor(hidden_layer_sizes=(3,), max_iter=2), "(ii)", "curve"),
     "MLPClassifier": (neural_network.MLPClassifier(hidden_layer_sizes=(3,), max_iter=2), "(ii)", "curve"),
     "SVR": (svm.SVR(), "(ii)", "bound"),

@@ -285,6 +285,7 @@ class Defaults(ReadsRows):
     offset_replaces_base = False
     scale: TargetScale = IDENTITY
     encodings = 0
+    calibration: Any = None  #: the `Calibration` of its probabilities; None: there is none
 
     def spelling(self, name: str) -> str:
         """How the library writes a column's name: as it is."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from axil.adapters.boundary import TAKES_ROWS, ReadsRows
 from axil.adapters.contract import TrainingRows
-from axil.adapters.searches import unwrapped
+from axil.adapters.searches import inside_of, is_calibrated, unwrapped
 from axil.errors import UnsupportedModelError
 
 
@@ -110,6 +110,16 @@ def last_step(model: Any) -> Any:
     return unwrapped(model.steps[-1][1])
 
 
+def calibrates(model: Any) -> bool:
+    """Whether a classifier, or the last step of a pipeline, is calibrated."""
+    if is_calibrated(model):
+        return True
+    inside = inside_of(model)
+    if inside is not None:
+        return calibrates(inside[1])
+    return last_step(model) is not None and calibrates(model.steps[-1][1])
+
+
 Reader = Callable[[Any], Any]  # from a model to its adapter, None for an object that it does not know
 
 
@@ -127,10 +137,14 @@ def search(model: Any, readers: list[Reader], together: Callable[[Any, Reader], 
 
     Searches are looked into, wherever they are. ``together`` reads models of several others, which it has read in the same way.
     """
-    model = unwrapped(model)
-    last = last_step(model)
-    if last is not None:
-        inner = search(last, readers, together)
+    inside = inside_of(model)
+    if inside is not None:
+        found = search(inside[1], readers, together)
+        if found is not None and is_calibrated(model):
+            import_module("axil.adapters.sklearn.calibration").calibrate(found, model)
+        return found
+    if last_step(model) is not None:
+        inner = search(model.steps[-1][1], readers, together)
         return None if inner is None else PipelineAdapter(model, inner)
     found = next((found for read in readers if (found := read(model)) is not None), None)
     if found is not None or together is None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from axil.adapters.pipeline import last_step
-from axil.adapters.searches import unwrapped
+from axil.adapters.searches import CALIBRATED, inside_of
 from axil.errors import UnsupportedQuestionError
 
 LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
@@ -16,11 +16,11 @@ LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
 
 def rewritten(model: Any, make: Callable[[Any, Any], Any], X: Any = None) -> Any:
     """The model with the fitted one inside made anew: ``make(inside, rows as they reach it)``; all around it is held fixed."""
-    inside = unwrapped(model)
-    if inside is not model:
-        made = copy.copy(model)
-        name = "best_estimator_" if "best_estimator_" in vars(model) else "estimator"
-        setattr(made, name, rewritten(getattr(model, name), make, X))
+    inside = inside_of(model)
+    if inside is not None:
+        made, (name, fitted) = copy.copy(model), inside
+        new = rewritten(fitted, make, X)
+        setattr(made, name, [new] if name == CALIBRATED else new)
         return made
     if last_step(model) is not None:
         made = copy.copy(model)

@@ -89,7 +89,7 @@ class PartitionedPushes(PartitionedModel):
 
     def meant(self, scores: Array) -> dict[str, Array]:
         loss = self.held.walked.loss
-        return {loss.meaning: loss.mean(scores)} if loss.meaning else {}
+        return {loss.meaning: self.calibrated(scores, loss.mean(scores))} if loss.meaning else {}
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         n_rows, n_outputs = self.shape

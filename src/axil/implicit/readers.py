@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from axil import inputs
+from axil.adapters.pipeline import calibrates
 from axil.errors import AxilError, ExactnessError, InputError
 from axil.machine.limits import Limits
 from axil.replay.mistakes import OTHER_ORDER, other_order
@@ -60,6 +61,11 @@ def copied(values: Any) -> Any:
 
 def read(given: Given) -> Boosting | Implicit:
     """The model as the first reader reads it; targets in another order than the rows, by their labels, are said outright."""
+    if given.output != "raw" and calibrates(given.model):
+        raise InputError(
+            f"output is {given.output!r}, and probabilities of this model are calibrated by a curve that derivatives do not "
+            "know. Leave it out, or pass the classifier inside: calibrated_classifiers_[0].estimator."
+        )
     try:
         return _first(given)
     except ExactnessError as error:

@@ -202,7 +202,7 @@ class ProvenPushes(InMemory):
 
     def meant(self, scores: Array) -> dict[str, Array]:
         means = self.boosting.means(scores)
-        return {} if means is None else {self.boosting.meaning: means}
+        return {} if means is None else {self.boosting.meaning: self.calibrated(scores, means)}
 
     def bytes_per_query(self, source: Source, whole: bool = False) -> int:
         if source.name in ("derivatives", "first-order"):

@@ -53,7 +53,7 @@ class Top(Question):
         is_push = source.name == "pushes"
 
         def make(batch: Queries, best: Best) -> dict[str, Any]:
-            meant = model.meant(best.predictions) if is_push else {}
+            meant = model.meant(batch.predictions) if is_push else {}
             return tables.top_columns(batch.labels, model.outputs, model.scale, best, meant, not is_push)
 
         return asked.table(parts, make, model.note(source.note))

@@ -15,7 +15,6 @@ from axil.output.account import Account
 from axil.output.context import Context
 from axil.output.predictions import WeightedSums
 from axil.replay.queries import Combination, Offsets, Queries
-from axil.types import Array
 
 
 def sums(model: Any, source: Source, batch: Queries | Combination, found: Gathered) -> WeightedSums:
@@ -23,7 +22,6 @@ def sums(model: Any, source: Source, batch: Queries | Combination, found: Gather
     single, (targets, index) = model.outputs is None, model.gathered
     additive = model.kind == "additive" and source is model.source
     counted_as = np.ones_like(targets) if additive else targets
-    scores = found.predictions
     return WeightedSums(
         weights=found.parts[0] if len(found.parts) == 1 else np.stack(found.parts),
         intercepts=found.intercepts[:, 0] if single else found.intercepts,
@@ -34,29 +32,29 @@ def sums(model: Any, source: Source, batch: Queries | Combination, found: Gather
         outputs=model.outputs,
         backend=model.backend,
         n_threads=model.n_threads,
-        context=_context(model, batch, scores),
+        context=_context(model, batch),
         scale=model.scale,
         seen=targets if additive else model.seen,
-        account=_account(model, batch, scores) if additive else None,
+        account=_account(model, batch) if additive else None,
         classes=model.classes,
     )
 
 
-def _context(model: Any, batch: Queries | Combination, scores: Array) -> Context:
+def _context(model: Any, batch: Queries | Combination) -> Context:
     held = "" if getattr(model.verification, "held", None) is None else str(model.verification.held)
     own = None if model.verification is None and model.kind == "exact" else batch.predictions
     rows = None if batch.rows is None else owned_rows(batch.rows)
     return Context(rows, model.table, model.adapter.feature_names, own, held)
 
 
-def _account(model: Any, batch: Queries | Combination, scores: Array) -> Account:
+def _account(model: Any, batch: Queries | Combination) -> Account:
     """The account that goes with pushes: the meaning of scores, and derivatives, which are computed when asked for.
 
     Sums of scores have no meaning behind the link.
     """
     if isinstance(batch, Combination):
         return Account("", None, partial(_derived_sums, model), batch)
-    meant = model.meant(scores)
+    meant = model.meant(batch.predictions)  # the model's own scores: a curve may be steep
     meaning, means = next(iter(meant.items()), ("", None))
     return Account(meaning, means, partial(_derived, model, batch.adapter), batch.offsets, scored=model.scored)
 

@@ -103,8 +103,11 @@ class Proven(ABC):
 
     def note(self, text: str) -> str:
         """The note on the numbers of tables, which names encodings that are held and, of one of two classes, the class."""
-        encoded = getattr(self.adapter, "encodings", 0)
-        return notes.of_class(f"{text}; {notes.ENCODED}" if encoded else text, self.scored)
+        if getattr(self.adapter, "encodings", 0):
+            text = f"{text}; {notes.ENCODED}"
+        if getattr(self.adapter, "calibration", None) is not None:
+            text = f"{text}; {notes.CALIBRATED[self.kind]}"
+        return notes.of_class(text, self.scored)
 
     @property
     def scored(self) -> Any:
@@ -154,6 +157,11 @@ class Proven(ABC):
     def meant(self, scores: Array) -> dict[str, Array]:
         """The meaning of scores (n, K), such as probabilities, by name; empty where scores are the predictions themselves."""
         return {}
+
+    def calibrated(self, scores: Array, means: Array) -> Array:
+        """(n, K): what a calibration makes of scores and their means by the link; the means where there is none."""
+        calibration = getattr(self.adapter, "calibration", None)
+        return means if calibration is None else np.asarray(calibration.probabilities(scores, means))
 
     @property
     def is_sparse(self) -> bool:

@@ -49,12 +49,6 @@ CLASSES: dict[str, RefusedClass] = {
     "StackingClassifier": RefusedClass(
         "its last model is fitted to predictions of the others, which change with the targets", "(ii)", _BASE
     ),
-    "CalibratedClassifierCV": RefusedClass(
-        "its probabilities are a curve of those of another classifier, fitted to the targets once more",
-        "(ii)",
-        "Explain a classifier inside, calibrated_classifiers_[i].estimator, on the rows of its own fit: those that fold i left "
-        "to train on, or all rows with ensemble=False; a frozen one (cv='prefit') on the rows that it was fitted on before.",
-    ),
     **dict.fromkeys(
         ("RegressorChain", "ClassifierChain"),
         RefusedClass(
@@ -110,6 +104,8 @@ EXACT = (
     "searches (GridSearchCV, RandomizedSearchCV, HalvingGridSearchCV, HalvingRandomSearchCV and others with best_estimator_), of "
     "and in pipelines too: the best_estimator_, for which refit must not be False; FrozenEstimator, FixedThresholdClassifier and "
     "TunedThresholdClassifierCV: the model inside, on the rows of its own fit (a threshold moves no probability)",
+    "CalibratedClassifierCV of one classifier (ensemble=False, or around a FrozenEstimator): the classifier inside, on the rows "
+    "of its own fit; the probability beside the score of a boosted one is the calibrated one, its curve held fixed",
     "TransformedTargetRegressor around a model of any library here: func and inverse_func, or a transformer, that keep the order "
     "of the targets and lead back to them (held fixed)",
 )
@@ -231,6 +227,25 @@ TREES: tuple[Refusal[Any], ...] = (
         lambda tree: str(tree.n_outputs_) if hasattr(tree, "classes_") and tree.n_outputs_ > 1 else "",
         "axil explains the classes of one output at a time",
         "Fit one classifier for each output.",
+    ),
+)
+
+
+#: Of CalibratedClassifierCV.
+CALIBRATION: tuple[Refusal[Any], ...] = (
+    Refusal(
+        "ensemble",
+        lambda model: (
+            f"True and {len(model.calibrated_classifiers_)} classifiers"
+            if len(model.calibrated_classifiers_) > 1
+            else ""
+        ),
+        "its probability is a mean of the calibrated probabilities of several classifiers, which adds up from no score",
+        "Fit with ensemble=False, or explain one of them on the rows of its own fit, which cv draws again unless it shuffles "
+        """without a seed:
+    train, _ = list(sklearn.model_selection.check_cv(model.cv, y, classifier=True).split(X, y))[0]
+    axil.Explainer(model.calibrated_classifiers_[0], np.asarray(X)[train], np.asarray(y)[train])""",
+        "(ii)",
     ),
 )
 

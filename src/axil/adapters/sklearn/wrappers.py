@@ -238,6 +238,13 @@ def _read(inside: Read, estimator: Any, name: str, targets: str = "") -> Model:
             "axil does not read this model, and a sum is exact only where all its members are",
             "Fit it with models that axil reads, or explain the others one by one (estimators_).",
         )
+    if getattr(found, "calibration", None) is not None:
+        raise UnsupportedModelError(
+            name,
+            type(estimator).__name__,
+            "its probabilities are calibrated by a curve, so a sum of them is not linear in the targets",
+            "Calibrate the whole: CalibratedClassifierCV(VotingClassifier(...), ensemble=False).",
+        )
     if not found.scale.is_identity:
         raise UnsupportedModelError(
             name,
