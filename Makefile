@@ -37,9 +37,9 @@ test-oldest: ## The contract tests with the oldest versions supported
 test-torch: .venv-torch/torch ## Derivatives of torch modules
 	.venv-torch/bin/python -m pytest -q tests/implicit
 
-# Forecasters of mlforecast and skforecast, in an environment of their own: they bring numba.
-test-forecasts: .venv-forecasts/forecasts ## Forecasts of mlforecast and skforecast
-	.venv-forecasts/bin/python -m pytest -q tests/forecasts
+# Forecasters of mlforecast and skforecast, and the recipe for MLflow, in an environment of their own: they bring numba.
+test-forecasts: .venv-forecasts/forecasts ## Forecasts of mlforecast and skforecast; the recipe for MLflow
+	.venv-forecasts/bin/python -m pytest -q tests/forecasts tests/test_production.py
 
 # The page in a real Chromium, which is installed where apt-get can; here a missing browser is an error, not a skip.
 test-browser: .venv/test .venv/browser ## The page and the report in a real Chromium
@@ -72,8 +72,8 @@ sanitize: .venv/test ## The kernels' tests under AddressSanitizer and UndefinedB
 
 .venv-forecasts/forecasts: $(SOURCES)
 	test -x .venv-forecasts/bin/python || $(PYTHON) -m venv .venv-forecasts
-	.venv-forecasts/bin/python -m pip install --quiet --editable '.[lightgbm,pandas,scikit-learn]' \
-		'mlforecast>=1.0' 'skforecast>=0.20' statsmodels 'pytest>=8'
+	.venv-forecasts/bin/python -m pip install --quiet --editable '.[lightgbm,pandas,plots,scikit-learn]' \
+		'mlforecast>=1.0' 'skforecast>=0.20' 'mlflow-skinny>=3' statsmodels 'pytest>=8'
 	touch $@
 
 fuzz: .venv/test ## 5,000 random models of every library: exact or refused; answers against replays in NumPy; some five minutes of one core

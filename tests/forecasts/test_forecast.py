@@ -16,7 +16,8 @@ mlforecast = pytest.importorskip("mlforecast")
 pytest.importorskip("skforecast")
 
 from mlforecast.target_transforms import Differences, GlobalSklearnTransformer, LocalStandardScaler  # noqa: E402
-from skforecast.recursive import ForecasterRecursive  # noqa: E402
+from skforecast.direct import ForecasterDirect  # noqa: E402
+from skforecast.recursive import ForecasterRecursive, ForecasterRecursiveMultiSeries  # noqa: E402
 from sklearn.preprocessing import FunctionTransformer  # noqa: E402
 
 LAGS = [1, 2, 12]
@@ -121,7 +122,7 @@ def test_path_lists_the_features_that_are_forecasts(frame):
 
 
 def test_forecasters_that_are_not_read_are_named(frame):
-    with pytest.raises(axil.InputError, match="expected mlforecast's MLForecast or skforecast"):
+    with pytest.raises(axil.InputError, match="expected mlforecast's MLForecast, or skforecast"):
         axil.forecast(model(), frame)
     direct = mlforecast.MLForecast({"lgb": model()}, freq="MS", lags=LAGS).fit(frame, max_horizon=2)
     with pytest.raises(axil.InputError, match="a model for each horizon"):
@@ -130,6 +131,51 @@ def test_forecasters_that_are_not_read_are_named(frame):
     with pytest.raises(axil.InputError, match="say which, such as model='a'"):
         axil.forecast(two, frame, h=2)
     assert axil.forecast(two, frame, h=2, model="b").values.shape == (2, 2)
+
+
+@pytest.mark.parametrize(("encoding", "differences"), [("ordinal", None), ("onehot", 1)])
+def test_several_series_of_skforecast_by_date_and_series(frame, encoding, differences):
+    wide = frame.pivot(index="ds", columns="unique_id", values="y").asfreq("MS")
+    forecaster = ForecasterRecursiveMultiSeries(
+        estimator=model(), lags=LAGS, encoding=encoding, differentiation=differences
+    )
+    forecaster.fit(series=wide, suppress_warnings=True)
+    found = axil.forecast(forecaster, wide, h=3)
+    own = forecaster.predict(steps=3, suppress_warnings=True).pivot(columns="level", values="pred")
+    np.testing.assert_allclose(found.values, own[["co2", "waves"]], rtol=1e-9)
+    rows = pd.Series(found.row_labels)
+    assert rows[[0, len(rows) - 1]].tolist() == [f"co2 {found.row_dates[0]!s:.10}", "waves 2001-12-01"]
+    assert found.explainer.targets[-1] == pytest.approx(
+        (wide["waves"].diff() if differences else wide["waves"]).iloc[-1]
+    )
+    with pytest.raises(axil.InputError, match="exog of a ForecasterRecursiveMultiSeries is not read"):
+        axil.forecast(forecaster, wide, h=3, exog=wide)
+
+
+def test_a_direct_forecaster_is_refused_with_a_way_in_that_works(series):
+    direct = ForecasterDirect(estimator=model(), steps=3, lags=LAGS)
+    direct.fit(y=series)
+    for refused in (lambda: axil.forecast(direct, series, h=2), lambda: axil.Explainer(direct, series, series)):
+        with pytest.raises(axil.InputError, match=r"one of its estimators_, with filter_train_X_y_for_step"):
+            refused()
+    X, y = direct.filter_train_X_y_for_step(2, *direct.create_train_X_y(y=series))
+    assert axil.Explainer(direct.estimators_[2], X, y).kind == "exact"
+    assert "axil.forecast(forecaster, data)" in str(axil.supports(ForecasterRecursive(estimator=model(), lags=2)))
+
+
+@pytest.mark.parametrize("transforms", [[Differences([1])], "log"])
+def test_the_timeline_has_a_curve_for_each_horizon_that_ends_at_its_forecast(frame, transforms):
+    plots = pytest.importorskip("axil.plots")
+    pytest.importorskip("matplotlib").use("agg")
+    given = [GlobalSklearnTransformer(FunctionTransformer(np.log, np.exp))] if transforms == "log" else transforms
+    forecaster = mlforecast.MLForecast({"lgb": model()}, freq="MS", lags=LAGS, target_transforms=given).fit(frame)
+    found = axil.forecast(forecaster, frame, h=4)
+    ax = plots.timeline(found, query="waves")
+    curves = [line for line in ax.lines if line.get_drawstyle() == "steps-post"]
+    np.testing.assert_allclose([line.get_ydata()[-1] for line in curves], found.values[:, 1], rtol=1e-6)
+    assert "waves, 1 to 4 ahead" in ax.get_title(loc="left")
+    with pytest.raises(axil.InputError, match="leave dates out"):
+        plots.timeline(found, found.row_dates)
 
 
 def test_the_page_runs_and_shows_what_it_prints(capsys):

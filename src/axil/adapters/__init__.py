@@ -12,7 +12,7 @@ from axil.adapters.pipeline import Reader, library_readers, search
 from axil.adapters.registration import is_adapter, register, registered, require_contract
 from axil.errors import InputError, UnsupportedModelError
 
-__all__ = ["Model", "find", "fingerprint", "read", "read_leaves", "register", "unknown"]
+__all__ = ["Model", "around", "find", "fingerprint", "read", "read_leaves", "register", "unknown"]
 
 # Library: what it calls the models that axil reads. Each has a package of the same name here.
 _LIBRARIES = {
@@ -28,12 +28,18 @@ _LIBRARIES = {
 _FORECASTERS = (
     (
         ("mlforecast.",),
-        "one of its models_, with the features and targets of its preprocess(df, return_X_y=True); targets that were transformed "
+        "it to axil.forecast(forecaster, data), or one of its models_ to axil.Explainer, "
+        "with the features and targets of its preprocess(df, return_X_y=True); targets that were transformed "
         "(differences) are explained as they reach the model",
     ),
     (
+        ("skforecast.direct.",),
+        "one of its estimators_, with filter_train_X_y_for_step(step, X, y) of the X and y of its create_train_X_y",
+    ),
+    (
         ("skforecast.",),
-        "its estimator (in some versions regressor), with the X_train and y_train of its create_train_X_y(y)",
+        "it to axil.forecast(forecaster, data), or its estimator "
+        "(in some versions regressor), with the X_train and y_train of its create_train_X_y(y)",
     ),
     (
         ("darts.",),
@@ -94,13 +100,18 @@ def unknown(model: Any) -> str:
         inside = False
     if inside:
         return f"The model is a {kind}, a search that axil does not know. Pass the model that it chose: its best_estimator_."
-    for names, attribute in _FORECASTERS:
-        if kind.startswith(names):
-            return f"The model is a {kind}, which holds the model that axil reads. Pass {attribute}."
+    if way := around(model):
+        return f"The model is a {kind}, which holds the model that axil reads. {way}"
     return (
         f"The model is a {kind}; axil reads {', '.join((*_LIBRARIES.values(), *registered))}. If this object wraps such a model "
         "(a file, an ensemble of your own), pass the fitted model inside, with the features as they reach it."
     )
+
+
+def around(model: Any) -> str:
+    """The way to the model inside an object that holds one, such as a forecaster; empty for other objects."""
+    kind = f"{type(model).__module__}."
+    return next((f"Pass {way}." for names, way in _FORECASTERS if kind.startswith(names)), "")
 
 
 def fingerprint(model: Any, objective: Any = None) -> str:

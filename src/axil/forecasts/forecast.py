@@ -36,14 +36,14 @@ def forecast(
 
     Parameters
     ----------
-    forecaster : mlforecast.MLForecast or skforecast.recursive.ForecasterRecursive
+    forecaster : mlforecast.MLForecast, skforecast.recursive.ForecasterRecursive or ForecasterRecursiveMultiSeries
         A fitted forecaster.
     data : frame or series
-        The data that it was fitted on: for MLForecast a frame of series, dates and targets, for skforecast a pandas Series.
+        The data that it was fitted on: for MLForecast a frame of series, dates and targets, for skforecast its series.
     h : int, default 12
         How many steps to forecast.
     exog : frame, optional
-        Further features of the steps: X_df of MLForecast; for skforecast those of the fit and of the steps, by date.
+        Further features of the steps: X_df of MLForecast; for a ForecasterRecursive those of the fit and of the steps, by date.
     model : str, optional
         Which of the models of an MLForecast, if there are several.
     **settings : optional
@@ -144,6 +144,11 @@ class Forecast:
     def _names(self) -> list[str]:
         """Series and date of each forecast, series after series."""
         return [f"{s} {_day(d)}" for s, d in zip(self.series.T.ravel(), self.dates.T.ravel())]
+
+    @property
+    def row_dates(self) -> NDArray[Any]:
+        """(N,): the date of each training row."""
+        return self._rows.dates
 
     @property
     def base(self) -> Array:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from axil.adapters import around
 from axil.errors import InputError, shown
 from axil.forecasts.probe import Probe
 from axil.types import Array
@@ -102,7 +103,7 @@ class RecursiveReader(Reader):
     @property
     def model(self) -> Any:
         if not self._forecaster.is_fitted:
-            raise InputError("This ForecasterRecursive is not fitted: call its fit first.")
+            raise InputError(f"This {type(self._forecaster).__name__} is not fitted: call its fit first.")
         return self._forecaster.estimator
 
     def rows(self) -> FitRows:
@@ -127,17 +128,49 @@ class RecursiveReader(Reader):
         )
 
 
+class SeveralReader(RecursiveReader):
+    """skforecast's ForecasterRecursiveMultiSeries: one model of several series."""
+
+    def __init__(self, forecaster: Any, data: Any, exog: Any):
+        super().__init__(forecaster, data, exog)
+        if exog is not None:
+            raise InputError(f"exog of a ForecasterRecursiveMultiSeries is not read. {ADVICE}")
+
+    def rows(self) -> FitRows:
+        own, names = copy.deepcopy(self._forecaster), np.array(self._forecaster.series_names_in_, dtype=object)
+        X, y = own.create_train_X_y(series=self._data)
+        if self._forecaster.encoding is None:
+            raise InputError(f"This ForecasterRecursiveMultiSeries has encoding=None: no row says its series. {ADVICE}")
+        if self._forecaster.encoding == "onehot":
+            codes = X[list(names)].to_numpy().argmax(axis=1)
+        else:
+            codes = X["_level_skforecast"].to_numpy().astype(np.intp)
+        return FitRows(X, y.to_numpy().astype(np.float64), names[codes], y.index.to_numpy())
+
+    def run(self, probe: Probe, h: int) -> tuple[NDArray[Any], NDArray[Any], Array]:
+        own = copy.copy(self._forecaster)
+        own.estimator = probe
+        found = own.predict(steps=h)  # step after step, and in each all series
+        parts = found["level"].to_numpy(), found.index.to_numpy(), found["pred"].to_numpy().astype(np.float64)
+        series, dates, values = (part.reshape(h, -1) for part in parts)
+        return series, dates, values
+
+
+RECURSIVE = {"ForecasterRecursive": RecursiveReader, "ForecasterRecursiveMultiSeries": SeveralReader}
+
+
 def reader_of(forecaster: Any, data: Any, exog: Any, model: str | None) -> Reader:
     """The reader of a forecaster; raises for an object that axil does not know."""
     kind = type(forecaster)
     library, name = kind.__module__.split(".")[0], kind.__name__
     if (library, name) == ("mlforecast", "MLForecast"):
         return MLForecastReader(forecaster, data, exog, model)
-    if (library, name) == ("skforecast", "ForecasterRecursive"):
+    if library == "skforecast" and name in RECURSIVE:
         if model is not None:
             raise InputError("model is for an MLForecast of several models. Leave it out.")
-        return RecursiveReader(forecaster, data, exog)
+        return RECURSIVE[name](forecaster, data, exog)
+    way = around(forecaster) or ADVICE
     raise InputError(
-        f"The forecaster is a {kind.__module__}.{name}; expected mlforecast's MLForecast or skforecast's ForecasterRecursive. "
-        f"{ADVICE}"
+        f"The forecaster is a {kind.__module__}.{name}; expected mlforecast's MLForecast, or skforecast's "
+        f"{' or '.join(RECURSIVE)}. {way}"
     )

@@ -1,8 +1,8 @@
-"""The timeline: contributions to one prediction, added up along the dates of the training rows."""
+"""The timeline: contributions to one prediction, or to forecasts, added up along the dates of the training rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from axil.errors import InputError, shown
 from axil.explanation import Explanation
+from axil.forecasts import Forecast
 from axil.plots import canvas, marks
-from axil.plots.sources import Prediction, along, one_prediction
+from axil.plots.sources import Prediction, along, one_prediction, query_position
 from axil.plots.step_plots import as_reference, level, reference_of, running
+from axil.scale import IDENTITY, TargetScale
 from axil.types import Array
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class Line:
 
 def timeline(
     source: Any,
-    dates: Any,
+    dates: Any = None,
     *,
     query: Any = 0,
     output: Any = None,
@@ -48,22 +50,34 @@ def timeline(
     reference, start at the base of the scores. Rows without a date come before all others and are counted. ``name``: of the
     axis, if the column has none.
 
+    Of an `axil.forecast` there is a curve for each horizon, which ends at its forecast; the dates are the forecast's own, and
+    ``query`` is one of its series, by name or position.
+
     Of a model fitted to logarithms the levels are in the targets' own units. Of other transformed targets they are on the scale
     of the fit, which the label names.
     """
-    if not isinstance(source, Explanation):
-        raise InputError(f"source is {shown(source)}; expected an axil.Explanation: explainer(X).")
-    one = one_prediction(source, query, output, None, True)
-    at = reference_of(source, one, as_reference(reference))
+    if isinstance(source, Forecast):
+        explanation, ones, dates = _horizons(source, query, dates)
+    elif isinstance(source, Explanation):
+        explanation, ones = source, [one_prediction(source, query, output, None, True)]
+    else:
+        raise InputError(
+            f"source is {shown(source)}; expected an axil.Explanation: explainer(X), or what axil.forecast returned."
+        )
+    one = ones[0]
+    at = reference_of(explanation, one, as_reference(reference))
     x = along(dates, len(one.weights), "dates")
     if x is None:
         raise InputError("dates are text; expected dates or numbers. Parse them first: pandas.to_datetime(dates).")
-    line = _added_up(one, x, at or 0.0)
+    lines = [_added_up(own, x, at or 0.0) for own in ones]
     ax = canvas.new_axes(ax)
-    _draw(ax, one, line, at)
+    if isinstance(source, Forecast):
+        _draw_horizons(ax, ones, lines)
+    else:
+        _draw(ax, one, lines[0], at)
     below = str(name or getattr(dates, "name", None) or "date")
-    if line.undated:
-        below += f" ({line.undated:,} rows without one come first)"
+    if lines[0].undated:
+        below += f" ({lines[0].undated:,} rows without one come first)"
     title = f"{canvas.head(one)}Contributions of {len(x):,} training rows, added up along time"
     title += "" if one.exact else "\nderivative × target: not a decomposition"
     canvas.dress(ax, title, below, running(one, at))
@@ -72,6 +86,21 @@ def timeline(
     else:
         canvas.few_ticks(ax)
     return ax
+
+
+def _horizons(source: Forecast, series: Any, dates: Any) -> tuple[Explanation, list[Prediction], NDArray[Any]]:
+    """The forecasts of one series, horizon after horizon, each with what no target makes in its intercept."""
+    if dates is not None:
+        raise InputError("A forecast has the dates of its training rows; leave dates out.")
+    h, names, explanation = len(source.values), source.series[0], source.explain()
+    k = query_position(series, names)
+    scale = TargetScale("log", np.exp, base=np.e) if source.is_log else IDENTITY
+    ones = []
+    for t in range(h):
+        one = one_prediction(explanation, k * h + t, None, None, True)
+        intercept = float(one.intercept or 0.0) + float(source.base[t, k])
+        ones.append(replace(one, intercept=intercept, value=None, scale=scale, name=f"{names[k]}, 1 to {h} ahead"))
+    return explanation, ones, source.row_dates
 
 
 def _added_up(one: Prediction, x: NDArray[Any], reference: float) -> Line:
@@ -98,4 +127,20 @@ def _draw(ax: Axes, one: Prediction, line: Line, reference: float | None) -> Non
     )
     ax.plot(times, levels, color=canvas.colours(ax).positive, linewidth=1.6, drawstyle="steps-post")
     ax.plot(times[-1:], levels[-1:], "o", color=canvas.colours(ax).positive, markersize=5)
+    marks.key(ax)
+
+
+def _draw_horizons(ax: Axes, ones: list[Prediction], lines: list[Line]) -> None:
+    """A curve for each horizon, the nearest faintest, and a mark at its end, the forecast."""
+    colour, named = canvas.colours(ax).positive, {0, len(lines) // 2, len(lines) - 1}
+    for t, (one, line) in enumerate(zip(ones, lines)):
+        end = float(line.levels[-1])
+        levels = np.append(line.start, line.levels)
+        levels = one.scale.inverse(levels) if one.scale.is_log else levels
+        look: dict[str, Any] = {"color": colour, "alpha": 0.3 + 0.7 * (t + 1) / len(lines)}
+        label = f"{t + 1} ahead: {level(end, one.scale)}" if t in named else None
+        ax.plot(
+            np.append(line.times[:1], line.times), levels, linewidth=1.3, drawstyle="steps-post", label=label, **look
+        )
+        ax.plot(line.times[-1:], levels[-1:], "o", markersize=4, **look)
     marks.key(ax)

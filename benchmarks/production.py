@@ -1,0 +1,90 @@
+"""What an explainer costs a service: to make, to save, to load, and to ask about one row.
+
+    python benchmarks/production.py             # prints the table of docs/production.md and writes results/production.csv
+    python benchmarks/production.py --quick     # small; prints
+
+LightGBM on Friedman #1, trees of 31 leaves, one thread unless said. Processor milliseconds, the shortest of several runs; the
+model's own prediction of the row stands beside, so that the machine falls out of the comparison.
+"""
+
+import argparse
+import pickle
+import tempfile
+import time
+from pathlib import Path
+
+from common import fit, friedman, write_csv
+
+import axil
+
+SIZES = ((10_000, 100), (100_000, 100))
+QUICK = ((1_000, 10),)
+
+
+def milliseconds(run, repeats):
+    """Processor time of the shortest run."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return 1e3 * min(times)
+
+
+def written(value):
+    """Three digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def measured(n, trees, repeats):
+    """(step, milliseconds), one after the other."""
+    X, y = friedman(n)
+    row, held_out = friedman(1, seed=1)[0], friedman(1_000, seed=2)[0]
+    model = fit(X, y, trees)
+    explainer = axil.Explainer(model, X, y, n_threads=1)
+    yield "make the explainer", milliseconds(lambda: axil.Explainer(model, X, y, n_threads=1), 2)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "explainer.npz"
+        yield "save", milliseconds(lambda: explainer.save(path), 2)
+        yield "axil.load", milliseconds(lambda: axil.load(path, model, n_threads=1), 2)
+    pickled = pickle.dumps(explainer)
+    yield "unpickle", milliseconds(lambda: pickle.loads(pickled), 2)
+    yield "the model's predict", milliseconds(lambda: model.predict(row, num_threads=1), repeats)
+    yield "top(row, k=5)", milliseconds(lambda: explainer.top(row, k=5), repeats)
+    two = axil.Explainer(model, X, y, n_threads=2)
+    yield "top(row, k=5), n_threads=2", milliseconds(lambda: two.top(row, k=5), repeats)
+    yield "explainer(row)", milliseconds(lambda: explainer(row), repeats)
+    yield "without(row, [0])", milliseconds(lambda: explainer.without(row, [0]), 2)
+    yield "prepare", milliseconds(lambda: axil.Explainer(model, X, y, n_threads=1).prepare(), 1)
+    explainer.prepare()
+    yield "top(row, k=5), prepared", milliseconds(lambda: explainer.top(row, k=5), repeats)
+    many = friedman(100, seed=3)[0]
+    yield "top of 100 rows, prepared, each row", milliseconds(lambda: explainer.top(many, k=5), 3) / len(many)
+    yield (
+        "novelty(model, row, X_train, held_out)",
+        milliseconds(lambda: axil.novelty(model, row, X, held_out, n_threads=1), 2),
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small sizes; writes nothing")
+    sizes = QUICK if (quick := parser.parse_args().quick) else SIZES
+    found = {(n, trees): dict(measured(n, trees, 3 if quick else 20)) for n, trees in sizes}
+    print("| processor ms |", " | ".join(f"{n:,} rows, {trees} trees" for n, trees in sizes), "|")
+    print("|---|" + "---|" * len(sizes))
+    for step in next(iter(found.values())):
+        print(f"| {step} |", " | ".join(f"{written(one[step])}" for one in found.values()), "|")
+    if not quick:
+        write_csv(
+            "production.csv",
+            [
+                {"rows": n, "trees": trees, "step": step, "processor_ms": f"{taken:.6g}"}
+                for (n, trees), one in found.items()
+                for step, taken in one.items()
+            ],
+        )
+
+
+if __name__ == "__main__":
+    main()
