@@ -95,7 +95,7 @@ def main():
         for line in measure(n, arguments.threads, arguments.questions):
             lines.append(line)
             print("  ".join(f"{name} {value}" for name, value in line.items()), flush=True)
-    write_csv("questions.csv", lines)
+        write_csv("questions.csv", lines)
 
 
 if __name__ == "__main__":
