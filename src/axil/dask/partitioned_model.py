@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -143,9 +144,9 @@ class PartitionedModel(Proven):
             for first in range(0, max(len(batch), 1), most):
                 yield start + first, batch[first : first + most]
 
+    @abstractmethod
     def most_asked(self) -> int:
         """How many queries are sent to the workers at a time."""
-        raise NotImplementedError
 
     # -- columns --------------------------------------------------------------------------------------------------------
 
@@ -219,9 +220,9 @@ class PartitionedModel(Proven):
         return [np.concatenate(column)[back] for column in zip(*parts)] if wanted else []
 
     @property
+    @abstractmethod
     def trees(self) -> tuple[NDArray[np.int64], list[Any]]:
         """(T,) the leaves of all the model's trees; and for each entry of the fitted trees which of them it has."""
-        raise NotImplementedError
 
     def _checked(self, p: int, one: Taken, wanted: list[int]) -> list[NDArray[Any]]:
         """The columns of rows that the collection gives again; they must be those of the replay."""

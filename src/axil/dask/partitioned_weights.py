@@ -61,10 +61,6 @@ class PartitionedWeights(PartitionedModel):
     has_leaves = True
 
     @property
-    def is_boosted(self) -> bool:
-        return not all(is_forest(entry.trees.structure) for entry in self.held.entries)
-
-    @property
     def shares_weights(self) -> bool:
         return len(self.held.entries) == 1
 
@@ -206,13 +202,16 @@ class PartitionedWeights(PartitionedModel):
         return [slice(None)] if n == 1 else [slice(k, k + 1) for k in range(n)]
 
     def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
+        """The rows that may be listed with their residuals, for adjusted targets."""
         shared = self.refits.fits(), self.n_threads
         return self.shards.each(residuals_of, shared, allowed)
 
     def without(self, queries: Queries, rows: Any) -> tuple[Array, Array]:
+        """(n, K) twice: predictions of the fit, and of the fit without these rows; the splits are held fixed."""
         return self.predicted(queries), self.refits.predicted(self.refits.without(rows), queries)
 
     def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
+        """Predictions without each of some groups of training rows."""
         self.refits.refuse_unknown("removal")
         names = self.cluster.collect([task(counted, pair) for pair in coded])
         whole = np.concatenate([own for own, _ in names if len(own)])
@@ -232,6 +231,7 @@ class PartitionedWeights(PartitionedModel):
         return WithoutGroups(groups, counts, before, after)
 
     def left_out_predictions(self, compute: Any) -> Array:
+        """(N, K): the prediction of each training row by the fit without it."""
         n_train, n_outputs = self.shape
         needed = tables.bytes_of(n_train * n_outputs, 6)
         self.budget.require(needed, f"The table of {n_train * n_outputs} lines, gathered here", "Raise memory_limit.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +15,11 @@ from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
 from axil.machine.memory import BATCH_BYTES
-from axil.machine.progress import track
 from axil.machine.threads import Kept
 from axil.pushes import deletions
 from axil.pushes.boosting import Boosting
 from axil.pushes.pushes import Pushes
-from axil.replay.model import InMemory, WithoutGroups
+from axil.replay.model import Refittable
 from axil.replay.queries import Combination, Queries
 from axil.replay.refit import Change
 from axil.structure.leaves import LeafFit
@@ -81,7 +79,7 @@ class PushEffects(BlockEffects):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ProvenPushes(InMemory):
+class ProvenPushes(Refittable):
     """Boosted trees of any loss, and the account of their scores: what each training row's own gradients put into them."""
 
     boosting: Boosting
@@ -173,32 +171,19 @@ class ProvenPushes(InMemory):
 
     @property
     def row_weights(self) -> Array:
-        """(N,): what rows count in the fit, 0 for those held out of it."""
         return self.boosting.row_weights
 
     def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
-        """The leaves of a fit to other rows, and how often each row was drawn for each tree."""
         fit, bags = self.boosting.leaf_fit(change)
         return [fit], bags
 
-    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array]:
+    def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
         left = self.boosting.row_weights.copy()
         left[rows] = 0.0
         if not left.any():
             raise InputError(f"Without {len(rows)} rows none of any weight is left; ask for a smaller set.")
-        self.prove(queries, None)
         found = self.asked_of(queries).deleted([rows[:0], rows], "without").scores(queries.coordinates)
-        return queries.predictions, queries.predictions + (found[1] - found[0])
-
-    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
-        (codes, groups), before = coded[0], queries.predictions
-        self.prove(queries, None)
-        after = np.full((*before.shape, len(groups)), np.nan)
-        for g in track(range(len(groups)), "groups"):
-            rows = np.flatnonzero(codes == g)
-            if np.delete(self.boosting.row_weights, rows).any():
-                after[:, :, g] = self.without(queries, rows)[1]
-        return WithoutGroups(groups, np.bincount(codes, minlength=len(groups)), before, after)
+        return np.asarray(queries.predictions + (found[1] - found[0]))
 
     def meant(self, scores: Array) -> dict[str, Array]:
         means = self.boosting.means(scores)

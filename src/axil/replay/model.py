@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,9 @@ from axil.machine.memory import Budget
 from axil.machine.progress import track
 from axil.machine.threads import Kept
 from axil.replay.queries import Offsets, Queries
+from axil.replay.refit import Change
 from axil.scale import IDENTITY, TargetScale
+from axil.structure.leaves import LeafFit
 from axil.types import Array
 
 
@@ -173,11 +175,6 @@ class Proven(ABC):
         """Whether all outputs have the same weights."""
         return False
 
-    @property
-    def is_boosted(self) -> bool:
-        """Whether all trees are boosted: in forests, weights follow from the shared leaves."""
-        return self.has_leaves
-
     # -- columns --------------------------------------------------------------------------------------------------------
 
     @property
@@ -213,15 +210,6 @@ class Proven(ABC):
         """(n, K): the predictions of these rows, which must be the model's own."""
         self.prove(queries, None)
         return queries.predictions
-
-    def fitted(self) -> Array:
-        """(N, K): the training rows' own predictions, with the offsets of the fit."""
-        raise NotImplementedError
-
-    def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
-        """The rows that may be listed with their residuals, for adjusted targets."""
-        residuals = self.kept.get("residuals", lambda: self.targets - self.kept.get("fitted", self.fitted))
-        return [replace(one, residuals=residuals) for one in allowed]
 
     def features_of(self, known: Any) -> Callable[[NDArray[np.intp], list[int]], list[Any]]:
         """A function of positions of training rows and of columns, which has these columns of these rows."""
@@ -268,10 +256,6 @@ class Proven(ABC):
         """The training rows that labels name, or truth values mark: all rows of a label."""
         return inputs.named_rows(rows, self.index)
 
-    def share_of(self, rows: Any) -> float:
-        """The share of these rows, as `positions` has them, in the weight of the fit; 0 where there are no splits."""
-        raise NotImplementedError
-
     def on_scale(self, given: Array, what: str) -> Array:
         """(n, K): targets given as ``y_train`` was, on the scale of the fit; raises where they were given on the other one."""
         scale = self.scale
@@ -285,18 +269,6 @@ class Proven(ABC):
                 f"{what} holds {given[bad][0]:.6g}, which is no target of this model. Pass targets as y_train was given, {kind}."
             )
         return found
-
-    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
-        """(n, K): targets, or classes, as the user gives them, on the scale of the fit."""
-        raise NotImplementedError
-
-    def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
-        """(n, K) twice: predictions, and by how much they change if the training targets were (N, K) others."""
-        raise NotImplementedError
-
-    def left_out_predictions(self, compute: Callable[[Any], Array]) -> Array:
-        """(N, K): the prediction of each training row by the fit without it; nan where no other row says anything of it."""
-        raise NotImplementedError
 
     def training_errors(self, folds: Any, compute: Callable[[Any, Any], Any]) -> tuple[Sequence[Any], str]:
         """Per shard (rows, K) targets less predictions that did not see them, and where these are from."""
@@ -314,14 +286,6 @@ class Proven(ABC):
     def deletion_note(self) -> str:
         """The note on exact deletions of single rows."""
         return notes.NOTE
-
-    def without(self, queries: Queries, rows: Any) -> tuple[Array, Array]:
-        """(n, K) twice: predictions of the fit, and of the fit without these rows; the splits are held fixed."""
-        raise NotImplementedError
-
-    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
-        """Predictions without each of some groups of training rows."""
-        raise NotImplementedError
 
     # -- memory ---------------------------------------------------------------------------------------------------------
 
@@ -358,12 +322,50 @@ class InMemory(Proven):
         n_rows, n_outputs = self.targets.shape
         return n_rows, n_outputs
 
-    row_weights: ClassVar[Any]  #: (N,) what rows count in the fit, of models that have splits
-
-    def share_of(self, rows: Any) -> float:
-        return float(self.row_weights[rows].sum() / self.row_weights.sum())
-
     def queries(self, X: Any, init_score: Any = None) -> Queries:
         rows = inputs.as_features(X, self.adapter, "X", self.features)
         offsets = Offsets.of(init_score, rows.shape[0], self.adapter)
         return Queries(self.adapter, rows, offsets, inputs.row_labels(rows), self.n_threads)
+
+
+class Refittable(InMemory):
+    """A model in this process that can be fitted again: to other targets, or without some of its rows."""
+
+    @property
+    @abstractmethod
+    def row_weights(self) -> Array:
+        """(N,): what rows count in the fit, 0 for those held out of it."""
+
+    @abstractmethod
+    def as_targets(self, given: Any, n: int, what: str, rows: str) -> Array:
+        """(n, K): targets, or classes, as the user gives them, on the scale of the fit."""
+
+    @abstractmethod
+    def moved(self, queries: Queries, targets: Array) -> tuple[Array, Array]:
+        """(n, K) twice: predictions, and by how much they change if the training targets were (N, K) others."""
+
+    @abstractmethod
+    def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
+        """(n, K): predictions of the fit without these rows; the splits are held fixed."""
+
+    @abstractmethod
+    def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
+        """The leaves of a fit to other rows, and how often each row was drawn for each of the model's trees."""
+
+    def share_of(self, rows: Any) -> float:
+        """The share of these rows, as `positions` has them, in the weight of the fit; 0 where there are no splits."""
+        return float(self.row_weights[rows].sum() / self.row_weights.sum())
+
+    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array]:
+        """(n, K) twice: predictions of the fit, and of the fit without these rows; the splits are held fixed."""
+        return self.predicted(queries), self.fitted_without(queries, rows)  # the first checks them
+
+    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
+        """Predictions without each of some groups of training rows."""
+        (codes, groups), before = coded[0], self.predicted(queries)  # which checks them
+        after = np.full((*before.shape, len(groups)), np.nan)
+        for g in track(range(len(groups)), "groups"):
+            rows = np.flatnonzero(codes == g)
+            if np.delete(self.row_weights, rows).any():
+                after[:, :, g] = self.fitted_without(queries, rows)
+        return WithoutGroups(groups, np.bincount(codes, minlength=len(groups)), before, after)

@@ -20,7 +20,7 @@ from axil.inputs.copies import frozen
 from axil.kernels.choose import backend_of
 from axil.machine.progress import track
 from axil.replay.checks import Verification, check_answer
-from axil.replay.model import InMemory, WithoutGroups
+from axil.replay.model import Refittable
 from axil.replay.queries import Combination, Queries
 from axil.replay.radius import boosted, rows_replayed
 from axil.replay.refit import Change, leaf_fits
@@ -40,7 +40,7 @@ LIMITED = 16  # the part of the user's own limit that leaf space may take: batch
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProvenModel(InMemory):
+class ProvenModel(Refittable):
     """A fitted model, its training rows, and the engines that make its predictions of their targets.
 
     Nothing in it changes. `prepared` and `ready` give another one, which shares what is kept. Only they choose how queries are
@@ -117,11 +117,6 @@ class ProvenModel(InMemory):
         self.budget.require(needed, "Leaf space", "Explanations work without it, by sweeps over the trees.")
         return replace(self, engines=[engine.prepared() for engine in self.engines], is_prepared=True)
 
-    def groups(self, labels: Any, what: str = "labels") -> tuple[NDArray[np.intp], NDArray[Any]]:
-        """Each training row's group number and the groups' names, from labels or the name of a column of the training rows."""
-        values = inputs.row_values(labels, self.features, self.adapter.feature_names, what)
-        return inputs.group_codes(values, len(self.targets), what)
-
     # -- queries --------------------------------------------------------------------------------------------------------
 
     def ready(self, source: Source, n_queries: int) -> ProvenModel:
@@ -150,10 +145,6 @@ class ProvenModel(InMemory):
     @property
     def has_leaves(self) -> bool:  # type: ignore[override]
         return all(isinstance(engine, (BoostedTrees, Forest)) for engine in self.engines)
-
-    @property
-    def is_boosted(self) -> bool:
-        return all(isinstance(engine, BoostedTrees) for engine in self.engines)
 
     def _alike(self, asked: Queries) -> SharedLeaves:
         structures = [cast(Any, engine).structure for engine in self.engines]
@@ -210,6 +201,11 @@ class ProvenModel(InMemory):
         found = self.across(self.targets, lambda engine, own: engine.predicted(None, own))
         return found if self.base_offsets() is None else found - self.base_numbers()
 
+    def with_residuals(self, allowed: Sequence[Any]) -> Sequence[Any]:
+        """The rows that may be listed with their residuals, for adjusted targets."""
+        residuals = self.kept.get("residuals", lambda: self.targets - self.kept.get("fitted", self.fitted))
+        return [replace(one, residuals=residuals) for one in allowed]
+
     def base_offsets(self) -> Array | None:
         """(N, K): the offsets that stood in for the base in the fit; None where it started from the base."""
         if not getattr(self.adapter, "offset_replaces_base", False) or self.engines[0].structure.own_base:
@@ -243,16 +239,15 @@ class ProvenModel(InMemory):
         return queries.predictions, change
 
     def left_out_predictions(self, compute: Callable[[ProvenModel], Array]) -> Array:
+        """(N, K): the prediction of each training row by the fit without it; nan where no other row says anything of it."""
         return compute(self)
 
-    def _left(self, rows: NDArray[np.intp]) -> ProvenModel:
-        """The model of the fit without these rows; there is none to compare it with."""
+    def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
         engines = [engine.deletable("without").without(rows, own) for engine, own in self.by_output(self.targets)]
-        return replace(self, engines=engines, verification=None)
+        return replace(self, engines=engines, verification=None).predicted(queries)  # there is none to compare it with
 
     @property
     def row_weights(self) -> Array:
-        """(N,): what rows count in the fit, 0 for those held out of it."""
         first = self.engines[0]
         weights = first.structure.row_weights if isinstance(first, (Forest, BoostedTrees)) else None
         return np.ones(len(self.targets)) if weights is None else weights
@@ -261,7 +256,6 @@ class ProvenModel(InMemory):
         return 0.0 if isinstance(self.engines[0], Smoother) else super().share_of(rows)
 
     def leaf_fits(self, change: Change) -> tuple[list[LeafFit], Array | None]:
-        """The leaves of a fit to other rows, for each engine, and how often each row was drawn for each of the model's trees."""
         return leaf_fits(self, change)
 
     @property
@@ -284,19 +278,6 @@ class ProvenModel(InMemory):
         available, n_rows = self.budget.available, self.shape[0]
         counts = [rows_replayed(*pair, available // len(self.engines)) for pair in self.by_output(self.targets)]
         return notes.replayed(max(counts), n_rows)
-
-    def without(self, queries: Queries, rows: NDArray[np.intp]) -> tuple[Array, Array]:
-        before = self.predicted(queries)  # which checks them
-        return before, self._left(rows).predicted(queries)
-
-    def without_groups(self, queries: Queries, coded: Sequence[Any]) -> WithoutGroups:
-        (codes, groups), before = coded[0], self.predicted(queries)  # which checks them
-        after = np.full((*before.shape, len(groups)), np.nan)
-        for g in track(range(len(groups)), "groups"):
-            rows = np.flatnonzero(codes == g)
-            if len(rows) < len(codes):
-                after[:, :, g] = self._left(rows).predicted(queries)
-        return WithoutGroups(groups, np.bincount(codes, minlength=len(groups)), before, after)
 
     def removed_in_turn(self, batch: Queries, best: Best) -> Best:
         """Sets of rows as large as those chosen: each of largest effect once those before are gone; exact effects."""
