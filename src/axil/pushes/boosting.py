@@ -21,19 +21,18 @@ from axil.inputs.copies import frozen
 from axil.kernels import Backend
 from axil.machine.limits import Limits
 from axil.pushes.agreement import check_scores, leaf_scores
-from axil.pushes.cross import Crossed
 from axil.pushes.fits_again import FitsAgain, refit
 from axil.pushes.forward import moved
 from axil.pushes.leaf_fit import leaf_fit
 from axil.pushes.pushes import CHANGED, EXACT, NOT_ADDED_UP, Pushes, check_sums
-from axil.pushes.reverse import Combined, Reverse
+from axil.pushes.reverse import Combined, Crossed, Reverse
 from axil.pushes.stages import walk
 from axil.replay.build import with_rows
 from axil.replay.checks import Verification
 from axil.replay.queries import Combination, Offsets
 from axil.replay.radius import Held
 from axil.replay.recover import assign_leaves, check_placement
-from axil.replay.refit import Change
+from axil.replay.refit import Change, RefitRows
 from axil.replay.walk import round_to
 from axil.structure import cell_dtype
 from axil.structure.leaves import LeafFit
@@ -320,20 +319,12 @@ class Boosting:
             raise UnsupportedQuestionError(
                 "refit", "the gradients come from a function of all rows", "Train again with your objective."
             )
-        adapter, walked, n = self._adapter, self._walked, len(change.y)
-        targets = round_to(adapter.precision, change.targets)
-        weights = smooth.counted_weights(adapter, targets, change.weights)
-        weights = None if weights is None else round_to(adapter.precision, weights)
-        offsets = inputs.as_offsets(change.offsets, n, adapter.n_outputs, "training")
-        offsets = None if offsets is None else round_to(adapter.offset_precision, offsets)
-        leaves, drawn = walked.leaves[:, change.kept], None if walked.drawn is None else walked.drawn[:, change.kept]
-        if change.added is not None:
-            n_leaves, limits = walked.smooth.trees.n_leaves, self._limits
-            new = assign_leaves(adapter, change.added, change.added.shape[0], n_leaves, limits)
-            leaves = np.concatenate([leaves, new], axis=1)
-            drawn = None if drawn is None else np.concatenate([drawn, np.ones(new.shape, dtype=drawn.dtype)], axis=1)
-        rows = TrainingRows(change.X, targets, weights, offsets)
-        found = leaf_fit(adapter, walked, rows, leaves, drawn, self._n_threads)
+        adapter, walked = self._adapter, self._walked
+        weights = smooth.counted_weights(adapter, change.targets, change.weights)
+        rows = RefitRows.of(change, adapter, weights, walked.smooth.trees.n_leaves, self._limits)
+        given = TrainingRows(change.X, rows.targets, rows.weights, rows.offsets)
+        leaves, drawn = rows.leaves(walked.leaves), None if walked.drawn is None else rows.draws(walked.drawn)
+        found = leaf_fit(adapter, walked, given, leaves, drawn, self._n_threads)
         return found, None if drawn is None else drawn.T.astype(np.float64)
 
     def deleted(self, gone: Sequence[NDArray[np.intp]], question: str) -> FitsAgain:

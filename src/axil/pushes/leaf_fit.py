@@ -94,15 +94,13 @@ def leaf_fit(
 
 
 def _rates(walked: WalkedStages) -> Array:
-    """(T,): what each tree's values were multiplied by in the end."""
-    rates = np.zeros(len(walked.leaves))
+    """(T,): what each tree's values were multiplied by in the end, the same for all its stages."""
+    added = np.zeros(len(walked.leaves))
     for one in walked.rounds:
         for stage, coefficient in one.changes:
-            rates[walked.stage_tree[stage]] += coefficient
-    steps = np.bincount(walked.stage_tree, minlength=len(rates)) / (
-        walked.targets.shape[1] if walked.smooth.shared else 1
-    )
-    return rates / np.maximum(steps, 1) / (walked.targets.shape[1] if walked.smooth.shared else 1)
+            added[walked.stage_tree[stage]] += coefficient
+    stages = np.bincount(walked.stage_tree, minlength=len(added))
+    return np.asarray(added / np.maximum(stages, 1))
 
 
 class _StageRefit(StageWalk):

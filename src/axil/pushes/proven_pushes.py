@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,8 @@ from axil.errors import InputError
 from axil.implicit.readers import as_rows
 from axil.inputs.copies import frozen
 from axil.machine.memory import BATCH_BYTES
+from axil.machine.progress import track
 from axil.machine.threads import Kept
-from axil.pushes import deletions
 from axil.pushes.boosting import Boosting
 from axil.pushes.pushes import Pushes
 from axil.replay.model import Refittable
@@ -28,6 +29,8 @@ from axil.types import Array, Leaves
 NO_WEIGHTS = "it needs exact weights, which this model does not have"
 REFIT = 'Fit a model of kind "exact" instead: a forest, or boosting with squared error (axil.supports(model)).'
 DERIVED = "Ask for its derivatives by the targets: explainer(X).weights."
+TOGETHER = 1 << 15  # rows of all copies that replays walk together: their scores stay in the cache
+SECONDS = 6e-8  # of one row in one step of a tree, with its gradient; measured on one core
 
 WITHOUT_WEIGHTS = {
     **dict.fromkeys(
@@ -116,7 +119,7 @@ class ProvenPushes(Refittable):
         if source.name == "derivatives":
             derivatives, predictions = model.target_derivatives(asked.rows), model.predictions(asked.rows)
             return derived(derivatives, predictions, self.targets, asked.start)
-        read = deletions.by_replay if source.name == "deletions" else deletions.to_first_order
+        read = by_replay if source.name == "deletions" else to_first_order
         return BlockEffects(lambda: read(model, asked.rows), self.shape, n)
 
     def _mixed(self, source: Source, asked: Combination) -> Effects:
@@ -147,7 +150,7 @@ class ProvenPushes(Refittable):
 
     @property
     def pass_seconds(self) -> float:
-        return deletions.SECONDS * self.shape[0] * self.boosting.n_steps
+        return SECONDS * self.shape[0] * self.boosting.n_steps
 
     def deletion_seconds(self, available: int) -> tuple[float, bool]:
         return self.shape[0] * self.pass_seconds, False
@@ -193,5 +196,33 @@ class ProvenPushes(Refittable):
         if source.name in ("derivatives", "first-order"):
             return self.boosting.bytes_per_query()
         if source.name == "deletions":
-            return deletions.bytes_per_query(self.boosting)
+            return 8 * self.shape[1] * (3 * together(self.boosting) + 2)
         return 16 * self.targets.size if whole else self.boosting.pushes.bytes_per_query()
+
+
+def by_replay(model: Boosting, X: Any) -> Iterator[tuple[int, list[Array]]]:
+    """The changes of scores in replays of the fit in which one row each has no weight; many replays at a time.
+
+    Blocks of training rows: the first one's number, and for each output (rows, n).
+    """
+    leaves, n_rows = model.located(X)[0], len(model.targets)
+    before = model.deleted([np.zeros(0, dtype=np.intp)], "removal").scores(leaves)[0]
+    counted = np.flatnonzero(model.row_weights)
+    step = together(model)
+    for first in track(range(0, n_rows, step), "removal"):
+        rows = np.arange(first, min(first + step, n_rows))
+        left = [row[:0] if len(counted) == 1 else row for row in rows[:, None]]
+        change = model.deleted(left, "removal").scores(leaves) - before  # (rows, n, K)
+        if len(counted) == 1:
+            change[np.isin(rows, counted)] = np.nan
+        yield first, list(change.transpose(2, 0, 1))
+
+
+def to_first_order(model: Boosting, X: Any) -> Iterator[tuple[int, list[Array]]]:
+    """``-w_j dF(x) / dw_j``, as one block."""
+    yield 0, [each.T for each in model.deletions(X)]
+
+
+def together(model: Boosting) -> int:
+    """How many replays are made at a time."""
+    return max(1, TOGETHER // int(model.targets.size))

@@ -6,16 +6,17 @@ that are there. Splits, rates, draws and drops are held fixed. Cost O(T N).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from axil import inputs
 from axil.adapters.bags import RecordedBags
 from axil.adapters.contract import Adapter, FittedTrees
 from axil.errors import InputError, UnsupportedQuestionError
-from axil.inputs import as_offsets
+from axil.machine.limits import Limits
 from axil.machine.memory import Budget
 from axil.replay.recover import assign_leaves
 from axil.replay.walk import Leaves, TreeWalk, round_to
@@ -49,21 +50,45 @@ class RefitRows:
     weights: Array | None  #: (N,)
     offsets: Array | None  #: (N, K)
 
-    def leaves(self, s: Structure) -> Leaves:
-        """(T, N): in the trees of one structure."""
-        old = s.leaves()[:, self.kept]
-        if self.added is None:
-            return old
-        own = self.added if s.columns is None else self.added[s.columns]
-        return np.concatenate([old, own.astype(old.dtype)], axis=1)
+    @classmethod
+    def of(cls, change: Change, adapter: Any, weights: Array | None, n_leaves: Any, limits: Limits) -> RefitRows:
+        """The rows of a change, with the weights that they count with."""
+        own, new = inputs.as_offsets(change.offsets, len(change.y), adapter.n_outputs, "training"), None
+        if change.added is not None:
+            new = assign_leaves(adapter, change.added, change.added.shape[0], n_leaves, limits)
+        return cls(
+            kept=change.kept,
+            added=new,
+            targets=round_to(adapter.precision, change.targets),
+            weights=None if weights is None else round_to(adapter.precision, weights),
+            offsets=None if own is None else round_to(adapter.offset_precision, own),
+        )
 
-    def draws(self, s: Structure) -> Array | None:
-        """(N, T): how often each row is drawn for each tree; new rows are in every bag, once. None: all are, once."""
-        if len(s.draws) == 1:
-            return None
-        levels = s.cells[:, self.kept] // s.n_leaves[:, None].astype(s.cells.dtype)
-        new = np.ones((s.n_trees, len(self.targets) - len(self.kept)))
-        return np.concatenate([s.draws[levels.astype(np.intp)], new], axis=1).T
+    def served(self, output: slice) -> RefitRows:
+        """The rows with the columns of some outputs."""
+        offsets = None if self.offsets is None else self.offsets[:, output]
+        return replace(self, targets=self.targets[:, output], offsets=offsets)
+
+    def leaves(self, old: Leaves, trees: Any = None) -> Leaves:
+        """(T, N): in some of the trees, or in all, from the leaves of all old rows in them."""
+        kept = old[:, self.kept]
+        if self.added is None:
+            return kept
+        own = self.added if trees is None else self.added[trees]
+        return np.concatenate([kept, own.astype(old.dtype)], axis=1)
+
+    def draws(self, old: NDArray[Any]) -> NDArray[Any]:
+        """(T, N): how often each row is drawn for each tree, from the draws of the old ones; new rows are in every bag, once."""
+        new = np.ones((len(old), len(self.targets) - len(self.kept)), dtype=old.dtype)
+        return np.concatenate([old[:, self.kept], new], axis=1)
+
+
+def _draws(s: Structure, rows: RefitRows) -> Array | None:
+    """(N, T): how often each row is drawn for each tree; None: all are, once."""
+    if len(s.draws) == 1:
+        return None
+    levels = s.cells // s.n_leaves[:, None].astype(s.cells.dtype)
+    return rows.draws(s.draws[levels.astype(np.intp)]).T
 
 
 def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) -> LeafFit:
@@ -77,7 +102,7 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) ->
     )  # by the mean weight
     base = np.average(rows.targets, axis=0, weights=weights) if s.base is None else s.base
     base = np.broadcast_to(base, rows.targets.shape[1:]).astype(adapter.base_precision).astype(np.float64)
-    draws = rows.draws(s)
+    draws = _draws(s, rows)
     trees = FittedTrees(
         n_leaves=s.n_leaves,
         values=np.zeros((s.total_leaves, rows.targets.shape[1])),
@@ -91,7 +116,7 @@ def leaf_fit(adapter: Adapter, s: Structure, rows: RefitRows, budget: Budget) ->
         sampler=None if draws is None else RecordedBags(draws, s.n_trees),
         coefficients=s.coefficients,
     )
-    walk = _TreeRefit(adapter, trees, rows.leaves(s), rows.targets, rows.offsets, budget)
+    walk = _TreeRefit(adapter, trees, rows.leaves(s.leaves(), s.columns), rows.targets, rows.offsets, budget)
     walk.rule, walk.final = rule, s.final
     found = walk.run()
     emptied = int(((found.leaf_weights == 0) & (s.leaf_weights > 0)).sum())
@@ -171,16 +196,10 @@ def leaf_fits(model: Any, change: Change) -> tuple[list[LeafFit], Array | None]:
     n_leaves = np.zeros(1 + max(int(own.max()) for own in columns), dtype=np.int64)
     for s, own in zip(structures, columns):
         n_leaves[own] = s.n_leaves
-    offsets = as_offsets(change.offsets, len(change.y), model.shape[1], "training")
-    weights = None if change.weights is None else round_to(adapter.precision, change.weights)
-    targets, new = round_to(adapter.precision, change.targets), None
-    if change.added is not None:
-        new = assign_leaves(adapter, change.added, change.added.shape[0], n_leaves, model.limits)
-    found, bags = [], np.ones((len(targets), len(n_leaves)))
+    rows = RefitRows.of(change, adapter, change.weights, n_leaves, model.limits)
+    found, bags = [], np.ones((len(rows.targets), len(n_leaves)))
     for s, own, output in zip(structures, columns, model.served()):
-        start = None if offsets is None else round_to(adapter.offset_precision, offsets[:, output])
-        rows = RefitRows(change.kept, new, targets[:, output], weights, start)
-        found.append(leaf_fit(adapter, s, rows, model.budget))
-        drawn = rows.draws(s)
+        found.append(leaf_fit(adapter, s, rows.served(output), model.budget))
+        drawn = _draws(s, rows)
         bags[:, own] = 1.0 if drawn is None else drawn
     return found, None if (bags == 1).all() else bags
