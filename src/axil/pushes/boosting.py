@@ -371,9 +371,8 @@ class Boosting:
 
     def across(self, u: Array) -> Array:
         """(N,): J'u, of one output."""
-        self.require_derivatives()
         slopes = (self._link_slopes() * u)[:, None]
-        return self._combined(self._walked.leaves.T, slopes)[:, 0]
+        return self.pulled_back(self._walked.leaves.T, slopes)[:, 0]
 
     def _link_slopes(self) -> Array:
         """(N,): how the training rows' predictions, without offsets, move with their scores."""
@@ -381,15 +380,13 @@ class Boosting:
             return np.ones(len(self.targets))
         return self._loss.mean_slopes(self.pushes.scores(self._walked.leaves.T))[:, 0, 0]
 
-    def validation_gradient(self, X: Any, y: Array) -> Array:
-        """(N, K): the derivative of the mean loss on rows X with targets y, (n, K), by every training target."""
-        self.require_derivatives()
-        leaves, scores = self.located(X)
-        slopes = self._loss.gradient(y, scores) / len(y)  # softmax's are of the whole loss already
-        return self._combined(leaves, slopes)
+    def loss_slopes(self, X: Any, y: Array) -> Array:
+        """(n, K): the derivative of the loss of rows X with targets y, (n, K), by their scores."""
+        return self._loss.gradient(y, self.located(X)[1])  # softmax's are of the whole loss already
 
-    def _combined(self, leaves: NDArray[np.integer[Any]], slopes: Array) -> Array:
-        """(N, K): J'u; see `Combined`."""
+    def pulled_back(self, leaves: NDArray[np.integer[Any]], slopes: Array) -> Array:
+        """(N, K): J'u of rows in these leaves; see `Combined`."""
+        self.require_derivatives()
         with self.backend.guard():
             given = self._walked, self.pushes.rows, leaves, slopes, self._n_threads, self._bases
             return Combined(*given).by_targets()

@@ -172,6 +172,12 @@ class ProvenPushes(Refittable):
         change = model.refitted(targets).scores(leaves)[0] - model.refitted(model.targets).scores(leaves)[0]
         return queries.predictions, change
 
+    def loss_slopes(self, queries: Queries, y: Array) -> Array:
+        return self.asked_of(queries).loss_slopes(queries.rows, y)
+
+    def pulled_back(self, queries: Queries, u: Array) -> Array:
+        return self.asked_of(queries).pulled_back(queries.coordinates, u)
+
     @property
     def row_weights(self) -> Array:
         return self.boosting.row_weights

@@ -26,7 +26,7 @@ from scipy.stats import t as student
 from axil import inputs
 from axil.errors import InputError, UnsupportedQuestionError
 from axil.output import tables
-from axil.questions.blame import error_gradient, gains, own_predictions, said_by_others, validation
+from axil.questions.blame import error_gradient, gains, said_by_others, validation
 from axil.questions.question import Question
 from axil.questions.tails import tails
 from axil.replay.proven import ProvenModel
@@ -287,7 +287,7 @@ def _numbers(model: Any, out_of_fold: Any, asked: tuple[Queries, Array] | None) 
         expected, exact = _by_others(model)
         basis = model.deletion_note() if exact else BY_PUSHES if additive else BY_WEIGHTS
     else:
-        expected, basis = own_predictions(model, out_of_fold, "out_of_fold"), BY_PREDICTION
+        expected, basis = model.folds(out_of_fold), BY_PREDICTION
     residuals, scale, basis = model.targets - expected, model.scale, model.note(basis)
     columns: dict[str, Any] = {"row": np.repeat(model.index, residuals.shape[1])}
     if model.outputs is not None:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from axil import inputs
 from axil.effects import notes
 from axil.errors import ApproximationWarning, InputError, UnsupportedQuestionError, shown, warn
 from axil.machine.progress import in_time
@@ -66,29 +65,35 @@ class Blame(Question):
         """
         model = self._model
         model.can("blame")
-        if model.kind == "exact":
-            queries, y = validation(model, X_val, y_val, init_score)
-            return _of_weights(model, queries, y, None if out_of_fold is None else corrections(model, out_of_fold))
-        if not (isinstance(out_of_fold, str) and out_of_fold == "leave-one-out"):
-            raise InputError("out_of_fold is for models with exact weights; this one has pushes. Leave it out.")
-        if not model.boosting.meaning:
-            raise UnsupportedQuestionError(
-                "blame",
-                "it is of the deviance of classes, counts and amounts",
-                "Fit with squared error, which has exact weights.",
-            )
-        return _of_pushes(model, *validation(model, X_val, y_val, init_score))
+        if model.kind == "additive":
+            if not (isinstance(out_of_fold, str) and out_of_fold == "leave-one-out"):
+                raise InputError("out_of_fold is for models with exact weights; this one has pushes. Leave it out.")
+            if not model.boosting.meaning:
+                raise UnsupportedQuestionError(
+                    "blame",
+                    "it is of the deviance of classes, counts and amounts",
+                    "Fit with squared error, which has exact weights.",
+                )
+            out_of_fold = None
+        queries, y = validation(model, X_val, y_val, init_score)
+        corrected = None if out_of_fold is None else corrections(model, out_of_fold)
+        gradient = error_gradient(model, queries, y)
+        if model.kind == "additive" and model.boosting.class_names is not None:
+            return _sorted(model, *_by_class(model.boosting, gradient, model.index), notes.FIRST_ORDER)
+        columns, keys = output_columns(model), np.abs(gradient.ravel())
+        columns |= {"target": model.shown.ravel(), model.scale.label("gradient"): gradient.ravel()}
+        if corrected is None:
+            return _sorted(model, columns, keys, notes.FIRST_ORDER if model.kind == "additive" else notes.NOTE)
+        gain = gains(model, queries, gradient, corrected).ravel()
+        columns |= {"corrected": model.scale.inverse(corrected).ravel(), model.scale.label("gain"): gain}
+        return _sorted(model, columns, gain, leave_one_out.note_on(np.isnan(corrected).ravel()))
 
 
-def _of_pushes(model: Any, queries: Queries, y: Array) -> Any:
-    """The table of pushes: derivatives of the mean loss by the labels."""
-    gradient = model.asked_of(queries).validation_gradient(queries.rows, y)  # (N, K)
-    if model.boosting.class_names is None:
-        columns: dict[str, Any] = {"row": model.index, "target": model.targets[:, 0], "gradient": gradient[:, 0]}
-        keys = np.abs(gradient[:, 0])
-    else:
-        columns, keys = _by_class(model.boosting, gradient, model.index)
-    return _sorted(model, columns, keys, notes.FIRST_ORDER)
+def output_columns(model: Any) -> dict[str, Any]:
+    """The first columns of a table with a line for each training row and output."""
+    n_rows, n_outputs = model.shape
+    columns: dict[str, Any] = {"row": np.repeat(model.index, n_outputs)}
+    return columns if model.outputs is None else columns | {"output": np.tile(model.outputs, n_rows)}
 
 
 def _sorted(model: Any, columns: dict[str, Any], keys: Array, note: str) -> Any:
@@ -124,7 +129,7 @@ def validation(model: Any, X_val: Any, y_val: Any, init_score: Any) -> tuple[Que
 def corrections(proven: ProvenModel, given: Any) -> Array:
     """(N, K): what the targets might be instead; see `blame`."""
     if not isinstance(given, str):
-        return own_predictions(proven, given, "out_of_fold")
+        return proven.folds(given)  # type: ignore[no-any-return]
     if given != "leave-one-out":
         raise InputError(
             f'out_of_fold is {shown(given)}; expected "leave-one-out", None, or an array of your own out-of-fold '
@@ -147,12 +152,6 @@ def said_by_others(proven: ProvenModel) -> tuple[Array, bool]:
         return found, True
     reason = "most training rows are alone in one of their leaves, so no fit without them says more"
     return _agreeing_values(proven, reason), False
-
-
-def own_predictions(proven: ProvenModel, given: Any, what: str) -> Array:
-    """(N, K): predictions of the training rows by the user's own cross-validation, on the scale of the fit."""
-    n, n_outputs = proven.targets.shape
-    return proven.on_scale(inputs.as_table(given, n, n_outputs, what), what)
 
 
 def _agreeing_values(proven: ProvenModel, reason: str) -> Array:
@@ -178,28 +177,13 @@ def agreeing_values(proven: ProvenModel) -> Array:
         return np.where(left > LEAST_LEFT, (proven.fitted() - leverage * proven.targets) / left, np.nan)
 
 
-def _of_weights(proven: ProvenModel, queries: Queries, y: Array, corrected: Array | None) -> Any:
-    """The table of `blame` for validation targets (n, K): the largest gain, else |gradient|, first."""
-    targets, gradient = proven.targets, error_gradient(proven, queries, y)
-    columns: dict[str, Any] = {"row": np.repeat(proven.index, targets.shape[1])}
-    if proven.outputs is not None:
-        columns["output"] = np.tile(proven.outputs, len(targets))
-    scale = proven.scale
-    columns |= {"target": proven.shown.ravel(), scale.label("gradient"): gradient.ravel()}
-    keys = np.abs(gradient.ravel())
-    if corrected is not None:
-        gain = gains(proven, queries, gradient, corrected)
-        columns |= {"corrected": scale.inverse(corrected).ravel(), scale.label("gain"): gain.ravel()}
-        keys = gain.ravel()
-    note = notes.NOTE if corrected is None else leave_one_out.note_on(np.isnan(corrected).ravel())
-    return _sorted(proven, columns, keys, note)
+def error_gradient(model: Any, queries: Queries, y: Array) -> Array:
+    """(N, K): the derivative of the mean loss on validation targets (n, K) by the training targets: J'u, u that by scores.
 
-
-def error_gradient(proven: ProvenModel, queries: Queries, y: Array) -> Array:
-    """(N, K): the gradient of the mean squared error on validation targets (n, K) in the training targets."""
-    errors = proven.predicted(queries) - y
-    coordinates, base = queries.coordinates, queries.offsets.base
-    return 2 / len(y) * proven.across(errors, lambda engine, own: engine.combine(coordinates, own, base))
+    For squared error J is K, and u is ``2 (prediction - y)``.
+    """
+    found: Array = model.pulled_back(queries, model.loss_slopes(queries, y)) / len(y)
+    return found
 
 
 def gains(proven: ProvenModel, queries: Queries, gradient: Array, corrected: Array) -> Array:

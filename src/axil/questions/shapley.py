@@ -22,7 +22,7 @@ from axil.effects import notes
 from axil.errors import InputError, shown
 from axil.output import tables
 from axil.questions import leave_one_out
-from axil.questions.blame import validation
+from axil.questions.blame import output_columns, validation
 from axil.questions.question import Question
 from axil.questions.what_if import warn_beyond
 from axil.replay.proven import ProvenModel
@@ -105,17 +105,14 @@ def shapley(proven: ProvenModel, queries: Queries, y: Array, baseline: Array, gr
     after = y - proven.predicted(queries)
     coordinates, base = queries.coordinates, queries.offsets.base
     before = after + proven.across(moved, lambda engine, own: engine.apply(coordinates, own, base))
-    seen = proven.across(before + after, lambda engine, own: engine.combine(coordinates, own, base))
+    seen = proven.pulled_back(queries, before + after)
     warn_beyond(proven, proven.targets - moved)
     values, name = np.where(known, moved * seen / len(y), np.nan), proven.scale.label("value")
     if groups is not None:
         columns = _group_columns(proven, values, *groups)
     else:
-        columns = {"row": np.repeat(proven.index, values.shape[1])}
-        if proven.outputs is not None:
-            columns["output"] = np.tile(proven.outputs, len(values))
-        columns |= {"target": proven.shown.ravel(), "baseline": proven.scale.inverse(baseline).ravel()}
-        columns[name] = values.ravel()
+        columns = output_columns(proven) | {"target": proven.shown.ravel()}
+        columns |= {"baseline": proven.scale.inverse(baseline).ravel(), name: values.ravel()}
     order = np.argsort(-columns[name], kind="stable")  # nan last
     columns = {name: column[order] for name, column in columns.items()}
     note = leave_one_out.note_on(~known.ravel()) if groups is None else notes.NOTE

@@ -345,6 +345,14 @@ class Refittable(InMemory):
         """(n, K) twice: predictions, and by how much they change if the training targets were (N, K) others."""
 
     @abstractmethod
+    def loss_slopes(self, queries: Queries, y: Array) -> Array:
+        """(n, K): the derivative of the loss of each query with target y by its prediction, or score, which is checked."""
+
+    @abstractmethod
+    def pulled_back(self, queries: Queries, u: Array) -> Array:
+        """(N, K): J'u for u (n, K), with J the derivatives of these queries' scores by the targets: K for squared error."""
+
+    @abstractmethod
     def fitted_without(self, queries: Queries, rows: NDArray[np.intp]) -> Array:
         """(n, K): predictions of the fit without these rows; the splits are held fixed."""
 

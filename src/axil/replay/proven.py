@@ -238,6 +238,13 @@ class ProvenModel(Refittable):
         change = self.across(targets - self.targets, lambda engine, own: engine.apply(at, own, base))
         return queries.predictions, change
 
+    def loss_slopes(self, queries: Queries, y: Array) -> Array:
+        return 2.0 * (self.predicted(queries) - y)
+
+    def pulled_back(self, queries: Queries, u: Array) -> Array:
+        at, base = queries.coordinates, queries.offsets.base
+        return self.across(u, lambda engine, own: engine.combine(at, own, base))
+
     def left_out_predictions(self, compute: Callable[[ProvenModel], Array]) -> Array:
         """(N, K): the prediction of each training row by the fit without it; nan where no other row says anything of it."""
         return compute(self)
