@@ -66,6 +66,26 @@ def support(asked: Asked) -> dict[str, object]:
     }
 
 
+def by_class(table: list[dict[str, object]]) -> list[dict[str, object]]:
+    """A line for each class of models and answer, with the settings that stand in the way, or the models."""
+    found: dict[tuple[object, ...], list[dict[str, object]]] = {}
+    for line in table:
+        held = ", pattern held" if str(line["proof"]).endswith("pattern held") else ""
+        found.setdefault((line["class"], line["paper"], f"{line['axil']}{held}"), []).append(line)
+    return [
+        {
+            "class": name,
+            "models": len(lines),
+            "paper": verdict,
+            "axil": answer,
+            "refused, or without exact weights, by": ", ".join(
+                sorted({str(line["setting"] if line["setting"] != "class" else line["model"]) for line in lines} - {""})
+            ),
+        }
+        for (name, verdict, answer), lines in found.items()
+    ]
+
+
 def demonstrations(curves: list[Curve]) -> list[dict[str, object]]:
     """How far from linear, each beside its exact counterpart."""
     (X, y), (_, labels) = data("values"), data("two classes")
@@ -121,7 +141,7 @@ def main() -> None:
         warnings.simplefilter("ignore", axil.ApproximationWarning)  # the proof says it
         table = [support(asked) for asked in fitted()]
     packages = (*PACKAGES[:2], "xgboost", "catboost", *PACKAGES[2:])
-    write("boundary", table, COMMAND, packages)
+    write("boundary", table, COMMAND, packages, by_class(table))
     curves = [boundary_trees.base_curve(labels), boundary_trees.label_curve(X, labels), *boundary_networks.curves(X, y)]
     write("boundary_demonstrations", demonstrations(curves), COMMAND)
     paper_figures.save(draw(curves), "boundary.svg")

@@ -1,11 +1,11 @@
-"""The measured tables of docs/scaling.md, from benchmarks/results: run it to write them into the page."""
+"""The measured tables of docs/evidence_speed.md, from benchmarks/results: run it to write them into the page."""
 
 import csv
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "scaling.md"
+PAGE = ROOT / "docs" / "evidence_speed.md"
 
 
 def read(name):
@@ -13,21 +13,18 @@ def read(name):
         return list(csv.DictReader(file))
 
 
+def table(head, lines):
+    first, *others = ("| " + " | ".join(line) + " |" for line in (head, *lines))
+    return "\n".join([first, "|---" * len(head) + "|", *others])
+
+
 def kernels():
-    lines = read("kernels.csv")
-    head = ["| rows | step | seconds | ratio | wanted | difference |", "|---|---|---|---|---|---|"]
-    shown = [
-        [f"{int(line['rows']):,}", line["step"], *(line[name] for name in ("seconds", "ratio", "wanted", "difference"))]
-        for line in lines
-    ]
-    return "\n".join(
-        [
-            *head,
-            *("| " + " | ".join(line) + " |" for line in shown),
-            "",
-            f"{lines[0]['machine']}; {lines[0]['versions']}.",
-        ]
+    lines = [line for line in read("kernels.csv") if line["rows"] == "1000000" or line["step"] == "all"]
+    shown = table(
+        ["step", "seconds", "times as fast"],
+        [[line["step"], line["seconds"], line["ratio"]] for line in lines],
     )
+    return f"{shown}\n\n{lines[0]['machine']}; {lines[0]['versions']}."
 
 
 def growth():
@@ -35,24 +32,23 @@ def growth():
     columns = {
         "explained": "model to 10",
         "paper": "the paper, 10",
-        "prepared": "10 more, prepared",
         "matrix": "all weights",
+        "paper matrix": "the paper, all weights",
+        "peak MiB": "peak, MiB",
     }
-    columns |= {"paper matrix": "the paper, all weights", "peak MiB": "peak, MiB"}
-    head = ["| rows | " + " | ".join(columns.values()) + " |", "|---" * (len(columns) + 1) + "|"]
     shown = [[f"{int(line['rows']):,}", *(line[name] for name in columns)] for line in lines]
-    return "\n".join([*head, *("| " + " | ".join(line) + " |" for line in shown)])
+    return table(["rows", *columns.values()], shown)
 
 
-def put(page, heading, table):
+def put(page, heading, made):
     """The page with the first table after a heading, and the line on the machine below it, replaced."""
-    before, after = page.split(f"### {heading}\n", 1)
+    before, after = page.split(f"## {heading}\n", 1)
     found = re.search(r"(\|.*\|\n)+(\n.*Python 3\.[\d.]+\n)?|KERNELS\n|GROWTH\n", after)
-    return before + f"### {heading}\n" + after[: found.start()] + table + "\n" + after[found.end() :]
+    return before + f"## {heading}\n" + after[: found.start()] + made + "\n" + after[found.end() :]
 
 
 def page():
-    return put(put(PAGE.read_text(encoding="utf-8"), "Measured: kernels", kernels()), "Measured: growth", growth())
+    return put(put(PAGE.read_text(encoding="utf-8"), "Kernels", kernels()), "Growth", growth())
 
 
 if __name__ == "__main__":

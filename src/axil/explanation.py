@@ -111,12 +111,12 @@ class Explanation(Arrays):
         return self._table(self._sums.group_columns(*self._groups(groups, "groups")))
 
     def statistics(self, shares: Sequence[float] = (0.5, 0.8, 0.95), top: float = 0.05) -> Any:
-        """How many training rows each prediction rests on, how far it extrapolates, and how its weights turn over.
+        """How many training rows each prediction rests on, how much of it is negative, and how its weights turn over.
 
         A frame with a line per query, in their order, and the columns
 
         - effective_size, ``(sum |k|)^2 / sum k^2``: as many rows of equal weight would be as concentrated; 0 on none;
-        - negative_share, the share of negative weights in ``sum |k|``; above 0 a prediction extrapolates;
+        - negative_share, the share of negative weights in ``sum |k|``; it grows with the number of trees;
         - rows for 50%, and so on for each of ``shares``: how many rows, the largest first, hold that share of ``sum |k|``;
         - net, ``sum k``, and gross, ``sum |k|``;
         - short, the sum of the negative weights, 0 or less: ``gross + 2 * short = net``;

@@ -179,5 +179,5 @@ class Arrays:
 
     @property
     def negative_share(self) -> Array:
-        """(n,) or (n, K): the share of negative weights in ``sum |k|``, from 0 to 1; above 0 a prediction extrapolates."""
+        """(n,) or (n, K): the share of negative weights in ``sum |k|``, from 0 to 1; it grows with the number of trees."""
         return self._sums.negative_share.T

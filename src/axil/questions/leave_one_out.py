@@ -66,9 +66,9 @@ class LeaveOneOut(Question):
         `leave_one_out` for the model of the first trees, ``training_error`` that of the same rows in the fit with all; by sample
         weights, where the fit had some. Rows that have no prediction without themselves are left out of both. Exact with the
         structure held fixed, from the same pass as `leave_one_out`. The splits followed the targets of all rows, so the error is
-        too small, and it goes on falling where that of refits rises: it is no rule for when to stop (docs/questions.md has
-        measurements). Of a model fitted to transformed targets errors are on the scale of the fit: "error (log)". Not for
-        forests, DART and model shrinkage, whose first trees are no model by themselves.
+        too small, and it goes on falling where that of refits rises: it is no rule for when to stop
+        (measured in docs/evidence_deletions.md). Of a model fitted to transformed targets errors are on the scale of the fit:
+        "error (log)". Not for forests, DART and model shrinkage, whose first trees are no model by themselves.
 
         Examples
         --------

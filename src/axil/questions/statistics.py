@@ -22,8 +22,8 @@ class Statistics(Question):
     ) -> Any:
         """The table of `Explanation.statistics`, for any number of rows of X: never holds an (n, n_train) array.
 
-        How many training rows each prediction rests on, how far it extrapolates, and how its weights turn over. The rows of X are
-        taken in their order: sort them by date, and turnover is what each forecast moved out of some training rows and into
+        How many training rows each prediction rests on, how much of it is negative, and how its weights turn over. The rows of X
+        are taken in their order: sort them by date, and turnover is what each forecast moved out of some training rows and into
         others since the one before.
 
         Parameters
