@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from math import isnan
 from operator import add
@@ -79,7 +80,10 @@ class Cluster:
 
     def hold(self, parts: list[Any]) -> list[Any]:
         """Compute these and keep the results on the workers."""
-        return list(dask.persist(*parts) if self._client is None else self._client.persist(parts))
+        if self._client is not None:
+            return list(self._client.persist(parts))
+        with _named():
+            return list(dask.persist(*parts))
 
     def share(self, value: Any) -> Any:
         """One value for all tasks, sent once; a task makes it, so that it is made again where it was lost."""
@@ -88,7 +92,8 @@ class Cluster:
     def collect(self, parts: list[Any]) -> list[Any]:
         """The results, in order."""
         if self._client is None:
-            return list(dask.compute(*parts))
+            with _named():
+                return list(dask.compute(*parts))
         return list(self._client.gather(self._client.compute(parts)))
 
     def each(self, parts: list[Any]) -> Iterator[Any]:
@@ -103,6 +108,20 @@ class Cluster:
     def total(self, parts: list[Any]) -> Any:
         """The sum of the results, added on the workers in the order of the parts and in a fixed shape."""
         return self.collect([added(parts)])[0]
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Raise InputError where rows were left with the workers of a cluster that is gone, as of a pickle that outlived it."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("Missing dependency"):
+            raise
+        raise InputError(
+            "The training rows of this explainer are held by the workers of a Dask cluster, and no client is open. Ask while the "
+            "client is open, or make the explainer again; a pickle does not hold these rows."
+        ) from None
 
 
 def added(parts: list[Any]) -> Any:
