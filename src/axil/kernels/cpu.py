@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +25,27 @@ COSTS = Costs(
 )  # two cores
 
 
+def _passed(kernel: Callable[..., None]) -> Callable[..., None]:
+    """The method of `Rows` whose arguments a kernel of the core takes between the cells and the number of threads."""
+
+    def method(self: CpuRows, *arguments: Any, **named: Any) -> None:
+        kernel(self.cells, self.starts, *arguments, **named, n_threads=self.n_threads)
+
+    return method
+
+
 class CpuRows(Rows):
     """The arrays themselves, and how many threads share a pass over them."""
+
+    sweep = _passed(_core.sweep)
+    read_out = _passed(_core.read_out)
+    moments = _passed(_core.moments)
+    matches = _passed(_core.matches)
+    top_matches = _passed(_core.top_matches)
+    pair_sums = _passed(_core.pair_sums)
+    residual_factors = _passed(_core.residual_factors)
+    deletions = _passed(_core.deletions)
+    replay = _passed(_core.replay)
 
     def __init__(self, cells: Cells, starts: Numbers, weights: Array | None, n_threads: int):
         self.cells, self.starts, self.weights, self.n_threads = cells, starts, weights, n_threads
@@ -41,28 +61,8 @@ class CpuRows(Rows):
         starts = self.starts[number : number + 2] - self.starts[number]
         return CpuRows(self.cells[number : number + 1], starts, self.weights, self.n_threads)
 
-    def sweep(
-        self,
-        state: Array,
-        apply: Numbers,
-        table: Array,
-        apply_weights: Array | None,
-        gather: Numbers,
-        sums: Array,
-        gather_weights: Array | None,
-    ) -> None:
-        _core.sweep(
-            self.cells, self.starts, state, apply, table, apply_weights, gather, sums, gather_weights, self.n_threads
-        )
-
-    def read_out(self, table: Array, constant: Array, weights: Array | None, first: int, out: Array) -> None:
-        _core.read_out(self.cells, self.starts, table, constant, weights, first, out, self.n_threads)
-
     def product(self, a: Array, b: Array) -> Array:
         return product(a, b, self.n_threads)
-
-    def moments(self, table: Array, constant: Array, weights: Array | None, values: Array, out: Array) -> None:
-        _core.moments(self.cells, self.starts, table, constant, weights, values, out, self.n_threads)
 
     def top(
         self,
@@ -83,12 +83,6 @@ class CpuRows(Rows):
             _core.top_rows(self.cells, self.starts, *own, weights, scale, some, places, self.n_threads)
             values[left], rows[left] = some, places
 
-    def matches(self, queries: Cells, weights: Array | None, first: int, out: Array) -> None:
-        _core.matches(self.cells, self.starts, queries, weights, first, out, self.n_threads)
-
-    def top_matches(self, queries: Cells, weights: Array | None, values: Array, rows: Numbers) -> None:
-        _core.top_matches(self.cells, self.starts, queries, weights, values, rows, self.n_threads)
-
     def index(self, n_queries: int, available: int) -> bool:
         return self._bounded.make(self.cells, n_queries, available, self._make_blocks)
 
@@ -106,9 +100,6 @@ class CpuRows(Rows):
     def cooccurrence(self, first: int, last: int, weights: Array | None, out: Array) -> None:
         starts = self.starts[first : last + 1] - self.starts[first]
         _core.cooccurrence(self.cells[first:last], starts, weights, out, self.n_threads)
-
-    def pair_sums(self, table: Array, factors: Array | None, first: int, out: Array) -> None:
-        _core.pair_sums(self.cells, self.starts, table, factors, first, out, self.n_threads)
 
     def scaled_read_out(
         self, table: Array, factors: Array, first: int, out: Array, trees: Numbers | None = None
@@ -140,9 +131,6 @@ class CpuRows(Rows):
             raise ValueError(f"trees has a number that is none of the {len(self.cells)} trees")
         return trees, np.append(0, np.cumsum(np.diff(self.starts)[trees])).astype(np.int64)
 
-    def residual_factors(self, steps: Array, levels: Array, draws: Array, start: Array, first: int, out: Array) -> None:
-        _core.residual_factors(self.cells, self.starts, steps, levels, draws, start, first, out, self.n_threads)
-
     def gradient_factors(
         self, program: Program, intercepts: Array, slopes: Array, state: Array, first: int, out: Array
     ) -> None:
@@ -162,68 +150,6 @@ class CpuRows(Rows):
             state,
             first,
             out,
-            self.n_threads,
-        )
-
-    def deletions(
-        self,
-        levels: int,
-        table: Array,
-        factors: Array,
-        by_row: bool,
-        values: Array,
-        slopes: Array,
-        steps: Array,
-        drifts: Array,
-        start: Array,
-        base: Array,
-        changed: Array,
-        first: int,
-        residuals: Array | None,
-        added: Array | None,
-    ) -> None:
-        _core.deletions(
-            self.cells,
-            self.starts,
-            levels,
-            table,
-            factors,
-            by_row,
-            values,
-            slopes,
-            steps,
-            drifts,
-            start,
-            base,
-            changed,
-            first,
-            residuals,
-            added,
-            self.n_threads,
-        )
-
-    def replay(
-        self,
-        values: Array,
-        targets: Array,
-        weights: Array | None,
-        single: bool,
-        single_score: bool,
-        score: Array,
-        sums: Array,
-        counts: Array,
-    ) -> None:
-        _core.replay(
-            self.cells,
-            self.starts,
-            values,
-            targets,
-            weights,
-            single,
-            single_score,
-            score,
-            sums,
-            counts,
             self.n_threads,
         )
 
@@ -266,38 +192,10 @@ def exchanged(partners: Numbers) -> Numbers:
 
 
 def refit_round(
-    cells: Cells,
-    starts: Numbers,
-    moves: Numbers,
-    steps: Array,
-    terms: Numbers,
-    link: str,
-    curvature: float,
-    intercepts: Array,
-    slopes: Array,
-    weights: Array,
-    draws: NDArray[np.uint8] | None,
-    state: Array,
-    sums: Array,
-    n_threads: int,
+    cells: Cells, starts: Numbers, moves: Numbers, steps: Array, terms: Numbers, link: str, *rest: Any
 ) -> None:
     """Moves the states of several fits through one round and sums their gradients over leaves; see `_core.refit_round`."""
-    _core.refit_round(
-        cells,
-        starts,
-        moves,
-        steps,
-        terms,
-        LINKS.index(link),
-        curvature,
-        intercepts,
-        slopes,
-        weights,
-        draws,
-        state,
-        sums,
-        n_threads,
-    )
+    _core.refit_round(cells, starts, moves, steps, terms, LINKS.index(link), *rest)
 
 
 class CpuTriangle(Triangle):
@@ -375,20 +273,5 @@ class Cpu(Backend):
     def sums(self, block: Array, values: Array, measure: int = 0) -> Array:
         return column_sums(block, np.ascontiguousarray(values), measure, self.n_threads)
 
-    def assign(
-        self,
-        values: NDArray[np.floating[Any]],
-        columns: Numbers,
-        thresholds: Array,
-        views: Numbers,
-        outcomes: NDArray[np.uint8],
-        nodes: NDArray[np.int32],
-        starts: Numbers,
-        single: bool,
-        strict: bool,
-        zero: float,
-        out: Cells,
-    ) -> bool:
-        return _core.assign(
-            values, columns, thresholds, views, outcomes, nodes, starts, single, strict, zero, out, self.n_threads
-        )
+    def assign(self, *arguments: Any) -> bool:
+        return _core.assign(*(*arguments, self.n_threads))
